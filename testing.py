@@ -18,7 +18,8 @@ __all__ = ["ScriptedLM", "check_corpus", "check_judge", "check_tuner", "in_turn"
 
 def check_tuner(optimizer: Teleprompter, judge: Judge, trainset: list[dspy.Example]) -> None:
     """Assert that an optimizer does not change the judge that it is given, returns judges of the same class and
-    `debate_config` in which only tunable instructions differ, and reports as unseen only groups of the trainset.
+    `debate_config` in which only tunable instructions differ, and names only groups of the trainset as those that a
+    fold's judge was not tuned on.
 
     Args:
         optimizer: The optimizer, ready to `compile`.

@@ -23,7 +23,7 @@ from debate_judge.data.splits import (
     MIN_GROUPS,
     MIN_ITEMS,
     Splits,
-    cut,
+    consecutive_parts,
     named_splits,
     ordered_sets,
     refuse_selected,
@@ -86,7 +86,7 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
             found=count,
         )
     duplicate_sets = near_duplicates(corpus.groups)
-    folds = cut(corpus, ordered_sets(corpus, seed, duplicate_sets), [1 / count] * count)
+    folds = consecutive_parts(corpus, ordered_sets(corpus, seed, duplicate_sets), [1 / count] * count)
     if not all(part.groups for part in folds):
         raise InputError(
             f"{len(corpus.groups)} sources cannot be cut into {count} folds"

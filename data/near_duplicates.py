@@ -1,9 +1,9 @@
 """Finds groups with nearly the same source, which a split must keep in one part.
 
 Two sources are near-duplicates if they share at least a third of the word 5-grams of the shorter one, or if they have
-the same context. Without a source the candidates' texts are compared. Case, punctuation and
-Unicode compatibility forms do not count.
-5-grams that occur in more than a tenth of all sources, such as the wording of an instruction, are left out.
+the same context. Without a source the candidates' texts are compared. Case, punctuation and Unicode compatibility forms
+do not count. 5-grams that occur in more than a tenth of all sources, such as the wording of an instruction, are left
+out.
 
 Why a third: in the public sets that the loaders know, unrelated sources share at most .18 of the shorter one's
 5-grams (two questions of HaluEval with 2 of 11), articles at most .05. Two reports of one event in QAGS share .42,

@@ -83,7 +83,7 @@ def split(
     duplicate_sets = near_duplicates(corpus.groups)
     sets = ordered_sets(corpus, seed, duplicate_sets)
     sets.sort(key=lambda members: all(group.sampling_probability is None for group in members))
-    parts = dict(zip(PARTS, cut(corpus, sets, fractions), strict=True))
+    parts = dict(zip(PARTS, consecutive_parts(corpus, sets, fractions), strict=True))
     refuse_selected(parts["held_out"], "--held-out")
     for aspect in aspects:
         least = MIN_GROUPS if corpus.grouped else MIN_ITEMS
@@ -165,7 +165,7 @@ def split_with_held_out(corpus: Corpus, held_out: int, *, aspects: Sequence[str]
     first = len(corpus.groups) - held_out
     others = replace(corpus, groups=corpus.groups[:first])
     duplicate_sets = near_duplicates(others.groups)
-    train, dev = cut(others, ordered_sets(others, seed, duplicate_sets), (0.5, 0.5))
+    train, dev = consecutive_parts(others, ordered_sets(others, seed, duplicate_sets), (0.5, 0.5))
     parts = {"train": train, "dev": dev, "held_out": replace(corpus, groups=corpus.groups[first:])}
     for aspect in aspects:
         require_measurable(corpus, parts, aspect, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
@@ -188,7 +188,7 @@ def named_splits(
     )
 
 
-def cut(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequence[float]) -> list[Corpus]:
+def consecutive_parts(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequence[float]) -> list[Corpus]:
     """Cut the groups into consecutive parts of about these fractions; sets are not divided."""
     ordered = [group for group_set in sets for group in group_set]
     targets = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(len(fractions) - 1)]

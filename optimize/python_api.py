@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge import data as rated_texts
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.formats import RecordFile
-from debate_judge.data.files.typed_rows import typed_rows
+from debate_judge.data.files.formats import RecordFile, refuse_equal_names
+from debate_judge.data.files.reading import typed_rows
 from debate_judge.data.schema import Corpus, Task, fingerprint
 from debate_judge.optimize.job import compile_judge
 from debate_judge.optimize.result import Result
@@ -55,6 +55,7 @@ def compile(
     elif isinstance(data, (str, Path)):
         name = str(data)
     else:
+        refuse_equal_names([str(column) for column in data.columns], "DataFrame")
         rows = data.to_dict(orient="records")
         name = f"frame-{fingerprint([{str(k): str(v) for k, v in row.items()} for row in rows])[:12]}"
         file = RecordFile(name, "a DataFrame", True, lambda: typed_rows(rows, name))

@@ -57,7 +57,7 @@ FieldOverride = Callable[[Prompt, str], dict[str, str]]
 
 
 def _opposite_verdict(prompt: Prompt, written: str) -> dict[str, str]:
-    """The opposite of the last verdict in the debate, so that the three speakers of a state never agree."""
+    """The opposite of the last verdict in the debate, so that the agents of a Markov state never agree."""
     debate = prompt.input("debate")
     denied = debate.rfind("factuality True") > debate.rfind("factuality False")
     return {"factuality": str(not denied), "severity": "1"}

@@ -98,9 +98,9 @@ def make_lm(
         **common,
     )
     if isinstance(transport, OpenAICompatible):
-        transport.on_rate_limits = lambda limits: lm.recorded.limiter.on_rate_limits(limits)
+        transport.on_rate_limits = lambda limits: lm.recorded_engine.limiter.on_rate_limits(limits)
     if engine is None and options.batch is not None:
-        lm.recorded.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded.probe)
+        lm.recorded_engine.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded_engine.probe)
     elif engine is None:
         warn_of_running_jobs(lm.store)
     return lm

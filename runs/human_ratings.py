@@ -34,10 +34,8 @@ def _traces(spec: str, address: str | None, flag: str) -> Iterator[Record]:
     import mlflow
 
     uri = address or mlflow.get_tracking_uri()
-    if address:
-        check_address(uri)
     # Opening a database that does not exist would create it.
-    if (database := sqlite_file(uri)) is not None and not database.exists():
+    if ":///" in uri and (database := sqlite_file(uri)) is not None and not database.exists():
         raise InputError(
             "there is no tracking store",
             field=flag,
@@ -45,6 +43,8 @@ def _traces(spec: str, address: str | None, flag: str) -> Iterator[Record]:
             found=f"no file {database}",
             remedy="set MLFLOW_TRACKING_URI to the store, or begin in its folder",
         )
+    if address:
+        check_address(uri)
     client, name = mlflow.MlflowClient(tracking_uri=uri), spec.removeprefix(PREFIX)
     token, row = None, 0
     with tracking_errors(uri):

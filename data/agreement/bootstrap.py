@@ -18,7 +18,7 @@ from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 
-Resampled = Callable[[Floats], Floats]
+ResampledStatistic = Callable[[Floats], Floats]
 """Counts of drawn units, shape (units, resamples) -> recomputed values, with resamples in the last dimension."""
 
 Indices = NDArray[np.intp]
@@ -60,7 +60,7 @@ class GroupIndex:
                 repeated = next(group_id for group_id in ids if ids.count(group_id) > 1)
                 raise InputError(f"group {repeated!r} occurs twice in aspect {name!r}", field="group")
             for group in groups:
-                source_of.setdefault(group.group, group.cluster)
+                source_of.setdefault(group.group, group.source_id)
         numbers = {name: number for number, name in enumerate(dict.fromkeys(source_of.values()))}
         source = np.array([numbers[name] for name in source_of.values()], dtype=np.intp)
         return cls({name: i for i, name in enumerate(source_of)}, source, bundle(len(numbers), seed)[source])
@@ -170,7 +170,7 @@ def count_units(unit_of_group: Indices) -> int:
     return int(unit_of_group.max(initial=-1)) + 1
 
 
-def sums_by_row(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int]) -> Resampled:
+def sums_by_row(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int]) -> ResampledStatistic:
     """A function from counts of drawn units to the sums of `values` in each row over these units.
 
     Args:

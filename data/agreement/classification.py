@@ -37,12 +37,12 @@ class Decision:
     """The raters' label of a candidate or pair, and the judge's decision about it."""
 
     source: str
-    """Id of the source, the unit of resampling (`GroupScores.cluster`)."""
+    """Id of the source, the unit of resampling (`GroupScores.source_id`)."""
     label: str
     decided: str | None
     """None where the judge made no decision."""
     score: float | None = None
-    """The graded score behind the decision; higher is more likely positive."""
+    """The graded score behind the decision; higher is more likely positive, of a pair a win."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Classification:
     """All measures of a judge's decisions about one aspect."""
 
     measures: dict[str, Measure]
-    """By name in `MEASURES`: always the first three, the others only with a positive label."""
+    """By name in `MEASURES`: always the first three, the others only with a positive label; of pairs AUROC as well."""
     positive: str | None
     decisions: int
     """Number of decisions that the measures are computed from."""
@@ -102,7 +102,7 @@ def binary_decisions(
     cut = threshold if cut is None else cut
     return [
         Decision(
-            group.cluster,
+            group.source_id,
             _label(rating, threshold, below),
             None if score is None else _label(score, cut, below),
             -score if below and score is not None else score,
@@ -133,9 +133,42 @@ def pair_decisions(groups: Sequence[GroupScores], margin: float = 0.0) -> list[D
         first, second = group.scores
         if first_rating is None or second_rating is None:
             continue
-        decided = None if first is None or second is None else _outcome(first - second, margin)
-        decisions.append(Decision(group.cluster, _outcome(first_rating - second_rating, 0.0), decided))
+        difference = None if first is None or second is None else first - second
+        decided = None if difference is None else _outcome(difference, margin)
+        decisions.append(Decision(group.source_id, _outcome(first_rating - second_rating, 0.0), decided, difference))
     return decisions
+
+
+def pair_auroc(pairs: Sequence[Decision], *, intervals: bool, seed: int = 0) -> Measure:
+    """The probability that the difference of scores, better text minus worse, is greater than that of another pair,
+    worse minus better.
+
+    Each pair without a tie counts in both orders, so that which text comes first makes no difference.
+
+    Args:
+        pairs: Those of `pair_decisions`; pairs without scores are left out.
+        intervals: Whether to give the interval.
+        seed: For the sets of sources where there are many, see `bootstrap.bundle`.
+    """
+    untied = [(pair, pair.score) for pair in pairs if pair.label != TIE and pair.score is not None]
+    if not untied:
+        return _UNDEFINED
+    wins = np.array([pair.label == WIN for pair, _ in untied], dtype=float)
+    differences = np.array([difference for _, difference in untied])
+    unit = _units([pair for pair, _ in untied], seed)
+    return _with_intervals(
+        _auroc,
+        np.concatenate([wins, 1 - wins]),
+        np.concatenate([differences, -differences]),
+        np.concatenate([unit, unit]),
+        intervals=intervals,
+    )[0]
+
+
+def _units(decisions: Sequence[Decision], seed: int) -> Indices:
+    """The unit of resampling of each decision."""
+    number_of_source = {name: i for i, name in enumerate(dict.fromkeys(d.source for d in decisions))}
+    return bundle(len(number_of_source), seed)[[number_of_source[d.source] for d in decisions]]
 
 
 def classify(
@@ -177,8 +210,7 @@ def classify(
         for side in zip(*((d.label, d.decided) for d in made), strict=True)
     )
     positive_index = None if positive is None else names.index(positive)
-    number_of_group = {name: i for i, name in enumerate(dict.fromkeys(d.source for d in made))}
-    unit = bundle(len(number_of_group), seed)[[number_of_group[d.source] for d in made]]
+    sources, unit = len({d.source for d in made}), _units(made, seed)
     occurs = np.isin(np.arange(len(names)), labels)
 
     def of_rows(x: Floats, y: Floats) -> Floats:
@@ -189,7 +221,7 @@ def classify(
         scores = np.array([math.nan if d.score is None else d.score for d in made])
         auroc = _with_intervals(_auroc, (labels == positive_index).astype(float), scores, unit, intervals=resamples > 0)
         estimates += [_UNDEFINED] if np.isnan(scores).any() else auroc
-    if resamples and len(number_of_group) == len(made) > 1:
+    if resamples and sources == len(made) > 1:
         table = _confusion_matrices(labels[None], decided[None], len(names))[..., 0]
         posterior = _posterior_draws(table, positive_index, resamples, seed)
         estimates[: len(posterior)] = [
@@ -197,7 +229,7 @@ def classify(
             for m, d in zip(estimates, posterior, strict=False)
         ]
     measures = dict(zip(MEASURES, estimates, strict=False))
-    return Classification(measures, positive, len(made), len(decisions) - len(made), len(number_of_group))
+    return Classification(measures, positive, len(made), len(decisions) - len(made), sources)
 
 
 def _posterior_draws(table: Floats, positive: int | None, draws: int, seed: int) -> Floats:

@@ -30,6 +30,7 @@ from debate_judge.data.agreement.classification import (
     Measure,
     binary_decisions,
     classify,
+    pair_auroc,
     pair_decisions,
 )
 from debate_judge.data.agreement.tables import GroupScores
@@ -162,7 +163,7 @@ def evaluate_decisions(
         scores: Aspect name -> groups, of one judge.
         decision_rules: From `find_decision_rules`; aspects without a rule, or with no label, are left out.
         on_scale: Whether scores are on the raters' scale. If not, binary decisions need a tuned cut.
-        resamples: Resamples of the groups for the intervals; 0 gives none.
+        resamples: Number of draws from the posterior for intervals, see `classify`; 0 gives no intervals.
         seed: For the draws.
     """
     if not on_scale:
@@ -227,6 +228,9 @@ def _decision_result(
     if rule.kind == "pairs":
         decisions = pair_decisions(groups, rule.margin)
         upper = _classify(decisions, None, resamples, seed)
+        if upper is not None:
+            auroc = pair_auroc(decisions, intervals=resamples > 0, seed=seed)
+            upper = replace(upper, measures={**upper.measures, "auroc": auroc})
     else:
         groups = _without_evenly_split(groups, rule)
         decisions = binary_decisions(groups, rule.threshold, cut)

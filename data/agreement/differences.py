@@ -37,7 +37,7 @@ from debate_judge.data.agreement.intervals import (
     t_interval,
 )
 from debate_judge.data.agreement.levels import sample_level, summary_level, system_level
-from debate_judge.data.agreement.results import MIN_GROUPS, Difference, GroupScores
+from debate_judge.data.agreement.results import MIN_GROUPS_FOR_P_VALUE, Difference, GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import ROUNDING_ERROR, Level
 
@@ -286,7 +286,7 @@ def sign_flip_p_value(contributions: Floats, seed: int) -> float | None:
         seed: For random flips.
 
     Returns:
-        Two-sided; None below `MIN_GROUPS`.
+        Two-sided; None below `MIN_GROUPS_FOR_P_VALUE`.
     """
     groups = len(contributions)
     unit = flip_units(groups, seed)
@@ -309,9 +309,9 @@ def permutation_p_value(
         flips: Number of random sign assignments where there are more than `MAX_EXACT_UNITS` units.
 
     Returns:
-        Two-sided; None below `MIN_GROUPS`.
+        Two-sided; None below `MIN_GROUPS_FOR_P_VALUE`.
     """
-    if groups < MIN_GROUPS:
+    if groups < MIN_GROUPS_FOR_P_VALUE:
         return None
     if units < 2:
         return 1.0  # Flipping a single unit leaves the absolute value as it is.

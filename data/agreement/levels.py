@@ -125,10 +125,14 @@ def system_level(
 
 def _system_means(pairs: RatingScorePairs, recurring: NDArray[np.bool_]) -> Callable[[Floats], tuple[Floats, Floats]]:
     """A function from counts of drawn units, shape (units, resamples), to the mean ratings and mean scores of the
-    systems, each of shape (resamples, systems). `recurring` is the mask of the pairs that count."""
+    systems, each of shape (resamples, systems). `recurring` is the mask of the pairs whose system has several."""
     systems, system = np.unique(pairs.system[recurring], return_inverse=True)
     shape, unit = (len(systems), pairs.units), pairs.unit[recurring]
-    summands = (np.ones(len(unit)), _in_ranges(pairs.ratings[recurring]), _in_ranges(pairs.scores[recurring]))
+    summands = (
+        np.ones(len(unit)),
+        _scaled_deviations(pairs.ratings[recurring]),
+        _scaled_deviations(pairs.scores[recurring]),
+    )
     candidate_counts, rating_sums, score_sums = (sums_by_row(values, system, unit, shape) for values in summands)
 
     def means(counts: Floats) -> tuple[Floats, Floats]:
@@ -177,7 +181,7 @@ def _within_groups(x: Floats, y: Floats, pairs: RatingScorePairs, statistics: Se
     return values
 
 
-def _in_ranges(values: Floats) -> Floats:
+def _scaled_deviations(values: Floats) -> Floats:
     """Deviations from the mean divided by the range, so that sums of squares lose few digits to cancellation."""
     width = np.ptp(values)
     units = (values - values.min()) / (width if width > 0 else 1.0)

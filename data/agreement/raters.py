@@ -197,7 +197,7 @@ def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
     by_source: dict[str, list[float]] = {}
     for g in groups:
         differences = [s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None]
-        by_source.setdefault(g.cluster, []).extend(differences)
+        by_source.setdefault(g.source_id, []).extend(differences)
     return [np.array(values) for values in by_source.values() if values]
 
 

@@ -14,10 +14,10 @@ from debate_judge.data.schema import Level
 LEVELS: tuple[Level, ...] = ("summary", "sample", "system")
 STATISTIC_NAMES: dict[Statistic, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}
 
-MIN_GROUPS = 6
+MIN_GROUPS_FOR_P_VALUE = 6
 """Least number for a p-value: five groups have 2^5 = 32 sign assignments, so no p-value could be below 2/32."""
 
-WHY_NO_P_VALUE = f"with fewer than {MIN_GROUPS} groups none can be below 0.05"
+WHY_NO_P_VALUE = f"with fewer than {MIN_GROUPS_FOR_P_VALUE} groups none can be below 0.05"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class GroupScores:
                     raise InputError(f"group {self.group!r} has a {field} that is not finite", field=field, found=value)
 
     @property
-    def cluster(self) -> str:
-        """Id of the source, the unit of resampling."""
+    def source_id(self) -> str:
+        """Id of the source, the unit of resampling: `source`, or else the group's own id."""
         return self.source or self.group
 
 
@@ -123,7 +123,7 @@ class Difference:
     low: float | None
     high: float | None
     p_value: float | None
-    """Two-sided, for the hypothesis of no difference, by sign flips; None below `MIN_GROUPS` groups."""
+    """Two-sided, for the hypothesis of no difference, by sign flips; None below `MIN_GROUPS_FOR_P_VALUE` groups."""
     groups: int
     """Number of sources that it is computed from."""
     method: Method | None = None

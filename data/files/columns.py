@@ -11,10 +11,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.ratings import YES_NO_WORDS
 from debate_judge.data.files.records import Record, looks_like_a_number
 from debate_judge.data.schema import Task
 
@@ -56,7 +55,8 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
 
 RATER_NAME = re.compile(
     r"(?:annotator|labell?er|rater|reviewer|evaluator|assessor|grader|scorer|judge|coder|worker|expert|user|participant"
-    r"|respondent)(?:_(?:id|e?_?mail|name|login|key|uuid|initials|number|nr|no))?"
+    r"|respondent|turker|crowd_?worker)(?:_(?:id|e?_?mail|name|login|key|uuid|initials|number|nr|no))?|username"
+    r"|(?:prolific|mturk|amt)_p?id"
     r"|(?:annotated|labell?ed|rated|reviewed|evaluated|assessed|graded|scored|judged|coded|completed|created)_by"
     r"(?:_(?:id|e?_?mail|name))?"
 )
@@ -66,7 +66,7 @@ _CUTOFF = 0.6
 """Least similarity of a column's name to a required one. Lower than the default, because an unread source would change
 the groups."""
 
-_TEXT_ROLES = ("group", "source", "context", "candidate", "text")
+TEXT_ROLES = ("group", "source", "context", "candidate", "text")
 """Roles that identify a text."""
 
 _PARTNER = {"aspect": "rating", "rating": "aspect"}
@@ -83,10 +83,21 @@ def normalized_name(name: str) -> str:
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 
+def spelled_name(name: str) -> str:
+    """`normalized_name` with underscores between words such as those of `workerId`, to recognize common names."""
+    return normalized_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name))
+
+
 def rater_base(key: str) -> str | None:
     """The normalized name of a column without the ending that numbers a rater; None without such an ending."""
     match = re.fullmatch(rf"(.+?){_RATER_ENDING}", key)
     return normalized_name(match.group(1)) if match else None
+
+
+def joined(column: str, name: str, keys: Collection[str]) -> list[str]:
+    """The columns that `--columns NAME=COLUMN+COLUMN` names for an aspect or its comments; for other names, the one."""
+    several = "+" in column and column not in keys and (name == "comment" or name not in (*ROLES, *NESTED))
+    return [part.strip() for part in column.split("+")] if several else [column]
 
 
 def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> InputError:
@@ -105,7 +116,7 @@ def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> Inpu
 
 def has_no_similar_column(role: str, keys: Collection[str]) -> bool:
     """Whether no column resembles `role`, so that the file probably has no such column under another name."""
-    return did_you_mean(role, list(keys), cutoff=_CUTOFF) is None and _column_with_common_name(role, keys) is None
+    return did_you_mean(role, list(keys), cutoff=_CUTOFF) is None and column_with_common_name(role, keys) is None
 
 
 def suggest_columns_flag(name: str, names: Collection[str], unread: Collection[str]) -> str:
@@ -116,83 +127,21 @@ def suggest_columns_flag(name: str, names: Collection[str], unread: Collection[s
         names: Our names that no column matched.
         unread: All columns that matched none of our names.
     """
-    role = next((role for role in (*OTHER_NAMES, "rater") if _column_with_common_name(role, [name]) is not None), "")
+    role = next((role for role in (*OTHER_NAMES, "rater") if column_with_common_name(role, [name]) is not None), "")
     partner = _PARTNER.get(role, "")
     if role == "comment" and role not in names and any(known.startswith("comments.") for known in names):
         return f"--columns comments.ASPECT={name} if it is that"
-    if role not in names or (partner in names and _column_with_common_name(partner, unread) is None):
+    if role not in names or (partner in names and column_with_common_name(partner, unread) is None):
         return ""
     return f"--columns {role}={name} if it is that"
 
 
-def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Sequence[str]) -> dict[str, str]:
-    """Role -> column, guessed from other common names of the role.
-
-    Source and text are guessed by name alone. Aspect and rating are guessed where the first holds words and a text
-    occurs with several of them: a row is then one rating. A rater is guessed where no two rows of one text (and aspect)
-    have the same one, and, unless a row is one rating, where texts repeat at all.
-
-    Args:
-        records: All rows.
-        matched: Role -> column, for roles that are already matched.
-        rest: Columns that match no role.
-    """
-    guessed: dict[str, str] = {}
-    roles = dict(matched)
-
-    def take(**columns: str | None) -> None:
-        new = {role: column for role, column in columns.items() if column is not None and role not in roles}
-        guessed.update(new)
-        roles.update(new)
-
-    take(source=_column_with_common_name("source", rest), text=_column_with_common_name("text", rest))
-    text_columns = [roles[role] for role in _TEXT_ROLES if role in roles]
-    aspect, rating = (roles.get(role) or _column_with_common_name(role, rest) for role in ("aspect", "rating"))
-    is_long = aspect is not None and rating is not None
-    if aspect is not None and rating is not None and not ("aspect" in roles and "rating" in roles):
-        words = all(_is_word(record.values.get(aspect)) for record in records)
-        is_long = words and count_distinct(records, text_columns) < count_distinct(records, [*text_columns, aspect])
-        if is_long:
-            take(aspect=aspect, rating=rating)
-    if is_long:
-        take(comment=_column_with_common_name("comment", rest))
-    if (rater := rater_column(records, {**roles, **guessed}, rest)) is not None:
-        take(rater=rater)
-    return guessed
-
-
-def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iterable[str]) -> str | None:
-    """The column with a rater's name that distinguishes the rows of each text; None without one.
-
-    Args:
-        records: All rows.
-        roles: Role -> column.
-        rest: Columns that match no role.
-    """
-    name = _column_with_common_name("rater", [key for key in rest if key not in roles.values()])
-    is_long = "aspect" in roles and "rating" in roles
-    text_columns = [roles[role] for role in (*_TEXT_ROLES, *(("aspect",) if is_long else ())) if role in roles]
-    if name is None or "rater" in roles or (not is_long and count_distinct(records, text_columns) == len(records)):
-        return None
-    return name if count_distinct(records, [*text_columns, name]) == len(records) else None
-
-
-def _column_with_common_name(role: str, keys: Iterable[str]) -> str | None:
+def column_with_common_name(role: str, keys: Iterable[str]) -> str | None:
     """The column that has the first, most common, of the other names of a role."""
-    by_name = {normalized_name(key): key for key in reversed(list(keys))}
+    by_name = {name: key for key in reversed(list(keys)) for name in (spelled_name(key), normalized_name(key))}
     if role == "rater":
         return next((key for name, key in reversed(by_name.items()) if RATER_NAME.fullmatch(name)), None)
     return next((by_name[word] for word in OTHER_NAMES.get(role, ()) if word in by_name), None)
-
-
-def _is_word(value: object) -> bool:
-    text = value.strip() if isinstance(value, str) else ""
-    return bool(text) and not looks_like_a_number(text) and text.lower() not in YES_NO_WORDS
-
-
-def count_distinct(records: Iterable[Record], columns: Sequence[str]) -> int:
-    """Number of different combinations of values in the columns."""
-    return len({tuple(" ".join(str(record.values.get(column)).split()) for column in columns) for record in records})
 
 
 @dataclass(frozen=True)
@@ -224,7 +173,7 @@ class ColumnNames:
             renamed[name] = column
         return cls(renamed)
 
-    def names_for(self, keys: Iterable[str]) -> dict[str, str]:
+    def names_for(self, keys: Collection[str]) -> dict[str, str]:
         """Our name -> the user's column, in a table with the columns `keys`."""
         present = {base for key in keys for base in (key, rater_base(key))} if self.defaults else set()
         taken = set(self.renamed.values())
@@ -233,15 +182,29 @@ class ColumnNames:
             for name, column in self.defaults.items()
             if name not in self.renamed
             and column not in taken
-            and not present.isdisjoint((column, normalized_name(column)))
+            and all(not present.isdisjoint((part, normalized_name(part))) for part in joined(column, name, keys))
         }
         return used_defaults | dict(self.renamed)
+
+    def with_paths(self, record: Record) -> Record:
+        """The record with the fields inside of objects that the names are paths of, e.g. `data.answer`, as columns."""
+        if not any(isinstance(value, dict) for value in record.values.values()):
+            return record
+        values = dict(record.values)
+        for name, column in (*self.renamed.items(), *self.defaults.items()):
+            for path in joined(column, name, values):
+                at: object = record.values
+                for step in path.split(".") if path not in values else ():
+                    at = at.get(step) if isinstance(at, dict) else None
+                if at is not None and at is not record.values:
+                    values[path] = at
+        return replace(record, values=values)
 
     def match(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
         """Match the fields `keys` of a record with our `names`: our name -> field, and the fields that match none."""
         plain, renamed = {normalized_name(name): name for name in names}, self.names_for(keys)
         matched = {name: column for name, column in renamed.items() if name in names and column in keys}
-        named = set(renamed.values())
+        named = {part for name, column in renamed.items() for part in (column, *joined(column, name, keys))}
         # Exact names come first, so that `text` wins where there is a column `Text` as well.
         for key in sorted(keys, key=lambda key: key not in names):
             name = key if key in names else plain.get(normalized_name(key))
@@ -273,14 +236,15 @@ class ColumnNames:
                 )
             if our_name in NESTED:
                 continue
-            several = column.split("+") if our_name == "comment" or our_name.startswith(COMMENTS) else [column]
-            if column not in keys and column not in bases and not all(name in keys for name in several):
-                raise record.error(
-                    f"no column {column!r}",
-                    "--columns",
-                    found="columns " + ", ".join(keys),
-                    remedy=did_you_mean(column, keys),
-                )
+            for part in joined(column, our_name, keys):
+                if part not in keys and part not in bases:
+                    raise record.error(
+                        f"no column {part!r}",
+                        "--columns",
+                        expected="a column of the file, or a path such as data.answer; several of an aspect by a plus",
+                        found="columns " + ", ".join(keys),
+                        remedy=did_you_mean(part, keys) or "name one of these columns",
+                    )
 
 
 @dataclass(frozen=True)
@@ -341,7 +305,7 @@ def _columns_with_raters(
         rest: Columns that match no name.
         names: Aspects, or the names of their comments.
         prefix: Prefix of `names` that the result leaves out.
-        columns: The user's names; several columns of comments are joined by `+`.
+        columns: The user's names; several columns of an aspect or of comments are joined by `+`.
 
     Returns:
         Aspect (empty for a comment on none) -> its columns, and the columns that remain unmatched.
@@ -351,7 +315,7 @@ def _columns_with_raters(
     # Longest names first: one aspect may be called `quality` and another `quality_a`.
     for name in sorted(names, key=len, reverse=True):
         base = columns.renamed.get(name, name)
-        several = base.split("+") if prefix and name not in matched else []
+        several = joined(base, name, matched.values()) if name in columns.renamed and name not in matched else []
         raters = tuple(key for key in unmatched if key in several or bases[key] == normalized_name(base))
         unmatched = [key for key in unmatched if key not in raters] if raters else unmatched
         if raters or name in matched:
@@ -393,12 +357,13 @@ class ReadingNotes:
             why: The reason, if it is not that the names are unknown.
             record: A record with the fields; the note says which of them hold numbers.
         """
-        self._used.update(used)
+        # The objects that paths such as `data.answer` lead into are read, too.
+        self._used.update(part for name in used for part in (name, name.partition(".")[0]))
         unread = [name for name in ignored if name not in self._ignored]
         room = _MAX_NAMED - len(self._ignored)
         for name in unread[:room]:
             hint = why or did_you_mean(name, names) or suggest_columns_flag(name, names, unread)
-            self._ignored[name] = hint or _number_hint(name, record)
+            self._ignored[name] = hint or number_hint(name, record)
         self._truncated = self._truncated or len(unread) > room
 
     @property
@@ -422,7 +387,7 @@ class ReadingNotes:
             self._logged = text
 
 
-def _number_hint(name: str, record: Record | None) -> str:
+def number_hint(name: str, record: Record | None) -> str:
     """A hint for an unread column that holds a number; else empty."""
     value = None if record is None else record.values.get(name)
     number = looks_like_a_number(value.strip()) if isinstance(value, str) else isinstance(value, int | float)

@@ -26,14 +26,16 @@ from debate_judge.data.files.layouts import join_traces
 from debate_judge.data.files.ratings import has_decimal_commas
 from debate_judge.data.files.reading import (
     MAX_LINE_BYTES,
+    first_line_of,
     json_records,
     lines,
+    parquet_rows,
     record_list_name,
     refuse_pipe,
+    typed_rows,
     unreadable_error,
 )
 from debate_judge.data.files.records import Record, looks_like_a_number
-from debate_judge.data.files.typed_rows import first_line_of, parquet_rows, typed_rows
 from debate_judge.data.files.workbook import Sheet, WorkbookError, open_workbook
 
 TEXT_TABLES, EXCEL, JSON = (".csv", ".tsv"), (".xlsx", ".xlsm", ".xls", ".ods"), (".jsonl", ".json", ".ndjson")
@@ -259,8 +261,7 @@ def _header(row: list[str], name: str, line: int, unit: Literal["line", "row"]) 
     if row[0].strip() and not any(map(str.strip, row[1:])) and len(row) > 1 and not _is_text_column(row[0]):
         raise _title_error(row[0], name, line, unit)
     names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(row, start=1)]
-    if twice := [column for column, count in Counter(names).items() if count > 1]:
-        raise InputError("two columns have the same name", file=name, line=line, unit=unit, field=twice[0])
+    refuse_equal_names(names, name, line, unit)
     return names
 
 
@@ -269,6 +270,27 @@ def _is_header_below(row: list[str], first: list[str]) -> bool:
     cells = [cell.strip() for cell in row if cell.strip()]
     short = all(len(cell) <= _MAX_NAME and not looks_like_a_number(cell) for cell in cells)
     return short and sum(map(_is_usual_name, cells)) > 1 and not any(map(_is_text_column, first))
+
+
+def refuse_equal_names(
+    names: Sequence[str], file: str, line: int | None = None, unit: Literal["line", "row"] = "line"
+) -> None:
+    """Refuse a table in which two columns have the same name, because one would be lost.
+
+    Raises:
+        InputError: They have.
+    """
+    if twice := [column for column, count in Counter(names).items() if count > 1]:
+        raise InputError(
+            "two columns have the same name",
+            file=file,
+            line=line,
+            unit=unit,
+            field=twice[0],
+            expected="a different name for every column",
+            found=f"{twice[0]!r} {names.count(twice[0])} times",
+            remedy=f"rename them; columns of several raters are {twice[0]}_1, {twice[0]}_2",
+        )
 
 
 def _title_error(text: str, name: str, line: int, unit: Literal["line", "row"]) -> InputError:

@@ -28,7 +28,7 @@ from pathlib import Path
 from debate_judge.data.errors import ErrorHandler, InputError
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
 from debate_judge.data.files.formats import RecordFile, detect_format, short_name
-from debate_judge.data.files.layouts import describe_layout, long_rows
+from debate_judge.data.files.layouts import describe_layout, first_records, long_rows
 from debate_judge.data.files.rated_rows import LocatedGroup, RowReader
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.task_file import find_task
@@ -166,17 +166,16 @@ def _groups(
 ) -> Iterator[LocatedGroup]:
     if not file.is_default:
         notes.add(file.format)
-    records = file.records()
-    first = next(records, None)
-    if first is None:
+    head, others = first_records(file.records())
+    if not head:
         return
-    if layout := describe_layout(first):
+    if layout := describe_layout(head):
         notes.add(layout)
-    records = long_rows(chain([first], records), reader.columns)
+    records = long_rows(chain(head, others), reader.columns)
     records = limit_memory(records, file.name) if gather else records
     entries = (
         reader.groups_of_records(records, on_error)
-        if reader.holds_group(first)
+        if reader.holds_group(head[0])
         else reader.groups_of_rows(records, gather=gather)
     )
     for number, entry in enumerate(entries):

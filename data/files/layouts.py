@@ -9,61 +9,91 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
+from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ColumnNames
+from debate_judge.data.files.exports.cells import parsed, parsed_values, refuse_text
+from debate_judge.data.files.exports.label_studio import (
+    fitted_studio,
+    studio_pairs,
+    studio_row,
+    studio_tasks,
+    studio_texts,
+)
+from debate_judge.data.files.exports.layout import ExportLayout, ExportRating, Values, answer_of, dicts, first_of
 from debate_judge.data.files.pairs import pair_columns, pair_rows
-from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
+from debate_judge.data.files.records import Record, is_missing
 
-_COMMENT = re.compile(r"(?:(.+?)[ _.-]+)?(?:comments?|reasons?|why|notes?|explanations?|rationales?|feedback)", re.I)
-"""Name of a question that asks for a comment, with the aspect of the comment."""
-
-Values = Mapping[str, Any]
+_HEAD, _HEAD_CHARACTERS = 200, 200_000
+"""Maximum number of records by which a layout is recognized, and of characters, approximately."""
 
 
-class _Rating(NamedTuple):
-    """A rating of one rater, a comment, or both."""
-
-    aspect: str
-    value: object = None
-    rater: str = ""
-    comment: str = ""
-    field: str = ""
-    """Field of the value in the record, for errors."""
-
-
-class _Layout(NamedTuple):
-    """How the export of a tool is recognized and converted."""
-
-    tool: str
-    recognizes: Callable[[Values], bool]
-    texts: Callable[[Values], Values]
-    """The columns of the rated text."""
-    ratings: Callable[[Values], Iterable[_Rating]]
-    needs_texts: str = ""
-    """What the tool calls the records with the texts, if these may be in another file; for the error."""
+def first_records(records: Iterator[Record]) -> tuple[list[Record], Iterator[Record]]:
+    """The first records of a file, by which its layout is recognized (the very first may not be rated yet), and the
+    others; an error among the first ones is raised after those before it."""
+    head: list[Record] = []
+    size = 0
+    try:
+        for record in records:
+            head.append(record)
+            size += sum(map(len, map(str, record.values.values())))
+            if len(head) == _HEAD or size > _HEAD_CHARACTERS:
+                break
+    except InputError as error:
+        if not head:
+            raise
+        return head, _raising(error)
+    return head, records
 
 
-def describe_layout(record: Record) -> str | None:
+def _raising(error: InputError) -> Iterator[Record]:
+    raise error
+    yield
+
+
+def describe_layout(head: Sequence[Record]) -> str | None:
     """A description of the layout: the export of a tool, or pairs of texts; None for other records."""
-    if layout := _layout_of(record):
+    if layout := _layout_of(head):
         return f"an export of {layout.tool}"
-    return f"pairs, the columns {' and '.join(pair.texts)}" if (pair := pair_columns(record)) else None
+    return f"pairs, the columns {' and '.join(pair.texts)}" if head and (pair := pair_columns(head[0])) else None
 
 
 def long_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Record]:
-    """The records of an export, or of pairs, as rows of ratings; other records unchanged. The first record decides."""
-    stream = iter(records)
-    first = next(stream, None)
-    if first is None:
-        return stream
-    layout, everything = _layout_of(first), chain([first], stream)
+    """The records of an export, or of pairs, as rows of ratings; other records unchanged.
+
+    The first records decide on an export, and the very first one on pairs.
+    """
+    head, stream = first_records(iter(records))
+    layout, everything = _layout_of(head), chain(head, stream)
     if layout is not None:
-        return (row for record in everything for row in _rows(record, layout))
-    return everything if pair_columns(first) is None else pair_rows(everything, columns)
+        if layout.ratings is studio_tasks and any(True for record in head for _ in studio_pairs(record)):
+            return pair_rows((pair for record in everything for pair in studio_pairs(record)), columns)
+        fitted = layout.fitted(layout, head, columns) if layout.fitted else layout
+        if "candidate" in columns.renamed:
+            fitted = fitted._replace(id_of=lambda _: None)
+        return (row for record in everything for row in _rows(record, fitted))
+    if head and pair_columns(head[0]) is not None:
+        return pair_rows(everything, columns)
+    return chain(head, _without_exports(stream, head))
+
+
+def _without_exports(records: Iterable[Record], head: Sequence[Record]) -> Iterator[Record]:
+    """The records, as long as none is of an export: the ones before it were not read as one."""
+    keys: object = None
+    for record in records:
+        if keys != (keys := tuple(record.values)) and (layout := _layout_of([record])) is not None:
+            raise record.error(
+                f"the first record of {layout.tool}, after {len(head)} and more of another layout",
+                expected="records of one layout",
+                found="fields " + ", ".join(list(map(str, keys))[:20]),
+                remedy="put a rated record first; if the records are of several files, read each by itself",
+            )
+        yield record
 
 
 def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Record]:
@@ -80,9 +110,10 @@ def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[
         yield replace(record, values={**other, **record.values})
 
 
-def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
-    values = _parsed_values(record)
-    texts = dict(layout.texts(values))
+def _rows(record: Record, layout: ExportLayout) -> Iterator[Record]:
+    values = parsed_values(record)
+    with record.located():
+        texts, ratings = dict(layout.texts(values)), list(layout.ratings(values))
     for name, value in texts.items():
         # A text that looks like JSON stays unchanged; a conversation becomes a text.
         original = record.values.get(name) if values.get(name) is value else None
@@ -95,8 +126,11 @@ def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
             expected=f"a second file with the {layout.needs_texts}, each with its id, input and output",
             remedy=f"export the {layout.needs_texts} as well, and name both files: {record.file}+TRACES.csv",
         )
-    ratings = list(layout.ratings(values))
     rated = [rating for rating in ratings if not is_missing(rating.value)]
+    if not rated and layout.needs_texts and len(texts) < 2:
+        return  # A trace that failed, and that nobody rated.
+    if not is_missing(id_ := layout.id_of(values)):
+        texts = {"candidate": str(id_), **texts}
     for rating in ratings:
         if not is_missing(rating.value):
             yield _rating_row(record, texts, rating)
@@ -106,10 +140,10 @@ def _rows(record: Record, layout: _Layout) -> Iterator[Record]:
             for aspect in [rating.aspect] if rating.aspect in by_rater else by_rater:
                 yield _rating_row(record, texts, rating._replace(aspect=aspect))
     if not rated:
-        yield _rating_row(record, texts, _Rating(""))
+        yield _rating_row(record, texts, ExportRating(""))
 
 
-def _rating_row(record: Record, texts: Values, rating: _Rating) -> Record:
+def _rating_row(record: Record, texts: Values, rating: ExportRating) -> Record:
     columns = {"aspect": rating.aspect, "rating": rating.value, "rater": rating.rater, "comment": rating.comment}
     full_names = dict.fromkeys(("rating", "aspect"), rating.field or rating.aspect)
     return replace(
@@ -122,87 +156,13 @@ def _rating_row(record: Record, texts: Values, rating: _Rating) -> Record:
     )
 
 
-def _layout_of(record: Record) -> _Layout | None:
-    values = _parsed_values(record)
-    return next((layout for layout in _LAYOUTS if layout.recognizes(values)), None)
-
-
-def _parsed_values(record: Record) -> Values:
-    """The fields; in a table, JSON lists and objects are parsed."""
-    table = record.format == "csv"
-    return {
-        str(key): _parsed(value) if table and isinstance(value, str) and value[:1] in ("[", "{") else value
-        for key, value in record.values.items()
-    }
-
-
-def _parsed(value: object) -> object:
-    """The value of a JSON text; other values unchanged."""
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        return value
+def _layout_of(head: Sequence[Record]) -> ExportLayout | None:
+    rows = [parsed_values(record) for record in head]
+    return next((layout for layout in _LAYOUTS if any(map(layout.recognizes, rows))), None)
 
 
 def _has_all(*names: str) -> Callable[[Values], bool]:
     return lambda values: all(name in values for name in names)
-
-
-def _dicts(value: object) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _answer(name: str, value: object, rater: object, field: str = "", *, text: bool = False) -> _Rating:
-    """An answer to a question: a comment if it is free text or the question asks for a comment, else a rating."""
-    comment_name = _COMMENT.fullmatch(name)
-    is_text = isinstance(value, str) and not looks_like_a_number(value.strip())
-    if text or (comment_name and is_text):
-        words = "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-        return _Rating((comment_name and comment_name[1]) or "", None, str(rater), words, field)
-    return _Rating(name, value, str(rater), "", field)
-
-
-# --- Label Studio ---
-
-_LABEL_STUDIO_METADATA = frozenset(
-    ("id", "annotator", "annotation_id", "lead_time", "created_at", "updated_at", "agreement", "inner_id")
-)
-
-
-def _studio_tasks(values: Values) -> Iterator[_Rating]:
-    for i, annotation in enumerate(_dicts(values["annotations"])):
-        by = annotation.get("completed_by", "")
-        rater = by.get("email") or by.get("id") if isinstance(by, dict) else by
-        for j, result in enumerate(_dicts(annotation.get("result")) if not annotation.get("was_cancelled") else ()):
-            field = f"annotations[{i}].result[{j}].value"
-            name, value = str(result.get("from_name", "")), result.get("value")
-            if isinstance(value, dict) and name:
-                yield from _studio_value(name, value, rater, field)
-
-
-def _studio_value(name: str, answer: Values, rater: object, field: str) -> Iterator[_Rating]:
-    for answer_type in ("rating", "number", "choices", "text"):
-        if answer_type in answer:
-            value = answer[answer_type]
-            value = value[0] if answer_type == "choices" and isinstance(value, list) and len(value) == 1 else value
-            yield _answer(name, value, rater, f"{field}.{answer_type}", text=answer_type == "text")
-
-
-def _studio_row(values: Values) -> Iterator[_Rating]:
-    rater = values["annotator"]
-    for name, value in values.items():
-        if annotations := _dicts(value):
-            yield from _studio_value(name, annotations[0], rater, name)
-        elif name not in _LABEL_STUDIO_METADATA and (
-            _COMMENT.fullmatch(name) or looks_like_a_number(str(value).strip()) or isinstance(value, dict)
-        ):
-            value = value.get("choices", value) if isinstance(value, dict) else value
-            yield _answer(name, value, rater, name)
-
-
-def _studio_texts(values: Values) -> Values:
-    rated = {rating.field for rating in _studio_row(values)}
-    return {name: value for name, value in values.items() if name not in _LABEL_STUDIO_METADATA and name not in rated}
 
 
 # --- Argilla ---
@@ -212,20 +172,37 @@ def _argilla_questions(values: Values) -> list[str]:
     return [key.removesuffix(".responses") for key in values if key.endswith(".responses")]
 
 
-def _argilla(values: Values) -> Iterator[_Rating]:
+def _argilla(values: Values) -> Iterator[ExportRating]:
     for name in _argilla_questions(values):
-        answers = values[f"{name}.responses"] or []
-        users, states = (values.get(f"{name}.responses.{part}") or [] for part in ("users", "status"))
+        parts = [f"{name}.responses{part}" for part in ("", ".users", ".status")]
+        for part in parts:
+            refuse_text(values.get(part), part)
+        answers, users, states = (values.get(part) or [] for part in parts)
         for i, value in enumerate(answers):
             if i >= len(states) or states[i] == "submitted":
                 rater = users[i] if i < len(users) else ""
-                yield _answer(name, value, rater, f"{name}.responses[{i}]")
+                yield answer_of(name, value, rater, f"{name}.responses[{i}]")
 
 
 def _argilla_texts(values: Values) -> Values:
     metadata = ("id", "status", "_server_id", "inserted_at", "updated_at")
     questions = tuple(f"{name}." for name in _argilla_questions(values))
-    return {key: v for key, v in values.items() if key not in metadata and not key.startswith(questions)}
+    # A record that nobody answered may have suggestions.
+    return {
+        key: v
+        for key, v in values.items()
+        if key not in metadata and not key.startswith(questions) and ".suggestion" not in key
+    }
+
+
+def _argilla_nested(values: Values) -> Iterator[ExportRating]:
+    raise InputError(
+        "records of Argilla that do not say which answers were submitted",
+        field="responses",
+        expected="flat records, with fields such as helpfulness.responses and helpfulness.responses.status",
+        found="fields " + ", ".join(values),
+        remedy="export them with dataset.records.to_list(flatten=True), or dataset.records.to_datasets()",
+    )
 
 
 # --- Opik ---
@@ -248,12 +225,12 @@ def _opik_columns(values: Values) -> dict[str, tuple[str, str, str]]:
     return columns
 
 
-def _opik(values: Values) -> Iterator[_Rating]:
+def _opik(values: Values) -> Iterator[ExportRating]:
     for key, (reviewer, name, reason) in _opik_columns(values).items():
         if not reason and name != "comment":
-            yield _Rating(name, values[key], reviewer, str(values.get(f"{key}.reason") or ""), key)
+            yield ExportRating(name, values[key], reviewer, str(values.get(f"{key}.reason") or ""), key)
         elif name == "comment" and not reason:
-            yield _Rating("", None, reviewer, str(values[key] or ""), key)
+            yield ExportRating("", None, reviewer, str(values[key] or ""), key)
 
 
 # --- Langfuse, LangSmith, MLflow ---
@@ -262,16 +239,19 @@ _TRACE_IDS = ("id", "trace_id", "traceId", "run_id")
 _TRACE_REFERENCES = ("traceId", "trace_id", "run_id")
 
 
-def _langfuse(values: Values) -> Iterator[_Rating]:
-    if values["source"] == "ANNOTATION":
+def _langfuse(values: Values) -> Iterator[ExportRating]:
+    if values.get("source") == "ANNOTATION":
         value = values.get("value")
         value = values.get("stringValue") if is_missing(value) else value
         rater = values.get("authorUserId") or ""
-        yield _Rating(str(values["name"]), value, str(rater), str(values.get("comment") or ""), "value")
+        yield ExportRating(str(values.get("name") or ""), value, str(rater), str(values.get("comment") or ""), "value")
 
 
-def _langsmith(values: Values) -> Iterator[_Rating]:
+def _langsmith(values: Values) -> Iterator[ExportRating]:
     correction, source = values.get("correction"), values.get("feedback_source")
+    for name in ("correction", "feedback_source"):
+        if str(values.get(name)).startswith("{") and not isinstance(values[name], dict):
+            refuse_text(values[name], name)
     kind = source.get("type") if isinstance(source, dict) else values.get("feedback_source.type", source)
     corrected = correction.get("score") if isinstance(correction, dict) else values.get("correction.score")
     # An LM judge's score is no rating, unless a person corrected it.
@@ -280,32 +260,34 @@ def _langsmith(values: Values) -> Iterator[_Rating]:
     rater = source.get("user_id") if isinstance(source, dict) else values.get("feedback_source.user_id")
     if not is_missing(value):
         comment = str(values.get("comment") or "") if kind != "model" else ""
-        yield _Rating(str(values["key"]), value, str(rater or ""), comment, "score")
+        yield ExportRating(str(values.get("key") or ""), value, str(rater or ""), comment, "score")
 
 
-def _mlflow(values: Values) -> Iterator[_Rating]:
+def _mlflow(values: Values) -> Iterator[ExportRating]:
     info = values.get("info")
-    assessments, at = (info["assessments"], "info.") if isinstance(info, dict) else (values["assessments"], "")
-    for i, assessment in enumerate(_dicts(assessments)):
+    holder, at = (info, "info.") if isinstance(info, dict) else (values, "")
+    assessments = holder.get("assessments")
+    refuse_text(assessments, f"{at}assessments")
+    for i, assessment in enumerate(dicts(assessments)):
         source, feedback = assessment.get("source") or {}, assessment.get("feedback") or {}
         if source.get("source_type") == "HUMAN" and assessment.get("valid") is not False and "value" in feedback:
             name = str(assessment.get("assessment_name") or assessment.get("name"))
             comment = str(assessment.get("rationale") or "")
             field = f"{at}assessments[{i}].feedback.value"
-            yield _Rating(name, feedback["value"], str(source.get("source_id") or ""), comment, field)
+            yield ExportRating(name, feedback["value"], str(source.get("source_id") or ""), comment, field)
 
 
 def _mlflow_texts(values: Values) -> Values:
     info = values.get("info")
     if not isinstance(info, dict):
-        return _input_and_output({name: _parsed(values.get(name)) for name in ("request", "response")})
+        return _input_and_output({name: parsed(values.get(name)) for name in ("request", "response")})
     data = values.get("data")
-    spans = _dicts(data.get("spans")) if isinstance(data, dict) else []
+    spans = dicts(data.get("spans")) if isinstance(data, dict) else []
     root = next((span for span in spans if not (span.get("parent_span_id") or span.get("parent_id"))), {})
     attributes = root.get("attributes") or {}
     texts = {
-        "request": _parsed(attributes.get("mlflow.spanInputs") or info.get("request_preview")),
-        "response": _parsed(attributes.get("mlflow.spanOutputs") or info.get("response_preview")),
+        "request": parsed(attributes.get("mlflow.spanInputs") or info.get("request_preview")),
+        "response": parsed(attributes.get("mlflow.spanOutputs") or info.get("response_preview")),
     }
     return _input_and_output(texts)
 
@@ -313,6 +295,7 @@ def _mlflow_texts(values: Values) -> Values:
 def _input_and_output(values: Values) -> Values:
     """The input and output of a trace: `source` and `text` if each is a single text, else their fields."""
     texts: dict[str, Any] = {}
+    values = {name.lower(): value for name, value in values.items()}
     for role, names in (("source", ("input", "inputs", "request")), ("text", ("output", "outputs", "response"))):
         name = next((name for name in names if not is_missing(values.get(name))), None)
         if name is None:
@@ -337,7 +320,7 @@ def _single_text(value: object, depth: int = 8) -> str | None:
             return str(value["content"])
         inner = [v for k, v in value.items() if k in ("messages", "choices", "message")] or list(value.values())
         return _single_text(inner[0], depth - 1) if len(inner) == 1 else None
-    turns = _dicts(value)
+    turns = dicts(value)
     if len(turns) == 1:
         return _single_text(turns[0], depth - 1)
     contents = [turn.get("content") for turn in turns]
@@ -346,33 +329,67 @@ def _single_text(value: object, depth: int = 8) -> str | None:
     return "\n".join(f"{turn.get('role')}: {text}" for turn, text in zip(turns, contents, strict=True))
 
 
-def _has_assessments(values: Values) -> bool:
-    info = values.get("info")
+def _is_mlflow(values: Values) -> bool:
+    """Whether this is a trace; the traces of a table, and older ones, are recognized by their assessments."""
+    info, data = values.get("info"), values.get("data")
     holder = info if isinstance(info, dict) else values
-    return isinstance(holder.get("assessments"), list) and ("trace_id" in holder or "request_id" in holder)
+    return ("trace_id" in holder or "request_id" in holder) and (
+        "assessments" in holder or (holder is info and isinstance(data, dict) and isinstance(data.get("spans"), list))
+    )
+
+
+def _mlflow_id(values: Values) -> object:
+    info = values.get("info")
+    return first_of("trace_id", "request_id")(info if isinstance(info, dict) else values)
 
 
 _LAYOUTS = (
-    _Layout(
+    ExportLayout(
         "Label Studio (JSON)",
         lambda values: isinstance(values.get("data"), dict) and isinstance(values.get("annotations"), list),
-        lambda values: values["data"],
-        _studio_tasks,
+        lambda values: values.get("data") or {},
+        studio_tasks,
+        first_of("id"),
     ),
-    _Layout("Label Studio", _has_all("annotator", "annotation_id", "lead_time"), _studio_texts, _studio_row),
-    _Layout(
+    ExportLayout(
+        "Label Studio",
+        _has_all("annotator", "annotation_id", "lead_time"),
+        partial(studio_texts, ()),
+        partial(studio_row, {}),
+        first_of("id"),
+        fitted=fitted_studio,
+    ),
+    ExportLayout(
         "Argilla",
         lambda values: any(f"{name}.responses.users" in values for name in _argilla_questions(values)),
         _argilla_texts,
         _argilla,
+        first_of("id", "_server_id"),
     ),
-    _Layout("MLflow", _has_assessments, _mlflow_texts, _mlflow, "traces with their requests and responses"),
-    _Layout("Langfuse", _has_all("traceId", "source", "dataType", "value"), _input_and_output, _langfuse, "traces"),
-    _Layout("LangSmith", _has_all("run_id", "key", "score"), _input_and_output, _langsmith, "runs"),
-    _Layout(
+    ExportLayout(
+        "Argilla (nested)",
+        lambda values: all(isinstance(values.get(name), dict) for name in ("fields", "responses", "suggestions")),
+        lambda values: values.get("fields") or {},
+        _argilla_nested,
+        first_of("id"),
+    ),
+    ExportLayout("MLflow", _is_mlflow, _mlflow_texts, _mlflow, _mlflow_id, "traces with their requests and responses"),
+    ExportLayout(
+        "Langfuse",
+        _has_all("traceId", "source", "dataType", "value"),
+        _input_and_output,
+        _langfuse,
+        first_of("traceId"),
+        "traces",
+    ),
+    ExportLayout(
+        "LangSmith", _has_all("run_id", "key", "score"), _input_and_output, _langsmith, first_of("run_id"), "runs"
+    ),
+    ExportLayout(
         "Opik",
-        lambda values: bool(_opik_columns(values)) and any(name in values for name in ("input", "output")),
+        lambda values: bool(_opik_columns(values)) and any(name.lower() in ("input", "output") for name in values),
         _input_and_output,
         _opik,
+        first_of("id", "Id", "ID"),
     ),
 )

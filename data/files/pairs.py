@@ -5,18 +5,19 @@
 A pair becomes a group of two candidates. In each comparison the better text gets 1 and the other 0, and in a tie both
 get 0.5; a `strength` between 0 and 1 scales the distance from 0.5. Columns of the verdict: `winner`, `preference`,
 `label` and similar names; `tone_winner` for an aspect, `winner_anna` or `annotator1` for one of several raters; or a
-list. Columns `chosen` and `rejected` need no verdict.
+list, `A;B;A` in a table. Columns `chosen` and `rejected` need no verdict.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import chain, islice
 
 from debate_judge.data.files.columns import OTHER_NAMES, RATER_NAME, ColumnNames, normalized_name
-from debate_judge.data.files.records import Record, is_missing
+from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
 from debate_judge.data.schema import fingerprint
 
 PREFERENCE = "preference"
@@ -24,12 +25,19 @@ PREFERENCE = "preference"
 
 _TEXT = "text|response|answer|output|summary|completion|candidate|reply|generation|translation|story"
 _TEXT_ENDINGS = (("a", "b"), ("1", "2"), ("left", "right"))
+_MARKS = tuple(frozenset(marks) for marks in zip(*_TEXT_ENDINGS, ("first", "second"), strict=True))
+"""What a verdict may call the first and the second text."""
 _CHOSEN = ("chosen", "rejected")
 _VERDICT = "winner|preference|preferred|better|verdict|choice|vote|label"
 _RATER = "annotator|rater|annotation"
 _TIES = frozenset(("tie", "tied", "draw", "equal", "same", "both", "neither", "0", "0.5"))
-_STRENGTH = "strength"
+_STRENGTH = re.compile(rf"(?:(?:{_VERDICT})_)?strength")
+_AFTER_MARK = re.compile(r"_(?:(?:is|was)_)?(?:better|best|wins|won|preferred|chosen)$")
 
+_SAMPLE = 200
+"""Records whose values decide which columns are verdicts."""
+_MIN_REPEATED, _MAX_REPEATED_SHARE = 5, 0.2
+"""Number and share of repeated pairs in the sample above which a column must tell their rows apart."""
 
 _Comparison = tuple[str, str, str, float | None]
 """Column, aspect, rater, and the rating of the first text."""
@@ -43,29 +51,64 @@ class PairColumns:
     verdicts: Mapping[str, tuple[str, str]]
     """Column -> aspect and rater; empty if the first text is the chosen one."""
     labels: tuple[str, str]
-    """Names of the two texts in verdicts, besides the names of their columns."""
+    """Endings of the columns of the two texts, for messages and columns of models."""
+
+    def rating(self, record: Record, value: object) -> float | None:
+        """The rating of the first text by a verdict, without its strength: 1, 0.5 or 0; None for other values."""
+        written = _normalized(value)
+        if written in _TIES or written.startswith("tie"):
+            return 0.5
+        # `A`, `response_a`, `option A is better`; the name of the text's column, or of the model that wrote it.
+        short = _AFTER_MARK.sub("", written)
+        short = re.sub(rf"^(?:model|option|{_TEXT})_?(?=(?:{'|'.join(_MARKS[0] | _MARKS[1])})$)", "", short)
+        for marks, label, column, rating in zip(_MARKS, self.labels, self.texts, (1.0, 0.0), strict=True):
+            model = record.values.get(f"model_{label}")
+            if short in marks or written == normalized_name(column) or (model and written == _normalized(model)):
+                return rating
+        return None
 
 
-def pair_columns(record: Record) -> PairColumns | None:
-    """The columns of a pair and its verdicts; None if the record holds no pair."""
-    keys = {normalized_name(str(key)): str(key) for key in record.values}
+def _normalized(value: object) -> str:
+    return normalized_name(str(int(value) if isinstance(value, float) and value.is_integer() else value))
+
+
+def pair_columns(*records: Record) -> PairColumns | None:
+    """The columns of a pair and its verdicts, by the names in the first record and the values in all; None if the
+    records hold no pairs."""
+    keys = {normalized_name(str(key)): str(key) for key in records[0].values}
     if all(name in keys for name in _CHOSEN):
         return PairColumns((keys[_CHOSEN[0]], keys[_CHOSEN[1]]), {}, _CHOSEN)
     for first, second in _TEXT_ENDINGS:
         for name, key in keys.items():
             match = re.fullmatch(rf"((?:model_)?(?:{_TEXT})_?){first}", name)
             if match and (other := keys.get(f"{match[1]}{second}")):
-                verdicts = {keys[n]: verdict for n in keys if (verdict := _verdict_of_column(n)) is not None}
-                return PairColumns((key, other), verdicts, (first, second)) if verdicts else None
+                columns = PairColumns((key, other), {}, (first, second))
+                verdicts = _verdict_columns(records, keys, columns)
+                return replace(columns, verdicts=verdicts) if verdicts else None
     return None
+
+
+def _verdict_columns(
+    records: Sequence[Record], keys: Mapping[str, str], columns: PairColumns
+) -> dict[str, tuple[str, str]]:
+    """Column -> aspect and rater. A column `winner_x` or `x_winner` may hold something else, e.g. a reason; beside a
+    column `winner`, numbers in it are none either."""
+    plain = {key: (PREFERENCE, "") for name, key in keys.items() if re.fullmatch(_VERDICT, name)}
+    further = {}
+    for name, key in keys.items():
+        verdict = None if key in plain or key in columns.texts else _verdict_of_column(name)
+        values = [v for record in records for v in _verdicts_in(record, key)]
+        numeric = not values or any(looks_like_a_number(_normalized(value)) for value in values)
+        known = all(columns.rating(records[0], value) is not None for value in values)
+        if verdict and known and not (plain and numeric):
+            further[key] = verdict
+    return {key: (plain | further)[key] for key in keys.values() if key in plain or key in further}
 
 
 def _verdict_of_column(name: str) -> tuple[str, str] | None:
     """Aspect and rater of a column of verdicts, from its name; None for other columns."""
-    if RATER_NAME.fullmatch(name):
+    if RATER_NAME.fullmatch(name) or _STRENGTH.fullmatch(name):
         return None
-    if re.fullmatch(_VERDICT, name):
-        return PREFERENCE, ""
     if by_rater := re.fullmatch(rf"(?:{_VERDICT}|{_RATER})_?(\w+)", name):
         return PREFERENCE, by_rater[1].strip("_")
     if of_aspect := re.fullmatch(rf"(\w+?)_(?:{_VERDICT})", name):
@@ -73,82 +116,175 @@ def _verdict_of_column(name: str) -> tuple[str, str] | None:
     return None
 
 
+def _verdicts_in(record: Record, column: str) -> list[object]:
+    """The verdicts in a field that may hold those of several raters: a list, or in a table `A;B;A`."""
+    value = record.values.get(column)
+    if record.format == "csv" and isinstance(value, str):
+        value = value.split(";")
+    return [one for one in (value if isinstance(value, list) else [value]) if not is_missing(one)]
+
+
 def pair_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Record]:
     """Records of pairs as rows of ratings: for each verdict one row per text."""
-    for record in records:
-        pair = pair_columns(record)
-        if pair is None:
+    stream = iter(records)
+    sample = list(islice(stream, _SAMPLE))
+    pair = pair_columns(*sample)
+    if pair is None:
+        raise sample[0].error("not a pair", expected="two texts and a verdict", found=", ".join(sample[0].values))
+    _refuse_zero_and_one(sample, pair)
+    reader = _PairReader(pair, columns)
+    reader.refuse_repeated(sample)
+    for record in chain(sample, stream):
+        if not set(pair.texts) <= set(record.values):
             raise record.error("not a pair", expected="the columns of the first record", found=", ".join(record.values))
-        yield from _rows(record, pair, columns)
+        yield from reader.rows(record)
 
 
-def _rows(record: Record, pair: PairColumns, columns: ColumnNames) -> Iterator[Record]:
-    texts = [record.text(column) for column in pair.texts]
-    sources = (columns.renamed.get("source"), "source", *OTHER_NAMES["source"])
-    names = {normalized_name(str(key)): str(key) for key in record.values}
-    source = next(
-        (record.values[names[normalized_name(name)]] for name in sources if name and normalized_name(name) in names), ""
-    )
-    used = {*pair.texts, *pair.verdicts, names.get(_STRENGTH, "")}
-    rest = {key: value for key, value in record.values.items() if key not in used}
-    # Every pair is a group, also if a source has several pairs, or each rater a row.
-    rest = {"group": fingerprint([str(source), *texts])} | rest
-    if not pair.verdicts:
-        # The order of the texts must not reveal which one was chosen.
-        comparisons: list[_Comparison] = [("", PREFERENCE, "", 1.0)]
-        flipped = fingerprint(texts) > fingerprint(texts[::-1])
-    else:
-        comparisons, flipped = list(outcomes(record, pair)), False
-    order = (1, 0) if flipped else (0, 1)
-    for column, aspect, rater, first in comparisons or [("", PREFERENCE, "", None)]:
-        for i in order:
-            rating = None if first is None else first if i == 0 else 1 - first
-            ours = {"candidate": pair.texts[i], "text": texts[i], "aspect": aspect, "rating": rating}
-            values = {**rest, **ours, **({"rater": rater} if rater else {})}
-            full_names = {"text": pair.texts[i], "rating": column or pair.texts[0], "aspect": column}
-            yield replace(
-                record, values=values, full_names=full_names, format="csv", comma_columns=None, decimal_comma=False
+def _refuse_zero_and_one(sample: Sequence[Record], pair: PairColumns) -> None:
+    first: dict[str, tuple[Record, str]] = {}
+    for record in sample:
+        for column in pair.verdicts:
+            for value in _verdicts_in(record, column):
+                first.setdefault(_normalized(value), (record, column))
+    if "0" in first and first.keys() <= {"0", "1"}:
+        record, column = first["0"]
+        raise record.error(
+            "the verdicts are 0 and 1 only: 0 may be a tie or the first text",
+            column,
+            expected=f"{pair.labels[0]}, {pair.labels[1]} or tie",
+            found=0,
+            remedy=f"write {pair.labels[0]} and {pair.labels[1]} for the better text, and tie where both are equal",
+        )
+
+
+class _PairReader:
+    """Converts the records of one file; a pair that comes again, in whatever order, belongs to the same group."""
+
+    def __init__(self, pair: PairColumns, columns: ColumnNames) -> None:
+        self._pair, self._columns = pair, columns
+        self._first_order: dict[str, tuple[str, tuple[str, str]]] = {}
+        """Source and texts -> id of the group, and the texts in the order in which they came first."""
+        self._pairs_of_group: Counter[str] = Counter()
+
+    def _column(self, record: Record, role: str) -> str | None:
+        """The column of a role, by its names."""
+        by_name = {normalized_name(str(key)): str(key) for key in record.values}
+        known = (self._columns.renamed.get(role), role, *OTHER_NAMES.get(role, ()))
+        found = next((by_name[n] for name in known if name and (n := normalized_name(name)) in by_name), None)
+        if found is None and role == "rater":
+            raters = [key for name, key in by_name.items() if RATER_NAME.fullmatch(name)]
+            found = raters[0] if len(raters) == 1 else None
+        return found
+
+    def _identity(self, record: Record) -> tuple[list[str], tuple[str, str], str]:
+        """Source and context, texts, and what pairs in either order have in common."""
+        columns = (self._column(record, role) for role in ("source", "context"))
+        origin = ["" if column is None else str(record.values[column]) for column in columns]
+        origin = origin if origin[1] else origin[:1]
+        first, second = (_last_message(record, column) for column in self._pair.texts)
+        return origin, (first, second), fingerprint([*origin, *sorted((first, second))])
+
+    def refuse_repeated(self, sample: Sequence[Record]) -> None:
+        """Refuse a file whose pairs come again without a column that says why."""
+        repeated = len(sample) - len({self._identity(record)[2] for record in sample})
+        first, too_many = sample[0], max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(sample))
+        if repeated > too_many and not any(self._column(first, role) for role in ("rater", "aspect")):
+            raise first.error(
+                f"{repeated} of {len(sample)} rows repeat a pair: by other raters, or about other aspects?",
+                next(iter(self._pair.verdicts), self._pair.texts[0]),
+                expected="a row for each pair, or a column with the rater or the aspect",
+                found="columns " + ", ".join(first.values),
+                remedy="name the column: --columns rater=COLUMN or --columns aspect=COLUMN",
             )
 
+    def rows(self, record: Record) -> Iterator[Record]:
+        """The rows of one record."""
+        pair = self._pair
+        origin, texts, key = self._identity(record)
+        group_column, aspect_column = self._column(record, "group"), self._column(record, "aspect")
+        strength = next((str(k) for k in record.values if _STRENGTH.fullmatch(normalized_name(str(k)))), None)
+        rater_column, rater_key = self._column(record, "rater"), self._columns.renamed.get("rater", "rater")
+        aspect_key = self._columns.renamed.get("aspect", "aspect")
+        used = {*pair.texts, *pair.verdicts, group_column, aspect_column, rater_column, strength}
+        rest = {name: value for name, value in record.values.items() if name not in used}
+        rest["group"] = self._group(record, group_column, key, origin, texts)
+        swapped = texts != self._first_order[key][1]
+        if not pair.verdicts:
+            # The order of the texts must not reveal which one was chosen.
+            comparisons: list[_Comparison] = [("", PREFERENCE, "", 1.0)]
+            reversed_order = fingerprint(list(texts)) > fingerprint(list(texts[::-1]))
+        else:
+            comparisons, reversed_order = list(outcomes(record, pair, strength)), swapped
+        for column, aspect, rater, first in comparisons or [("", PREFERENCE, "", None)]:
+            if aspect == PREFERENCE and aspect_column is not None:
+                aspect = record.text(aspect_column)
+            if not rater and rater_column is not None:
+                rater = record.identifier(rater_column)
+            for i in (1, 0) if reversed_order else (0, 1):
+                rating = None if first is None else first if i == 0 else 1 - first
+                candidate = pair.texts[1 - i if swapped else i]
+                ours = {"candidate": candidate, "text": texts[i], aspect_key: aspect, "rating": rating}
+                values = {**rest, **ours, **({rater_key: rater} if rater else {})}
+                full_names = {"text": pair.texts[i], "rating": column or pair.texts[0], "aspect": column}
+                yield replace(
+                    record, values=values, full_names=full_names, format="csv", comma_columns=None, decimal_comma=False
+                )
 
-def outcomes(record: Record, pair: PairColumns) -> Iterator[_Comparison]:
-    """The ratings of a record's first text, by verdict.
+    def _group(self, record: Record, column: str | None, key: str, origin: list[str], texts: tuple[str, str]) -> str:
+        """The id of the pair's group: that of its column, numbered where several pairs have it."""
+        if key not in self._first_order:
+            # Every pair is a group, also if a source has several pairs, or each rater a row.
+            group = fingerprint([*origin, *texts])
+            if column is not None:
+                group = record.identifier(column).strip()
+                self._pairs_of_group[group] += 1
+                if (number := self._pairs_of_group[group]) > 1:
+                    group = f"{group}.{number}"
+            self._first_order[key] = group, texts
+        return self._first_order[key][0]
+
+
+def _last_message(record: Record, column: str) -> str:
+    """The text in a column: of a conversation, the last message."""
+    value = record.values.get(column)
+    last = value[-1] if isinstance(value, list) and value else None
+    if isinstance(last, dict) and isinstance(last.get("content"), str):
+        return str(last["content"])
+    return record.text(column)
+
+
+def outcomes(record: Record, pair: PairColumns, strength: str | None = None) -> Iterator[_Comparison]:
+    """The ratings of a record's first text, by verdict, scaled by the column `strength`.
 
     Raises:
         InputError: A verdict is neither a text nor a tie, or its strength is not between 0 and 1.
     """
     for column, (aspect, rater) in pair.verdicts.items():
-        verdict = record.values[column]
-        verdicts = verdict if isinstance(verdict, list) else [verdict]
+        verdicts = _verdicts_in(record, column)
         for number, value in enumerate(verdicts, start=1):
-            if not is_missing(value):
-                name = rater or (str(number) if len(verdicts) > 1 else "")
-                yield column, aspect, name, _rating(record, column, value, pair)
+            rating = pair.rating(record, value)
+            if rating is None:
+                raise record.error(
+                    "not a verdict on the pair",
+                    column,
+                    expected=f"{pair.labels[0]}, {pair.labels[1]}, the name of a column, or tie",
+                    found=value,
+                    remedy="correct the cell, or leave it empty",
+                )
+            name = rater or (str(number) if len(verdicts) > 1 else "")
+            yield column, aspect, name, 0.5 + (rating - 0.5) * _strength(record, strength)
 
 
-def _rating(record: Record, column: str, value: Any, pair: PairColumns) -> float:
-    """The rating of the first text by a verdict: 1, 0.5 or 0, scaled by `strength`."""
-    written = normalized_name(str(int(value) if isinstance(value, float) and value.is_integer() else value))
-    # `A`, `response_a`, `model_a`; or the name of the text's column.
-    verdict = re.sub(rf"^(?:model|{_TEXT})_?(?=(?:{'|'.join(pair.labels)})$)", "", written)
-    named = [normalized_name(text) for text in pair.texts]
-    if written in _TIES or written.startswith("tie"):
-        return 0.5
-    if verdict not in (*pair.labels, *named):
-        raise record.error(
-            "not a verdict on the pair",
-            column,
-            expected=f"{pair.labels[0]}, {pair.labels[1]}, the name of a column, or tie",
-            found=value,
-        )
-    return 0.5 + (0.5 if verdict in (pair.labels[0], named[0]) else -0.5) * _strength(record)
-
-
-def _strength(record: Record) -> float:
-    name = next((str(key) for key in record.values if normalized_name(str(key)) == _STRENGTH), None)
-    if name is None or is_missing(record.values[name]):
+def _strength(record: Record, name: str | None) -> float:
+    if name is None or is_missing(record.values.get(name)):
         return 1.0
     strength = record.number(name)
     if not 0 < strength <= 1:
-        raise record.error("not a strength", name, expected="a number above 0 and up to 1", found=f"{strength:g}")
+        raise record.error(
+            "not a strength",
+            name,
+            expected="a number above 0 and up to 1",
+            found=f"{strength:g}",
+            remedy="divide all strengths by the greatest one",
+        )
     return strength

@@ -23,20 +23,23 @@ from debate_judge.data.files.columns import (
     ReadingNotes,
     RowLayout,
     column_names,
-    count_distinct,
     has_no_similar_column,
     missing_column_error,
     normalized_name,
+    number_hint,
     rater_base,
-    rater_column,
     row_layout,
+)
+from debate_judge.data.files.guessed_roles import (
+    join_raters_hint,
+    rater_column,
+    refuse_other_meaning,
+    refuse_repeated_texts,
+    summarized_name,
 )
 from debate_judge.data.files.ratings import comments_of, rating_of
 from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Task
-
-_MAX_REPEATED_SHARE, _MIN_REPEATED = 0.2, 5
-"""Share and number of repeated texts above which each row is suspected to be one rater's."""
 
 _MAX_LAYOUTS = 1000
 """Maximum number of cached layouts, of records with different fields."""
@@ -173,24 +176,12 @@ class RowReader:
         """Detect the column of raters; raise if texts repeat and there is none."""
         keys = tuple(map(str, records[0].values)) if records else ()
         roles, rest = self._columns.match(keys, ROLES)
+        refuse_other_meaning(records, roles, rest, self._columns.names_for(keys))
         if (rater := rater_column(records, roles, rest)) is not None:
             self._columns = replace(self._columns, renamed={**self._columns.renamed, "rater": rater})
             self._notes.add(f"{rater!r} is taken for the rater")
         elif not {"rater", "candidate"} & set(roles) and not {"aspect", "rating"} <= set(roles) and "text" in roles:
-            text_columns = [roles[role] for role in ("group", "source", "context", "text") if role in roles]
-            repeated = len(records) - count_distinct(records, text_columns)
-            if repeated > max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(records)):
-                distinguishing = [key for key in rest if count_distinct(records, [*text_columns, key]) == len(records)]
-                ids = [key for key in distinguishing if count_distinct(records, [key]) > len(records) / 2]
-                name = next((key for key in distinguishing if key not in ids), "COLUMN")
-                raise records[0].error(
-                    f"{repeated} of {len(records)} rows repeat a text: does each row hold the rating of one rater?",
-                    roles["text"],
-                    expected="a row for each text, or a column with the rater, or one with the system that wrote it",
-                    found="columns " + ", ".join(keys),
-                    remedy=f"if so, name the column of raters: --columns rater={name}; if the same text was written by "
-                    f"several systems, name theirs: --columns candidate={name}",
-                )
+            refuse_repeated_texts(records, roles, rest)
 
     def _row(self, record: Record, number: int) -> _Row:
         keys = tuple(map(str, record.values))
@@ -223,7 +214,16 @@ class RowReader:
         unmatched = [name for name in names if name not in {*layout.roles, *layout.ratings, *never_suggested}]
         self._notes.add_fields([*layout.roles.values(), *used], layout.ignored, unmatched, record=record)
         self._notes.add_fields((), layout.replaced, (), "there are columns of single raters")
+        self._suggest_joining(record, layout, task)
         return layout
+
+    def _suggest_joining(self, record: Record, layout: RowLayout, task: Task) -> None:
+        """Note columns that may be those of several raters of one aspect."""
+        singles = [columns[0] for columns in layout.ratings.values() if len(columns) == 1]
+        unread = [name for name in layout.ignored if number_hint(name, record) and not summarized_name(name)]
+        aspects = {normalized_name(aspect.name) for aspect in task.aspects}
+        if hint := join_raters_hint(singles) or join_raters_hint(unread, aspects):
+            self._notes.add(hint)
 
     def _group_key(self, row: _Row) -> object:
         """The key that the rows of a group share."""
@@ -312,6 +312,8 @@ class RowReader:
                     layout.roles["rater"],
                     expected="one rating of each rater",
                     found=f"another one in {before.location}",
+                    remedy="leave one of the rows out; if two systems wrote the text, name theirs with "
+                    "--columns candidate=COLUMN",
                 )
             if values:
                 candidate.ratings.setdefault(name, []).extend((rater_number, value) for value in values)
@@ -368,13 +370,7 @@ def flattened(record: Record, columns: ColumnNames) -> Record:
                 values |= {prefix + str(key): value for key, value in inner.values.items()}
                 full_names |= {prefix + str(key): inner.full_name(str(key)) for key in inner.values}
             del values[matched[role]]
-    for path in (*columns.renamed.values(), *columns.defaults.values()):
-        at: object = record.values
-        for step in path.split(".") if path not in values else ():
-            at = at.get(step) if isinstance(at, dict) else None
-        if at is not None and at is not record.values:
-            values[path] = at
-    return replace(record, values=values, full_names=full_names)
+    return columns.with_paths(replace(record, values=values, full_names=full_names))
 
 
 def _source(row: _Row) -> str:

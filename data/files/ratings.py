@@ -28,6 +28,9 @@ YES_NO_WORDS = {
 _FRACTION = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
 """A fraction or percentage, such as `4/5` or `80 %`, with its first number."""
 
+_MAX_WORDS, _MAX_WORD_LENGTH = 11, 40
+"""Number and length of different words in a column up to which they may be ratings in words."""
+
 _TWO_NUMBERS = re.compile(r"([+-]?[0-9]+),(0|[1-9][0-9]*)")
 """Two whole numbers with a comma between them, unless the second has a leading 0: `3,05` is a decimal fraction."""
 
@@ -107,7 +110,8 @@ def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> floa
             field,
             expected=_expected(scale),
             found=f"{value!r:.40}",
-            remedy="correct the rating, or give the scale that the raters used in a task file",
+            remedy="correct the rating; leave the cell blank where it means that there is none, or give the scale that "
+            "the raters used in a task file",
         )
     return float(value)
 
@@ -146,8 +150,6 @@ def _two_ratings(text: str, scale: Scale | None) -> bool:
 
 
 def _remedy(value: object) -> str | None:
-    if value is None or value == "":
-        return "leave out the raters who gave no value"
     if isinstance(value, str) and looks_like_a_number(value.strip()):
         return "write the number without quotes"
     return number_remedy(value) or "correct it or leave it out; take a column that holds no ratings out of the file"
@@ -161,3 +163,25 @@ def number_remedy(value: object) -> str | None:
         return f"write decimals with a point: {point}, and several raters in a cell with a semicolon: {semicolon}"
     part = _FRACTION.fullmatch(text)
     return f"write the number alone: {part[1].replace(',', '.')} and not {part[0]}" if part else None
+
+
+def how_to_rate(record: Record, column: str, present: Sequence[object]) -> str:
+    """How to write or name a column's values to have them read as ratings; empty if they do not resemble ratings."""
+    first = present[0] if present else None
+    if isinstance(first, dict) and isinstance(record.values.get(column), list):
+        return "write one row per rating, with the columns aspect, rating and rater"
+    if isinstance(first, dict):
+        numbers = [str(name) for name, value in first.items() if isinstance(value, int | float)]
+        name = "ratings" if len(numbers) > 1 else column
+        path = column if len(numbers) > 1 else f"{column}.{numbers[0]}" if numbers else ""
+        return f"name the ratings inside of it: --columns {name}={path}" if path else ""
+    texts = [value.strip() for value in present if isinstance(value, str)]
+    if texts and all(re.fullmatch(r"\[[\d., ]+\]", text) for text in texts):
+        return "write the ratings of several raters as 4;5"
+    if texts and all(map(looks_like_a_number, texts)):
+        return "write the numbers without quotes"
+    distinct = list(dict.fromkeys(texts))
+    few = 1 < len(distinct) <= _MAX_WORDS and 2 * len(distinct) <= len(present)
+    if not few or len(texts) < len(present) or max(map(len, texts)) > _MAX_WORD_LENGTH:
+        return ""
+    return "if these are ratings, write a number for each word: " + ", ".join(map(repr, distinct))

@@ -173,22 +173,22 @@ class Record:
 
     def numbers(self, name: str) -> tuple[float, ...]:
         """The finite numbers of a field, see `values_in`; blanks are left out."""
-        return tuple(self._number(field, value) for field, value in self.values_in(name) if value != "")
+        return tuple(self._number(field, value) for field, value in self.values_in(name))
 
     def values_in(self, name: str, scale: Scale | None = None) -> list[tuple[str, object]]:
         """The one or several values of a required field, each with its field's name.
 
-        Several are a list, or in a table cell `4;5;4`; numbers in cells are converted. Missing values (null, a blank
-        cell, `N/A`) are left out. `scale` is that of ratings, see `comma_columns`.
+        Several are a list, or in a table cell `4;5;4`; numbers in cells are converted. Missing values (null, a blank,
+        `N/A`), also of single raters, are left out. `scale` is that of ratings, see `comma_columns`.
         """
         value = self.value(name)
         if is_missing(value):
             return []
         if self.format == "csv" and isinstance(value, str):
-            return [(name, self._cell(part, name, scale)) for part in value.split(";") if not is_missing_word(part)]
+            return [(name, self._cell(part, name, scale)) for part in value.split(";") if not is_missing(part)]
         if isinstance(value, list):
             named_values = [(f"{name}[{i}]", self._cell(item, name, scale)) for i, item in enumerate(value)]
-            return [(field, part) for field, part in named_values if not is_missing_word(part)]
+            return [(field, part) for field, part in named_values if not is_missing(part)]
         return [(name, value)]
 
     def items(self, name: str) -> list[object]:
@@ -264,15 +264,11 @@ class Record:
 
 def is_missing(value: object) -> bool:
     """Whether a value is missing: null, blank, or one of `MISSING_WORDS`."""
-    return _is_blank(value) or is_missing_word(value)
+    return _is_blank(value) or (isinstance(value, str) and value.strip().lower() in MISSING_WORDS)
 
 
 def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
-
-
-def is_missing_word(value: object) -> bool:
-    return isinstance(value, str) and value.strip().lower() in MISSING_WORDS
 
 
 def looks_like_a_number(text: str) -> bool:

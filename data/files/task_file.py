@@ -39,16 +39,27 @@ from pydantic import AfterValidator, Field, model_validator
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files import reading
 from debate_judge.data.files.columns import (
+    COMMENTS,
     RATER_NAME,
     ROLES,
     ColumnNames,
-    guess_roles,
+    joined,
     missing_column_error,
     normalized_name,
+    number_hint,
     rater_base,
+    spelled_name,
 )
-from debate_judge.data.files.ratings import YES_NO_WORDS, number_remedy
-from debate_judge.data.files.records import ClosedModel, Number, Record, Text, is_missing, validated
+from debate_judge.data.files.guessed_roles import guess_roles, join_raters_hint, summarized_name
+from debate_judge.data.files.ratings import YES_NO_WORDS, how_to_rate, number_remedy
+from debate_judge.data.files.records import (
+    ClosedModel,
+    Number,
+    Record,
+    Text,
+    is_missing,
+    validated,
+)
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import TASKS
 
@@ -165,6 +176,9 @@ _MAX_VALUES = 101
 """A column with more different whole numbers is guessed to be a count."""
 
 _MAX_ASPECTS = 100
+_MAX_ADVICE = 3
+_MISSING_CODE = re.compile(r"-?([7-9])\1*")
+"""Numbers that surveys write for a missing answer, such as -99."""
 
 _MIN_RATING_SHARE = 0.8
 """Least share of a column's values that are ratings; loading then reports the first value that is none."""
@@ -218,7 +232,7 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
     Raises:
         InputError: The file has no texts, or nothing in it looks like ratings.
     """
-    all_records = list(records)
+    all_records = [columns.with_paths(record) for record in records]
     if not all_records:
         raise InputError("no records", file=name)
     keys = tuple(dict.fromkeys(str(key) for record in all_records for key in record.values))
@@ -227,14 +241,12 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
     values = _possible_ratings(all_records, roles, rest, columns)
     scales = {aspect: scale for aspect, cells in values.items() if (scale := _guess_scale(cells, aspect)) is not None}
     doubtful = {c: why for c, cells in values.items() if c not in scales and (why := _why_not_ratings(cells))}
+    normalized = {normalized_name(column) for column in scales}
+    for column in [c for c in scales if summarized_name(c) in normalized]:
+        doubtful[column] = "its name is that of a statistic of the ratings in another column"
+        del scales[column], values[column]
     if not scales:
-        raise all_records[0].error(
-            "nothing in the data looks like ratings",
-            expected="at least one column of numbers or of yes and no, with two different values",
-            found=_first_values(values) or "columns " + ", ".join(keys),
-            remedy="; ".join(f"{column}: {why}" for column, why in doubtful.items())
-            or "texts without ratings can be scored; a compile needs ratings",
-        )
+        raise _no_ratings_error(all_records[0], keys, values, doubtful)
     if len(scales) > _MAX_ASPECTS:
         raise all_records[0].error(
             "too many columns look like ratings",
@@ -252,6 +264,25 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
     label = re.sub(r"[^\w-]+", "-", name).strip("-") or "task"
     halves = frozenset(names[a] for a in scales if _has_half_points(values[a]))
     return GuessedTask(Task(label, _readable(source), _readable(text), aspects), columns, False, halves, doubtful)
+
+
+def _no_ratings_error(
+    record: Record, keys: Sequence[str], values: Mapping[str, Sequence[object]], doubtful: Mapping[str, str]
+) -> InputError:
+    raters = [key for key in keys if RATER_NAME.fullmatch(rater_base(key) or "") and number_hint(key, record)]
+    advice = [f"{column}: {why}" for column, why in doubtful.items()]
+    advice += [
+        f"{column}: {why}"
+        for column, cells in values.items()
+        if (why := how_to_rate(record, column, _present_values(cells)[0]))
+    ]
+    return record.error(
+        "nothing in the data looks like ratings",
+        expected="at least one column of numbers or of yes and no, with two different values",
+        found=_first_values(values) or "columns " + ", ".join(keys),
+        remedy="; ".join([hint] if (hint := join_raters_hint(raters)) else advice[:_MAX_ADVICE])
+        or "texts without ratings can be scored; a compile needs ratings",
+    )
 
 
 def _aspect_names(columns: Iterable[str]) -> dict[str, str]:
@@ -284,12 +315,19 @@ def _possible_ratings(
     if "aspect" in roles and "rating" in roles:
         return _ratings_of_long_table(records, roles["aspect"], roles["rating"])
     values: dict[str, list[object]] = {}
-    name_of = {column: name for name, column in columns.renamed.items() if name not in ROLES}
+    name_of = {
+        part: name
+        for name, column in columns.renamed.items()
+        if name not in ROLES and not name.startswith(COMMENTS)
+        for part in (*joined(column, name, rest), normalized_name(column))
+    }
     names = {key: name_of.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
     bases = {key: base for key in rest if (base := rater_base(key)) is not None}
     columns_per_base, plain = Counter(bases.values()), {normalized_name(key): key for key in reversed(rest)}
     for key, base in bases.items():
-        if columns_per_base[base] > 1 or base in plain:
+        if base in name_of:
+            names[key] = name_of[base]
+        elif key not in name_of and (columns_per_base[base] > 1 or base in plain):
             names[key] = plain.get(base, base)
     for record in records:
         for ratings in _nested_ratings(record, roles):
@@ -298,7 +336,7 @@ def _possible_ratings(
         # Not for every name: records may each have names of their own, 100,000 in all.
         for key in filter(names.__contains__, record.values):
             values.setdefault(names[key], []).extend(v for _, v in record.values_in(key))
-    return {column: cells for column, cells in values.items() if not _NOT_A_RATING.fullmatch(normalized_name(column))}
+    return {column: cells for column, cells in values.items() if not _NOT_A_RATING.fullmatch(spelled_name(column))}
 
 
 def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
@@ -335,7 +373,7 @@ def _guess_scale(values: Sequence[object], column: str = "") -> Scale | None:
         return Scale(0, 1) if enough and len({*numbers, *choices}) > 1 else None
     if len(numbers) < _MIN_RATING_SHARE * len(present):
         return None
-    distinct = set(numbers)
+    distinct = _without_missing_codes(numbers)
     integers = all(number.is_integer() for number in distinct)
     is_count = integers and len(distinct) > 11 and (len(distinct) > _MAX_VALUES or len(distinct) == len(numbers))
     if len(distinct) < 2 or is_count:
@@ -346,6 +384,18 @@ def _guess_scale(values: Sequence[object], column: str = "") -> Scale | None:
         low, high = float(stated[2]), float(stated[3])
     # Fractions may be means of whole points over raters, so only scales of width 1 get finer steps.
     return Scale(low, high, 1.0 if integers or high - low > 1 else 0.01)
+
+
+def _without_missing_codes(numbers: Sequence[float]) -> set[float]:
+    """The different numbers, without one for a missing answer; loading then reports where it stands."""
+    distinct = set(numbers)
+    for code in (min(distinct, default=0), max(distinct, default=0)):
+        others = distinct - {code}
+        if len(others) > 1 and numbers.count(code) > 1 and _MISSING_CODE.fullmatch(f"{code:g}"):
+            low, high = min(others), max(others)
+            if max(low - code, code - high) > 2 * (high - low):
+                return others
+    return distinct
 
 
 def _present_values(values: Sequence[object]) -> tuple[list[object], list[float], list[bool]]:

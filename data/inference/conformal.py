@@ -93,9 +93,9 @@ def fit_intervals(groups: Sequence[GroupScores], scale: Scale, coverage: float =
     Returns:
         None where fewer than two sources have a text with rating and score.
     """
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(g.cluster for g in groups))}
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(g.source_id for g in groups))}
     rows = [
-        (s, r - s, numbers[g.cluster])
+        (s, r - s, numbers[g.source_id])
         for g in groups
         for r, s in zip(g.ratings, g.scores, strict=True)
         if r is not None and s is not None
@@ -106,10 +106,8 @@ def fit_intervals(groups: Sequence[GroupScores], scale: Scale, coverage: float =
     source = np.array([row[2] for row in rows], dtype=np.intp)
     others = (source[:, None] != source[None, :]).astype(float)
     spread = _local_spread(scores, scores, np.abs(residuals), others, scale)
-    in_units = np.abs(residuals) / spread
-    return ConformalIntervals(
-        coverage, scale, _conformal_quantile(in_units, source, coverage), scores, residuals, source
-    )
+    scaled = np.abs(residuals) / spread
+    return ConformalIntervals(coverage, scale, _conformal_quantile(scaled, source, coverage), scores, residuals, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +137,7 @@ def evaluate_abstention(
     widths: list[float] = []
     scores_kept: dict[str, GroupScores] = {}
     for group in groups:
-        fitted = fit_intervals([g for g in groups if g.cluster != group.cluster], scale, coverage)
+        fitted = fit_intervals([g for g in groups if g.source_id != group.source_id], scale, coverage)
         if fitted is None:
             return None
         intervals = [None if s is None else fitted.at(s) for s in group.scores]

@@ -36,8 +36,8 @@ class SampleEstimate:
     """A statistic of one sample, with its standard error."""
 
     value: float
-    error: float
-    """Standard error over sources."""
+    standard_error: float
+    """Over sources."""
     sources: int
 
     @classmethod
@@ -79,10 +79,12 @@ def compare_samples(first: SampleEstimate | None, second: SampleEstimate | None)
 
     if first is None or second is None:
         return None
-    value, variance = first.value - second.value, first.error**2 + second.error**2
+    value, variance = first.value - second.value, first.standard_error**2 + second.standard_error**2
     if variance <= 0:
         return TwoSampleDifference(value, value, value, 1.0 if value == 0 else 0.0)
-    degrees_of_freedom = variance**2 / (first.error**4 / (first.sources - 1) + second.error**4 / (second.sources - 1))
+    degrees_of_freedom = variance**2 / (
+        first.standard_error**4 / (first.sources - 1) + second.standard_error**4 / (second.sources - 1)
+    )
     half_width = float(stdtrit(degrees_of_freedom, 0.975)) * math.sqrt(variance)
     p_value = float(2 * stdtr(degrees_of_freedom, -abs(value) / math.sqrt(variance)))
     return TwoSampleDifference(value, value - half_width, value + half_width, p_value)
@@ -207,7 +209,7 @@ def score_change(by_group: Sequence[Floats]) -> ScoreChange:
     return ScoreChange(len(changes), differ, mean_over_groups(by_group) if by_group else None)
 
 
-def shown_causes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> list[str]:
+def describe_changes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> list[str]:
     """Sentences on what has changed significantly; empty where nothing has.
 
     Args:
@@ -235,5 +237,5 @@ def _pairs_by_source(groups: Sequence[GroupScores]) -> list[Floats]:
     by_source: dict[str, list[tuple[float, float]]] = {}
     for group in groups:
         rows = zip(group.ratings, group.scores, strict=True)
-        by_source.setdefault(group.cluster, []).extend((r, s) for r, s in rows if r is not None and s is not None)
+        by_source.setdefault(group.source_id, []).extend((r, s) for r, s in rows if r is not None and s is not None)
     return [np.array(rows, dtype=float).reshape(-1, 2) for rows in by_source.values()]

@@ -24,14 +24,14 @@ from debate_judge.data.agreement.tables import AgreementTable, agreement_table, 
 from debate_judge.data.calibration import Calibration, fit_calibration
 from debate_judge.data.schema import ROUNDING_ERROR, Level, Scale
 
-Verdict = Literal["carry", "recalibrate", "recompile"]
+CarryVerdict = Literal["carry", "recalibrate", "recompile"]
 
 _FOLDS = 5
 """Number of folds for the error of a refitted calibration."""
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreScale:
+class ScoreMapping:
     """The scale of an aspect's ratings, and how scores are mapped to it."""
 
     scale: Scale
@@ -96,7 +96,7 @@ class AspectComparison:
 class LMComparison:
     """The comparison of the old and the new LM over all aspects."""
 
-    verdict: Verdict
+    verdict: CarryVerdict
     reason: str
     difference: Difference
     """Agreement of the new minus that of the old LM, averaged over aspects."""
@@ -121,7 +121,7 @@ class LMComparison:
 def compare_lms(
     old: ScoresByAspect,
     new: ScoresByAspect,
-    scales: Mapping[str, ScoreScale],
+    mappings: Mapping[str, ScoreMapping],
     margins: Margins,
     *,
     statistic: Statistic = "spearman",
@@ -134,7 +134,7 @@ def compare_lms(
     Args:
         old: The old LM's scores with the ratings.
         new: The new LM's scores of the same candidates.
-        scales: Aspect -> the scale of its ratings and scores.
+        mappings: Aspect -> the scale of its ratings, and how scores are mapped to it.
         margins: The largest acceptable losses.
         statistic: The correlation with the raters.
         level: Where it is computed.
@@ -151,7 +151,7 @@ def compare_lms(
         name: _compare_aspect(
             old[name],
             new[name],
-            scales[name],
+            mappings[name],
             (tables[0].aspects[name][level][statistic], tables[1].aspects[name][level][statistic]),
             difference([name], len(old)),
             statistic=statistic,
@@ -160,25 +160,25 @@ def compare_lms(
         for name in old
     }
     overall = difference(list(old), 1)
-    verdict, reason = _verdict(overall, aspects, scales, margins)
+    verdict, reason = _verdict(overall, aspects, mappings, margins)
     spread = overall.deviation
     sufficient = groups_to_detect(margins.agreement, spread) if spread is not None and spread > ROUNDING_ERROR else None
     return LMComparison(verdict, reason, overall, aspects, tables[0], tables[1], margins, sufficient)
 
 
-def cross_fitted(groups: Sequence[GroupScores], scale: ScoreScale) -> list[GroupScores]:
+def cross_fitted(groups: Sequence[GroupScores], mapping: ScoreMapping) -> list[GroupScores]:
     """The groups with scores on the raters' scale, each mapped by a calibration of the other folds."""
-    sources = dict.fromkeys(group.cluster for group in groups)
+    sources = dict.fromkeys(group.source_id for group in groups)
     folds = min(_FOLDS, len(sources))
     fold_of = {source: i % folds for i, source in enumerate(sources)}
     maps = [
-        fit_calibration([g for g in groups if fold_of[g.cluster] != fold], scale.scale, on_scale=scale.on_scale)
+        fit_calibration([g for g in groups if fold_of[g.source_id] != fold], mapping.scale, on_scale=mapping.on_scale)
         for fold in range(folds)
     ]
     return [
         mapped
         for group in groups
-        if (fitted := maps[fold_of[group.cluster]]) is not None
+        if (fitted := maps[fold_of[group.source_id]]) is not None
         for mapped in fitted.map_groups([group])
     ]
 
@@ -186,7 +186,7 @@ def cross_fitted(groups: Sequence[GroupScores], scale: ScoreScale) -> list[Group
 def _compare_aspect(
     old: Sequence[GroupScores],
     new: Sequence[GroupScores],
-    scale: ScoreScale,
+    mapping: ScoreMapping,
     agreement: tuple[Agreement, Agreement],
     difference: Difference,
     *,
@@ -195,13 +195,13 @@ def _compare_aspect(
 ) -> AspectComparison:
     pairs = [replace(n, ratings=o.scores, raters=()) for o, n in zip(old, new, strict=True)]
     lm_agreement = level_correlation(pairs, statistic, level)
-    refitted = fit_calibration(new, scale.scale, on_scale=scale.on_scale)
-    error_refitted = None if refitted is None else error_and_bias(cross_fitted(new, scale))[0]
-    if not scale.comparable:
+    refitted = fit_calibration(new, mapping.scale, on_scale=mapping.on_scale)
+    error_refitted = None if refitted is None else error_and_bias(cross_fitted(new, mapping))[0]
+    if not mapping.comparable:
         return AspectComparison(
             *agreement, difference, None, None, lm_agreement, None, None, None, error_refitted, refitted
         )
-    mapped_old, mapped_new = scale.map_groups(old), scale.map_groups(new)
+    mapped_old, mapped_new = mapping.map_groups(old), mapping.map_groups(new)
     both = [replace(n, ratings=o.scores, raters=()) for o, n in zip(mapped_old, mapped_new, strict=True)]
     differences = differences_by_group(both)
     return AspectComparison(
@@ -227,7 +227,7 @@ def _error_change(before: Sequence[GroupScores], after: Sequence[GroupScores]) -
             if r is not None and o is not None and n is not None
         ]
         if values:
-            changes.setdefault(new.cluster, []).extend(values)
+            changes.setdefault(new.source_id, []).extend(values)
     return mean_over_groups([np.array(values) for values in changes.values()]) if changes else None
 
 
@@ -238,8 +238,8 @@ def _spread(both: Sequence[GroupScores]) -> float | None:
 
 
 def _verdict(
-    overall: Difference, aspects: Mapping[str, AspectComparison], scales: Mapping[str, ScoreScale], margins: Margins
-) -> tuple[Verdict, str]:
+    overall: Difference, aspects: Mapping[str, AspectComparison], mappings: Mapping[str, ScoreMapping], margins: Margins
+) -> tuple[CarryVerdict, str]:
     limit = -margins.agreement
     if overall.value is None or overall.low is None or overall.high is None:
         return "recompile", "the ratings of these sources leave the difference of the two LMs without an interval"
@@ -251,7 +251,7 @@ def _verdict(
     worse = [n for n, a in aspects.items() if a.difference.high is not None and a.difference.high < limit]
     if worse:
         return "recompile", f"the new LM agrees less with the raters, by more than the margin, in {', '.join(worse)}"
-    shifted = [name for name, aspect in aspects.items() if _has_shifted(aspect, scales[name].scale, margins.shift)]
+    shifted = [name for name, aspect in aspects.items() if _has_shifted(aspect, mappings[name].scale, margins.shift)]
     if shifted:
         return "recalibrate", (
             f"the ranks hold ({figures}), but scores of {', '.join(shifted)} may have shifted by more than "

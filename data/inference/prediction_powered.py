@@ -34,7 +34,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.inference.drift import SampleEstimate, TwoSampleDifference, compare_samples
 from debate_judge.data.schema import ROUNDING_ERROR
 
-Flags = NDArray[np.bool_]
+Mask = NDArray[np.bool_]
 
 MIN_RATED_SOURCES = 3
 """Least number of rated sources for an estimate."""
@@ -217,20 +217,20 @@ def measure_systems(groups: Sequence[GroupScores], value_range: tuple[float, flo
         ranks = 1 + better[name], len(order) - worse[name]
         systems.append(SystemMean(name, means[name], texts, means[name].saved * ratings_per_source, *ranks))
     left_out = tuple(name for name in names if name not in means)
-    rated = {group.cluster for group in groups if any(r is not None for r in group.ratings)}
-    others = {group.cluster for group in groups} - rated
+    rated = {group.source_id for group in groups if any(r is not None for r in group.ratings)}
+    others = {group.source_id for group in groups} - rated
     rated_minus_others = _compare_rated_with_others(ratings, scores)
     return SystemsTable(tuple(systems), tuple(differences), left_out, len(rated), len(others), rated_minus_others)
 
 
-def _centred(values: Floats, sources: Flags) -> Floats:
+def _centred(values: Floats, sources: Mask) -> Floats:
     """The influence of each source on the mean of each system over a mask of sources, shape (sources, systems)."""
     count = np.maximum(sources.sum(axis=0), 1)
     masked = np.where(sources, values, 0.0)
     return np.asarray(np.where(sources, masked - masked.sum(axis=0) / count, 0.0) / count)
 
 
-def _shift(scores: Floats, rated: Flags, weights: Floats) -> tuple[float, Floats]:
+def _shift(scores: Floats, rated: Mask, weights: Floats) -> tuple[float, Floats]:
     """Mean score of unrated minus that of rated texts, and the influences of the sources on its negative."""
     scored = ~np.isnan(scores)
     inside, outside = scored & rated, scored & ~rated
@@ -259,7 +259,7 @@ def _degenerate_interval(
 
 def _ratings_and_scores_by_system(groups: Sequence[GroupScores]) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """System -> ratings by source, and system -> scores by source: means where it has several, NaN without one."""
-    row_of_source = {source: i for i, source in enumerate(dict.fromkeys(group.cluster for group in groups))}
+    row_of_source = {source: i for i, source in enumerate(dict.fromkeys(group.source_id for group in groups))}
     ratings: dict[str, list[list[float]]] = {}
     scores: dict[str, list[list[float]]] = {}
     for group in groups:
@@ -267,7 +267,7 @@ def _ratings_and_scores_by_system(groups: Sequence[GroupScores]) -> tuple[dict[s
             for table, value in zip((ratings, scores), values, strict=True):
                 rows = table.setdefault(str(name), [[] for _ in row_of_source])
                 if value is not None:
-                    rows[row_of_source[group.cluster]].append(float(value))
+                    rows[row_of_source[group.source_id]].append(float(value))
     return _means(ratings), _means(scores)
 
 

@@ -164,12 +164,7 @@ def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
         return replace(part, groups=tuple(group for group in part.groups if group.id in sampled_ids))
 
     def sampled_split(splits: Splits) -> Splits:
-        return replace(
-            splits,
-            train=take(splits.train),
-            dev=take(splits.dev),
-            held_out=take(splits.held_out),
-        )
+        return replace(splits, train=take(splits.train), dev=take(splits.dev), held_out=take(splits.held_out))
 
     sampled_folds = Folds(sampled_split(folds.final), tuple(tuple(map(sampled_split, half)) for half in folds.halves))
     return replace(data, corpus=take(data.corpus), splits=sampled_folds.final, folds=sampled_folds)

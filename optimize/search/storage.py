@@ -16,7 +16,7 @@ from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.outcomes import Outcome, PrunedPoint
 from debate_judge.optimize.search.points import Point, Reading, SearchSpace
 from debate_judge.programs.lm.redaction import redact_text
-from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, unusable_database
+from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, unusable_database_error
 
 if TYPE_CHECKING:
     import optuna
@@ -204,7 +204,7 @@ def _as_input_errors(storage: Path | str | None) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:
-        raise unusable_database(str(storage), STUDIES_FLAG, error) from error
+        raise unusable_database_error(str(storage), STUDIES_FLAG, error) from error
     except OSError as error:
         raise InputError(
             "the study's file cannot be used",

@@ -107,7 +107,6 @@ class SearchLimits:
 
     @property
     def usual_trials(self) -> int:
-        """Usual number of trials, for estimates of the work."""
         return min(self.trials, _USUAL_STARTING_POINTS + self.suggestions)
 
 

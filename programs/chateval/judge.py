@@ -461,24 +461,24 @@ def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: S
 
 def _role_texts(roles: Mapping[str, str] | Sequence[str], same_role: str | None) -> dict[str, str]:
     """Name of a referee -> text of its role, from a configuration."""
-    own = dict(roles) if isinstance(roles, Mapping) else {}
-    known = {**ROLES, **own}
-    names = list(own) if own else [str(name) for name in roles]
+    custom = dict(roles) if isinstance(roles, Mapping) else {}
+    available = {**ROLES, **custom}
+    names = list(custom) if custom else [str(name) for name in roles]
     if same_role is not None:
         names = [str(same_role)] * len(names)
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in available]
     if unknown:
         raise InputError(
             f"there is no role {unknown[0]!r}",
             field="roles",
-            expected="names out of " + ", ".join(known),
+            expected="names out of " + ", ".join(available),
             found=unknown[0],
-            remedy=did_you_mean(unknown[0], known) or "give your own roles in a file of name = text lines",
+            remedy=did_you_mean(unknown[0], available) or "give your own roles in a file of name = text lines",
         )
     numbered: dict[str, str] = {}
     for index, name in enumerate(names):
         number = f"-{names[: index + 1].count(name)}" if names.count(name) > 1 else ""
-        numbered[name + number] = known[name]
+        numbered[name + number] = available[name]
     return numbered
 
 

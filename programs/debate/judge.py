@@ -230,9 +230,9 @@ class Debate(Judge):
 
 
 async def debate(table: ScoreTable, rounds: int, *, blind: bool = False, tie_breaker: bool = False) -> list[Transcript]:
-    """Debate a table, or only break the ties of a `resumed` one: Scorer; up to `rounds` times Critic and Scorer, until
-    NO ISSUE; Tie-breaker for the cells that stay open. A `blind` Critic first scores the table by itself, which settles
-    all scores that are near enough to its own.
+    """Debate the scores of a table: Scorer; up to `rounds` times Critic and Scorer, until NO ISSUE; Tie-breaker for the
+    cells that stay open. In a `resumed` table, whose rounds are over, only the Tie-breaker takes its turn. A `blind`
+    Critic first scores the table by itself, which settles all scores that are near enough to its own.
 
     A failed turn ends the debate about its cell, and is recorded in the cell's transcript.
     """

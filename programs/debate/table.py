@@ -132,11 +132,11 @@ class DebateRole(ABC):
 
     def __init__(self, debates: Mapping[str, Debate]) -> None:
         self._debates = debates
-        self._first = next(iter(debates.values()))
+        self._first_debate = next(iter(debates.values()))
 
     def predictor_for(self, item: Item | None = None) -> dspy.Predict:
         """The role's predictor in the item's aspect; for calls about a table that of the first aspect."""
-        predictor: dspy.Predict = getattr(self.debate_of(item) if item else self._first, self.predictor_name)
+        predictor: dspy.Predict = getattr(self.debate_of(item) if item else self._first_debate, self.predictor_name)
         return predictor
 
     def debate_of(self, item: Item) -> Debate:
@@ -192,7 +192,7 @@ class _Scorer(DebateRole):
 
     def __init__(self, debates: Mapping[str, Debate]) -> None:
         super().__init__(debates)
-        self.samples = self._first.mode.samples if self._first.mode.name == "sampled" else 0
+        self.samples = self._first_debate.mode.samples if self._first_debate.mode.name == "sampled" else 0
 
     async def ask_single(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
         prompt: dict[str, Any] = {"debate": str(self.visible(transcript)), "inputs": self.inputs(prompt_parts)}
@@ -247,7 +247,7 @@ class Revision(_Scorer):
         return prompt_parts.inputs(prompts.revision_task(chunk))
 
     def request(self, chunk: Chunk, targets: Chunk, missing: Sequence[Cell]) -> str:
-        if self._first.persona.gap is not None or len(missing) < len(targets):
+        if self._first_debate.persona.gap is not None or len(missing) < len(targets):
             return super().request(chunk, targets, missing)
         disputed = aspects_in(targets)
         return prompts.scoring_request(missing, [cell for cell in chunk if cell.aspect in disputed])
@@ -273,7 +273,7 @@ class Critic(DebateRole):
         return CriticDecision(no_issue, parsing.NO_ISSUE if no_issue else feedback)
 
     def request(self, chunk: Chunk, targets: Chunk, missing: Sequence[Cell]) -> str:
-        return prompts.review_request(missing, blind=self._first.persona.gap is not None)
+        return prompts.review_request(missing, blind=self._first_debate.persona.gap is not None)
 
     def parse_table(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[CriticDecision]:
         return table_replies.parse_decisions(reply, cells, items)

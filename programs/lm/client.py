@@ -53,7 +53,7 @@ class JudgeLM(dspy.LM):
         **kwargs: Any,
     ) -> None:
         logging.getLogger("dspy.clients.lm").addFilter(_keep_warning)
-        self.recorded = RecordedEngine(
+        self.recorded_engine = RecordedEngine(
             model, endpoint, engine, InMemoryStore() if store is None else store,
             concurrency=concurrency, options=options or LMOptions(), price=price,
             warmup=not isinstance(engine, LocalEngine),
@@ -63,13 +63,13 @@ class JudgeLM(dspy.LM):
         # DSPy's own cache and retries are off: the engine has both.
         super().__init__(
             model,
-            engine=_SynchronousEngine(self.recorded),
-            async_engine=self.recorded,
+            engine=_SynchronousEngine(self.recorded_engine),
+            async_engine=self.recorded_engine,
             num_retries=0,
             cache=False,
             **kwargs,
         )
-        self.recorded.defaults = {name: value for name, value in self.kwargs.items() if value is not None}
+        self.recorded_engine.defaults = {name: value for name, value in self.kwargs.items() if value is not None}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JudgeLM:
         # Optimizers deep-copy programs; connections and counters must not be copied.
@@ -78,22 +78,24 @@ class JudgeLM(dspy.LM):
     @property
     def store(self) -> ReplyStore:
         """The store of its replies."""
-        return self.recorded.store
+        return self.recorded_engine.store
 
     @property
     def meter(self) -> Meter:
         """Counts its calls and tokens, together with those of the second LM of its run."""
-        return self.recorded.meter
+        return self.recorded_engine.meter
 
     @property
     def batches(self) -> BatchEngine | None:
         """Makes its calls in batch jobs, or None."""
-        return self.recorded.batches
+        return self.recorded_engine.batches
 
     @property
     def destination(self) -> str | None:
         """A message that says where the calls go; None if they are answered inside the process."""
-        return None if isinstance(self.recorded.transport, LocalEngine) else destination(self.model, self.endpoint)
+        return (
+            None if isinstance(self.recorded_engine.transport, LocalEngine) else destination(self.model, self.endpoint)
+        )
 
     def share_run(self, first: JudgeLM, role: str) -> JudgeLM:
         """Before the first call: make this the second LM of the run of `first`, with the same accounts and budget.
@@ -102,14 +104,14 @@ class JudgeLM(dspy.LM):
             first: The LM of the run.
             role: Role of the calls of DSPy's own modules to this LM, in the usage accounts.
         """
-        self.recorded.share_run(first.recorded, role, self.price)
+        self.recorded_engine.share_run(first.recorded_engine, role, self.price)
         self.meter.prices[role] = self.price
         first._second_lms.append(self)
         return self
 
     def without_batches(self) -> JudgeLM:
         """The same LM with direct calls instead of batch jobs; store, accounts and limits are shared."""
-        return self._variant(self.recorded.variant(batches=None))
+        return self._variant(self.recorded_engine.variant(batches=None))
 
     def another_sample(self, number: int, temperature: float) -> JudgeLM:
         """The same LM with separate call keys for each `number`; limiter, budget and store are shared.
@@ -118,17 +120,17 @@ class JudgeLM(dspy.LM):
         gets none.
         """
         # Not the tag's sample: a judge that draws several samples sets it, and its samples would be the same each time.
-        engine = self.recorded.variant(endpoint=f"{self.recorded.endpoint} repeat {number}")
+        engine = self.recorded_engine.variant(endpoint=f"{self.recorded_engine.endpoint} repeat {number}")
         return self._variant(engine, **({} if self.kwargs.get("temperature") is None else {"temperature": temperature}))
 
     def _variant(self, engine: RecordedEngine, **settings: Any) -> JudgeLM:
         variant: JudgeLM = self.copy(engine=_SynchronousEngine(engine), async_engine=engine, **settings)
-        variant.recorded = engine
+        variant.recorded_engine = engine
         return variant
 
     async def get_or_create(self, key: str, role: str, create: Callable[[], Awaitable[Reply]]) -> Reply:
         """The reply stored under `key`, else that of `create`, which one caller of all processes executes."""
-        return await self.recorded.get_or_create(key, role, create)
+        return await self.recorded_engine.get_or_create(key, role, create)
 
     async def acall(self, *arguments: Any, **keywords: Any) -> Any:
         try:
@@ -149,7 +151,7 @@ class JudgeLM(dspy.LM):
             drain: Whether to wait for the replies to requests that were sent: they are paid for.
         """
         for lm in (self, *self._second_lms):
-            await lm.recorded.aclose(drain=drain)
+            await lm.recorded_engine.aclose(drain=drain)
 
 
 class _SynchronousEngine:

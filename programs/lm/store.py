@@ -367,7 +367,7 @@ class SqlStore:
         except SQLAlchemyError as error:
             cause = getattr(error, "orig", None) or error
             if self._address is not None:
-                raise postgresql.unusable_database(self._address, self._field, cause) from error
+                raise postgresql.unusable_database_error(self._address, self._field, cause) from error
             raise StoreError(
                 f"the stored replies cannot be used: {cause}",
                 file=self._folder / FILE,

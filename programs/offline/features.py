@@ -309,9 +309,9 @@ def measure(kind: TextKind, source: str, context: str, candidate: str) -> Mappin
 
 
 EMPTY_CANDIDATE = {
-    "support": 0.0, "passage": 0.0, "wording": 0.0, "whole": 0.0, "joints": 1.0, "fragments": 99.0, "numbers": 0.0,
-    "order": 0.0, "opening": 0.0, "repeats": 1.0, "overlap": 1.0, "echoes": 1.0, "topic": 0.0, "cuts": 9.0,
-    "shortest": 0.0, "slips": 9.0, "unfinished": 1.0,
+    "support": 0.0, "passage": 0.0, "wording": 0.0, "alignment": 0.0, "new_bigrams": 1.0, "fragments": 99.0,
+    "numbers": 0.0, "order": 0.0, "opening": 0.0, "repeated_bigrams": 1.0, "overlap": 1.0, "repeated_words": 1.0,
+    "topic": 0.0, "truncated": 9.0, "shortest": 0.0, "ungrammatical": 9.0, "unfinished": 1.0,
 }  # fmt: skip
 """The measurements of an empty candidate."""
 
@@ -325,7 +325,7 @@ def _copying(source: Source, text: Text) -> dict[str, Measurement]:
     ]
     in_source, matched = _alignment(source, text)
     pairs = [p for ws in text.words for p in pairwise(ws)]
-    joints = [p for p in pairs if p not in source.pairs and p[0] in source.positions and p[1] in source.positions]
+    spliced = [p for p in pairs if p not in source.pairs and p[0] in source.positions and p[1] in source.positions]
     splices = [count_fragments(ws, source) - 1 for ws in text.words]
     numbers = [n for n in digit_numbers(text.raw) if n not in source.numbers]
     known = sum(c in source.vocabulary for c in text.all_content)
@@ -333,8 +333,8 @@ def _copying(source: Source, text: Text) -> dict[str, Measurement]:
         "support": Measurement(_ratio(known, len(text.all_content), 1.0), ", ".join(unknown[:3])),
         "passage": Measurement(math.fsum(passage) / len(passage), _at_worst(text, passage)),
         "wording": Measurement(min(in_source), _at_worst(text, in_source)),
-        "whole": Measurement(math.fsum(matched) / len(matched), _at_worst(text, matched)),
-        "joints": Measurement(_ratio(len(joints), len(pairs), 0.0), " ".join(joints[0]) if joints else ""),
+        "alignment": Measurement(math.fsum(matched) / len(matched), _at_worst(text, matched)),
+        "new_bigrams": Measurement(_ratio(len(spliced), len(pairs), 0.0), " ".join(spliced[0]) if spliced else ""),
         "fragments": Measurement(float(sum(splices)), _at_worst(text, [-c for c in splices])),
         "numbers": Measurement(float(len(numbers)), ", ".join(numbers[:3])),
     }
@@ -372,11 +372,11 @@ def _repetition(text: Text) -> dict[str, Measurement]:
             share = _ratio(len(a & b), min(len(a), len(b)), 0.0)
             if share > overlap:
                 overlap, second = share, _quote(text.sentences[j])
-    echoes = [_ratio(len(c) - len(set(c)), len(c), 0.0) for c in text.content]
+    repeated_shares = [_ratio(len(c) - len(set(c)), len(c), 0.0) for c in text.content]
     return {
-        "repeats": Measurement(1 - len(set(pairs)) / len(pairs) if pairs else 0.0, " ".join(repeated)),
+        "repeated_bigrams": Measurement(1 - len(set(pairs)) / len(pairs) if pairs else 0.0, " ".join(repeated)),
         "overlap": Measurement(overlap, second),
-        "echoes": Measurement(max(echoes), _at_worst(text, [-e for e in echoes])),
+        "repeated_words": Measurement(max(repeated_shares), _at_worst(text, [-e for e in repeated_shares])),
     }
 
 
@@ -403,11 +403,11 @@ def _form(source: Source, text: Text) -> dict[str, Measurement]:
     pairs = [s for sentence in text.sentences for s in impossible_pairs(sentence)]
     complete = text.raw.rstrip()[-1:] in tuple(".?!)'\"`”’…")
     return {
-        "cuts": Measurement(
+        "truncated": Measurement(
             float(len(truncated)), _quote(text.sentences[truncated[0]], tail=True) if truncated else ""
         ),
         "shortest": Measurement(float(min(lengths)), _at_worst(text, lengths)),
-        "slips": Measurement(float(len(pairs)), ", ".join(pairs[:3])),
+        "ungrammatical": Measurement(float(len(pairs)), ", ".join(pairs[:3])),
         "unfinished": Measurement(float(not complete), "" if complete else _quote(text.sentences[-1], tail=True)),
     }
 
@@ -445,9 +445,9 @@ def _style(text: Text) -> dict[str, Measurement]:
     return {
         "specific": Measurement(float(len(specific)), ", ".join(specific[:4])),
         "sentences": Measurement(float(len(text.sentences))),
-        "selftalk": Measurement(float(len(self_talk)), ", ".join(self_talk[:3])),
+        "self_talk": Measurement(float(len(self_talk)), ", ".join(self_talk[:3])),
         "variety": Measurement(_variety(text.all_words)),
-        "runon": Measurement(float(len(run_ons))),
+        "run_ons": Measurement(float(len(run_ons))),
     }
 
 
@@ -460,28 +460,28 @@ def _variety(words: Sequence[str]) -> float:
 
 
 def _overlap(conversation: Text, text: Text) -> dict[str, Measurement]:
-    links = [c for c in text.distinct if c in conversation.vocabulary]
+    shared = [c for c in text.distinct if c in conversation.vocabulary]
     triples_before, triples = (
         list(zip(all_words, all_words[1:], all_words[2:], strict=False))
         for all_words in (conversation.all_words, text.all_words)
     )
     earlier_triples = set(triples_before)
-    parroted = [t for t in triples if t in earlier_triples]
+    copied = [t for t in triples if t in earlier_triples]
     return {
-        "links": Measurement(float(len(links)), ", ".join(links[:3])),
-        "parroted": Measurement(len(parroted) / len(triples), " ".join(parroted[0])) if parroted else Measurement(0.0),
+        "shared_words": Measurement(float(len(shared)), ", ".join(shared[:3])),
+        "copied_trigrams": Measurement(len(copied) / len(triples), " ".join(copied[0])) if copied else Measurement(0.0),
     }
 
 
 def _use_of_fact(conversation: Text, fact: Text, text: Text) -> dict[str, Measurement]:
     if not fact.vocabulary:
-        return dict.fromkeys(("fact", "newfact", "factrun"), Measurement(None))
+        return dict.fromkeys(("fact_words", "new_fact_words", "fact_run"), Measurement(None))
     shared = [c for c in text.distinct if c in fact.vocabulary]
     new = [c for c in shared if c not in conversation.vocabulary]
     run = SequenceMatcher(None, text.all_content, fact.all_content, autojunk=False).find_longest_match()
     return {
-        "fact": Measurement(float(len(shared)), ", ".join(shared[:3])),
+        "fact_words": Measurement(float(len(shared)), ", ".join(shared[:3])),
         # A specific word of the fact counts as much as two everyday ones.
-        "newfact": Measurement(sum(0.5 if c in EVERYDAY_STEMS else 1.0 for c in new), ", ".join(new[:4])),
-        "factrun": Measurement(float(run.size)),
+        "new_fact_words": Measurement(sum(0.5 if c in EVERYDAY_STEMS else 1.0 for c in new), ", ".join(new[:4])),
+        "fact_run": Measurement(float(run.size)),
     }

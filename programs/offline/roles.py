@@ -162,7 +162,7 @@ class Assessment:
         return self.rubric.score(self.features, names)
 
     def open_items(self, min_change: float) -> list[tuple[Weighting, float]]:
-        """The items that were not raised yet and change the score by at least `least`, with the change."""
+        """The items that were not raised yet and change the score by at least `min_change`, with the change."""
         effects = self.rubric.effects(self.features)
         return [pair for pair in effects if abs(pair[1]) >= min_change and pair[0].name not in self.raised]
 

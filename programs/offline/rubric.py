@@ -29,37 +29,37 @@ PHRASES: Mapping[str, str] = MappingProxyType(
         "support": "words known from the source",
         "passage": "sentences backed by a single passage",
         "wording": "the sentence furthest from the source's wording",
-        "whole": "source sentences kept whole",
-        "joints": "new joints between source words",
+        "alignment": "source sentences kept whole",
+        "new_bigrams": "new joints between source words",
         "fragments": "places where copied fragments are spliced",
         "numbers": "numbers that the source does not have",
         "order": "agreement with the order of the source",
         "opening": "an opening on the main topic",
-        "repeats": "repeated word pairs",
+        "repeated_bigrams": "repeated word pairs",
         "overlap": "overlap between two sentences",
-        "echoes": "words repeated within a sentence",
+        "repeated_words": "words repeated within a sentence",
         "topic": "closeness to the main topic",
-        "cuts": "sentences cut short",
+        "truncated": "sentences cut short",
         "shortest": "length of the shortest sentence",
-        "slips": "slips of grammar",
+        "ungrammatical": "slips of grammar",
         "unfinished": "a missing end",
         "specific": "specific words",
         "sentences": "number of sentences",
-        "selftalk": "clauses of the kind I think, I guess",
+        "self_talk": "clauses of the kind I think, I guess",
         "variety": "variety of words",
-        "runon": "run-on clauses",
-        "links": "words taken up from the conversation",
-        "parroted": "word triples repeated from the conversation",
-        "fact": "words shared with the fact",
-        "newfact": "words that the fact adds to the conversation",
-        "factrun": "words in a row from the fact",
+        "run_ons": "run-on clauses",
+        "shared_words": "words taken up from the conversation",
+        "copied_trigrams": "word triples repeated from the conversation",
+        "fact_words": "words shared with the fact",
+        "new_fact_words": "words that the fact adds to the conversation",
+        "fact_run": "words in a row from the fact",
     }
 )
 """Name of a feature -> its phrase in texts, by which other roles recognise it in the debate."""
 
 _PERCENTAGES = (
-    *("support", "passage", "wording", "whole", "joints", "opening", "repeats", "overlap", "echoes", "topic"),
-    *("variety", "parroted"),
+    *("support", "passage", "wording", "alignment", "new_bigrams", "opening", "repeated_bigrams", "overlap"),
+    *("repeated_words", "topic", "variety", "copied_trigrams"),
 )
 """Features that are written as percentages."""
 
@@ -157,38 +157,46 @@ RUBRICS: Mapping[TextKind, Mapping[str, Rubric]] = MappingProxyType(
     {
         "summary": {
             "coherence": _rubric(
-                "order 0>1 1, opening .3>.7 1", "repeats .15>0 1.5, cuts 4>0 1.5, overlap 1>.1 1, shortest 5>12 1"
+                "order 0>1 1, opening .3>.7 1",
+                "repeated_bigrams .15>0 1.5, truncated 4>0 1.5, overlap 1>.1 1, shortest 5>12 1",
             ),
             "consistency": _rubric(
                 "support .6>1 1",
-                "numbers 1>0 -.3, wording .4>1 1, whole .3>1 1, joints .2>0 1, passage .6>1 1",
+                "numbers 1>0 -.3, wording .4>1 1, alignment .3>1 1, new_bigrams .2>0 1, passage .6>1 1",
                 full_merit=0.8,
             ),
             # Judged without the source, so no feature here is measured against it.
-            "fluency": _rubric("slips 2>0 1, shortest 5>12 1", "echoes .2>0 1, repeats .15>0 1, unfinished 1>0 -.1"),
+            "fluency": _rubric(
+                "ungrammatical 2>0 1, shortest 5>12 1",
+                "repeated_words .2>0 1, repeated_bigrams .15>0 1, unfinished 1>0 -.1",
+            ),
             "relevance": _rubric(
-                "topic .4>.8 1.5", "opening .3>.7 1.5, repeats .15>0 1, overlap 1>.1 1, shortest 5>12 1"
+                "topic .4>.8 1.5",
+                "opening .3>.7 1.5, repeated_bigrams .15>0 1, overlap 1>.1 1, shortest 5>12 1",
             ),
             "overall": _rubric(
                 "topic .4>.8 1, support .6>1 1",
-                "numbers 1>0 -.3, wording .4>1 1.5, repeats .15>0 1.5, cuts 4>0 1.5, opening .3>.7 1, order 0>1 1, "
-                "shortest 5>12 1",
+                "numbers 1>0 -.3, wording .4>1 1.5, repeated_bigrams .15>0 1.5, truncated 4>0 1.5, opening .3>.7 1, "
+                "order 0>1 1, shortest 5>12 1",
             ),
         },
         "dialogue": {
-            "naturalness": _rubric("specific 1>10 1, sentences 1>4 1", "variety .75>1 1, selftalk 3>0 1, runon 2>0 1"),
+            "naturalness": _rubric(
+                "specific 1>10 1, sentences 1>4 1", "variety .75>1 1, self_talk 3>0 1, run_ons 2>0 1"
+            ),
             "coherence": _rubric(
                 "specific 1>10 1, sentences 1>4 1",
-                "links 0>4 1, selftalk 3>0 1, variety .75>1 1, runon 2>0 1, parroted .3>0 1",
+                "shared_words 0>4 1, self_talk 3>0 1, variety .75>1 1, run_ons 2>0 1, copied_trigrams .3>0 1",
             ),
             "engagingness": _rubric(
-                "specific 1>10 2, sentences 1>4 1", "variety .75>1 1, selftalk 3>0 1, newfact 0>4 1, links 0>4 1"
+                "specific 1>10 2, sentences 1>4 1",
+                "variety .75>1 1, self_talk 3>0 1, new_fact_words 0>4 1, shared_words 0>4 1",
             ),
-            "groundedness": _rubric("fact 0>4 1", "newfact 0>4 3, factrun 0>3 1.5"),
-            "understandability": _rubric("sentences 1>4 1", "variety .75>1 1, selftalk 3>0 1, runon 2>0 1"),
+            "groundedness": _rubric("fact_words 0>4 1", "new_fact_words 0>4 3, fact_run 0>3 1.5"),
+            "understandability": _rubric("sentences 1>4 1", "variety .75>1 1, self_talk 3>0 1, run_ons 2>0 1"),
             "overall": _rubric(
                 "specific 1>10 2, sentences 1>4 1",
-                "variety .75>1 1, selftalk 3>0 1, links 0>4 1, newfact 0>4 1, runon 2>0 1",
+                "variety .75>1 1, self_talk 3>0 1, shared_words 0>4 1, new_fact_words 0>4 1, run_ons 2>0 1",
             ),
         },
     }

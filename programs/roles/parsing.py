@@ -123,7 +123,8 @@ def _without_thinking(reply: str, names: Sequence[str], decisive: str) -> str | 
     """A reply without its thinking, which a closing tag ends. A quoted tag is text."""
     fields, header_starts = _fields_between(reply, names), [head.start() for head in HEADER.finditer(reply)]
     answer: list[str] = []
-    begun = start = 0
+    # Where the answer begins, after the latest thinking; and where the text or thinking begins that the next tag ends.
+    answer_start = start = 0
     opened = False
     for tag in TAG.finditer(reply):
         first, last = tag.span()
@@ -132,27 +133,27 @@ def _without_thinking(reply: str, names: Sequence[str], decisive: str) -> str | 
                 answer.append(reply[start:first])
                 start, opened = first, True
             continue
-        before = fields(begun, start if opened else first)
+        before = fields(answer_start, start if opened else first)
         if opened:
             if before and fields(start, first) - before - fields(last, len(reply)):
                 return Unreadable("a field stood in thinking tags only")
-            begun = begun if before else last
+            answer_start = answer_start if before else last
         else:
             # Thinking may have begun in the prompt, but does not begin with a field. If a complete reply comes before
             # the tag and another one after it, either may be a quotation.
-            complete = not begun and bool(fields(0, 1) or header_starts[:1] == [0])
+            complete = not answer_start and bool(fields(0, 1) or header_starts[:1] == [0])
             complete = complete or (decisive in before if decisive else len(before) >= min(2, len(names)))
-            headers_between = bisect_left(header_starts, first) - bisect_left(header_starts, begun)
-            notes = decisive and not complete and not headers_between
-            if not notes and before - fields(last, len(reply)):
+            headers_between = bisect_left(header_starts, first) - bisect_left(header_starts, answer_start)
+            only_thinking = decisive and not complete and not headers_between
+            if not only_thinking and before - fields(last, len(reply)):
                 continue
             # Compared only once, because a comparison is a pass over the reply.
-            if complete and (begun or split_answer(reply[:first], names) != split_answer(reply[last:], names)):
+            if complete and (answer_start or split_answer(reply[:first], names) != split_answer(reply[last:], names)):
                 return Unreadable(
                     f"different replies stood before and after {tag[0]}; give one, and do not write that tag"
                 )
             answer.clear()
-            begun = last
+            answer_start = last
         start, opened = last, False
     # An opening tag without a closing one is text, but not at the beginning of a reply.
     if opened and not "".join(answer).strip():

@@ -141,19 +141,19 @@ def _scorings(flags: CarryFlags) -> list[PlannedScoring]:
 
 
 def _carry(flags: CarryFlags) -> CarryResult:
-    from debate_judge.data.inference.non_inferiority import Margins, ScoreScale, compare_lms
+    from debate_judge.data.inference.non_inferiority import Margins, ScoreMapping, compare_lms
 
     plan = _plan(flags)
     new, part = plan.new, plan.new.corpus
     scored = score_corpus(new)
     old_scores, origin, old_notes = _old_scores(plan.old, flags.old)
     judges = new.export.judge.aspects
-    scales = {
-        a.name: ScoreScale(a.scale, judges[a.name].judge.on_scale, judges[a.name].calibration) for a in new.aspects
+    mappings = {
+        a.name: ScoreMapping(a.scale, judges[a.name].judge.on_scale, judges[a.name].calibration) for a in new.aspects
     }
     margins, (statistic, level) = Margins(flags.margin, flags.shift), export_objective(new.export, part)
     comparison = compare_lms(
-        old_scores, scored.scores, scales, margins, statistic=statistic, level=level, seed=flags.seed
+        old_scores, scored.scores, mappings, margins, statistic=statistic, level=level, seed=flags.seed
     )
     lms = str(new.export.manifest["lm"]["spec"]), flags.lm
     result = CarryResult(comparison, None, origin, len(part.groups), plan.held_out, (*plan.notes, *old_notes), lms)
@@ -201,7 +201,7 @@ def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["ask
 
 def _write_export(planned: PlannedScoring, scored: ScoredCorpus, result: CarryResult, name: str | None) -> Path:
     """Write a new export of the judge with the new LM."""
-    from debate_judge.data.inference.non_inferiority import ScoreScale, cross_fitted
+    from debate_judge.data.inference.non_inferiority import ScoreMapping, cross_fitted
     from debate_judge.programs.compiled import CompiledJudge
     from debate_judge.runs.export.folder import save
     from debate_judge.runs.export.recorded import RECORDED, record_scores, recorded_scores_in
@@ -223,8 +223,8 @@ def _write_export(planned: PlannedScoring, scored: ScoredCorpus, result: CarryRe
         calibration = aspects[aspect].calibration
         if calibration is not None:
             scale = export.judge.task.aspect(aspect).scale
-            meaning = ScoreScale(scale, aspects[aspect].judge.on_scale, calibration)
-            calibrated[aspect] = cross_fitted(groups, meaning) if cross_fit else calibration.map_groups(groups)
+            mapping = ScoreMapping(scale, aspects[aspect].judge.on_scale, calibration)
+            calibrated[aspect] = cross_fitted(groups, mapping) if cross_fit else calibration.map_groups(groups)
     seen = recorded.seen if recorded is not None else frozenset()
     evidence: dict[str, Any] = {
         "exported": {"judge": "carried", "why": f"{comparison.verdict}: {comparison.reason}"},

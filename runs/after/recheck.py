@@ -155,7 +155,7 @@ def _scorings(flags: RecheckFlags) -> list[PlannedScoring]:
 
 
 def _recheck(flags: RecheckFlags) -> RecheckResult:
-    from debate_judge.data.inference.drift import margin_verdict, measure_drift, shown_causes
+    from debate_judge.data.inference.drift import describe_changes, margin_verdict, measure_drift
 
     plan = _plan(flags)
     export, part, recorded = plan.new.export, plan.new.corpus, plan.recorded
@@ -178,7 +178,7 @@ def _recheck(flags: RecheckFlags) -> RecheckResult:
         difference,
         drift,
         changed,
-        tuple(shown_causes(drift, changed)),
+        tuple(describe_changes(drift, changed)),
         tuple(plan.notes),
     )
 

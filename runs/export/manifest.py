@@ -227,7 +227,7 @@ def calibration_record(calibration: Calibration) -> dict[str, Any]:
 def _apply(judge: Judge, state: Record) -> None:
     """Load the predictors' states, with the tuned instructions, into the judge."""
     predictors = dict(judge.named_predictors())
-    names = judge.state_names(state.values)
+    names = judge.state_keys(state.values)
     if set(predictors) != set(names):
         raise state.error(
             "the state belongs to another judge: its predictors have other names",

@@ -54,7 +54,7 @@ class RecordedScores:
 
     @property
     def sources(self) -> frozenset[str]:
-        return frozenset(group.cluster for groups in self.scores.values() for group in groups)
+        return frozenset(group.source_id for groups in self.scores.values() for group in groups)
 
     @property
     def compile_sources(self) -> frozenset[str]:
@@ -111,8 +111,8 @@ def record_scores(
         on_raters = {group.group: list(group.scores) for group in calibrated_scores.get(aspect, ())}
         aspects[aspect] = [
             {
-                "source": group.cluster,
-                **({} if group.group == group.cluster else {"pair": group.group}),
+                "source": group.source_id,
+                **({} if group.group == group.source_id else {"pair": group.group}),
                 "texts": list(group.candidates),
                 "ratings": list(group.ratings),
                 "scores": list(group.scores),

@@ -65,7 +65,7 @@ def _aspect_tables(by_judge: DecisionsByJudge, aspect: str, units: str) -> list[
     judges = {judge: by[aspect] for judge, by in by_judge.items() if aspect in by}
     first = next(iter(judges.values()))
     if first.rule.kind == "pairs":
-        columns: tuple[str, ...] = ("accuracy", "kappa", "balanced_accuracy")
+        columns: tuple[str, ...] = ("accuracy", "kappa", "balanced_accuracy", "auroc")
     else:
         columns = tuple(_NAMES)
     decided = "decided " + " / ".join(first.labels)
@@ -113,8 +113,9 @@ def _method(result: DecisionResult, units: str) -> str:
     """The method of the intervals, leaving aside exact bounds of values at an end of their range."""
     used = {m.method for m in result.measures.values()} - {None, "exact"}
     unit = f"{units} with one decision each" if "dirichlet" in used else units
-    names = [METHODS[m] for m in METHODS if m in used]
-    return f"95 % intervals over {unit}: {', AUROC '.join(names)}" if names else "no intervals"
+    # With draws from the posterior, only AUROC, which the matrix does not give, is left to the jackknife.
+    names = [METHODS[m] for m in ("dirichlet", "logit") if m in used]
+    return f"95 % intervals over {unit}: {'; of AUROC '.join(names)}" if names else "no intervals"
 
 
 def _label_names(result: DecisionResult) -> tuple[str, str]:

@@ -114,7 +114,7 @@ def run(corpus: Corpus, arguments: argparse.Namespace, concurrency: int, prefix_
     played = PlayedLM((int(low), int(high or low)))
     lm = JudgeLM("played/lm", engine=played, concurrency=concurrency)
     if not prefix_warmup:
-        lm.recorded._warmup = None
+        lm.recorded_engine._warmup = None
     aspects = corpus.task.aspects[: arguments.aspects]
     judge = Debate(debate_config=DebateConfig(arguments.rounds, arguments.rounds > 0))
     with (

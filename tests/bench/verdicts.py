@@ -33,7 +33,7 @@ from debate_judge.data.inference.drift import (  # noqa: E402
     compare_samples,
     margin_verdict,
 )
-from debate_judge.data.inference.non_inferiority import Margins, ScoreScale, compare_lms  # noqa: E402
+from debate_judge.data.inference.non_inferiority import Margins, ScoreMapping, compare_lms  # noqa: E402
 from debate_judge.data.schema import Scale  # noqa: E402
 from debate_judge.runs.reports.tables import DataTable  # noqa: E402
 from debate_judge.runs.reports.terminal import show  # noqa: E402
@@ -125,8 +125,8 @@ def noise_for(population: Sources, loss: float) -> float:
 
 def carried(sample: Sources, noise: float, which: Sequence[int]) -> str:
     old, new = sample.groups(0, NOISE, which), sample.groups(1, noise, which)
-    meaning = ScoreScale(Scale(1, 5), False, None)
-    return compare_lms(old, new, dict.fromkeys(old, meaning), Margins(CARRY)).verdict
+    mapping = ScoreMapping(Scale(1, 5), False, None)
+    return compare_lms(old, new, dict.fromkeys(old, mapping), Margins(CARRY)).verdict
 
 
 def rechecked(sample: Sources, noise: float, old: Sequence[int], new: Sequence[int]) -> str:

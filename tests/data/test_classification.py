@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from debate_judge.data.agreement.classification import (
     Decision,
     binary_decisions,
     classify,
+    pair_auroc,
+    pair_decisions,
 )
 from debate_judge.data.agreement.results import GroupScores
 
@@ -104,6 +107,27 @@ def test_auroc_is_the_same_for_either_label() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="scikit-learn is not installed")
+def test_the_auroc_of_pairs_is_that_of_the_differences_in_either_order() -> None:
+    rng = np.random.default_rng(3)
+    better = rng.integers(3, size=40)
+    scores = rng.normal(size=(40, 2)) + np.stack([better == 0, better == 1], axis=1)
+    ratings = [[(1.0, 0.0), (0.0, 1.0), (0.5, 0.5)][i] for i in better]
+    pairs = [
+        GroupScores(f"g{i}", ("a", "b"), r, tuple(s))
+        for i, (r, s) in enumerate(zip(ratings, scores.tolist(), strict=True))
+    ]
+    swapped = [replace(g, ratings=g.ratings[::-1], scores=g.scores[::-1]) for g in pairs]
+    found, other = (pair_auroc(pair_decisions(groups), intervals=True) for groups in (pairs, swapped))
+    untied = better < 2
+    gain = np.where(better == 0, 1, -1)[untied] * (scores[:, 0] - scores[:, 1])[untied]
+    expected = stats.mannwhitneyu(gain, -gain).statistic / len(gain) ** 2
+    assert found.value == pytest.approx(expected)
+    assert (found.low, found.high) == pytest.approx((other.low, other.high))
+    assert found.low is not None
+    assert found.low < expected < 1
+    assert pair_auroc(pair_decisions(pairs[:0]), intervals=True).value is None
+
+
 def test_all_values_are_those_of_scikit_learn() -> None:
     from sklearn import metrics
 

@@ -16,7 +16,7 @@ from debate_judge.data.inference.drift import (
     estimate_from_interval,
     margin_verdict,
 )
-from debate_judge.data.inference.non_inferiority import Margins, ScoreScale, compare_lms
+from debate_judge.data.inference.non_inferiority import Margins, ScoreMapping, compare_lms
 from debate_judge.data.schema import Scale
 
 
@@ -37,15 +37,15 @@ def test_the_standard_error_is_that_of_the_tables_interval() -> None:
     assert cell.high is not None
     assert found.value == pytest.approx(cell.value)
     half = (math.atanh(cell.high) - math.atanh(cell.value)) * (1 - cell.value**2)
-    assert found.error == pytest.approx(half / t_quantile(12))
+    assert found.standard_error == pytest.approx(half / t_quantile(12))
     published = estimate_from_interval(cell.value, cell.low, cell.high, 12)
-    assert (published.error, published.sources) == (pytest.approx(found.error), found.sources)
+    assert (published.standard_error, published.sources) == (pytest.approx(found.standard_error), found.sources)
 
 
 @pytest.mark.parametrize("level", ["sample", "system"])
 def test_other_levels_have_the_bootstraps_error(level: str) -> None:
     found = agreement_estimate({"x": groups(2, 1.0)}, "pearson", level)  # type: ignore[arg-type]
-    assert 0 < found.error < 0.5
+    assert 0 < found.standard_error < 0.5
 
 
 def test_verdicts_follow_the_interval() -> None:
@@ -60,9 +60,9 @@ def test_verdicts_follow_the_interval() -> None:
 def test_non_inferiority_is_the_paired_interval_above_the_margin() -> None:
     old, new = {"x": groups(3, 0.4)}, {"x": groups(3, 0.5)}
     apart = compare(new, old)
-    scales = {"x": ScoreScale(Scale(1, 5), True, None)}
+    mappings = {"x": ScoreMapping(Scale(1, 5), True, None)}
     for margin, shown in ((-apart.low + 0.001, True), (-apart.low - 0.001, False)):
-        found = compare_lms(old, new, scales, Margins(margin, shift=1.0))
+        found = compare_lms(old, new, mappings, Margins(margin, shift=1.0))
         assert found.difference == apart
         assert (found.verdict == "carry") is shown
     assert found.sufficient_sources is not None

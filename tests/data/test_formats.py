@@ -15,7 +15,7 @@ import pytest
 from debate_judge import data
 from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.groups import load
-from debate_judge.data.files.typed_rows import typed_rows
+from debate_judge.data.files.reading import typed_rows
 from debate_judge.data.schema import Corpus, group_to_json
 from tests.data.files_of_rows import TASK, Table, separated
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from debate_judge.data.files.columns import ColumnNames
@@ -79,7 +83,7 @@ def test_a_table_of_ones_own_is_no_export() -> None:
     ]
     from debate_judge.data.files.records import Record
 
-    assert [describe_layout(Record(values, "a.jsonl", 1)) for values in records] == [None] * 4
+    assert [describe_layout([Record(values, "a.jsonl", 1)]) for values in records] == [None] * 4
 
 
 def test_outputs_that_look_like_json_stay_texts_and_conversations_become_one(tmp_path: Path) -> None:
@@ -91,3 +95,165 @@ def test_outputs_that_look_like_json_stay_texts_and_conversations_become_one(tmp
     one, other = load(tmp_path / "a.json", TASK, ColumnNames.parse(TEXTS)).groups
     assert (one.source, one.candidates[0].text) == ("user: Where is it?\nassistant: Which one?", '{"parcel": 3}')
     assert (other.source, other.candidates[0].text) == ('"Where" or "when"', "[]")
+
+
+def written(folder: Path, name: str, rows: list[dict[str, object]]) -> Path:
+    """A CSV as pandas saves it, or JSON."""
+    if name.endswith(".csv"):
+        pd.DataFrame(rows).to_csv(folder / name, index=False)
+    else:
+        (folder / name).write_text(json.dumps(rows))
+    return folder / name
+
+
+def argilla(number: int, **answers: object) -> dict[str, object]:
+    return {"id": f"r{number}", "status": "pending", "question": "q", "answer": f"a{number}", **answers}
+
+
+ANSWERED = {
+    "helpfulness.responses": [2, 5],
+    "helpfulness.responses.users": ["ann", "ben"],
+    "helpfulness.responses.status": ["submitted", "discarded"],
+}
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.csv"])
+def test_the_first_record_may_be_unrated(tmp_path: Path, name: str) -> None:
+    rows = [argilla(0), argilla(1, **ANSWERED), argilla(2, **{"helpfulness.suggestion": 4})]
+    (group,) = load(written(tmp_path, name, rows), TASK, ColumnNames.parse(TEXTS)).groups
+    assert [c.ratings for c in group.candidates] == [{}, {"helpfulness": (2.0,)}, {}]
+
+
+def test_traces_that_nobody_rated_are_texts_and_failed_ones_are_left_out(tmp_path: Path) -> None:
+    traces = [json.loads(line) for line in (FOLDER / "mlflow_traces.jsonl").read_text().splitlines()]
+    new = {"attributes": {"mlflow.spanInputs": '"Where?"', "mlflow.spanOutputs": '"There."'}}
+    failed = {"attributes": {"mlflow.spanInputs": '"Where?"'}}
+    unrated = [{"info": {"trace_id": f"t{i}"}, "data": {"spans": [span]}} for i, span in enumerate([new, failed])]
+    groups = load(written(tmp_path, "a.json", unrated + traces), TASK).groups
+    assert [(c.text, len(c.ratings)) for c in groups[0].candidates] == [("There.", 0)]
+    assert sum(len(group.candidates) for group in groups) == 3
+
+
+def test_equal_outputs_of_two_traces_are_two_candidates(tmp_path: Path) -> None:
+    tasks = json.loads((FOLDER / "label_studio.json").read_text())
+    tasks[1]["data"] = tasks[0]["data"]
+    (group,) = load(written(tmp_path, "a.json", tasks), TASK, ColumnNames.parse(TEXTS)).groups
+    assert [(c.id, c.ratings["helpfulness"]) for c in group.candidates] == [("101", (5.0, 3.0)), ("102", (1.0,))]
+
+
+def test_the_users_candidates_come_before_the_ids_of_the_tool(tmp_path: Path) -> None:
+    tasks = json.loads((FOLDER / "label_studio.json").read_text())
+    for task, model in zip(tasks, ("small", "large"), strict=True):
+        task["data"]["model"] = model
+    columns = ColumnNames.parse([*TEXTS, "candidate=model"])
+    (group,) = load(written(tmp_path, "a.json", tasks), TASK, columns).groups
+    assert [c.id for c in group.candidates] == ["small", "large"]
+
+
+@pytest.mark.parametrize("source", [{"type": "model"}, {"type": "model", "user_id": uuid.UUID(int=1), "at": math.nan}])
+def test_what_pandas_saved_is_read_like_json(tmp_path: Path, source: object) -> None:
+    feedback = {"key": "helpfulness", "comment": None, "value": None}
+    rows = [
+        {"run_id": "t1", **feedback, "score": 5, "correction": None, "feedback_source": {"type": "app"}},
+        {"run_id": "t1", **feedback, "score": 1, "correction": None, "feedback_source": source},
+        {"run_id": "t2", **feedback, "score": 5, "correction": {"score": 2}, "feedback_source": source},
+    ]
+    path = written(tmp_path, "a.csv", rows)
+    (group,) = load(f"{path}+{FOLDER / 'langsmith_runs.jsonl'}", TASK).groups
+    assert [c.ratings["helpfulness"] for c in group.candidates] == [(5.0,), (2.0,)]
+
+
+def test_traces_of_mlflow_that_pandas_saved(tmp_path: Path) -> None:
+    traces = [json.loads(line) for line in (FOLDER / "mlflow_traces.jsonl").read_text().splitlines()]
+    rows = [
+        {
+            "trace_id": trace["info"]["trace_id"],
+            "execution_duration": 3 * i,
+            "request": {"question": "Where?"},
+            "response": {"answer": f"it's {i}"},
+            "assessments": trace["info"]["assessments"],
+        }
+        for i, trace in enumerate(traces)
+    ]
+    (group,) = load(written(tmp_path, "a.csv", rows), TASK).groups
+    assert [c.text for c in group.candidates] == ["it's 0", "it's 1"]
+    assert group.candidates[0].ratings == {"helpfulness": (5.0, 3.0), "politeness": (4.0,)}
+
+
+def annotations(**columns: Callable[[int, int], object]) -> list[dict[str, object]]:
+    """Rows of Label Studio's CSV, with its alphabetical columns: two annotators of each of six tasks."""
+    rows = [
+        {
+            "annotation_id": 10 * task + rater,
+            "annotator": rater,
+            "id": task,
+            "lead_time": 1.5,
+            "question": f"q{task // 2}",
+            **{name: value(task, rater) for name, value in columns.items()},
+        }
+        for task in range(6)
+        for rater in range(2)
+    ]
+    return [dict(sorted(row.items())) for row in rows]
+
+
+def test_numbers_in_the_data_of_label_studio_are_no_ratings(tmp_path: Path) -> None:
+    rows = annotations(
+        answer=lambda task, _: 42 + task,
+        temperature=lambda task, _: task / 10,
+        helpfulness=lambda task, rater: 1 + (task + rater) % 5,
+    )
+    path = written(tmp_path, "a.csv", rows)
+    guess = guess_task(long_rows(detect_format(path).records(), ColumnNames()), ColumnNames(), "support")
+    assert [aspect.name for aspect in guess.task.aspects] == ["helpfulness"]
+    assert load(path, guess.task, guess.columns).groups[0].candidates[0].text == "42"
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.json"])
+def test_choices_in_the_tables_of_label_studio_are_ratings(tmp_path: Path, name: str) -> None:
+    rows = annotations(
+        answer=lambda task, _: f"a{task}",
+        kind=lambda task, _: ["short", "long"][task % 2],
+        polite=lambda task, rater: ["Good", "Bad"][(task + rater) % 2],
+        clear=lambda task, _: ["Yes", "No"][task % 2],
+        remark=lambda task, rater: f"this is what {rater} found in {task}",
+    )
+    path = written(tmp_path, name, rows)
+    guess = guess_task(long_rows(detect_format(path).records(), ColumnNames()), ColumnNames(), "support")
+    assert {aspect.name for aspect in guess.task.aspects} == {"polite", "clear"}
+    first = load(path, guess.task, guess.columns).groups[0].candidates[0]
+    assert first.ratings == {"polite": (1.0, 0.0), "clear": (1.0, 1.0)}
+    assert first.comments["polite"] == ("this is what 0 found in 0", "this is what 1 found in 0")
+
+
+def test_choices_of_one_annotator_have_their_place_in_json(tmp_path: Path) -> None:
+    tail = {"annotator": 1, "annotation_id": 2, "lead_time": 1.5}
+    rows: list[dict[str, object]] = [
+        {"question": "q", "answer": f"a{i}", "style": "x", "id": i, "tone": ["Fine", "Poor"][i % 2], **tail}
+        for i in range(4)
+    ]
+    record = list(long_rows(detect_format(written(tmp_path, "a.json", rows)).records(), ColumnNames()))[1]
+    assert (record.values["aspect"], record.values["rating"], record.values["style"]) == ("tone", "Poor", "x")
+
+
+def test_comparisons_of_label_studio_are_pairs(tmp_path: Path) -> None:
+    tasks: list[dict[str, object]] = [
+        {
+            "id": number,
+            "data": {"prompt": f"q{number}", "answer1": "yes", "answer2": "no"},
+            "annotations": [
+                {"completed_by": rater, "result": [{"from_name": "better", "value": {"selected": side}}]}
+                for rater, side in enumerate(sides)
+            ],
+        }
+        for number, sides in enumerate([[], ["left", "right", "left"]])
+    ]
+    path = written(tmp_path, "a.json", tasks)
+    (group,) = load(path, "pairs", ColumnNames.parse(["source=prompt"])).groups
+    assert [(c.text, c.ratings["preference"]) for c in group.candidates] == [("yes", (1, 0, 1)), ("no", (0, 1, 0))]
+
+
+def test_columns_of_opik_in_upper_case(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"Input": "q", "Output": "a", "[ann].helpfulness": 3, "[ben].helpfulness": 4}]
+    (group,) = load(written(tmp_path, "a.csv", rows), TASK).groups
+    assert (group.source, group.candidates[0].ratings) == ("q", {"helpfulness": (3.0, 4.0)})

@@ -54,12 +54,13 @@ def loaded(
             ("tie", 0.5),
             ("Tie (both bad)", 0.5),
         ),
-        *(("both", 0.5), (0, 0.5), ("equal", 0.5)),
+        *(("both", 0.5), ("equal", 0.5), ("Option A", 1), ("Response B is better", 0), ("GPT", 1)),
     ],
 )
 def test_the_better_text_has_1_and_in_a_tie_both_have_a_half(tmp_path: Path, verdict: object, first: float) -> None:
-    corpus = loaded(tmp_path, ROW | {"winner": verdict})
-    check_corpus(corpus, loaded(tmp_path, ROW | {"winner": verdict}))
+    row = ROW | {"model_a": "gpt", "model_b": "claude", "winner": verdict}
+    corpus = loaded(tmp_path, row)
+    check_corpus(corpus, loaded(tmp_path, row))
     (group,) = corpus.groups
     assert (group.source, [c.text for c in group.candidates]) == ("Which river?", ["The Ash.", "Water."])
     assert [c.id for c in group.candidates] == ["response_a", "response_b"]
@@ -98,9 +99,72 @@ def test_several_raters_have_a_column_a_list_or_a_row_each(tmp_path: Path) -> No
         assert [c.ratings["preference"] for c in group.candidates] == [(1.0, 0.5), (0.0, 0.5)]
 
 
-def test_strength_moves_the_two_apart(tmp_path: Path) -> None:
-    corpus = loaded(tmp_path, ROW | {"winner": "B", "strength": 0.5})
-    assert corpus.groups[0].ratings("preference") == [0.25, 0.75]
+def test_0_is_a_tie_beside_1_and_2(tmp_path: Path) -> None:
+    rows = [{"question": f"Which {mark}?", "output_1": "One.", "output_2": "Two.", "label": mark} for mark in (0, 1, 2)]
+    assert [g.ratings("preference") for g in loaded(tmp_path, *rows).groups] == [[0.5, 0.5], [1, 0], [0, 1]]
+
+
+def test_a_cell_of_a_table_may_hold_the_verdicts_of_several_raters(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("question,response_a,response_b,winner\nWhich?,One.,Two.,A;tie;B\n")
+    (group,) = data.load(str(path), PAIRS, ("source=question",)).groups
+    assert group.candidates[0].ratings["preference"] == (1.0, 0.5, 0.0)
+
+
+@pytest.mark.parametrize("name", ["strength", "preference_strength"])
+def test_strength_moves_the_two_apart(tmp_path: Path, name: str) -> None:
+    corpus = loaded(tmp_path, ROW | {"winner": "B", name: 0.5})
+    assert corpus.groups[0].candidates[0].ratings["preference"] == (0.25,)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("winner_reason", "It is shorter."),
+        ("annotation_id", "a17"),
+        ("annotation_date", "2026-01-02"),
+        ("annotator_confidence", 2),
+        ("votes_a", 1),
+    ],
+)
+def test_a_column_with_other_values_is_no_verdict(tmp_path: Path, name: str, value: object) -> None:
+    corpus = loaded(tmp_path, ROW | {"winner": "A", name: value})
+    assert corpus.groups[0].candidates[0].ratings["preference"] == (1.0,)
+
+
+def test_a_pair_in_the_other_order_is_the_same_pair(tmp_path: Path) -> None:
+    swapped = ROW | {"response_a": ROW["response_b"], "response_b": ROW["response_a"]}
+    rows = [ROW | {"winner": "A", "annotator": "anna"}, swapped | {"winner": "B", "annotator": "ben"}]
+    (group,) = loaded(tmp_path, *rows).groups
+    assert [(c.text, c.ratings["preference"]) for c in group.candidates] == [
+        ("The Ash.", (1.0, 1.0)),
+        ("Water.", (0.0, 0.0)),
+    ]
+
+
+def test_several_pairs_may_have_one_group(tmp_path: Path) -> None:
+    rows = [ROW | {"group": "g", "response_a": f"Text {n}.", "winner": "AB"[n]} for n in (0, 1)]
+    groups = loaded(tmp_path, *rows).groups
+    assert [(g.id, g.ratings("preference")) for g in groups] == [("g", [1, 0]), ("g.2", [0, 1])]
+
+
+def test_a_column_may_name_the_aspect(tmp_path: Path) -> None:
+    task = Task("replies", "question", "reply", tuple(Aspect(n, "?", Scale(0, 1, 0.5)) for n in ("tone", "help")))
+    rows = [ROW | {"aspect": "tone", "winner": "A"}, ROW | {"aspect": "help", "winner": "B"}]
+    renamed = [{("criterion" if k == "aspect" else k): v for k, v in row.items()} for row in rows]
+    for corpus in (
+        loaded(tmp_path, *rows, task=task),
+        loaded(tmp_path, *renamed, task=task, columns=("source=question", "aspect=criterion")),
+    ):
+        assert [corpus.groups[0].ratings(name) for name in ("tone", "help")] == [[1, 0], [0, 1]]
+
+
+def test_of_a_conversation_the_last_message_is_the_text(tmp_path: Path) -> None:
+    def said(text: str) -> list[dict[str, str]]:
+        return [{"role": "user", "content": "Which?"}, {"role": "assistant", "content": text}]
+
+    (group,) = loaded(tmp_path, {"question": "Which?", "chosen": said("Good."), "rejected": said("Bad.")}).groups
+    assert {(c.text, c.rating("preference")) for c in group.candidates} == {("Good.", 1), ("Bad.", 0)}
 
 
 def test_aspects_have_verdicts_of_their_own(tmp_path: Path) -> None:

@@ -131,4 +131,4 @@ def test_a_ratio_over_sources_of_one_text_each_is_their_mean() -> None:
     values = np.array([1.0, 4.0, 2.0, 5.0])
     one, other = SampleEstimate.from_ratio([np.array([v]) for v in values]), SampleEstimate.from_values(values)
     assert one == other
-    assert one.error == pytest.approx(values.std(ddof=1) / math.sqrt(4))
+    assert one.standard_error == pytest.approx(values.std(ddof=1) / math.sqrt(4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,10 +46,13 @@ def test_bad_cells_are_all_named_and_hide_no_aspect(tmp_path: Path) -> None:
 
 def test_missing_ratings_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    guess = guessed(path, table(["1", "n/a", "5", "-", "None", "2;N/A;4"]))
+    guess = guessed(path, table(["1", "n/a", "5", "-", "None", "2;N/A;4", "2;4;"]))
     assert scales(guess) == {"accuracy": Scale(1, 5)}
     ratings = [group.candidates[0].ratings.get("accuracy") for group in load(path, guess.task).groups]
-    assert ratings == [(1,), None, (5,), None, None, (2, 4)]
+    assert ratings == [(1,), None, (5,), None, None, (2, 4), (2, 4)]
+    records = tmp_path / "a.jsonl"
+    records.write_text(json.dumps({"text": "x", "accuracy": [4, None, 5]}))
+    assert load(records, guess.task).groups[0].candidates[0].ratings == {"accuracy": (4.0, 5.0)}
 
 
 @pytest.mark.parametrize(("values", "remedy"), [(["4/5", "3/5"], "4 and not 4/5"), (["80%", "60%"], "80 and not 80%")])
@@ -262,7 +266,10 @@ def test_a_single_record_is_no_list_of_records(tmp_path: Path, name: str) -> Non
     assert (group.candidates[0].text, group.candidates[0].ratings) == ("x", {"tone": (4.0,)})
 
 
-@pytest.mark.parametrize("name", ["annotator_email", "rated_by", "labeler", "Rater Name", "completed-by", "worker id"])
+@pytest.mark.parametrize(
+    "name",
+    ["annotator_email", "rated_by", "labeler", "Rater Name", "completed-by", "worker id", "WorkerId", "PROLIFIC_PID"],
+)
 def test_a_column_with_a_name_of_raters_is_taken_where_texts_repeat(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -273,6 +280,39 @@ def test_a_column_with_a_name_of_raters_is_taken_where_texts_repeat(
     assert [len(c.ratings["tone"]) for c in candidates] == [3] * 8
     assert f"{name!r} is" in caplog.text
     assert guessed(path, path.read_text()).columns.renamed == {"rater": name}
+
+
+@pytest.mark.parametrize(
+    ("header", "entry"),
+    [
+        ("tone (Ann),tone (Bob)", "'tone=tone (Ann)+tone (Bob)'"),
+        ("tone_ann,tone_bob", "tone=tone_ann+tone_bob"),
+        ("R1 tone,R2 tone", "'tone=R1 tone+R2 tone'"),
+        ("S1,S2", "ASPECT=S1+S2"),
+    ],
+)
+def test_columns_that_may_be_raters_of_one_aspect_are_told(
+    tmp_path: Path, header: str, entry: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.csv"
+    guess = guessed(path, f"text,{header}\nx,4,5\ny,2,1\n")
+    load(path, guess.task, guess.columns)
+    assert f"join them: --columns {entry}" in caplog.text
+    caplog.clear()
+    load(path, TASK, ColumnNames())
+    assert ("join them" in caplog.text) == ("tone" in header)
+
+
+@pytest.mark.parametrize("name", ["tone_mean", "avg tone", "Tone SD"])
+def test_a_statistic_of_an_aspect_is_no_aspect(tmp_path: Path, name: str) -> None:
+    guess = guessed(tmp_path / "a.csv", f"text,tone_1,tone_2,{name}\nx,4,5,4.5\ny,2,1,1.5\n")
+    assert (set(scales(guess)), set(guess.doubtful)) == ({"tone"}, {name})
+
+
+@pytest.mark.parametrize(("code", "scale"), [("-99", Scale(1, 5)), ("99", Scale(1, 5)), ("6", Scale(1, 7))])
+def test_a_code_for_missing_is_no_end_of_the_scale(tmp_path: Path, code: str, scale: Scale) -> None:
+    guess = guessed(tmp_path / "a.csv", table(["1", "2", "3", "4", "5"] * 3 + [code, code]))
+    assert scales(guess) == {"accuracy": scale}
 
 
 def test_repeated_texts_are_asked_about(tmp_path: Path) -> None:
@@ -295,6 +335,33 @@ def test_fields_inside_of_objects_are_named_by_their_path(tmp_path: Path) -> Non
     columns = ColumnNames.parse(["source=data.question", "text=data.answer.body", "tone=labels.tone"])
     (group,) = load(path, TASK, columns).groups
     assert (group.source, group.candidates[0].text, group.candidates[0].ratings) == ("s", "x", {"tone": (4.0,)})
+    path.write_text("\n".join(map(json.dumps, records)))
+    guess = guess_task(read_records(path), columns, "a")
+    assert scales(guess) == {"tone": Scale(1, 10)}
+    assert len(load(path, guess.task, guess.columns).groups) == 2
+
+
+def test_columns_of_raters_are_joined_by_a_plus(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,Rater 1,Rater 2,solved (Ann),solved (Bob)\nx,4,5,0,1\ny,1,2,1,1\n")
+    for tone in ("Rater 1+Rater 2", "Rater"):
+        columns = ColumnNames.parse([f"tone={tone}", "solved=solved (Ann)+solved (Bob)"])
+        guess = guess_task(read_records(path), columns, "a")
+        assert scales(guess) == {"tone": Scale(1, 5), "solved": Scale(0, 1)}
+        for task in (TASK, replace(TASK, columns=columns.renamed)):
+            first, second = load(path, task, columns if task is TASK else ColumnNames()).groups
+            assert first.candidates[0].ratings == {"tone": (4.0, 5.0), "solved": (0.0, 1.0)}
+            assert second.candidates[0].ratings == {"tone": (1.0, 2.0), "solved": (1.0, 1.0)}
+    assert not caplog.text
+
+
+def test_paths_of_comments_are_joined_by_a_plus(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"text": "x", "labels": {"help": 4, "why": "because", "note": "so"}}))
+    columns = ColumnNames.parse(["tone=labels.help", "comments.tone=labels.why+labels.note"])
+    (group,) = load(path, TASK, columns).groups
+    assert group.candidates[0].comments == {"tone": ("because", "so")}
+    assert not caplog.text, "the object of these fields is read"
 
 
 def test_several_columns_of_comments(tmp_path: Path) -> None:

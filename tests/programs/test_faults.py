@@ -213,7 +213,7 @@ def test_the_concurrency_learns_what_the_provider_allows() -> None:
         lm = lm_at(server, options=replace(SHORT_WAITS, first_wait=0.1), concurrency=128)
         judgements = judge(lm, work)
     assert all(isinstance(j, Verdict) for j in judgements)
-    assert lm.recorded.limiter.window < 64
+    assert lm.recorded_engine.limiter.window < 64
     # 128 calls at once without learning would be refused several times each.
     assert provider.refusals < server.answered.total()
 

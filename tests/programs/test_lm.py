@@ -198,7 +198,7 @@ def test_no_probe_is_sent_past_the_budget() -> None:
     lm, engine = judge_lm(options=LMOptions(budget=BudgetCaps(calls=1)))
     ask(lm, QUESTION)
     with pytest.raises(BudgetSpentError):
-        asyncio.run(lm.recorded.probe())
+        asyncio.run(lm.recorded_engine.probe())
     assert len(engine.requests) == 1
 
 

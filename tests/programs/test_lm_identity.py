@@ -172,11 +172,15 @@ def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
 def test_without_batches_only_the_transport_differs() -> None:
     line: Any = object()
     lm = JudgeLM("test/m", engine=Engine())
-    lm.recorded.batches = line
+    lm.recorded_engine.batches = line
     direct = lm.without_batches()
     assert direct.batches is None
     assert lm.batches is line
-    assert (direct.store, direct.meter, direct.recorded.limiter) == (lm.store, lm.meter, lm.recorded.limiter)
+    assert (direct.store, direct.meter, direct.recorded_engine.limiter) == (
+        lm.store,
+        lm.meter,
+        lm.recorded_engine.limiter,
+    )
     assert call_key(direct, QUESTION) == call_key(lm, QUESTION)
 
 

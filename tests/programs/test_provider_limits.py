@@ -61,4 +61,4 @@ def asked(address: str, options: LMOptions) -> JudgeLM:
 )
 def test_rate_limits_from_headers_apply_unless_the_user_set_others(options: LMOptions, limits: RateLimits) -> None:
     with HostileServer(lambda _: [sized(ANSWER, *LIMITS)]) as server:
-        assert asked(server.url, options).recorded.limiter.limits == limits
+        assert asked(server.url, options).recorded_engine.limiter.limits == limits

@@ -33,7 +33,7 @@ def test_a_call_that_waits_for_another_process_takes_no_slot_and_may_be_cancelle
         waiting = [asyncio.create_task(reply_to(lm, QUESTION)) for _ in range(2)]
         await asyncio.sleep(0.1)
         assert (await reply_to(lm, OTHER)).text == "answer 1"
-        assert lm.recorded.limiter.in_flight == 0
+        assert lm.recorded_engine.limiter.in_flight == 0
         waiting[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting[0]

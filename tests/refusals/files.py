@@ -10,9 +10,10 @@ from typing import Any
 
 from debate_judge import data
 from debate_judge.data.files.columns import ColumnNames
+from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.files.reading import toml
-from debate_judge.data.files.task_file import find_task, read_task
+from debate_judge.data.files.task_file import find_task, guess_task, read_task
 from debate_judge.data.sets import dialsummeval, faireval, summeval, topical_chat
 from debate_judge.data.sources import SourceSelection
 from tests.data import test_factuality_sets as factuality
@@ -100,7 +101,6 @@ JSONL: list[Place] = [
     ("number in quotes", rated("4"), 1, "candidates[0].ratings.coherence", "without quotes"),
     ("decimal comma", rated("4,5"), 1, "candidates[0].ratings.coherence", "decimals with a point"),
     ("true on five points", rated(True), 1, "candidates[0].ratings.coherence", "found:    true"),
-    ("a rater without value", rated([4, None]), 1, "candidates[0].ratings.coherence[1]", "leave out the raters"),
     ("a word on two points", rated("maybe", "groundedness", task="dialogue"), 1, None, "yes/no, true/false"),
     ("comments are a text", commented("good"), 1, "candidates[0].comments", "expected: an object"),
     ("comment is a number", commented({"coherence": 4}), 1, "candidates[0].comments.coherence", "a list of texts"),
@@ -155,7 +155,6 @@ CSV: list[Place] = [
     ("outside the scale", HEADER + 'g,"two\nlines",a,x,4\ng,"two\nlines",b,y,6\n', 4, "coherence", "from 1 to 5"),
     ("decimal comma", HEADER + 'g,s,a,x,"3,5"\ng,s,b,y,4.5\n', 2, "coherence", "decimals with a point"),
     ("fraction", HEADER + "g,s,a,x,4/5\n", 2, "coherence", "a text: '4/5'"),
-    ("a rater without value", HEADER + "g,s,a,x,4;;5\n", 2, "coherence", "leave out the raters"),
     ("sources differ", HEADER + "g,s,a,x,4\ng,S,b,y,5\n", 3, "source", "differ in source"),
     (
         "contexts differ",
@@ -241,6 +240,18 @@ COPIES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 CELLS: list[Place] = [
+    ("a provenance", "source,question,text,tone\nweb,Why so?,x,4\nweb,What now?,y,2\n", 2, "source", "source=question"),
+    ("two texts", "text,answer,tone\na,It rains.,4\nb,The sun shines.,2\nb,Snow falls.,2\n", 2, "text", "text=answer"),
+    ("repeated texts", "text,tone\n" + "x,1\nx,2\nx,3\n" * 3, 2, "text", "rater=COLUMN"),
+    (
+        "a rater twice among many",
+        "text,when,reviewed_by,annotatorId,tone\n"
+        + "".join(f"t{i},{i}{j},boss,a{j},{1 + i % 5}\n" for j in "01" for i in range(6))
+        + "t0,99,boss,a0,3\n",
+        14,
+        "annotatorId",
+        "'a0' has rated tone of this candidate twice",
+    ),
     ("a rater twice", "source,text,aspect,rating,rater\ns,x,tone,4,ann\ns,x,tone,5,ann\n", 3, "rater", "twice"),
     ("texts of a candidate", "source,candidate,text,rater,tone\ns,a,x,1,4\ns,a,z,2,4\n", 3, "text", "line 2"),
     ("a rater off the scale", "source,text,tone_1,tone_2\ns,x,4,9\n", 2, "tone_2", "scale of tone"),
@@ -274,6 +285,22 @@ def places(file: str, read: Callable[[Path], object], found: Iterable[Place]) ->
     ]
 
 
+def guess(path: Path) -> object:
+    return guess_task(read_records(path), ColumnNames(), "a")
+
+
+# Words, numbers in quotes, and ratings that are nested or in other columns.
+NO_RATINGS = [
+    ("a.csv", "text,tone\n" + "x,poor\ny,good\n" * 3, "a number for each word: 'poor', 'good'"),
+    ("a.csv", "text,tone\n" + 'x,"[4, 5]"\n' * 3, "4;5"),
+    ("a.csv", "text,Rater 1,Rater 2\nx,4,5\ny,3,4\n", "'ASPECT=Rater 1+Rater 2'"),
+    ("a.jsonl", lines([{"text": "x", "tone": "4"}]), "without quotes"),
+    ("a.jsonl", lines([{"text": "x", "tone": {"score": 4, "why": "so"}}]), "--columns tone=tone.score"),
+    ("a.jsonl", lines([{"text": "x", "scores": {"tone": 4, "help": 2}}]), "--columns ratings=scores"),
+    ("a.jsonl", lines([{"text": "x", "scores": [{"tone": 4, "rater": "a"}]}]), "one row per rating"),
+]
+
+
 def columns(*entries: str) -> Callable[[], object]:
     return lambda: load(Path("a.csv"), TASK, ColumnNames.parse(entries))
 
@@ -287,6 +314,20 @@ UNIEVAL = [
     {"doc_id": "d1", "system_id": "M8", "system_output": "Rain .", "source": source, "scores": {"fluency": 5}}
     for source in ("It rained .", "It snowed .")
 ]
+PAIR = {"question": "Which?", "response_a": "The Ash.", "response_b": "Water."}
+PAIRS = [
+    ("0 or 1", "winner", "0 may be a tie", 1, lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1)])),
+    ("repeated", "winner", "repeat a pair", 1, lines([{**PAIR, "seat": n, "winner": "A"} for n in "abcdefgh"])),
+    ("one rater twice", "rater", "twice", 2, lines([{**PAIR, "rater": "anna", "winner": w} for w in "AB"])),
+    ("a strength", "strength", "divide", 1, lines([{**PAIR, "winner": "A", "strength": 3}])),
+]
+"""Name, field, keyword, line, content."""
+
+
+def load_pairs() -> object:
+    return data.load("p.jsonl", "pairs", ("source=question",))
+
+
 TONES = {"a.csv": "source,text,score\ns,x,4\n"}
 
 TABLE = [
@@ -330,7 +371,12 @@ TABLE = [
             (["source=a", "source=b"], "each once"),
             (["tonne=b"], "'tone'"),
             (["tone=scor"], "'score'"),
+            (["tone=score+scores"], "'scores'"),
         )
+    ),
+    *(
+        row(f"no ratings {number}", lambda f=file: guess(Path(f)), None, word, file, files={file: content})  # type: ignore[misc]
+        for number, (file, content, word) in enumerate(NO_RATINGS)
     ),
     row("columns of a public set", lambda: data.load("sample", columns=["source=x"]), None, "sample"),
     *(
@@ -381,6 +427,18 @@ TABLE = [
         for content in [
             lines([{"question": "Which?", "response_a": "The Ash.", "response_b": "Water.", "winner": value}])
         ]
+    ),
+    *(
+        row(
+            f"pairs, {name}",
+            lambda: data.load("p.jsonl", "pairs", ("source=question",)),
+            field,
+            keyword,
+            "p.jsonl",
+            line,
+            {"p.jsonl": text},
+        )
+        for name, field, keyword, line, text in PAIRS
     ),
     *(
         row(f"sources {text!r}", lambda t=text: SourceSelection.parse(t), "sources", "selection of sources")  # type: ignore[misc]

@@ -1,9 +1,8 @@
-"""Files that are refused for how they are made: sheets, Parquet, exports of tools, sets of the hub, users' tables."""
+"""Files that are refused for how they are made: sheets, Parquet, sets of the hub, users' tables."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import zipfile
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from debate_judge import data
-from debate_judge.data.files import groups, reading, typed_rows, workbook
+from debate_judge.data.files import groups, reading, workbook
 from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.groups import load
@@ -26,8 +25,6 @@ from debate_judge.data.tasks import PAIRS, SUMMARIZATION
 from tests.data.files_of_rows import TASK
 from tests.data.test_formats import parquet
 from tests.data.test_formats import workbook as sheet_file
-from tests.data.test_layouts import FOLDER, TEXTS
-from tests.data.test_layouts import TASK as SUPPORT
 from tests.data.test_public_sets import ARTICLE, REPLY, Rows, home
 from tests.refusals.refusal import row
 
@@ -135,7 +132,7 @@ PARQUET = [
         (
             "lists of far more values than bytes",
             written(text=["a", "b"], tone=[[True] * 100_000] * 2),
-            lambda p: p.setattr(typed_rows, "_MAX_LIST_VALUES", 10_000),
+            lambda p: p.setattr(reading, "_MAX_LIST_VALUES", 10_000),
             None,
             "tone.list.element",
             "200,000 values",
@@ -143,7 +140,7 @@ PARQUET = [
         (
             "a column that unpacks to far more",
             written(text=["x" * (1 << 20)] * 8, tone=[1] * 8),
-            lambda p: p.setattr(typed_rows, "_MAX_UNPACKED", 4 << 20),
+            lambda p: p.setattr(reading, "_MAX_UNPACKED", 4 << 20),
             None,
             "text",
             "unpacks",
@@ -263,7 +260,7 @@ USERS = [
         "no column of comments",
         loaded("a.csv", "comments.tone=why+nota"),
         None,
-        "'why+nota'",
+        "'nota'",
         files={"a.csv": "text,tone,why,note\nx,4,because,so\n"},
         plain=True,
     ),
@@ -301,78 +298,6 @@ USERS = [
             "tone.toml": 'name = "tone"\n',
         },
     ),
-]
-
-# --- exports of tools ---
-
-
-def copied(*names: str) -> Callable[[Path], object]:
-    return lambda folder: [shutil.copy(FOLDER / name, folder) for name in names]
-
-
-def off_scale(folder: Path) -> None:
-    tasks = json.loads((FOLDER / "label_studio.json").read_text())
-    tasks[1]["annotations"][0]["result"][0]["value"]["rating"] = 9
-    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, tasks)))
-
-
-def one_trace(folder: Path) -> None:
-    copied("langfuse_scores.csv")(folder)
-    (folder / "t.jsonl").write_text((FOLDER / "langfuse_traces.jsonl").read_text().splitlines()[0])
-
-
-def a_deep_run(folder: Path) -> None:
-    copied("langsmith_feedback.jsonl")(folder)
-    deep = {"id": "t1", "inputs": "s", "outputs": json.loads('{"a":' * 300 + '"x"' + "}" * 300)}
-    other = (FOLDER / "langsmith_runs.jsonl").read_text().splitlines()[1]
-    (folder / "runs.jsonl").write_text("\n".join([json.dumps(deep), other]))
-
-
-EXPORTS = [
-    row(name, loaded(files, *columns, task=SUPPORT), field, keyword, file, line, change=change)
-    for name, files, columns, change, file, line, field, keyword in (
-        (
-            "scores of Langfuse alone",
-            "langfuse_scores.csv",
-            (),
-            copied("langfuse_scores.csv"),
-            "langfuse_scores.csv",
-            None,
-            None,
-            "langfuse_scores.csv+",
-        ),
-        (
-            "feedback of LangSmith alone",
-            "langsmith_feedback.jsonl",
-            (),
-            copied("langsmith_feedback.jsonl"),
-            "langsmith_feedback.jsonl",
-            None,
-            None,
-            "langsmith_feedback.jsonl+",
-        ),
-        ("a trace that is not there", "langfuse_scores.csv+t.jsonl", (), one_trace, None, 6, "traceId", "t2"),
-        (
-            "a rating of Label Studio",
-            "a.jsonl",
-            TEXTS,
-            off_scale,
-            "a.jsonl",
-            2,
-            "annotations[0].result[0].value.rating",
-            "scale",
-        ),
-        (
-            "a run of LangSmith without end",
-            "langsmith_feedback.jsonl+runs.jsonl",
-            (),
-            a_deep_run,
-            None,
-            None,
-            "text",
-            "missing",
-        ),
-    )
 ]
 
 # --- public sets and the hub ---
@@ -480,4 +405,4 @@ PLACES = [
     for name in ("rated.jsonl/a.json", "judge", "x" * 300, "/proc/nothing/a.json")
 ]
 
-TABLE = [*WORKBOOKS, *PARQUET, *HUGE, *USERS, *EXPORTS, *SETS, *PLACES]
+TABLE = [*WORKBOOKS, *PARQUET, *HUGE, *USERS, *SETS, *PLACES]

@@ -73,6 +73,12 @@ JUDGES = [
 ] + [
     row("arguments without a name", lambda: Debate(rounds=0)("question", "answer"), None, "keywords"),
     row("no LM is configured", without_an_lm, "lm", "dspy.configure"),
+    row(
+        "two columns of a frame",
+        compiled(data=pd.DataFrame([["x", 4, 5]], columns=["text", "tone", "tone"])),
+        "tone",
+        "rename",
+    ),
     row("examples of no aspect", lambda: examples(corpus("sample"), ["coherense"]), "aspects", "coherence"),
     row("examples of no part", lambda: examples(corpus("sample"), part="test"), "part", "train"),
     row("a corpus misspelled", lambda: corpus("sampel"), "--data", "'sample'"),

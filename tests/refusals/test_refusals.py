@@ -11,7 +11,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.optimize import cli
 from debate_judge.programs.lm.store import FILE
-from tests.refusals import commands, exports, files, formats, functions, made, settings, statistics
+from tests.refusals import commands, exports, files, formats, functions, made, settings, statistics, tools
 from tests.refusals.refusal import SECRET, Refusal
 from tests.stores import count
 
@@ -20,7 +20,7 @@ WAY_OUT = re.compile(rf"remedy: |expected: |did you mean|there is no command|{PL
 """What to do; of what is missing or there twice, and of a syntax, the problem says it by itself."""
 
 
-TABLES = (commands, functions, settings, files, formats, statistics, exports, made)
+TABLES = (commands, functions, settings, files, formats, statistics, exports, made, tools)
 
 
 @pytest.mark.parametrize("refusal", [one for table in TABLES for one in table.TABLE])

@@ -79,7 +79,7 @@ def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_al
         alone = scored(resolve_lm(arguing(9)), name)[0][name]
         assert (own.scores, own.calls, own.usage) == (alone.scores, alone.calls, alone.usage)
         # Intervals rest on sources.
-        assert [group.cluster for group in own.scores["coherence"]] == [g.source_id for g in SETUP.corpus.groups]
+        assert [group.source_id for group in own.scores["coherence"]] == [g.source_id for g in SETUP.corpus.groups]
 
 
 def test_dollars_are_for_a_thousand_items_of_the_judge_alone() -> None:

@@ -128,11 +128,16 @@ def test_pairs_by_hand() -> None:
             # Chance: (2 * 1 + 1 * 2 + 1 * 1) / 16 = 5/16; (8/16 - 5/16) / (11/16).
             "kappa": 3 / 11,
             "balanced_accuracy": (1 / 2 + 1 + 0) / 3,
+            # Better minus worse is 1, 0, -1; against -1, 0, 1 that is 2.5 + 1.5 + .5 of 9.
+            "auroc": 1 / 2,
         }
     )
     assert one.labels == {"win": 3, "tie": 1, "loss": 1}
     assert one.decisions == {"win": 1, "tie": 2, "loss": 1}
     assert (one.undecided, one.majority_baseline, one.lower) == (1, 3 / 5, None)
+    caption = unwrapped(printed(*tables({"judge": {"quality": one}})))
+    # One decision a source: what the confusion matrix gives has its posterior, AUROC the jackknife.
+    assert caption.index("Dirichlet") < caption.index("of AUROC") < caption.index("jackknife")
     # Which of two scores is higher can be told on any scale.
     assert decided(found, DecisionRule("pairs"), on_scale=False) == one
     wide = decided(found, DecisionRule("pairs", margin=1.0))

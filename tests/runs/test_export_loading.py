@@ -75,7 +75,7 @@ def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(
 def test_replies_are_kept_where_asked(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
     lm = with_lm(scripted_lm(SCRIPT))
     with load(write(tmp_path / "x"), store=tmp_path / "replies") as judge:
-        lm.recorded.store = lm.made_with["store"]
+        lm.recorded_engine.store = lm.made_with["store"]
         judge.score(text="Sorry!", source="Late.", aspects="help")
     assert (tmp_path / "replies" / FILE).exists()
 

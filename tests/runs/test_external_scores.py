@@ -91,7 +91,7 @@ def test_intervals_rest_on_the_sources_of_the_data(tmp_path: Path) -> None:
     """Two sources that stand in two groups each, as several pairs of a source do."""
     twice = replace(PART, groups=tuple(replace(g, source=f"source {n // 2}") for n, g in enumerate(PART.groups)))
     found = read_external(as_csv(tmp_path, wide_rows()), "peer", twice, COMPARED)
-    assert [group.cluster for group in found.scores["fluency"]] == [group.source_id for group in twice.groups]
+    assert [group.source_id for group in found.scores["fluency"]] == [group.source_id for group in twice.groups]
 
 
 @pytest.mark.parametrize("write", [as_jsonl, as_array, as_csv])

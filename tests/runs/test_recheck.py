@@ -122,5 +122,5 @@ def test_an_export_tells_several_pairs_of_a_source_apart() -> None:
     assert table.aspects["preference"]["summary"]["pearson"].groups == 12
     # Compared with another LM's, they rest on sources.
     kept = recorded_scores_for(cast(Export, SimpleNamespace(manifest=manifest)), corpus, PAIRS.aspects)["preference"]
-    assert [(group.group, group.cluster) for group in kept] == [(group.id, group.source_id) for group in groups]
+    assert [(group.group, group.source_id) for group in kept] == [(group.id, group.source_id) for group in groups]
     assert {group.scores for group in kept} == {(0.9, 0.2)}

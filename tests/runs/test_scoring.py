@@ -176,7 +176,7 @@ def test_judgements_are_laid_beside_the_ratings_group_by_group() -> None:
     assert (second.group, second.candidates, second.ratings) == ("g2", ("b", "a"), (4, 2.5))
     assert second.scores == (5, 2.25)
     # Intervals rest on sources.
-    assert [first.cluster, second.cluster] == [group.source_id for group in CORPUS.groups]
+    assert [first.source_id, second.source_id] == [group.source_id for group in CORPUS.groups]
 
 
 def test_granularity_changes_the_reported_score_alone() -> None:

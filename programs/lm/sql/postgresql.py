@@ -125,10 +125,10 @@ def storage_errors(address: str, field: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise unusable_database(address, field, error) from None
+        raise unusable_database_error(address, field, error) from None
 
 
-def unusable_database(address: str, field: str, error: BaseException) -> StoreError:
+def unusable_database_error(address: str, field: str, error: BaseException) -> StoreError:
     """The error for a database that cannot be used, without its password."""
     reason = redact_text(str(error), urlsplit(address).password).strip()
     return StoreError(

@@ -1,0 +1,150 @@
+"""Exports of Label Studio: as JSON, as JSON-MIN and CSV with a row per annotation, and comparisons of two texts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from debate_judge.data.files.columns import OTHER_NAMES, ColumnNames, normalized_name
+from debate_judge.data.files.exports.cells import parsed_values
+from debate_judge.data.files.exports.layout import COMMENT, ExportLayout, ExportRating, Values, answer_of, dicts
+from debate_judge.data.files.pairs import pair_columns
+from debate_judge.data.files.ratings import YES_NO_WORDS
+from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
+
+_METADATA = frozenset(
+    ("id", "annotator", "annotation_id", "lead_time", "created_at", "updated_at", "agreement", "inner_id", "history")
+)
+_DATA_ROLES = ("source", "text", "context", "reference", "references", "candidate", "group")
+_DATA_NAMES = {name for role in _DATA_ROLES for name in (role, *OTHER_NAMES.get(role, ()))}
+_RENAMED = "_data_"
+"""Before the name of a column of data that has the name of a question."""
+
+_ANSWER_TYPES = ("rating", "number", "choices", "text")
+_MIN_SEVERAL = 3
+"""Tasks with several annotations from which on a column of numbers that never differ within one is data."""
+
+_MAX_CHOICES, _MAX_CHOICE_LENGTH = 20, 60
+"""Different texts in a column of choices, and their length; others are free texts."""
+
+
+def _studio_annotations(values: Values) -> Iterator[tuple[str, object, Values]]:
+    """The path, rater and fields of each result."""
+    for i, annotation in enumerate(dicts(values.get("annotations"))):
+        by = annotation.get("completed_by")
+        rater = by.get("email") or by.get("id") if isinstance(by, dict) else by
+        for j, result in enumerate(dicts(annotation.get("result")) if not annotation.get("was_cancelled") else ()):
+            yield f"annotations[{i}].result[{j}].value", "" if rater is None else rater, result
+
+
+def studio_tasks(values: Values) -> Iterator[ExportRating]:
+    for field, rater, result in _studio_annotations(values):
+        name, value = str(result.get("from_name", "")), result.get("value")
+        if isinstance(value, dict) and name:
+            yield from _studio_value(name, value, rater, field)
+
+
+def studio_pairs(record: Record) -> Iterator[Record]:
+    """A record of a pair for each answer to a comparison of two texts."""
+    results = list(_studio_annotations(parsed_values(record)))
+    sides = [(result.get("value") or {}).get("selected") for _, _, result in results]
+    chosen = [(*result, side) for result, side in zip(results, sides, strict=True) if side is not None]
+    names = {str(result.get("from_name")) for _, _, result, _ in chosen}
+    texts = parsed_values(record).get("data") or {}
+    for field, rater, result, side in chosen:
+        verdict = "winner" if len(names) == 1 else f"{result.get('from_name')}_winner"
+        data = {**texts, verdict: side, "rater": str(rater)}
+        pair = pair_columns(replace(record, values=data))
+        if pair is None or side not in ("left", "right"):
+            raise record.error(
+                "a comparison of two texts that are not recognized" if pair is None else "not a side of a comparison",
+                "data" if pair is None else f"{field}.selected",
+                expected="two texts, e.g. answer1 and answer2" if pair is None else "left or right",
+                found="fields " + ", ".join(texts) if pair is None else side,
+                remedy="rename the fields in the file, e.g. to response_a, the left one, and response_b",
+            )
+        yield replace(record, values={**data, verdict: pair.texts[("left", "right").index(side)]})
+
+
+def _studio_value(name: str, answer: Values, rater: object, field: str) -> Iterator[ExportRating]:
+    for answer_type in _ANSWER_TYPES:
+        if answer_type in answer:
+            value = answer[answer_type]
+            value = value[0] if answer_type == "choices" and isinstance(value, list) and len(value) == 1 else value
+            yield answer_of(name, value, rater, f"{field}.{answer_type}", text=answer_type == "text")
+
+
+def _studio_answers(value: object) -> list[dict[str, Any]]:
+    """The answers in a cell; choices and texts that are the only one are cells by themselves."""
+    return [a for a in dicts([value] if isinstance(value, dict) else value) if any(t in a for t in _ANSWER_TYPES)]
+
+
+def _studio_questions(head: Sequence[Record], columns: ColumnNames) -> dict[str, bool]:
+    """Columns with answers, among those of the task's data -> whether these are free texts.
+
+    Tables do not say which is which. Only answers can differ between the annotations of a task.
+    """
+    rows = [parsed_values(record) for record in head]
+    names = dict.fromkeys(name for row in rows for name in row if name not in _METADATA)
+    tasks: dict[str, list[Values]] = {}
+    for row in rows:
+        if not is_missing(row.get("id")):
+            tasks.setdefault(str(row["id"]), []).append(row)
+    several = [members for members in tasks.values() if len(members) > 1]
+    data = {column for role, column in columns.names_for(names).items() if role in _DATA_ROLES}
+    questions = {}
+    for name in names:
+        values = [row[name] for row in rows if not is_missing(row.get(name))]
+        differs = any(len({str(row.get(name)) for row in members}) > 1 for members in several)
+        words = {str(value).strip() for value in values}
+        on_scale = bool(words) and all(looks_like_a_number(word) or word.lower() in YES_NO_WORDS for word in words)
+        if f"{_RENAMED}{name}" in names or any(map(_studio_answers, values)):
+            is_question = True
+        elif name in data or name.startswith(_RENAMED):
+            is_question = False
+        elif differs or COMMENT.fullmatch(name):
+            is_question = True
+        elif normalized_name(name) in _DATA_NAMES:
+            is_question = False
+        else:
+            # Raters may agree on every yes and no.
+            numbers = any(map(looks_like_a_number, words))
+            guessed = on_scale and not (numbers and len(several) >= _MIN_SEVERAL)
+            is_question = guessed or any(_is_between(name, record) for record in head)
+        if is_question:
+            choices = len(words) <= min(_MAX_CHOICES, len(values) / 2) and all(
+                len(word) <= _MAX_CHOICE_LENGTH for word in words
+            )
+            questions[name] = not on_scale and not choices
+    return questions
+
+
+def _is_between(name: str, record: Record) -> bool:
+    """Whether a field is where the JSON export has the answers: after the data and the id, before the annotator."""
+    at = {key: i for i, key in enumerate(record.values)}
+    known = record.format == "json" and all(key in at for key in ("id", name, "annotator"))
+    return known and 0 < at["id"] < at[name] < at["annotator"]
+
+
+def studio_row(questions: Mapping[str, bool], values: Values) -> Iterator[ExportRating]:
+    for name, value in values.items():
+        if answers := _studio_answers(value):
+            for answer in answers:
+                yield from _studio_value(name, answer, values.get("annotator"), name)
+        elif name in questions:
+            yield answer_of(name, value, values.get("annotator"), name, text=questions[name] and not is_missing(value))
+
+
+def studio_texts(questions: Collection[str], values: Values) -> Values:
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in _METADATA and name not in questions and not _studio_answers(value)
+    }
+
+
+def fitted_studio(layout: ExportLayout, head: Sequence[Record], columns: ColumnNames) -> ExportLayout:
+    questions = _studio_questions(head, columns)
+    return layout._replace(texts=partial(studio_texts, questions), ratings=partial(studio_row, questions))

@@ -1,0 +1,177 @@
+"""Which columns of a table are the source, the text, the rater and so on, where their names leave it open."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from debate_judge.data.files.columns import RATER_NAME, TEXT_ROLES, column_with_common_name, normalized_name
+from debate_judge.data.files.ratings import YES_NO_WORDS
+from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
+
+_MAX_REPEATED_SHARE, _MIN_REPEATED = 0.2, 5
+"""Share and number of repeated texts above which each row is suspected to be one rater's."""
+
+
+def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Sequence[str]) -> dict[str, str]:
+    """Role -> column, guessed from other common names of the role.
+
+    Source and text are guessed by name alone. Aspect and rating are guessed where the first holds words and a text
+    occurs with several of them: a row is then one rating. A rater is guessed where no two rows of one text (and aspect)
+    have the same one, and, unless a row is one rating, where texts repeat at all.
+
+    Args:
+        records: All rows.
+        matched: Role -> column, for roles that are already matched.
+        rest: Columns that match no role.
+    """
+    guessed: dict[str, str] = {}
+    roles = dict(matched)
+
+    def take(**columns: str | None) -> None:
+        new = {role: column for role, column in columns.items() if column is not None and role not in roles}
+        guessed.update(new)
+        roles.update(new)
+
+    take(source=column_with_common_name("source", rest), text=column_with_common_name("text", rest))
+    text_columns = [roles[role] for role in TEXT_ROLES if role in roles]
+    aspect, rating = (roles.get(role) or column_with_common_name(role, rest) for role in ("aspect", "rating"))
+    is_long = aspect is not None and rating is not None
+    if aspect is not None and rating is not None and not ("aspect" in roles and "rating" in roles):
+        words = all(_is_word(record.values.get(aspect)) for record in records)
+        is_long = words and count_distinct(records, text_columns) < count_distinct(records, [*text_columns, aspect])
+        if is_long:
+            take(aspect=aspect, rating=rating)
+    if is_long:
+        take(comment=column_with_common_name("comment", rest))
+    if (rater := rater_column(records, {**roles, **guessed}, rest)) is not None:
+        take(rater=rater)
+    return guessed
+
+
+def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iterable[str]) -> str | None:
+    """The column with a rater's name that distinguishes the rows of each text; None without one.
+
+    Args:
+        records: All rows.
+        roles: Role -> column.
+        rest: Columns that match no role.
+    """
+    is_long = "aspect" in roles and "rating" in roles
+    text_columns = [roles[role] for role in (*TEXT_ROLES, *(("aspect",) if is_long else ())) if role in roles]
+    names = [key for key in rest if key not in roles.values() and column_with_common_name("rater", [key])]
+    repeated = len(records) - count_distinct(records, text_columns)
+    if not names or "rater" in roles or not (is_long or repeated):
+        return None
+    left = {name: len(records) - count_distinct(records, [*text_columns, name]) for name in names}
+    best = min(names, key=left.__getitem__)
+    # A few rows that a rater repeats are refused later, with their place.
+    return best if left[best] <= _MAX_REPEATED_SHARE * repeated else None
+
+
+def refuse_repeated_texts(records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str]) -> None:
+    """Ask what distinguishes the rows, if many repeat a text.
+
+    Raises:
+        InputError: More than `_MAX_REPEATED_SHARE` of the rows do.
+    """
+    text_columns = [roles[role] for role in ("group", "source", "context", "text") if role in roles]
+    repeated = len(records) - count_distinct(records, text_columns)
+    if repeated <= max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(records)):
+        return
+    words = [key for key in rest if not all(_is_rating(record.values.get(key)) for record in records)]
+    distinguishing = [key for key in words if count_distinct(records, [*text_columns, key]) == len(records)]
+    name = next((key for key in distinguishing if count_distinct(records, [key]) <= len(records) / 2), None)
+    columns = f"--columns rater={name or 'COLUMN'}", f"--columns candidate={name or 'COLUMN'}"
+    missing = "" if name else " (add the column where there is none)"
+    raise records[0].error(
+        f"{repeated} of {len(records)} rows repeat a text: does each row hold the rating of one rater?",
+        roles["text"],
+        expected="a row for each text, or a column with the rater, or one with the system that wrote it",
+        found="columns " + ", ".join(map(str, records[0].values)),
+        remedy=f"if so, name the column of raters: {columns[0]}; if the same text was written by several systems, name "
+        f"theirs: {columns[1]}{missing}",
+    )
+
+
+def refuse_other_meaning(
+    records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str], named: Collection[str]
+) -> None:
+    """Ask which column is the source, or the text, where one of that name holds short values that repeat.
+
+    `source` may say where a row is from, e.g. `web`, beside a column `question`.
+
+    Args:
+        records: All rows.
+        roles: Role -> column.
+        rest: Columns that match no role.
+        named: Roles that the user has named, which are not asked about.
+
+    Raises:
+        InputError: A column with another name of the role holds more and longer texts.
+    """
+    for role in ("source", "text"):
+        column, other = roles.get(role), column_with_common_name(role, rest)
+        if column is None or other is None or role in named:
+            continue
+        short, texts = ({str(record.values.get(c) or "").strip() for record in records} for c in (column, other))
+        if len(short) < len(texts) and max(map(len, short)) * len(texts) < sum(map(len, texts)):
+            raise records[0].error(
+                f"is {column!r} or {other!r} the {role}?",
+                column,
+                expected=f"a column {role} with the texts themselves",
+                found=f"{len(short):,} short values, e.g. {min(short)!r}, and {len(texts):,} longer ones in {other!r}",
+                remedy=f"say which: --columns {role}={other}, or {role}={column}",
+            )
+
+
+_MEAN = re.compile(
+    r"(?:mean|avg|average|median|std|sd)_(?P<after>.+)|(?P<before>.+)_(?:mean|avg|average|median|std|sd|sum|total)"
+)
+
+
+def summarized_name(name: str) -> str | None:
+    """The normalized name of which `name` is a statistic, e.g. of `tone_mean` and `avg tone`; None for other names."""
+    match = _MEAN.fullmatch(normalized_name(name))
+    return (match["after"] or match["before"]) if match else None
+
+
+def join_raters_hint(names: Sequence[str], aspects: Collection[str] = ()) -> str:
+    """The advice to join columns whose names share a stem, such as `tone (Ann)`, `tone_bob` or `R1 tone`; else empty.
+
+    Args:
+        names: Columns of ratings, one per aspect so far.
+        aspects: If given, only these are stems.
+    """
+    stems: dict[str, list[str]] = {}
+    for end in (1, 0):
+        for name in names:
+            words = [word for word in re.split(r"[\W_]+|(?<=[A-Za-z])(?=\d+$)", name) if word]
+            stem = (
+                re.split(r"\s*\(", name)[0]
+                if end and name.endswith(")")
+                else " ".join(words[:-1] if end else words[1:])
+            )
+            if stem and (not aspects or normalized_name(stem) in aspects):
+                stems.setdefault(normalized_name(stem), []).append(name)
+    stem, columns = next(((stem, columns) for stem, columns in stems.items() if len(columns) > 1), ("", []))
+    aspect = "ASPECT" if len(stem) < 3 or RATER_NAME.fullmatch(stem) else stem
+    entry = shlex.quote(f"{aspect}={'+'.join(columns)}")
+    listed = ", ".join(map(repr, columns))
+    return f"if {listed} are raters of one aspect, join them: --columns {entry}" if columns else ""
+
+
+def _is_rating(value: object) -> bool:
+    text = str(value).strip().lower()
+    return is_missing(value) or looks_like_a_number(text) or text in YES_NO_WORDS
+
+
+def _is_word(value: object) -> bool:
+    text = value.strip() if isinstance(value, str) else ""
+    return bool(text) and not looks_like_a_number(text) and text.lower() not in YES_NO_WORDS
+
+
+def count_distinct(records: Iterable[Record], columns: Sequence[str]) -> int:
+    """Number of different combinations of values in the columns."""
+    return len({tuple(" ".join(str(record.values.get(column)).split()) for column in columns) for record in records})
