@@ -247,13 +247,18 @@ def _langfuse(values: Values) -> Iterator[ExportRating]:
         yield ExportRating(str(values.get("name") or ""), value, str(rater), str(values.get("comment") or ""), "value")
 
 
+_SCORES = ("score", "value")
+"""Fields of LangSmith with a number, or with a word."""
+
+
 def _langsmith(values: Values) -> Iterator[ExportRating]:
     correction, source = values.get("correction"), values.get("feedback_source")
     for name in ("correction", "feedback_source"):
         if str(values.get(name)).startswith("{") and not isinstance(values[name], dict):
             refuse_text(values[name], name)
     kind = source.get("type") if isinstance(source, dict) else values.get("feedback_source.type", source)
-    corrected = correction.get("score") if isinstance(correction, dict) else values.get("correction.score")
+    corrections = correction if isinstance(correction, dict) else {n: values.get(f"correction.{n}") for n in _SCORES}
+    corrected = first_of(*_SCORES)(corrections)
     # An LM judge's score is no rating, unless a person corrected it.
     value = corrected if not is_missing(corrected) else None if kind == "model" else values.get("score")
     value = values.get("value") if is_missing(value) and kind != "model" else value
@@ -333,8 +338,11 @@ def _is_mlflow(values: Values) -> bool:
     """Whether this is a trace; the traces of a table, and older ones, are recognized by their assessments."""
     info, data = values.get("info"), values.get("data")
     holder = info if isinstance(info, dict) else values
+    assessments = holder.get("assessments")
+    # One that cannot be parsed is still a text, and refused later.
+    is_list = isinstance(assessments, list) or str(assessments).startswith("[")
     return ("trace_id" in holder or "request_id" in holder) and (
-        "assessments" in holder or (holder is info and isinstance(data, dict) and isinstance(data.get("spans"), list))
+        is_list or (holder is info and isinstance(data, dict) and isinstance(data.get("spans"), list))
     )
 
 

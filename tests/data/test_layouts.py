@@ -80,10 +80,11 @@ def test_a_table_of_ones_own_is_no_export() -> None:
         {"source": "s", "text": "x", "value": 3, "name": "tone"},
         {"input": "s", "output": "x", "comments.tone": "kind", "tone": 4},
         {"run_id": 1, "text": "x", "score": 3},
+        {"trace_id": 1, "text": "x", "assessments": 4},
     ]
     from debate_judge.data.files.records import Record
 
-    assert [describe_layout([Record(values, "a.jsonl", 1)]) for values in records] == [None] * 4
+    assert [describe_layout([Record(values, "a.jsonl", 1)]) for values in records] == [None] * 5
 
 
 def test_outputs_that_look_like_json_stay_texts_and_conversations_become_one(tmp_path: Path) -> None:
@@ -157,10 +158,13 @@ def test_what_pandas_saved_is_read_like_json(tmp_path: Path, source: object) -> 
         {"run_id": "t1", **feedback, "score": 5, "correction": None, "feedback_source": {"type": "app"}},
         {"run_id": "t1", **feedback, "score": 1, "correction": None, "feedback_source": source},
         {"run_id": "t2", **feedback, "score": 5, "correction": {"score": 2}, "feedback_source": source},
+        {"run_id": "t2", **feedback, "score": 5, "correction": {"value": "3"}, "feedback_source": source},
     ]
+    rows[3]["key"] = "politeness"
     path = written(tmp_path, "a.csv", rows)
     (group,) = load(f"{path}+{FOLDER / 'langsmith_runs.jsonl'}", TASK).groups
     assert [c.ratings["helpfulness"] for c in group.candidates] == [(5.0,), (2.0,)]
+    assert group.candidates[1].ratings["politeness"] == (3.0,)
 
 
 def test_traces_of_mlflow_that_pandas_saved(tmp_path: Path) -> None:
@@ -236,13 +240,20 @@ def test_choices_of_one_annotator_have_their_place_in_json(tmp_path: Path) -> No
     assert (record.values["aspect"], record.values["rating"], record.values["style"]) == ("tone", "Poor", "x")
 
 
-def test_comparisons_of_label_studio_are_pairs(tmp_path: Path) -> None:
+def test_comparisons_of_label_studio_are_pairs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tasks: list[dict[str, object]] = [
         {
             "id": number,
             "data": {"prompt": f"q{number}", "answer1": "yes", "answer2": "no"},
             "annotations": [
-                {"completed_by": rater, "result": [{"from_name": "better", "value": {"selected": side}}]}
+                {
+                    "completed_by": rater,
+                    "result": [
+                        {"from_name": "better", "value": {"selected": side}},
+                        {"from_name": "certain", "value": {"choices": ["very"]}},
+                        {"from_name": "comment", "value": {"text": ["Because."]}},
+                    ],
+                }
                 for rater, side in enumerate(sides)
             ],
         }
@@ -251,6 +262,8 @@ def test_comparisons_of_label_studio_are_pairs(tmp_path: Path) -> None:
     path = written(tmp_path, "a.json", tasks)
     (group,) = load(path, "pairs", ColumnNames.parse(["source=prompt"])).groups
     assert [(c.text, c.ratings["preference"]) for c in group.candidates] == [("yes", (1, 0, 1)), ("no", (0, 1, 0))]
+    assert group.candidates[0].comments["preference"] == ("Because.",) * 3
+    assert "not read: 'certain'" in caplog.text
 
 
 def test_columns_of_opik_in_upper_case(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ TABLE = [
             comparison({"question": "q", "answer1": "x", "answer2": "y"}, "middle"),
             "a.jsonl",
             1,
-            "annotations[0].result[0].value.selected",
+            "annotations[0].result, better",
             "left or right",
         ),
         (

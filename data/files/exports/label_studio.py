@@ -22,6 +22,7 @@ _DATA_NAMES = {name for role in _DATA_ROLES for name in (role, *OTHER_NAMES.get(
 _RENAMED = "_data_"
 """Before the name of a column of data that has the name of a question."""
 
+_SIDES = ("left", "right")
 _ANSWER_TYPES = ("rating", "number", "choices", "text")
 _MIN_SEVERAL = 3
 """Tasks with several annotations from which on a column of numbers that never differ within one is data."""
@@ -36,7 +37,7 @@ def _studio_annotations(values: Values) -> Iterator[tuple[str, object, Values]]:
         by = annotation.get("completed_by")
         rater = by.get("email") or by.get("id") if isinstance(by, dict) else by
         for j, result in enumerate(dicts(annotation.get("result")) if not annotation.get("was_cancelled") else ()):
-            yield f"annotations[{i}].result[{j}].value", "" if rater is None else rater, result
+            yield f"annotations[{i}].result[{j}].value", rater, result
 
 
 def studio_tasks(values: Values) -> Iterator[ExportRating]:
@@ -47,25 +48,33 @@ def studio_tasks(values: Values) -> Iterator[ExportRating]:
 
 
 def studio_pairs(record: Record) -> Iterator[Record]:
-    """A record of a pair for each answer to a comparison of two texts."""
-    results = list(_studio_annotations(parsed_values(record)))
-    sides = [(result.get("value") or {}).get("selected") for _, _, result in results]
-    chosen = [(*result, side) for result, side in zip(results, sides, strict=True) if side is not None]
-    names = {str(result.get("from_name")) for _, _, result, _ in chosen}
-    texts = parsed_values(record).get("data") or {}
-    for field, rater, result, side in chosen:
-        verdict = "winner" if len(names) == 1 else f"{result.get('from_name')}_winner"
-        data = {**texts, verdict: side, "rater": str(rater)}
-        pair = pair_columns(replace(record, values=data))
-        if pair is None or side not in ("left", "right"):
-            raise record.error(
-                "a comparison of two texts that are not recognized" if pair is None else "not a side of a comparison",
-                "data" if pair is None else f"{field}.selected",
-                expected="two texts, e.g. answer1 and answer2" if pair is None else "left or right",
-                found="fields " + ", ".join(texts) if pair is None else side,
-                remedy="rename the fields in the file, e.g. to response_a, the left one, and response_b",
-            )
-        yield replace(record, values={**data, verdict: pair.texts[("left", "right").index(side)]})
+    """A record of a pair for each answer to a comparison of two texts, with the annotation's other answers."""
+    values = parsed_values(record)
+    texts = values.get("data") or {}
+    for i, annotation in enumerate(dicts(values.get("annotations"))):
+        results = list(_studio_annotations({"annotations": [annotation]}))
+        answers = {str(result.get("from_name")): result.get("value") for _, _, result in results}
+        chosen = {n: v["selected"] for n, v in answers.items() if isinstance(v, dict) and "selected" in v}
+        others = {n: _plain_answer(v) for n, v in answers.items() if n not in chosen and isinstance(v, dict)}
+        for name, side in chosen.items():
+            rater, verdict = results[0][1], "winner" if len(chosen) == 1 else f"{name}_winner"
+            data = {**others, **texts, verdict: side, "rater": "" if rater is None else str(rater)}
+            pair = pair_columns(replace(record, values=data))
+            if pair is None or side not in _SIDES:
+                raise record.error(
+                    "a comparison of two texts that are not recognized" if pair is None else "not a side of the pair",
+                    "data" if pair is None else f"annotations[{i}].result, {name}",
+                    expected="two texts, e.g. answer1 and answer2" if pair is None else " or ".join(_SIDES),
+                    found="fields " + ", ".join(texts) if pair is None else side,
+                    remedy="rename the fields in the file, e.g. to response_a, the left one, and response_b",
+                )
+            yield replace(record, values={**data, verdict: pair.texts[_SIDES.index(side)]})
+
+
+def _plain_answer(value: Values) -> object:
+    """The answer itself; several texts or choices as one text."""
+    answer = next((value[kind] for kind in _ANSWER_TYPES if kind in value), None)
+    return "\n".join(map(str, answer)) if isinstance(answer, list) else answer
 
 
 def _studio_value(name: str, answer: Values, rater: object, field: str) -> Iterator[ExportRating]:

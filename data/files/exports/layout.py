@@ -44,7 +44,7 @@ class ExportLayout(NamedTuple):
 
 def answer_of(name: str, value: object, rater: object, field: str = "", *, text: bool = False) -> ExportRating:
     """An answer to a question: a comment if it is free text or the question asks for a comment, else a rating."""
-    comment_name = COMMENT.fullmatch(name)
+    comment_name, rater = COMMENT.fullmatch(name), "" if rater is None else rater
     is_text = isinstance(value, str) and not looks_like_a_number(value.strip())
     if text or (comment_name and is_text):
         words = "\n".join(map(str, value)) if isinstance(value, list) else str(value)
