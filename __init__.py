@@ -1,10 +1,11 @@
-"""Judges for generated text, compiled from debates of DSPy modules until they agree with human raters.
+"""Judges for generated text: debates of DSPy modules, compiled to agree with human raters.
 
 `Debate` is a judge, a DSPy program; `examples` and `group_agreement` are what `dspy.Evaluate` and DSPy's optimizers
 need to measure and tune it on a `corpus` of rated texts. `compile` makes a judge from texts and ratings and measures it
-on held-out sources; `load` opens an exported judge; `measure`, `recheck`, `carry` and `next` use one after the compile.
-`testing` checks the contracts of judges, data sets and tuners of your own. Importing this package loads neither DSPy
-nor MLflow: these names are resolved when they are first used.
+on held-out sources; `load` opens an exported judge. With an exported judge, `measure` estimates how good systems are
+from few ratings, `recheck` tests its agreement on new ratings, `carry` with another LM, and `next` selects the sources
+to rate next. `testing` checks the contracts of judges, data sets and tuners of your own. Importing this package loads
+neither DSPy nor MLflow: these names are resolved when they are first used.
 """
 
 from __future__ import annotations

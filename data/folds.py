@@ -114,10 +114,9 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
         make_splits(halves[0], halves[1], ()),
         tuple(
             tuple(
-                make_splits(train, [part for part in own_half if part is not fold_number], [fold_number])
-                for fold_number in own_half
+                make_splits(train, [other for other in other_half if other is not fold], [fold]) for fold in other_half
             )
-            for train, own_half in ((halves[0], halves[1]), (halves[1], halves[0]))
+            for train, other_half in (halves, halves[::-1])
         ),
     )
 

@@ -99,6 +99,7 @@ def _groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
 
 
 def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
+    from debate_judge.data.files.groups import NO_ROWS_REMEDY
     from debate_judge.runs.export.recorded import evaluate_intervals
     from debate_judge.runs.reports.scoring_summary import scored_summary, uncertainty_summary
     from debate_judge.runs.scoring.output import open_results
@@ -126,7 +127,8 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
         _write_all(flags, scorer, groups, results)
     totals = results.totals
     if not totals.rows:
-        raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
+        expected = "at least one group with its candidates"
+        raise InputError("no groups in the file", file=source, expected=expected, remedy=NO_ROWS_REMEDY)
     if totals.existing == totals.rows:
         say(f"nothing left to do: {out} has a row for every item")
     show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, totals), to=sys.stderr)

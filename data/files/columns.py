@@ -66,6 +66,9 @@ _CUTOFF = 0.6
 """Least similarity of a column's name to a required one. Lower than the default, because an unread source would change
 the groups."""
 
+_NOTED_CUTOFF = 0.8
+"""The same for columns that are not read, of which most are something else: 'duration' is no misspelt 'rating'."""
+
 TEXT_ROLES = ("group", "source", "context", "candidate", "text")
 """Roles that identify a text."""
 
@@ -362,7 +365,7 @@ class ReadingNotes:
         unread = [name for name in ignored if name not in self._ignored]
         room = _MAX_NAMED - len(self._ignored)
         for name in unread[:room]:
-            hint = why or did_you_mean(name, names) or suggest_columns_flag(name, names, unread)
+            hint = why or did_you_mean(name, names, cutoff=_NOTED_CUTOFF) or suggest_columns_flag(name, names, unread)
             self._ignored[name] = hint or number_hint(name, record)
         self._truncated = self._truncated or len(unread) > room
 

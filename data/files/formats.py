@@ -99,9 +99,8 @@ def detect_format(name: str | Path) -> RecordFile:
         return RecordFile(
             name, f"a set of the Hugging Face hub, split {hub_name.split or 'its only one'}", True, hub_name.rows
         )
-    first_name, plus, second_name = name.partition("+")
-    if plus and is_supported(first_name) and is_supported(second_name) and not Path(name).exists():
-        ratings, texts = detect_format(first_name), detect_format(second_name)
+    if len(parts := joined_files(name)) > 1:
+        ratings, texts = map(detect_format, parts)
         description = f"{ratings.format}, joined with {texts.format} by the ids of traces"
         return RecordFile(name, description, True, lambda: join_traces(ratings.records(), texts.records()))
     if suffix in JSON:
@@ -125,6 +124,13 @@ def detect_format(name: str | Path) -> RecordFile:
         expected=f"a file ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or {HUB}NAME@SPLIT",
         found=suffix or "no suffix",
     )
+
+
+def joined_files(name: str) -> tuple[str, ...]:
+    """The files in a name: two in `scores.csv+traces.jsonl`, else one."""
+    first, plus, second = name.partition("+")
+    two = plus and is_supported(first) and is_supported(second) and not Path(name).exists()
+    return (first, second) if two else (name,)
 
 
 def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:

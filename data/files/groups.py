@@ -22,10 +22,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from debate_judge.data.errors import ErrorHandler, InputError
+from debate_judge.data.errors import ErrorHandler, InputError, redirect_errors
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
 from debate_judge.data.files.formats import RecordFile, detect_format, short_name
 from debate_judge.data.files.layouts import describe_layout, first_records, long_rows
@@ -35,6 +36,8 @@ from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import Corpus, Origin, Task
 
 NO_RENAMES = ColumnNames()
+
+NO_ROWS_REMEDY = "write a row or record for each text; a file with a header alone has none"
 
 _MAX_BAD_CELLS = 20
 _MAX_RECORDS = 500_000
@@ -59,8 +62,9 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
     ids: dict[str, Record] = {}
     sources: dict[str, LocatedGroup] = {}
     errors: list[InputError] = []
+    collect = partial(_collect, errors)
     file = path if isinstance(path, RecordFile) else detect_format(path)
-    for entry in iter_groups(file, task, columns, gather=True, on_bad_rating=lambda error: _collect(error, errors)):
+    for entry in iter_groups(file, task, columns, gather=True, on_bad_cell=collect):
         first = first or entry
         if entry.task.name != first.task.name:
             raise entry.record.error(
@@ -70,7 +74,8 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
                 found=entry.task.name,
                 remedy=f"choose one with --task, e.g. --task {entry.task.name}",
             )
-        _refuse_duplicates(entry, ids, sources)
+        with redirect_errors(collect):
+            _refuse_duplicates(entry, ids, sources)
     if errors:
         raise errors[0].with_others(errors[1:])
     if first is None:
@@ -112,10 +117,11 @@ def _estimated_bytes(value: object) -> int:
     return size
 
 
-def _collect(error: InputError, errors: list[InputError]) -> None:
+def _collect(errors: list[InputError], error: InputError) -> None:
+    """Keep the error, if it is one of the first by their lines."""
     errors.append(error)
-    if len(errors) == _MAX_BAD_CELLS:
-        raise errors[0].with_others(errors[1:])
+    errors.sort(key=lambda error: error.line or 0)
+    del errors[_MAX_BAD_CELLS:]
 
 
 def iter_groups(
@@ -128,7 +134,7 @@ def iter_groups(
     keep_columns: bool = False,
     notes: ReadingNotes | None = None,
     on_error: ErrorHandler | None = None,
-    on_bad_rating: ErrorHandler | None = None,
+    on_bad_cell: ErrorHandler | None = None,
 ) -> Iterator[LocatedGroup]:
     """Stream the groups of a file or data set; ratings are optional.
 
@@ -145,7 +151,7 @@ def iter_groups(
         keep_columns: Keep all columns of a candidate in its `row`.
         notes: Collects notes for the user; by default they are logged as a warning in one line.
         on_error: Called with the error of a record that holds a group, which is then skipped; by default it is raised.
-        on_bad_rating: Called with the error of a rating, which is then left out; by default it is raised.
+        on_bad_cell: Called with the error of a rating or row, which is then left out; by default it is raised.
 
     Raises:
         InputError: With file, line (or row) and field.
@@ -156,7 +162,7 @@ def iter_groups(
         columns = replace(columns, defaults=chosen.columns)
     all_notes = notes or ReadingNotes(file.name)
     reader = RowReader(
-        columns, _TaskFinder(file, chosen, refuse_other_tasks).find, all_notes, on_bad_rating, keep_columns=keep_columns
+        columns, _TaskFinder(file, chosen, refuse_other_tasks).find, all_notes, on_bad_cell, keep_columns=keep_columns
     )
     return _groups(file, reader, all_notes, gather, notes is not None, on_error)
 
@@ -250,7 +256,12 @@ def _no_groups_error(file: RecordFile, task: Task | str | None, columns: ColumnN
     all_groups = iter_groups(file, columns=columns, notes=ReadingNotes(file.name)) if task is not None else ()
     names = sorted({entry.task.name for entry in all_groups})
     if not names:
-        return InputError("no groups in the file", file=file.name, expected="at least one group with its candidates")
+        return InputError(
+            "no groups in the file",
+            file=file.name,
+            expected="at least one group with its candidates",
+            remedy=NO_ROWS_REMEDY,
+        )
     wanted = task.name if isinstance(task, Task) else task
     return InputError(
         f"no group of task {wanted!r} in the file",

@@ -64,10 +64,10 @@ def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iter
     repeated = len(records) - count_distinct(records, text_columns)
     if not names or "rater" in roles or not (is_long or repeated):
         return None
-    left = {name: len(records) - count_distinct(records, [*text_columns, name]) for name in names}
-    best = min(names, key=left.__getitem__)
-    # A few rows that a rater repeats are refused later, with their place.
-    return best if left[best] <= _MAX_REPEATED_SHARE * repeated else None
+    unexplained = {name: len(records) - count_distinct(records, [*text_columns, name]) for name in names}
+    best = min(names, key=unexplained.__getitem__)
+    # A few rows that a rater repeats are refused later, with their line.
+    return best if unexplained[best] <= _MAX_REPEATED_SHARE * repeated else None
 
 
 def refuse_repeated_texts(records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import NamedTuple
 
-from debate_judge.data.errors import ErrorHandler, redirect_errors
+from debate_judge.data.errors import ErrorHandler, did_you_mean, redirect_errors
 from debate_judge.data.files.columns import (
     COMMENTS,
     NESTED,
@@ -40,6 +40,8 @@ from debate_judge.data.files.guessed_roles import (
 from debate_judge.data.files.ratings import comments_of, rating_of
 from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Task
+
+_NO_TEXT_REMEDY = "fill it in, or leave out rows without a text, such as one of averages"
 
 _MAX_LAYOUTS = 1000
 """Maximum number of cached layouts, of records with different fields."""
@@ -111,7 +113,7 @@ class RowReader:
         columns: The user's names of columns.
         task_of: (row, field that names its task) -> task, or None for a row of another task than the caller chose.
         notes: Collects notes for the user.
-        on_bad_rating: Called with the error of a rating, which is then left out; None to raise it.
+        on_bad_cell: Called with the error of a rating or row, which is then left out; None to raise it.
         keep_columns: Whether a candidate keeps all columns of its first row.
     """
 
@@ -120,7 +122,7 @@ class RowReader:
         columns: ColumnNames,
         task_of: Callable[[Record, str], Task | None],
         notes: ReadingNotes,
-        on_bad_rating: ErrorHandler | None = None,
+        on_bad_cell: ErrorHandler | None = None,
         *,
         keep_columns: bool = False,
     ) -> None:
@@ -128,7 +130,7 @@ class RowReader:
         self._keep = keep_columns
         self._task_of = task_of
         self._notes = notes
-        self._bad_cell = on_bad_rating
+        self._bad_cell = on_bad_cell
         self._layouts: dict[object, RowLayout] = {}
         self._raters: dict[str, int] = {}
         self._has_sources: bool | None = None
@@ -145,7 +147,7 @@ class RowReader:
     def groups_of_records(self, records: Iterable[Record], on_error: ErrorHandler | None) -> Iterator[LocatedGroup]:
         """The groups of records that hold one each; bad records are skipped if there is an `on_error`."""
         for number, record in enumerate(records, start=1):
-            with redirect_errors(on_error):
+            with redirect_errors(on_error or self._bad_cell):
                 group = self._group(self._row(flat, number) for flat in candidate_records(record, self._columns))
                 if group is not None:
                     yield group._replace(record=record)
@@ -165,7 +167,8 @@ class RowReader:
         if gather:
             by_key: dict[object, list[_Row]] = {}
             for row in rows:
-                by_key.setdefault(self._group_key(row), []).append(row)
+                with redirect_errors(self._bad_cell):
+                    by_key.setdefault(self._group_key(row), []).append(row)
             rows = [row for members in by_key.values() for row in members]
         for _, members in groupby(rows, key=self._group_key):
             group = self._group(members)
@@ -243,23 +246,27 @@ class RowReader:
         references: dict[str, None] = {}
         name = source = ""
         for row in rows:
-            if first is None:
-                first = row
-                name = row.record.identifier(row.roles["group"]).strip() if "group" in row.roles else str(row.number)
-            elif "group" in row.roles:
-                _refuse_difference(first, row, name)
-            if row.layout is None or row.task is None:
-                continue
-            source = source or _source(row)
-            self._add_row(row, row.layout, row.task, candidates_by_key, name)
-            references.update(dict.fromkeys(_references(row, row.layout)))
-        if first is None or first.task is None:
+            with redirect_errors(self._bad_cell):
+                if first is None:
+                    first = row
+                    name = (
+                        row.record.identifier(row.roles["group"]).strip() if "group" in row.roles else str(row.number)
+                    )
+                elif "group" in row.roles:
+                    _refuse_difference(first, row, name)
+                if row.layout is None or row.task is None:
+                    continue
+                source = source or _source(row)
+                self._add_row(row, row.layout, row.task, candidates_by_key, name)
+                references.update(dict.fromkeys(_references(row, row.layout)))
+        if first is None or first.task is None or not candidates_by_key:
             return None
         candidates = tuple(rated.candidate(self._keep) for rated in candidates_by_key.values())
-        group = RatedGroup(
-            name, source, candidates, first.optional("context"), tuple(references), _sampling_probability(first)
-        )
-        return LocatedGroup(first.task, group, first.record)
+        with redirect_errors(self._bad_cell):
+            probability = _sampling_probability(first)
+            group = RatedGroup(name, source, candidates, first.optional("context"), tuple(references), probability)
+            return LocatedGroup(first.task, group, first.record)
+        return None
 
     def _add_row(
         self, row: _Row, layout: RowLayout, task: Task, candidates: dict[str, _CandidateRows], group: str
@@ -267,7 +274,7 @@ class RowReader:
         record = row.record
         column = layout.roles.get("candidate")
         id_ = record.identifier(column).strip() if column else ""
-        text = record.text(layout.roles["text"])
+        text = replace(record, remedy=record.remedy or _NO_TEXT_REMEDY).text(layout.roles["text"])
         key = id_ if column else text if layout.allows_several_rows else str(row.number)
         candidate = candidates.get(key)
         if candidate is None:
@@ -336,7 +343,8 @@ class RowReader:
         name = record.text(column).strip()
         aspect = next((a.name for a in task.aspects if normalized_name(a.name) == normalized_name(name)), None)
         if aspect is None:
-            self._notes.add_fields((), [f"ratings of {name}"], [f"ratings of {a.name}" for a in task.aspects])
+            hint = did_you_mean(name, [a.name for a in task.aspects], "did you mean ratings of {}?")
+            self._notes.add_fields((), [f"ratings of {name}"], (), hint or "")
         return aspect
 
 

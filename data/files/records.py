@@ -228,7 +228,10 @@ class Record:
                 remedy="write the text again from its original; the escape is one half of an emoji or symbol",
             ) from None
         if not blank and not value.strip():
-            raise self.error(f"{name} is empty", name, expected="a text that is not empty", found=repr(value))
+            remedy = self.remedy or "fill it in, or leave the record out"
+            raise self.error(
+                f"{name} is empty", name, expected="a text that is not empty", found=repr(value), remedy=remedy
+            )
         return value
 
     def _cell(self, value: object, name: str, scale: Scale | None = None) -> object:
@@ -259,7 +262,8 @@ class Record:
         )
 
     def _wrong_type(self, name: str, expected: str, value: object) -> NoReturn:
-        raise self.error("wrong type", name, expected=expected, found=describe_value(value))
+        found, remedy = describe_value(value), self.remedy or f"write {expected}"
+        raise self.error("wrong type", name, expected=expected, found=found, remedy=remedy)
 
 
 def is_missing(value: object) -> bool:

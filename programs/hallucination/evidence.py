@@ -18,10 +18,11 @@ import hashlib
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import aiohttp
 import dspy
@@ -286,14 +287,23 @@ class SearchError(Exception):
         self.transient, self.retry_after = transient, retry_after
 
 
-class SearchProvider:
-    """A provider of passages from the web; this one, for dry runs, returns placeholders of a typical length."""
+class SearchProvider(ABC):
+    """A provider of passages from the web."""
 
-    name = "unsearched"
+    name: ClassVar[str]
     """The provider in the keys of stored results, which equal queries reuse."""
 
+    @abstractmethod
     async def snippets(self, query: str, limit: int) -> list[str]:
         """At most `limit` passages, best first; a `SearchError` if this query fails, an `InputError` if all would."""
+
+
+class PlaceholderSearch(SearchProvider):
+    """Returns placeholders of a typical length, for dry runs."""
+
+    name = "unsearched"
+
+    async def snippets(self, query: str, limit: int) -> list[str]:
         return [f"{number}: {'a passage that was not looked up ' * 6}" for number in range(limit)]
 
 

@@ -34,6 +34,7 @@ from debate_judge.programs.hallucination.evidence import (
     SEARCHED,
     Evidence,
     Extracting,
+    PlaceholderSearch,
     Querying,
     ResponseType,
     SearchProvider,
@@ -369,7 +370,7 @@ class Hallucination(ItemJudge):
 
     def dry_run_copy(self) -> Hallucination:
         copy: Hallucination = self.deepcopy()
-        copy.provider = self.provider and SearchProvider()
+        copy.provider = self.provider and PlaceholderSearch()
         return copy
 
     def tunable(self) -> tuple[str, ...]:

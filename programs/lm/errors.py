@@ -74,7 +74,8 @@ def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMErr
     redacted = redact_error(error, key)
     if isinstance(redacted, dspy.LMError):
         return redacted
-    error_class = next((own for raised, own in _DSPY_CLASSES if isinstance(redacted, raised)), dspy.LMUnexpectedError)
+    matching = (dspy_class for lm15_class, dspy_class in _DSPY_CLASSES if isinstance(redacted, lm15_class))
+    error_class = next(matching, dspy.LMUnexpectedError)
     details = ("provider", "provider_code", "status", "request_id", "retry_after")
     return error_class(message=redacted.message, model=model, **{name: getattr(redacted, name) for name in details})
 

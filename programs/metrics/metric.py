@@ -54,8 +54,8 @@ class Metric(ItemJudge):
         return {name: getattr(self, name) for name in self.settable}
 
     @abstractmethod
-    def measure(self, text: str, others: tuple[str, ...]) -> float:
-        """The value of `text` compared with `others`, at least one text; called in the metrics' own thread."""
+    def measure(self, text: str, references: tuple[str, ...]) -> float:
+        """The value of `text` compared with `references`, at least one text; called in the metrics' own thread."""
 
     def reference_texts(self, item: Item) -> tuple[str, ...]:
         """The texts to compare the candidate with."""
@@ -66,14 +66,14 @@ class Metric(ItemJudge):
         """One turn with the value and no text. If the metric fails on a text, only this item is unscored."""
         if not item.text.strip():
             return EMPTY.add(Failure(self.kind, 0, "no text", "the candidate is empty", 0))
-        others = self.reference_texts(item)
-        if not any(other.strip() for other in others):
+        references = self.reference_texts(item)
+        if not any(reference.strip() for reference in references):
             # The value would be 0, as of a bad candidate.
             detail = "there is no reference, context or source to compare with"
             return EMPTY.add(Failure(self.kind, 0, "no text", detail, 0))
         loop = asyncio.get_running_loop()
         try:
-            value = await loop.run_in_executor(_worker(os.getpid()), self.measure, item.text, others)
+            value = await loop.run_in_executor(_worker(os.getpid()), self.measure, item.text, references)
         except InputError:
             # The model or the device cannot be used, so all texts would fail.
             raise
@@ -92,7 +92,7 @@ class Metric(ItemJudge):
 
 
 class _NullMetric(Metric):
-    def measure(self, text: str, others: tuple[str, ...]) -> float:
+    def measure(self, text: str, references: tuple[str, ...]) -> float:
         return 0.0
 
 
@@ -119,8 +119,8 @@ class RougeL(Metric):
     kind = "rouge-l"
     packages = ("rouge-score",)
 
-    def measure(self, text: str, others: tuple[str, ...]) -> float:
-        return _rouge_l(text, others)
+    def measure(self, text: str, references: tuple[str, ...]) -> float:
+        return _rouge_l(text, references)
 
 
 class Bleu(Metric):
@@ -142,13 +142,13 @@ class Bleu(Metric):
         one_of("tokenize", tokenize, TOKENIZERS)
         self.tokenize = tokenize
 
-    def measure(self, text: str, others: tuple[str, ...]) -> float:
-        return _bleu(self.tokenize, text, others)
+    def measure(self, text: str, references: tuple[str, ...]) -> float:
+        return _bleu(self.tokenize, text, references)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _rouge_l(text: str, others: tuple[str, ...]) -> float:
-    return float(_rouge_scorer().score_multi(others, text)["rougeL"].fmeasure)
+def _rouge_l(text: str, references: tuple[str, ...]) -> float:
+    return float(_rouge_scorer().score_multi(references, text)["rougeL"].fmeasure)
 
 
 @lru_cache(maxsize=1)
@@ -159,8 +159,8 @@ def _rouge_scorer() -> Any:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _bleu(tokenize: str, text: str, others: tuple[str, ...]) -> float:
-    return float(_bleu_scorer(tokenize).sentence_score(text, list(others)).score)
+def _bleu(tokenize: str, text: str, references: tuple[str, ...]) -> float:
+    return float(_bleu_scorer(tokenize).sentence_score(text, list(references)).score)
 
 
 @lru_cache(maxsize=len(TOKENIZERS))
@@ -208,8 +208,8 @@ class BertScore(ModelMetric):
         super().__init__(model, device)
         self.layers = None if layers is None else whole_number("layers", layers, minimum=1)
 
-    def measure(self, text: str, others: tuple[str, ...]) -> float:
-        return _bert_score(self.model, self.layers, self.device, text, others)
+    def measure(self, text: str, references: tuple[str, ...]) -> float:
+        return _bert_score(self.model, self.layers, self.device, text, references)
 
 
 class BartScore(ModelMetric):
@@ -237,13 +237,13 @@ class BartScore(ModelMetric):
             return super().reference_texts(item)
         return ("\n\n".join(part for part in (item.source, item.context) if part.strip()),)
 
-    def measure(self, text: str, others: tuple[str, ...]) -> float:
-        return _bart_score(self.model, self.direction, self.device, text, others)
+    def measure(self, text: str, references: tuple[str, ...]) -> float:
+        return _bart_score(self.model, self.direction, self.device, text, references)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _bert_score(model: str, layers: int | None, device: str, text: str, others: tuple[str, ...]) -> float:
-    _, _, f1 = _bert_scorer(model, layers, device).score([text], [list(others)], batch_size=1)
+def _bert_score(model: str, layers: int | None, device: str, text: str, references: tuple[str, ...]) -> float:
+    _, _, f1 = _bert_scorer(model, layers, device).score([text], [list(references)], batch_size=1)
     return float(f1[0])
 
 
@@ -266,11 +266,11 @@ def _bert_scorer(model: str, layers: int | None, device: str) -> Any:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _bart_score(model: str, direction: str, device: str, text: str, others: tuple[str, ...]) -> float:
+def _bart_score(model: str, direction: str, device: str, text: str, references: tuple[str, ...]) -> float:
     values = []
-    for other in others:
-        likelihoods = [] if direction == "recall" else [_log_likelihood(model, device, other, text)]
-        likelihoods += [_log_likelihood(model, device, text, other)] if direction in ("recall", "f") else []
+    for reference in references:
+        likelihoods = [] if direction == "recall" else [_log_likelihood(model, device, reference, text)]
+        likelihoods += [_log_likelihood(model, device, text, reference)] if direction in ("recall", "f") else []
         values.append(sum(likelihoods) / len(likelihoods))
     return max(values)
 

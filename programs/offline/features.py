@@ -328,9 +328,9 @@ def _copying(source: Source, text: Text) -> dict[str, Measurement]:
     spliced = [p for p in pairs if p not in source.pairs and p[0] in source.positions and p[1] in source.positions]
     splices = [count_fragments(ws, source) - 1 for ws in text.words]
     numbers = [n for n in digit_numbers(text.raw) if n not in source.numbers]
-    known = sum(c in source.vocabulary for c in text.all_content)
+    supported = sum(c in source.vocabulary for c in text.all_content)
     return {
-        "support": Measurement(_ratio(known, len(text.all_content), 1.0), ", ".join(unknown[:3])),
+        "support": Measurement(_ratio(supported, len(text.all_content), 1.0), ", ".join(unknown[:3])),
         "passage": Measurement(math.fsum(passage) / len(passage), _at_worst(text, passage)),
         "wording": Measurement(min(in_source), _at_worst(text, in_source)),
         "alignment": Measurement(math.fsum(matched) / len(matched), _at_worst(text, matched)),

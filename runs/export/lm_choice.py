@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.http.address import base_variable, key_variable, without_credentials
-from debate_judge.runs.export.manifest import Export
+from debate_judge.runs.export.manifest import MANIFEST, Export
 
 
 def resolve_lm(
@@ -50,6 +51,18 @@ def resolve_lm(
         )
     settings = {name: recorded[name] for name in ("temperature", "max_tokens") if recorded.get(name) is not None}
     return spec, api_base, settings if max_tokens is None else {**settings, "max_tokens": max_tokens}
+
+
+@contextmanager
+def errors_of_spec(export: Export, lm: str | None) -> Iterator[None]:
+    """Say in errors about the LM's name that it is the export's, unless the user has given another."""
+    try:
+        yield
+    except InputError as error:
+        if lm is not None or error.field != "--lm":
+            raise
+        remedy = "name the LM that you want to use with --lm PROVIDER/MODEL"
+        raise error.replaced(file=export.folder / MANIFEST, field="lm.spec", remedy=remedy) from None
 
 
 def unconfirmed_address(export: Export, lm: str | None, api_base: str | None) -> str | None:

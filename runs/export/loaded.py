@@ -35,7 +35,7 @@ from debate_judge.programs.lm.loop import run
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm, open_replies
-from debate_judge.runs.export.lm_choice import resolve_lm
+from debate_judge.runs.export.lm_choice import errors_of_spec, resolve_lm
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import cuts_in, intervals_in
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight
@@ -444,7 +444,10 @@ def open_judge(
 
     def connect(stack: ExitStack) -> JudgeRunner:
         stored = recent if store is None else stack.enter_context(closing(open_replies(store, spec, replies)))
-        client = make_lm(spec, api_base=api_base, store=stored, concurrency=concurrency, options=options, **settings)
+        with errors_of_spec(export, lm):
+            client = make_lm(
+                spec, api_base=api_base, store=stored, concurrency=concurrency, options=options, **settings
+            )
         return stack.enter_context(JudgeRunner(client, progress=False))
 
     return LoadedJudge(export, connect)

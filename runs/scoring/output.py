@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.formats import joined_files
 from debate_judge.data.files.writing import write_errors
 from debate_judge.runs.scoring.tables import TABLES, cell_text, format_of, write_table
 
@@ -484,12 +485,15 @@ def _check_state(path: Path, provenance: Mapping[str, Any], *, resumed: bool) ->
 
 
 def _check_paths(path: Path, source: Path, transcripts: Path | None) -> None:
-    if not source.is_file():
-        raise InputError("no such file", file=source, field="--in")
-    paths = {"--in": source, "--out": path} | ({"transcripts": transcripts} if transcripts is not None else {})
-    for name, file in paths.items():
+    sources = [Path(name) for name in joined_files(str(source))]
+    for file in sources:
+        if not file.is_file():
+            raise InputError("no such file", file=file, field="--in", remedy="check the name, and the folder it is in")
+    paths = [*(("--in", file) for file in sources), ("--out", path)]
+    paths += [("transcripts", transcripts)] if transcripts is not None else []
+    for name, file in paths:
         if file.is_dir():
             raise InputError("this is a folder", file=file, field=name, expected="a file")
-        same = [other for other, its in paths.items() if its.resolve() == file.resolve() and other != name]
+        same = [other for other, its in paths if its.resolve() == file.resolve() and other != name]
         if same:
             raise InputError("two files are the same", file=file, field=name, expected=f"another file than {same[0]}")

@@ -44,6 +44,15 @@ def test_bad_cells_are_all_named_and_hide_no_aspect(tmp_path: Path) -> None:
     assert len(first20.value.others) == 19
 
 
+def test_all_bad_rows_are_named_in_the_order_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("source,text,tone\ns,x,4\nt,y,9\n,z,3\ns,,3\nt,w,often\n")
+    with pytest.raises(InputError) as all4:
+        load(path, TASK)
+    errors = [all4.value, *all4.value.others]
+    assert [(error.line, error.field) for error in errors] == [(3, "tone"), (4, "source"), (5, "text"), (6, "tone")]
+
+
 def test_missing_ratings_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     guess = guessed(path, table(["1", "n/a", "5", "-", "None", "2;N/A;4", "2;4;"]))
@@ -179,6 +188,17 @@ def test_other_names_are_suggested_where_they_can_help(tmp_path: Path, caplog: p
     load(separated(tmp_path / "b.csv", [("source", "text", "criterion", "score"), ("s", "x", "tone", 4)], ","), TASK)
     assert "--columns aspect=criterion" in caplog.text
     assert "--columns rating=score" in caplog.text
+
+
+def test_what_is_no_misspelt_name_is_not_taken_for_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,aspect,rating,duration\nx,tone,4,1\nx,verdict,1,2\nx,solvd,1,2\n")
+    load(path, TASK)
+    assert "did you mean ratings of 'solved'" in caplog.text
+    assert caplog.text.count("did you mean") == 1
+    path.write_text("text,tone,duration\nx,4,1\n")
+    load(path, TASK)
+    assert caplog.text.count("did you mean") == 1
 
 
 def test_a_column_without_a_name_is_left_out_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -89,7 +89,7 @@ class Moody(Metric):
         self.inside = 0
         self.most = 0
 
-    def measure(self, text: str, others: tuple[str, ...]) -> float:
+    def measure(self, text: str, references: tuple[str, ...]) -> float:
         self.threads.add(threading.current_thread().name)
         self.inside += 1
         self.most = max(self.most, self.inside)
@@ -134,7 +134,7 @@ def test_a_text_with_nothing_to_compare_it_with_is_unscored_and_not_0() -> None:
 
 def test_an_error_that_affects_all_texts_ends_the_run() -> None:
     class Without(Moody):
-        def measure(self, text: str, others: tuple[str, ...]) -> float:
+        def measure(self, text: str, references: tuple[str, ...]) -> float:
             raise InputError("no such model", field="model")
 
     with pytest.raises(InputError, match="no such model"):

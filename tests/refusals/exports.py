@@ -49,6 +49,11 @@ def put(*path: Any, to: object, file: str = MANIFEST, signed: bool = True) -> Ch
     return edited(file, edit, signed)
 
 
+def score(judge: Any) -> object:
+    with judge:
+        return judge.score(source="s", text="t")
+
+
 def in_folder(act: Callable[[Path], object]) -> Change:
     return lambda folder: act(folder / "support")
 
@@ -153,6 +158,17 @@ TABLE = [
         ("no characters", in_folder(lambda f: (f / MANIFEST).write_bytes(b"\x80")), MANIFEST, None, "UTF-8"),
     )
 ] + [
+    *(
+        row(
+            f"an unknown LM {spec}",
+            lambda: score(load("support")),
+            "lm.spec",
+            "--lm PROVIDER/MODEL",
+            MANIFEST,
+            change=put("lm", "spec", to=spec, signed=False),
+        )
+        for spec in ("gpt", "nobody/gpt")
+    ),
     row(
         "an LM that is an address",
         lambda: load("support"),

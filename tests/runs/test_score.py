@@ -89,6 +89,14 @@ def test_transcripts_hold_every_turn(command: Command) -> None:
     assert (found[1]["group"], found[1]["candidate"], found[1]["aspect"], found[1]["calls"]) == ("g0", "c0", "help", 2)
 
 
+def test_ratings_and_texts_of_an_export_in_two_files_are_scored(command: Command) -> None:
+    ratings, traces = command.folder / "scores.csv", command.folder / "traces.jsonl"
+    ratings.write_text("id,traceId,source,name,dataType,value\ns1,t1,ANNOTATION,help,NUMERIC,4\n")
+    traces.write_text(json.dumps({"id": "t1", "input": "message 1", "output": "reply 1"}))
+    assert command("--in", f"{ratings}+{traces}") == 0
+    assert [(row["aspect"], row["score"]) for row in command.rows()] == [("tone", 3.0), ("help", 2.0)]
+
+
 BAD_LINES: list[tuple[str, list[str]]] = [
     ("not JSON", ["{", "line 4", "not valid JSON"]),
     (
