@@ -67,7 +67,7 @@ def refuse_text(value: object, field: str) -> None:
 
 
 class _Plain(ast.NodeTransformer):
-    """Makes literals of what is none: nan becomes None, and `UUID('…')` its first argument. Nothing is called."""
+    """Replaces what is no literal: nan by None, and `UUID('…')` by its first argument. Nothing is called."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Constant(None) if node.id in ("nan", "NaT") else node
