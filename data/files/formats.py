@@ -284,7 +284,7 @@ def refuse_equal_names(
     """Refuse a table in which two columns have the same name, because one would be lost.
 
     Raises:
-        InputError: They have.
+        InputError: There are such columns.
     """
     if twice := [column for column, count in Counter(names).items() if count > 1]:
         raise InputError(

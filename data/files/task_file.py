@@ -387,7 +387,7 @@ def _guess_scale(values: Sequence[object], column: str = "") -> Scale | None:
 
 
 def _without_missing_codes(numbers: Sequence[float]) -> set[float]:
-    """The different numbers, without one for a missing answer; loading then reports where it stands."""
+    """The different numbers, without one for a missing answer; loading then reports its line."""
     distinct = set(numbers)
     for code in (min(distinct, default=0), max(distinct, default=0)):
         others = distinct - {code}
