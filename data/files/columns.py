@@ -98,7 +98,7 @@ def rater_base(key: str) -> str | None:
 
 
 def joined(column: str, name: str, keys: Collection[str]) -> list[str]:
-    """The columns that `--columns NAME=COLUMN+COLUMN` names for an aspect or its comments; for other names, the one."""
+    """The columns that `--columns NAME=COLUMN+COLUMN` names for an aspect or its comments; for other names, COLUMN."""
     several = "+" in column and column not in keys and (name == "comment" or name not in (*ROLES, *NESTED))
     return [part.strip() for part in column.split("+")] if several else [column]
 
@@ -192,7 +192,7 @@ class ColumnNames:
         return used_defaults | dict(self.renamed)
 
     def with_paths(self, record: Record) -> Record:
-        """The record with the fields inside of objects that the names are paths of, e.g. `data.answer`, as columns."""
+        """The record with a column for each of the names that is the path of a nested field, e.g. `data.answer`."""
         if not any(isinstance(value, dict) for value in record.values.values()):
             return record
         values = dict(record.values)

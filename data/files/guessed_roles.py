@@ -18,8 +18,8 @@ def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Seq
     """Role -> column, guessed from other common names of the role.
 
     Source and text are guessed by name alone. Aspect and rating are guessed where the first holds words and a text
-    occurs with several of them: a row is then one rating. A rater is guessed where no two rows of one text (and aspect)
-    have the same one, and, unless a row is one rating, where texts repeat at all.
+    occurs with several of them: a row is then one rating. A rater is guessed where hardly any rows of one text (and
+    aspect) have the same one, and, unless a row is one rating, where texts repeat at all.
 
     Args:
         records: All rows.
@@ -51,7 +51,7 @@ def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Seq
 
 
 def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iterable[str]) -> str | None:
-    """The column with a rater's name that distinguishes the rows of each text; None without one.
+    """The column with a rater's name that distinguishes the rows of each text, up to a few; None without one.
 
     Args:
         records: All rows.

@@ -35,7 +35,7 @@ _HEAD, _HEAD_CHARACTERS = 200, 200_000
 
 def first_records(records: Iterator[Record]) -> tuple[list[Record], Iterator[Record]]:
     """The first records of a file, by which its layout is recognized (the very first may not be rated yet), and the
-    others; an error among the first ones is raised after those before it."""
+    others; an error in reading a first record is raised where the others are read."""
     head: list[Record] = []
     size = 0
     try:
@@ -83,7 +83,7 @@ def long_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Recor
 
 
 def _without_exports(records: Iterable[Record], head: Sequence[Record]) -> Iterator[Record]:
-    """The records, as long as none is of an export: the ones before it were not read as one."""
+    """The records; raises for the first one of an export, because those before it were not read as an export."""
     keys: object = None
     for record in records:
         if keys != (keys := tuple(record.values)) and (layout := _layout_of([record])) is not None:

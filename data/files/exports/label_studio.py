@@ -86,7 +86,7 @@ def _studio_value(name: str, answer: Values, rater: object, field: str) -> Itera
 
 
 def _studio_answers(value: object) -> list[dict[str, Any]]:
-    """The answers in a cell; choices and texts that are the only one are cells by themselves."""
+    """The answers in a cell; a single choice or text is the cell itself."""
     return [a for a in dicts([value] if isinstance(value, dict) else value) if any(t in a for t in _ANSWER_TYPES)]
 
 
@@ -121,7 +121,7 @@ def _studio_questions(head: Sequence[Record], columns: ColumnNames) -> dict[str,
             # Raters may agree on every yes and no.
             numbers = any(map(looks_like_a_number, words))
             guessed = on_scale and not (numbers and len(several) >= _MIN_SEVERAL)
-            is_question = guessed or any(_is_between(name, record) for record in head)
+            is_question = guessed or any(_is_answer_position(name, record) for record in head)
         if is_question:
             choices = len(words) <= min(_MAX_CHOICES, len(values) / 2) and all(
                 len(word) <= _MAX_CHOICE_LENGTH for word in words
@@ -130,8 +130,8 @@ def _studio_questions(head: Sequence[Record], columns: ColumnNames) -> dict[str,
     return questions
 
 
-def _is_between(name: str, record: Record) -> bool:
-    """Whether a field is where the JSON export has the answers: after the data and the id, before the annotator."""
+def _is_answer_position(name: str, record: Record) -> bool:
+    """Whether a field is in the position of answers: after the data and the id, before the annotator."""
     at = {key: i for i, key in enumerate(record.values)}
     known = record.format == "json" and all(key in at for key in ("id", name, "annotator"))
     return known and 0 < at["id"] < at[name] < at["annotator"]
