@@ -28,8 +28,8 @@ from typing import Any, BinaryIO
 
 from debate_judge.data.errors import ErrorHandler, InputError
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
-from debate_judge.data.files.formats import HUB, TEXT_TABLES, HubName, RecordFile, detect_format, first_line_of
-from debate_judge.data.files.reading import jsonl
+from debate_judge.data.files.formats import HUB, TEXT_TABLES, HubName, RecordFile, detect_format
+from debate_judge.data.files.reading import first_line_of, jsonl
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.runs.runner.progress import StepProgress
