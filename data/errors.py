@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+_MAX_SHOWN = 800
+"""Characters that a message shows of a field, of what was expected and of a remedy, which may list users' names."""
+
 
 class InputError(ValueError):
     """Input that cannot be used: where it is, what was expected, what was found, what to do.
@@ -51,18 +54,18 @@ class InputError(ValueError):
 
     def _location(self, *prefix: str | None) -> str:
         line = None if self.line is None else f"{self.unit} {self.line}"
-        field = None if self.field is None else f"field {self.field!r}"
+        field = None if self.field is None else f"field {_shortened(self.field, _MAX_SHOWN)!r}"
         return ", ".join(part for part in (*prefix, line, field) if part)
 
     def _render(self) -> str:
         location = self._location(self.file)
         text = f"{location}: {self.problem}" if location else self.problem
         if self.expected is not None:
-            text += f"\n  expected: {self.expected}"
+            text += f"\n  expected: {_shortened(self.expected, _MAX_SHOWN)}"
         if self.found is not None:
             text += f"\n  found:    {_shortened(self.found)}"
         if self.remedy is not None:
-            text += f"\n  remedy:   {self.remedy}"
+            text += f"\n  remedy:   {_shortened(self.remedy, _MAX_SHOWN)}"
         for other in self.others:
             text += f"\n  also:     {other._location()}: {other.problem}; found: {_shortened(other.found, 40)}"
         return text

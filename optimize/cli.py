@@ -55,3 +55,7 @@ def version() -> str:
         return metadata.version("debate-judge")
     except metadata.PackageNotFoundError:
         return "unknown: the package is not installed"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

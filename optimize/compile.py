@@ -29,7 +29,7 @@ EXIT_TRACKING = 4
 
 @command_settings
 class CompileFlags(EstimateFlags):
-    """What the command can do in place of a compile."""
+    """The flags of the command besides those of its settings: `--estimate` replaces the compile."""
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -224,7 +224,7 @@ class CompilePlan:
         units, held_out = len(self.units), 4 * len(self.data.aspects)
         learning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
         choosing = [
-            RunPhase("search", 0.5, _PASSES_PER_TRIAL * self.search_limits.usual_trials * units),
+            RunPhase("search", 0.5, _PASSES_PER_TRIAL * self.search_limits.expected_trials * units),
             RunPhase("calibration", 0.05, units),
         ]
         measuring = RunPhase("held-out", 0.2, held_out)

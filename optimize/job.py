@@ -22,7 +22,7 @@ from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, evaluat
 from debate_judge.optimize.evaluation.learning_curve import learning_curve, require_learning
 from debate_judge.optimize.optimizer import TunedJudges
 from debate_judge.optimize.publishing import log_plan, log_result, write_export
-from debate_judge.optimize.rated_data import RatedSources, load, split_sources
+from debate_judge.optimize.rated_data import RatedData, load, split_sources
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.storage import require_reachable
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 def compile_judge(
     settings: Settings,
     personas: Mapping[str, str],
-    corpus: Corpus | RatedSources | None = None,
+    corpus: Corpus | RatedData | None = None,
     *,
     progress: bool = True,
     run_factory: Callable[[CompilePlan], AbstractContextManager[Run]] | None = None,
@@ -123,7 +123,7 @@ def _require_compatible(settings: Settings, judge: Judge, corpus: Corpus) -> Non
         )
 
 
-def make_plan(rated: RatedSources, settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
+def make_plan(rated: RatedData, settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
     """The plan of a compile: the judge, the data, their split, the level to choose by.
 
     Raises:

@@ -17,7 +17,7 @@ from debate_judge.optimize.search.knowledge import (
     VariantJudges,
     combine,
     examples_knowledge,
-    knowledge_axes,
+    knowledge_values,
     learnt_knowledge,
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
@@ -146,7 +146,7 @@ def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds
     searched = find_preset(plan.settings.judge).searched
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
-    knowledge, rewritten = knowledge_axes(kinds)
+    knowledge, rewritten = knowledge_values(kinds)
     fixed = len(fixed_granularities(plan, plan.data.aspects)) == len(plan.data.aspects)
     return SearchSpace(
         knowledge=knowledge,

@@ -218,7 +218,7 @@ def _registration(result: Result) -> Registration:
         "the raters of the same held-out sources.",
         version_description=f"{plan.name}: held-out agreement {agreement}; LM {settings.lm}; {chosen}."
         + (f" {plan.note}" if plan.note else ""),
-        challenge=Challenger(held_out.scores[exported.name], paired_difference),
+        challenger=Challenger(held_out.scores[exported.name], paired_difference),
     )
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge import data as rated_texts
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.formats import RecordFile, refuse_equal_names, typed_rows
+from debate_judge.data.files.formats import RecordFile, refuse_equal_names
+from debate_judge.data.files.reading import typed_rows
 from debate_judge.data.schema import Corpus, Task, fingerprint
 from debate_judge.optimize.job import compile_judge
 from debate_judge.optimize.result import Result

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class RatedSources:
+class RatedData:
     """The rated texts of a compile before they are split."""
 
     corpus: Corpus
@@ -34,22 +34,22 @@ class RatedSources:
     """Whether the corpus was passed from Python, instead of loaded from what the settings name."""
 
 
-def load(settings: Settings, corpus: Corpus | RatedSources | None = None) -> RatedSources:
-    """Load what the settings name, with `corpus` in place of `--data`; rated sources are returned as they are."""
-    if isinstance(corpus, RatedSources):
+def load(settings: Settings, corpus: Corpus | RatedData | None = None) -> RatedData:
+    """Load what the settings name, with `corpus` in place of `--data`; `RatedData` is returned as it is."""
+    if isinstance(corpus, RatedData):
         return corpus
     from_python = corpus is not None
     if corpus is None:
         file = rated_file(settings.data, settings.tracking_uri)
         corpus = data.load(file, settings.task, settings.columns, settings.sources)
     if settings.held_out is None:
-        return RatedSources(corpus, from_python=from_python)
+        return RatedData(corpus, from_python=from_python)
     file = rated_file(settings.held_out, settings.tracking_uri, "--held-out")
     held_out = data.load(file, corpus.task, settings.columns)
-    return RatedSources(append_held_out(corpus, held_out), held_out, from_python)
+    return RatedData(append_held_out(corpus, held_out), held_out, from_python)
 
 
-def split_sources(rated: RatedSources, settings: Settings, judge: Judge) -> CompileData:
+def split_sources(rated: RatedData, settings: Settings, judge: Judge) -> CompileData:
     """Split the sources once or into folds, and determine the aspects and the level to choose by."""
     corpus = rated.corpus
     names = aspects_to_judge(corpus, settings.aspects)

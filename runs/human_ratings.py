@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.records import Record
-from debate_judge.runs.mlflow_setup import prepare_mlflow
+from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking.store import check_address, tracking_errors
 
 PREFIX = "mlflow:"
@@ -34,6 +34,15 @@ def _traces(spec: str, address: str | None, flag: str) -> Iterator[Record]:
     import mlflow
 
     uri = address or mlflow.get_tracking_uri()
+    # Opening a database that does not exist would create it.
+    if ":///" in uri and (database := sqlite_file(uri)) is not None and not database.exists():
+        raise InputError(
+            "there is no tracking store",
+            field=flag,
+            expected="the tracking store that has the experiment",
+            found=f"no file {database}",
+            remedy="set MLFLOW_TRACKING_URI to the store, or begin in its folder",
+        )
     if address:
         check_address(uri)
     client, name = mlflow.MlflowClient(tracking_uri=uri), spec.removeprefix(PREFIX)

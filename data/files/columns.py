@@ -105,7 +105,9 @@ def joined(column: str, name: str, keys: Collection[str]) -> list[str]:
 
 def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> InputError:
     """The error for a missing column; it suggests a similar one."""
+    inner = {f"{key}.{name}": name for key, value in record.values.items() if isinstance(value, dict) for name in value}
     names = [key for key in keys if normalized_name(key) in OTHER_NAMES.get(role, ())]
+    names += [path for path, name in inner.items() if normalized_name(str(name)) in (role, *OTHER_NAMES.get(role, ()))]
     near = did_you_mean(role, list(keys), "did you mean {}?", _CUTOFF)
     guess = names[0] if names else "COLUMN"
     return record.error(

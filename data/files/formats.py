@@ -10,29 +10,33 @@ tables, Parquet and the hub are streamed: memory does not grow with their length
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.data.files.columns import OTHER_NAMES, normalized_name
+from debate_judge.data.files.columns import OTHER_NAMES, ROLES, normalized_name
 from debate_judge.data.files.layouts import join_traces
 from debate_judge.data.files.ratings import has_decimal_commas
 from debate_judge.data.files.reading import (
     MAX_LINE_BYTES,
+    first_line_of,
     json_records,
     lines,
+    parquet_rows,
     record_list_name,
     refuse_pipe,
+    typed_rows,
     unreadable_error,
 )
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.records import Record, looks_like_a_number
+from debate_judge.data.files.workbook import Sheet, WorkbookError, open_workbook
 
 TEXT_TABLES, EXCEL, JSON = (".csv", ".tsv"), (".xlsx", ".xlsm", ".xls", ".ods"), (".jsonl", ".json", ".ndjson")
 SUFFIXES = (*JSON, *TEXT_TABLES, ".xlsx", ".parquet")
@@ -42,8 +46,8 @@ HUB = "hf:"
 """Prefix of names of data sets."""
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-_MAX_UNPACKED = 256 * 1024 * 1024
-"""Largest uncompressed size in bytes of a Parquet column chunk with a compression ratio above 200."""
+_MAX_NAME = 60
+"""Longest cell that may be the name of a column below a title."""
 
 _SEP_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 
@@ -113,7 +117,7 @@ def detect_format(name: str | Path) -> RecordFile:
         description = f"columns separated by {_SEPARATORS.get(separator, repr(separator))}"
         return RecordFile(name, description, usual, lambda: csv_rows(Path(name), separator))
     if suffix in EXCEL:
-        sheets = _open_workbook(Path(name))[0]
+        sheets = _open_workbook(Path(name)).sheets
         description = f"sheet {sheets[0]!r}" + (f", the first of {len(sheets)}" if len(sheets) > 1 else "")
         return RecordFile(name, description, len(sheets) == 1, lambda: excel_rows(Path(name)))
     if suffix == ".parquet":
@@ -146,8 +150,6 @@ def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
     # The line that declares the separator becomes blank, so that line numbers stay the same.
     texts = ("\n" if number == 1 and _declared_separator(text) else text for number, text in lines(path))
     # strict: an unclosed quote would otherwise make the rest of the file one text.
-    # Long sources exceed Python's limit for a cell, 131,072 characters, which is global to the process.
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
     reader = csv.reader(texts, delimiter=separator, strict=True)
 
     def numbered() -> Iterator[tuple[int, list[str]]]:
@@ -164,77 +166,37 @@ def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
 
 
 def excel_rows(path: Path) -> Iterator[Record]:
-    """The rows of the first sheet of a workbook, all values as texts; a row's number is the one that Excel shows."""
-    sheets, first, cells = _open_workbook(path)
-    if not first and len(sheets) > 1:
+    """The rows of a workbook's first visible sheet, all values as texts; a row's number is the one that Excel shows."""
+    sheet = _open_workbook(path)
+    names = sheet.sheets
+    top = [[cell for cell in map(str.strip, cells) if cell] for _, cells in islice(sheet.rows(), 2)]
+    one_text = all(len(cells) == 1 for cells in top) and not (len(top) > 1 and _is_text_column(top[0][0]))
+    if len(names) > 1 and (len(top) < 2 or one_text):
         raise InputError(
-            f"the first sheet, {sheets[0]!r}, is empty",
+            f"the first sheet, {names[0]!r}, {'holds no table' if top else 'is empty'}",
             file=path,
             expected="the data on the first sheet",
-            found="further sheets: " + ", ".join(map(repr, sheets[1:])),
+            found="further sheets: " + ", ".join(map(repr, names[1:])),
             remedy="move the sheet with the data to the front, or save it as CSV UTF-8",
         )
-    return _table_records(enumerate(cells, start=first), str(path), "row", lambda: excel_rows(path))
-
-
-def parquet_rows(path: Path) -> Iterator[Record]:
-    """Stream the rows of a Parquet file, numbered from 1."""
-    import pyarrow
-    import pyarrow.parquet
-
-    refuse_pipe(path)
-    number = 0
-    try:
-        schema = pyarrow.parquet.read_schema(path)
-        texts = [
-            name
-            for name, column_type in zip(schema.names, schema.types, strict=True)
-            if column_type in _text_types(pyarrow)
-        ]
-        # As a dictionary, a repeated text is in memory once.
-        file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
-        _refuse_decompression_bomb(file.metadata, path)
-        for batch in file.iter_batches(batch_size=1000):
-            columns = {
-                n: c if n in texts else c.to_pylist() for n, c in zip(file.schema_arrow.names, batch, strict=True)
-            }
-            for i in range(batch.num_rows):
-                number += 1
-                values = {n: c[i].as_py() if n in texts else c[i] for n, c in columns.items()}
-                yield typed_row(values, str(path), number)
-    except InputError:
-        raise
-    except OSError as error:
-        raise unreadable_error(error, path) from None
-    except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
-        # Parquet has dates that Python cannot represent.
-        after = f"after row {number}: " if number else ""
-        raise InputError("not a Parquet file that can be read", file=path, found=after + first_line_of(error)) from None
-
-
-def _text_types(pyarrow: Any) -> tuple[Any, ...]:
-    return pyarrow.string(), pyarrow.large_string()
-
-
-def _refuse_decompression_bomb(metadata: Any, path: Path) -> None:
-    for group in range(metadata.num_row_groups):
-        for column in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(column)
-            if chunk.total_uncompressed_size > max(_MAX_UNPACKED, 200 * chunk.total_compressed_size):
-                raise InputError(
-                    "a column unpacks to more than can be read",
-                    file=path,
-                    field=chunk.path_in_schema,
-                    found=f"{chunk.total_compressed_size:,} bytes that become {chunk.total_uncompressed_size:,}",
-                    remedy="write the file again from its original, or as JSON lines",
-                )
+    return _table_records(sheet.rows(), str(path), "row", lambda: excel_rows(path))
 
 
 @contextmanager
 def _valid_csv(path: Path, line: int) -> Iterator[None]:
+    # Long sources exceed Python's limit for a cell, 131,072 characters, which is global to the process.
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
     try:
         yield
     except csv.Error as error:
+        if str(error).startswith("new-line"):
+            raise InputError(
+                "the lines end in carriage returns alone, as on old Macs",
+                file=path,
+                line=line,
+                expected="line ends of Windows or Unix",
+                remedy="save it again as CSV UTF-8; if only texts hold carriage returns, put these in double quotes",
+            ) from None
         raise InputError(
             f"not valid CSV: {error}",
             file=path,
@@ -275,16 +237,19 @@ def _table_records(
         reread: Opens the rows again, to check whether a column's commas are decimal; None if all are.
     """
     header: list[str] | None = None
+    header_number, is_first_row = 0, True
     commas = None if reread is None else cache(lambda column, scale: has_decimal_commas(reread(), column, scale))
     for number, row in numbered:
         if not any(map(str.strip, row)):
             continue
         if header is None:
-            header = _header(row, name, number, unit)
+            header, header_number = _header(row, name, number, unit), number
             continue
+        is_title = len(header) == 1 < len(row) and not _is_text_column(header[0])
+        if is_title or (is_first_row and _is_header_below(row, header)):
+            raise _title_error(header[0], name, header_number, unit)
+        is_first_row = False
         if len(row) != len(header):
-            if len(header) == 1 and not _is_text_column(header[0]):
-                raise _title_error(header[0], name, number, unit)
             raise InputError(
                 "the row and the header differ in their number of cells",
                 file=name,
@@ -304,6 +269,13 @@ def _header(row: list[str], name: str, line: int, unit: Literal["line", "row"]) 
     names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(row, start=1)]
     refuse_equal_names(names, name, line, unit)
     return names
+
+
+def _is_header_below(row: list[str], first: list[str]) -> bool:
+    """Whether a row is the table's header, and the row above it a title of several cells."""
+    cells = [cell.strip() for cell in row if cell.strip()]
+    short = all(len(cell) <= _MAX_NAME and not looks_like_a_number(cell) for cell in cells)
+    return short and sum(map(_is_usual_name, cells)) > 1 and not any(map(_is_text_column, first))
 
 
 def refuse_equal_names(
@@ -339,14 +311,17 @@ def _title_error(text: str, name: str, line: int, unit: Literal["line", "row"]) 
     )
 
 
+def _is_usual_name(name: str) -> bool:
+    names = {*ROLES, *(other for others in OTHER_NAMES.values() for other in others)}
+    return normalized_name(name) in names
+
+
 def _is_text_column(name: str) -> bool:
     """Whether this is a usual name of a source or text column, and so no title above the table."""
     return normalized_name(name) in {"source", "text", *OTHER_NAMES["source"], *OTHER_NAMES["text"]}
 
 
-def _open_workbook(path: Path) -> tuple[list[str], int, Iterator[list[str]]]:
-    from debate_judge.data.files.workbook import WorkbookError, open_workbook
-
+def _open_workbook(path: Path) -> Sheet:
     try:
         import python_calamine  # noqa: F401 (another process reads with it)
     except ImportError:
@@ -357,8 +332,7 @@ def _open_workbook(path: Path) -> tuple[list[str], int, Iterator[list[str]]]:
         ) from None
     refuse_pipe(path)
     try:
-        path.open("rb").close()
-        sheets, first, cells = open_workbook(str(path))
+        sheet = open_workbook(str(path))
     except OSError as error:
         raise unreadable_error(error, path) from None
     except WorkbookError as error:
@@ -368,23 +342,12 @@ def _open_workbook(path: Path) -> tuple[list[str], int, Iterator[list[str]]]:
             found=str(error),
             remedy="delete cells, rows and columns outside the data, or save the sheet as CSV UTF-8",
         ) from None
-    if not sheets:
+    if not sheet.sheets:
         raise InputError("the workbook has no sheet", file=path)
-    return sheets, first, cells
+    return sheet
 
 
 # --- data sets of the Hugging Face hub, or folders with the same layout: `hf:NAME[:CONFIG][@SPLIT]` ---
-
-
-def typed_rows(values: Iterable[Any], name: str) -> Iterator[Record]:
-    """Rows with typed values instead of texts; NaN, a missing number, becomes None."""
-    for number, row in enumerate(values, start=1):
-        yield typed_row(row, name, number)
-
-
-def typed_row(values: Mapping[str, Any], name: str, number: int) -> Record:
-    """One row of `typed_rows`."""
-    return Record({k: _without_nan(v) for k, v in values.items()}, name, number, format="csv", unit="row")
 
 
 @dataclass(frozen=True)
@@ -448,16 +411,3 @@ class HubName:
             found=", ".join(names),
             remedy=f"name it: {self.name}@{names[0]}" if names else None,
         )
-
-
-def first_line_of(error: Exception) -> str:
-    """The first line of an error's message."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def _without_nan(value: object) -> object:
-    if isinstance(value, list):
-        return [_without_nan(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _without_nan(item) for name, item in value.items()}
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -106,7 +106,13 @@ def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[
             raise record.error("no field to join by", expected="a field " + ", ".join(_TRACE_REFERENCES), found=shown)
         other = by_id.get(str(record.values[name]))
         if other is None:
-            raise record.error("no trace with this id in the second file", name, found=record.values[name])
+            raise record.error(
+                "no trace with this id in the second file",
+                name,
+                expected="one of its ids" + "".join(f", e.g. {id_!r}" for id_ in list(by_id)[:1]),
+                found=record.values[name],
+                remedy="export the traces of the same time, or leave out what rates other ones",
+            )
         yield replace(record, values={**other, **record.values})
 
 

@@ -1,6 +1,6 @@
-"""Reads text files as lines, and JSON and TOML files as records.
+"""Reads text files as lines, and JSON, TOML and Parquet files as records.
 
-JSON lines are streamed, so memory does not grow with the file; a JSON array is held in memory.
+JSON lines and Parquet are streamed, so memory does not grow with the file; a JSON array is held in memory.
 """
 
 from __future__ import annotations
@@ -8,12 +8,15 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import math
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, Literal, NoReturn
 
 from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, redirect_errors
 from debate_judge.data.files.columns import OTHER_NAMES, normalized_name
@@ -32,6 +35,12 @@ _MAX_VALUES = 8_000_000
 _MAX_LINE_VALUES = 1_000_000
 """Values in such a file, and in a line of JSON lines; each takes at least 64 bytes in memory."""
 
+_MAX_UNPACKED = 256 * 1024 * 1024
+"""Largest uncompressed size in bytes of a Parquet column chunk with a compression ratio above 200."""
+
+_MAX_LIST_VALUES = 8_000_000
+"""Most values in lists of a Parquet row group with more than 16 of them a compressed byte; each takes 32 in memory."""
+
 _LIST_NAMES = ("data", "rows", "records", "items", "examples")
 """Usual names of the list of records in a JSON object with further fields."""
 
@@ -47,11 +56,16 @@ def jsonl(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
 def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
     """The objects of a file that is one JSON array, each with the line it begins on; the file is held in memory.
 
+    Records of an array on one line are numbered as rows.
+
     Args:
         path: The file.
         list_name: Name of the list, if the file is an object that holds it.
     """
     text = _read_text(path)
+    # On one line, records are told apart by their numbers only.
+    unit: Literal["line", "row"] = "line" if "\n" in text.strip() else "row"
+    number = 0
     at, line, counted = (text.index("[") if list_name is None else _list_start(list_name, text)) + 1, 1, 0
     while True:
         # Missing or extra commas between objects are accepted: they cannot change a record.
@@ -67,7 +81,8 @@ def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
         except (ValueError, RecursionError) as error:
             wrong = error.lineno if isinstance(error, json.JSONDecodeError) else line
             raise _json_error(error, text, path, wrong) from None
-        yield _as_record(value, path, line)
+        number += 1
+        yield _as_record(value, path, line if unit == "line" else number, unit)
     # E.g. two concatenated files: the second array must not be dropped silently.
     if list_name is None and (rest := text[at + 1 :].lstrip()):
         raise InputError(
@@ -91,6 +106,9 @@ def record_list_name(path: Path) -> str | None:
 
     The list is the object's only field, or its only list and has a usual name; the object must not be a record itself,
     with a group, a source or a text.
+
+    Raises:
+        InputError: The file is an object on several lines that holds no such list.
     """
     starts = [
         text.strip() for _, text in islice(((n, t) for n, t in lines(path, max_bytes=_MAX_FILE_BYTES) if t.strip()), 2)
@@ -108,7 +126,18 @@ def record_list_name(path: Path) -> str | None:
     list_name = lists[0] if len(lists) == 1 and lists[0] != "candidates" else None
     record_names = {name for role in ("group", "source", "text") for name in (role, *OTHER_NAMES[role])}
     usual = list_name in _LIST_NAMES and not any(normalized_name(name) in record_names for name in value)
-    return list_name if list_name is not None and value[list_name] and (usual or len(value) == 1) else None
+    if list_name is not None and value[list_name] and (usual or len(value) == 1):
+        return list_name
+    if len(starts) > 1:
+        raise InputError(
+            "the file is one JSON object",
+            file=path,
+            line=1,
+            expected=f"an array of records, or an object with one list of them that is called {', '.join(_LIST_NAMES)}",
+            found="an object with " + ", ".join(map(repr, value)),
+            remedy=(f"keep only the list {lists[0]!r}, or " if len(lists) == 1 else "") + _ONE_RECORD_PER_LINE,
+        )
+    return None
 
 
 def _list_start(name: str, text: str) -> int:
@@ -151,7 +180,7 @@ def toml(path: Path, what: str = "file") -> Record:
     try:
         return Record(tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path), format="toml")
     except RecursionError:
-        raise InputError("not usable TOML: nested too deeply", file=path) from None
+        raise InputError("not usable TOML: nested too deeply", file=path, remedy=_FLATTER) from None
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"\(at line (\d+), column \d+\)", str(error))
         raise InputError(f"not valid TOML: {error}", file=path, line=int(match.group(1)) if match else None) from None
@@ -176,6 +205,9 @@ def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | Non
                 stream.seek(0)
                 yield from _utf16_lines(stream, path, max_bytes)
                 return
+            stream.seek(0)
+            if 0 in stream.read(2):
+                raise _no_mark_error(path)
             stream.seek(0)
             number = 0
             while raw := stream.readline(max_bytes + 1):
@@ -251,6 +283,16 @@ def _utf16_lines(stream: BinaryIO, path: Path, max_length: int) -> Iterator[tupl
         ) from None
 
 
+def _no_mark_error(path: Path) -> InputError:
+    return InputError(
+        "a zero byte at the beginning: this is UTF-16 without a byte order mark, or no text",
+        file=path,
+        line=1,
+        expected="UTF-8, or UTF-16 with a byte order mark",
+        remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
+    )
+
+
 def refuse_pipe(path: Path) -> None:
     """Refuse a pipe or socket: it could be read only once, and reading would block while nothing is written.
 
@@ -273,6 +315,9 @@ def unreadable_error(error: OSError, path: Path, what: str = "file") -> InputErr
     return InputError(f"no such {what}", file=path, remedy=did_you_mean(path.name, near))
 
 
+_FLATTER = "leave out what is not read, or write it with fewer levels"
+
+
 def _parse_line(text: str, path: Path, line: int) -> object:
     if len(text) > _MAX_LINE_VALUES and _max_values_in(text) > _MAX_LINE_VALUES:
         raise InputError(f"a line of more than {_MAX_LINE_VALUES:,} values", file=path, line=line)
@@ -287,7 +332,9 @@ def _parse_line(text: str, path: Path, line: int) -> object:
 def _json_error(error: Exception, text: str, path: Path, line: int, remedy: str | None = None) -> InputError:
     if not isinstance(error, json.JSONDecodeError):
         problem = str(error) if isinstance(error, _RefusedError) else "a number has thousands of digits"
-        problem = "nested too deeply" if isinstance(error, RecursionError) else problem
+        if isinstance(error, RecursionError):
+            problem, remedy = "nested too deeply", _FLATTER
+        remedy = remedy or "correct the record, or leave it out"
         return InputError(f"not usable JSON: {problem}", file=path, line=line, remedy=remedy)
     return InputError(
         f"not valid JSON: {error.msg} (column {error.colno})",
@@ -298,13 +345,19 @@ def _json_error(error: Exception, text: str, path: Path, line: int, remedy: str 
     )
 
 
-def _as_record(value: object, path: Path, line: int) -> Record:
+def _as_record(value: object, path: Path, line: int, unit: Literal["line", "row"] = "line") -> Record:
     if not isinstance(value, dict):
-        remedy = _ONE_RECORD_PER_LINE if isinstance(value, list) else None
+        remedy = _ONE_RECORD_PER_LINE if isinstance(value, list) else 'give the value a name: {"text": "…"}'
         raise InputError(
-            "a record must be an object", file=path, line=line, expected="{…}", found=json_type(value), remedy=remedy
+            "a record must be an object",
+            file=path,
+            line=line,
+            unit=unit,
+            expected="{…}",
+            found=json_type(value),
+            remedy=remedy,
         )
-    return Record(value, str(path), line)
+    return Record(value, str(path), line, unit=unit)
 
 
 class _RefusedError(ValueError):
@@ -324,3 +377,123 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+
+
+# --- typed rows: of Parquet, data sets and data frames ---
+
+
+def typed_rows(values: Iterable[Any], name: str) -> Iterator[Record]:
+    """Rows with typed values instead of texts; NaN, a missing number, becomes None, and a decimal a number."""
+    for number, row in enumerate(values, start=1):
+        yield typed_row(row, name, number)
+
+
+def typed_row(values: Mapping[str, Any], name: str, number: int) -> Record:
+    """One row of `typed_rows`."""
+    return Record({k: _without_nan(v) for k, v in values.items()}, name, number, format="csv", unit="row")
+
+
+def parquet_rows(path: Path) -> Iterator[Record]:
+    """Stream the rows of a Parquet file, numbered from 1."""
+    import pyarrow
+    import pyarrow.parquet
+
+    refuse_pipe(path)
+    number = 0
+    try:
+        schema = pyarrow.parquet.read_schema(path)
+        texts = [
+            name
+            for name, column_type in zip(schema.names, schema.types, strict=True)
+            if column_type in _text_types(pyarrow)
+        ]
+        # As a dictionary, a repeated text is in memory once.
+        file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
+        for batch in file.iter_batches(batch_size=_rows_per_batch(file.metadata, path)):
+            columns: dict[str, Any] = {
+                n: c if n in texts else _python_values(c, path, n, number + 1)
+                for n, c in zip(file.schema_arrow.names, batch, strict=True)
+            }
+            for i in range(batch.num_rows):
+                number += 1
+                values = {n: c[i].as_py() if n in texts else c[i] for n, c in columns.items()}
+                yield typed_row(values, str(path), number)
+    except InputError:
+        raise
+    except OSError as error:
+        raise unreadable_error(error, path) from None
+    except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
+        after = f"after row {number}: " if number else ""
+        raise InputError("not a Parquet file that can be read", file=path, found=after + first_line_of(error)) from None
+
+
+def _text_types(pyarrow: Any) -> tuple[Any, ...]:
+    return pyarrow.string(), pyarrow.large_string()
+
+
+def _python_values(column: Any, path: Path, name: str, first_row: int) -> list[object]:
+    """The values of a column; dates, times and durations that Python cannot represent become texts."""
+    with suppress(ValueError, OverflowError, KeyError):
+        return list(column.to_pylist())
+    values: list[object] = []
+    for row, value in enumerate(column, start=first_row):
+        try:
+            values.append(value.as_py())
+        except (ValueError, OverflowError, KeyError) as error:
+            if not hasattr(value, "value"):
+                raise InputError(
+                    "a value that Python cannot represent",
+                    file=path,
+                    line=row,
+                    unit="row",
+                    field=name,
+                    found=f"{value.type}: {first_line_of(error)}",
+                    remedy="leave the column out, or write it as text",
+                ) from None
+            values.append(f"{value.type} {value.value}")
+    return values
+
+
+def _rows_per_batch(metadata: Any, path: Path) -> int:
+    """Rows to unpack at once, fewer where they hold long lists.
+
+    Raises:
+        InputError: A column unpacks to far more than its size.
+    """
+    most_per_row = 1
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        in_lists = 0
+        for column in range(metadata.num_columns):
+            chunk = group.column(column)
+            unpacks = None
+            if metadata.schema.column(column).max_repetition_level:
+                in_lists += chunk.num_values
+                if in_lists > _MAX_LIST_VALUES and chunk.num_values > 16 * chunk.total_compressed_size:
+                    unpacks = f"{chunk.num_values:,} values"
+            if chunk.total_uncompressed_size > max(_MAX_UNPACKED, 200 * chunk.total_compressed_size):
+                unpacks = f"{chunk.total_uncompressed_size:,}"
+            if unpacks:
+                raise InputError(
+                    "a column unpacks to more than can be read",
+                    file=path,
+                    field=chunk.path_in_schema,
+                    found=f"{chunk.total_compressed_size:,} bytes that become {unpacks}",
+                    remedy="leave the column out, or write the file again from its original, or as JSON lines",
+                )
+        most_per_row = max(most_per_row, in_lists // max(1, group.num_rows))
+    return max(1, min(1000, 1_000_000 // most_per_row))
+
+
+def first_line_of(error: Exception) -> str:
+    """The first line of an error's message."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _without_nan(value: object) -> object:
+    if isinstance(value, Decimal):
+        value = int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _without_nan(item) for name, item in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -255,7 +255,7 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
             remedy="describe the aspects in a task file, and name it with --task",
         )
     for task in TASKS.values():
-        if _fits(task, values):
+        if _fits(task, {column: values[column] for column in scales}):
             return GuessedTask(task, columns, built_in=True, doubtful=doubtful)
     source, text = (columns.renamed.get(role, role) for role in ("source", "text"))
     names = _aspect_names(scales)
@@ -274,7 +274,7 @@ def _no_ratings_error(
     advice += [
         f"{column}: {why}"
         for column, cells in values.items()
-        if (why := how_to_rate(record, column, _present_values(cells)[0]))
+        if column not in doubtful and (why := how_to_rate(record, column, _present_values(cells)[0]))
     ]
     return record.error(
         "nothing in the data looks like ratings",
@@ -333,9 +333,9 @@ def _possible_ratings(
         for ratings in _nested_ratings(record, roles):
             for key in ratings.values:
                 values.setdefault(str(key), []).extend(v for _, v in ratings.values_in(str(key)))
-        for key, name in names.items():
-            if key in record.values:
-                values.setdefault(name, []).extend(v for _, v in record.values_in(key))
+        # Not for every name: records may each have names of their own, 100,000 in all.
+        for key in filter(names.__contains__, record.values):
+            values.setdefault(names[key], []).extend(v for _, v in record.values_in(key))
     return {column: cells for column, cells in values.items() if not _NOT_A_RATING.fullmatch(spelled_name(column))}
 
 
@@ -444,14 +444,10 @@ def _guess_ends(least: float, most: float) -> tuple[float, float]:
     return math.floor(least), math.ceil(most)
 
 
-def _fits(task: Task, values: Mapping[str, Sequence[object]]) -> bool:
-    """Whether every column that looks like ratings is an aspect of a built-in task, with values on its scale."""
+def _fits(task: Task, ratings: Mapping[str, Sequence[object]]) -> bool:
+    """Whether every column of ratings is an aspect of a built-in task, with values on its scale."""
     scales = {normalized_name(aspect.name): aspect.scale for aspect in task.aspects}
-    numbers = {
-        normalized_name(n): [v for v in cells if isinstance(v, int | float)]
-        for n, cells in values.items()
-        if _guess_scale(cells)
-    }
+    numbers = {normalized_name(n): [v for v in cells if isinstance(v, int | float)] for n, cells in ratings.items()}
     return all(name in scales and all(map(scales[name].contains, cells)) for name, cells in numbers.items())
 
 

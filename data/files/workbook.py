@@ -1,19 +1,21 @@
-"""Reads the first sheet of a workbook in a subprocess, with limits on memory and time.
+"""Reads the first visible sheet of a workbook in a subprocess, with limits on memory and time.
 
 The library allocates the smallest rectangle around all cells: a single cell far down and to the right, or a file that
 unpacks to gigabytes, would crash the process that reads it.
 
-    python data/files/workbook.py ratings.xlsx 1000000000     # the sheets, then a JSON list for each row
+    python data/files/workbook.py ratings.xlsx 1000000000     # the sheets, then a row's number and cells in each line
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import IO
 
 MAX_SECONDS = 30
@@ -24,24 +26,49 @@ class WorkbookError(Exception):
     """The workbook cannot be read, for the reason in the message."""
 
 
-def open_workbook(path: str) -> tuple[list[str], int, Iterator[list[str]]]:
-    """The names of the sheets, the number of the first sheet's first row that is not empty, and its rows as texts.
+class Sheet:
+    """The rows of a sheet that are not blank, in a temporary file from which they can be read several times."""
+
+    def __init__(self, rows: IO[bytes], sheets: list[str]) -> None:
+        self.sheets = sheets
+        """The names of the visible sheets of the workbook, or of all if none is; the first one is this."""
+        self._rows, self._start = rows, rows.tell()
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """The rows as texts, with the numbers that Excel shows."""
+        at = self._start
+        while self._rows.seek(at) >= 0 and (line := self._rows.readline()):
+            at = self._rows.tell()
+            number, *cells = json.loads(line)
+            yield number, cells
+
+
+def open_workbook(path: str) -> Sheet:
+    """The first visible sheet of a workbook; a file that has not changed is not read a second time.
 
     Raises:
         WorkbookError: With what is wrong.
+        OSError: The file cannot be opened.
     """
-    out: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (the rows are read from it later)
+    with open(path, "rb") as file:
+        state = os.fstat(file.fileno())
+    return _read(path, state.st_ino, state.st_mtime_ns, state.st_size, MAX_SECONDS, MAX_MEMORY)
+
+
+@lru_cache(maxsize=1)
+def _read(path: str, _inode: int, _changed: int, _size: int, max_seconds: float, max_memory: int) -> Sheet:
+    out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (the rows are read from it later)
     try:
         # -P keeps this folder off sys.path, where its modules would shadow others of the same name.
         process = subprocess.run(
-            [sys.executable, "-P", __file__, path, str(MAX_MEMORY)],
+            [sys.executable, "-P", __file__, path, str(max_memory)],
             stdout=out,
             stderr=subprocess.DEVNULL,
-            timeout=MAX_SECONDS,
+            timeout=max_seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise WorkbookError(f"it takes more than {MAX_SECONDS} seconds to read") from None
+        raise WorkbookError(f"it takes more than {max_seconds} seconds to read") from None
     out.seek(0)
     try:
         header = json.loads(out.readline() or "{}")
@@ -49,14 +76,8 @@ def open_workbook(path: str) -> tuple[list[str], int, Iterator[list[str]]]:
         header = {}
     if process.returncode or "sheets" not in header:
         out.close()
-        raise WorkbookError(header.get("error") or f"it takes more than {MAX_MEMORY >> 20} MB to read, or is damaged")
-    return header["sheets"], header["first"], _rows(out)
-
-
-def _rows(out: IO[str]) -> Iterator[list[str]]:
-    with out:
-        for line in out:
-            yield json.loads(line)
+        raise WorkbookError(header.get("error") or f"it takes more than {max_memory >> 20} MB to read, or is damaged")
+    return Sheet(out, header["sheets"])
 
 
 def _cell_text(value: object) -> str:
@@ -73,14 +94,20 @@ def _print_sheet(path: str, limit: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
         book = python_calamine.CalamineWorkbook.from_path(path)
-        sheet = book.get_sheet_by_index(0) if book.sheet_names else None
+        visible = [sheet.name for sheet in book.sheets_metadata if "Hidden" not in str(sheet.visible)]
+        names = visible or book.sheet_names
+        sheet = book.get_sheet_by_name(names[0]) if names else None
     except (python_calamine.CalamineError, OSError, IndexError) as error:
         print(json.dumps({"error": f"{type(error).__name__} {error}".splitlines()[0]}))
         return
+    print(json.dumps({"sheets": names}))
     start = None if sheet is None else sheet.start
-    print(json.dumps({"sheets": book.sheet_names, "first": 0 if start is None else start[0] + 1}))
-    for row in [] if sheet is None or start is None else sheet.to_python(skip_empty_area=True):
-        print(json.dumps([_cell_text(value) for value in row]))
+    if sheet is None or start is None:
+        return
+    for number, row in enumerate(sheet.to_python(skip_empty_area=True), start=start[0] + 1):
+        cells = [_cell_text(value) for value in row]
+        if any(map(str.strip, cells)):
+            print(json.dumps([number, *cells]))
 
 
 if __name__ == "__main__":

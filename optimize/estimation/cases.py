@@ -144,7 +144,7 @@ class _PruneEverything(optuna.pruners.BasePruner):
 CHEAPEST = Strategy(
     pruner=lambda expensive: _PruneEverything(),
     next_points=lambda remaining: [],
-    points_to_reread=lambda outcomes, points: [],
+    points_for_other_readings=lambda outcomes, points: [],
     choose=_fewest_calls,
 )
 """A search that tries the starting points alone, prunes all after the first block, and chooses the fewest calls."""
@@ -162,6 +162,6 @@ def _most_expensive(number: int) -> Strategy:
         pruner=lambda expensive: optuna.pruners.NopPruner(),
         next_points=_longest_first,
         rank_variants=rank_variants,
-        points_to_reread=_variants_with_most_calls,
+        points_for_other_readings=_variants_with_most_calls,
         choose=_most_calls,
     )

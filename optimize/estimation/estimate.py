@@ -83,7 +83,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
         steps.advance()
 
     with steps, _without_progress_lines():
-        return dry_run_all(target, stages, work, _row_name, remember=plan.data.folds is not None)
+        return dry_run_all(target, stages, work, _row_name, cache_debates=plan.data.folds is not None)
 
 
 def notes(settings: Settings) -> list[str]:

@@ -68,9 +68,9 @@ class ReadAlone:
     """The compiled judge on each text by itself."""
 
     agreement: Agreement
-    """Averaged over aspects, in the objective."""
+    """Averaged over aspects, in the reported correlation."""
     change: Difference
-    """This minus the compiled judge in its own reading."""
+    """This minus the agreement of the compiled judge in the reading it was compiled for."""
     calls: float
     """LM calls per item."""
 
@@ -84,7 +84,7 @@ class HeldOutComparison:
     calls: Mapping[str, Mapping[str, float]]
     """Judge name -> aspect -> LM calls per item."""
     gain: Difference
-    """Compiled minus single call, in the objective, averaged over aspects."""
+    """Compiled minus single call, in the reported correlation, averaged over aspects."""
     gains: Mapping[str, Difference]
     """Aspect -> compiled minus single call, with intervals that hold for all aspects together in 95 % of cases
     (Bonferroni: each has the level 1 - .05 / aspects)."""

@@ -72,7 +72,7 @@ def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, 
     names = [aspect.name for aspect in plan.data.aspects]
     # Copies, because a judge may cache what it derives, and the plan may be executed again.
     single = plan.single.deepcopy()
-    uncompiled = plan.untuned_judge(plan.readings[0 if plan.search_limits.cheap_only else -1])
+    uncompiled = plan.untuned_judge(plan.readings[0 if plan.search_limits.one_reading else -1])
     chosen = shared_judges({name: compiled.aspects[name].judge for name in names})
     informed = [SharedJudge(s.judge.with_debate(rounds=0, tie_breaker=False), s.aspects) for s in chosen]
     # A single call is the first turn of the debate with the same knowledge and reading, so that its reply is in the

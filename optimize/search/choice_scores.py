@@ -178,9 +178,9 @@ class ChoiceScores:
             for group in ratings:
                 if only is not None and group.group not in only:
                     continue
-                of_group = list(islice(judgements, len(group.candidates)))
-                judged = [judgement for judgement in of_group if judgement is not None]
-                if len(judged) == len(of_group):
+                group_judgements = list(islice(judgements, len(group.candidates)))
+                judged = [judgement for judgement in group_judgements if judgement is not None]
+                if len(judged) == len(group_judgements):
                     # Finished judgements are rounded: a granularity needs no debate of its own.
                     scores = tuple(round_to_granularity(judgement, aspect, granularity) for judgement in judged)
                     by_aspect[aspect.name].append(replace(group, scores=scores))
@@ -227,8 +227,8 @@ class ChoiceScores:
 
         def ask(judge: Judge, items: Sequence[_UnjudgedItem], label: str) -> list[Transcript]:
             transcripts = [pending.scores._caches[variant, None].transcripts[pending.index] for pending in items]
-            open_at_n = [transcript.until(rounds) for transcript in transcripts if transcript is not None]
-            return self.runner.break_tie(judge, [pending.item for pending in items], open_at_n, f"{label}: {what}")
+            cut_at_n = [transcript.until(rounds) for transcript in transcripts if transcript is not None]
+            return self.runner.break_tie(judge, [pending.item for pending in items], cut_at_n, f"{label}: {what}")
 
         return self._ask_missing((variant, rounds), "tie-breaks", rounds, only, ask)
 

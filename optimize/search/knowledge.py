@@ -157,7 +157,7 @@ class VariantJudges(dict[JudgeVariant, CrossFittedJudge]):
         return self.setdefault(variant, replace(cross_fitted, seen=self._seen.get(variant.persona, frozenset())))
 
 
-def knowledge_axes(kinds: Iterable[Knowledge]) -> tuple[tuple[str, ...], tuple[JudgeVariant, ...]]:
+def knowledge_values(kinds: Iterable[Knowledge]) -> tuple[tuple[str, ...], tuple[JudgeVariant, ...]]:
     """The values of `SearchSpace.knowledge` and of `SearchSpace.rewritten`."""
     names = list(dict.fromkeys(kind.name for kind in kinds))
     shared = tuple(name for name in names if name != TUNED)

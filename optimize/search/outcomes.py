@@ -45,7 +45,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PrunedPoint:
-    """A point that was pruned, after some of the groups."""
+    """A point that was pruned, after some of the groups; its fields are user attributes of the stored trial."""
 
     groups: int
     """Number of groups that it was evaluated on."""
@@ -139,14 +139,14 @@ class Outcomes:
         posterior = posterior_means(self._evaluated_points(points).values)
         return {point: list(posterior[:, number]) for number, point in enumerate(points)}
 
-    def choose(self, among: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
-        """The choice for each unit by partial pooling, among the exportable points for which `among` is true."""
-        allowed = [
-            point for point in self.by_point if point.knowledge not in self.space.not_exportable and among(point)
+    def choose(self, is_candidate: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
+        """The choice for each unit by partial pooling, among the exportable points for which `is_candidate` is true."""
+        candidates = [
+            point for point in self.by_point if point.knowledge not in self.space.not_exportable and is_candidate(point)
         ]
         # If all judges agree negatively with the raters, one that scores nothing would be the best.
-        points = sorted(filter(self._scores_enough, allowed), key=self.space.complexity)
-        points = points or sorted(allowed, key=self.space.complexity)
+        points = sorted(filter(self._scores_enough, candidates), key=self.space.complexity)
+        points = points or sorted(candidates, key=self.space.complexity)
         numbers = choose_points(self._evaluated_points(points))
         return {unit: points[number] for unit, number in zip(self.units, numbers, strict=True)}
 
@@ -262,7 +262,7 @@ def _choose_shared_config(outcomes: Outcomes) -> dict[str, Point]:
 
 
 def _aspects_sharing_calls(outcomes: Outcomes, chosen: Mapping[str, Point], unit: str) -> list[str]:
-    """The aspects of the unit `label` and of those whose choices could share calls with its choice."""
+    """The aspects of the unit `unit` and of those whose choices could share calls with its choice."""
     config = _shared_config(outcomes, chosen[unit])
     # Units whose roles were rewritten share no call.
     units = [

@@ -80,8 +80,8 @@ _FAST_SAMPLE_SIZE = 16
 _MAX_CHUNKS = 200
 """Most values that a trial reports for an aspect."""
 
-_USUAL_STARTING_POINTS = 12
-"""Usual number of starting points, for estimates of the work."""
+_TYPICAL_STARTING_POINTS = 12
+"""Typical number of starting points, for the progress bar."""
 
 _MIN_TRIALS_FOR_IMPORTANCES = 8
 """Least number of completed trials for parameter importances."""
@@ -102,17 +102,18 @@ class SearchLimits:
     one, and joint ones, come on top."""
     new_debates: bool = True
     """Whether the sampler may suggest debates that were not held yet; else only Tie-breakers for those that were."""
-    cheap_only: bool = False
-    """Whether in the more expensive reading only the untuned single call is tried, which held-out needs anyway."""
+    one_reading: bool = False
+    """Whether in the more expensive reading only the untuned single call is tried, which held-out needs anyway; and
+    other personas only with knowledge, if there is any."""
 
     @property
-    def usual_trials(self) -> int:
-        return min(self.trials, _USUAL_STARTING_POINTS + self.suggestions)
+    def expected_trials(self) -> int:
+        return min(self.trials, _TYPICAL_STARTING_POINTS + self.suggestions)
 
 
 SEARCH_LIMITS: Mapping[str, SearchLimits] = MappingProxyType(
     {
-        "light": SearchLimits(knowledge_kinds=2, suggestions=2, candidates=512, new_debates=False, cheap_only=True),
+        "light": SearchLimits(knowledge_kinds=2, suggestions=2, candidates=512, new_debates=False, one_reading=True),
         "medium": SearchLimits(knowledge_kinds=3, suggestions=20, candidates=2048),
         "heavy": SearchLimits(knowledge_kinds=99, suggestions=80, candidates=1_000_000),
     }
@@ -170,7 +171,7 @@ class Strategy:
     """From the points that remain to those that are tried next, in place of the sampler."""
     rank_variants: Callable[[Outcomes, Sequence[JudgeVariant]], list[JudgeVariant]] = rank_variants
     """The order in which debates with kinds of knowledge are tried."""
-    points_to_reread: Callable[[Outcomes, Sequence[Point]], list[Point]] = best_of_each_aspect
+    points_for_other_readings: Callable[[Outcomes, Sequence[Point]], list[Point]] = best_of_each_aspect
     """Of the points in the default reading those that are tried in the other readings."""
     choose: Callable[[Outcomes], dict[str, Point]] = Outcomes.choose
     """The choice for each unit."""
@@ -248,8 +249,8 @@ class Study:
         while remaining > 0 and (points := self._next_points(min(remaining, SUGGESTION_BATCH))):
             self._evaluate(points)
             remaining -= len(points)
-        if not limits.cheap_only:
-            self._evaluate([point for point in self._points_in_other_readings() if self._may_debate(point)])
+        if not limits.one_reading:
+            self._evaluate([point for point in self._points_in_other_readings() if self._is_allowed(point)])
         self._evaluate(joint_points(self._outcomes, strategy.choose(self._outcomes)) if space.joint else [])
 
     def results(self) -> dict[str, SearchResult]:
@@ -262,14 +263,15 @@ class Study:
         untuned, *learnt = space.scorer_variants
         # It is never pruned: all others are compared with it.
         yield [space.point(untuned, 0)]
-        reread = space.in_other_readings(*([untuned] if limits.cheap_only else space.scorer_variants))
-        yield [space.point(variant, 0) for variant in (*learnt, *reread)]
+        other_readings = space.in_other_readings(*([untuned] if limits.one_reading else space.scorer_variants))
+        yield [space.point(variant, 0) for variant in (*learnt, *other_readings)]
         # Knowledge adds more to a debate, which argues from it, than to a single call: the best kind is always tried.
         variants = [untuned, *rank(learnt)[: max(1, limits.knowledge_kinds - 1)]]
         yield [point for variant in variants for point in space.debate_points(variant, space.max_rounds)]
         # A rewritten judge takes no other persona.
         exportable = [v for v in variants if v not in space.rewritten and v.knowledge not in space.not_exportable]
-        best = rank(exportable[limits.cheap_only and len(exportable) > 1 :])[0]
+        informed = exportable[1:] if limits.one_reading else []
+        best = rank(informed or exportable)[0]
         others = [replace(best, persona=persona) for persona in space.personas[1:]]
         shortest = min((n for n in space.rounds if n), default=0)
         yield [point for other in others for point in space.debate_points(other, shortest)] if shortest else []
@@ -283,7 +285,7 @@ class Study:
     def _next_points(self, limit: int) -> list[Point]:
         """The points that are tried next; none if all were tried."""
         unrounded = [point for point in self._space.points() if point.granularity == self._space.unrounded]
-        new = [point for point in unrounded if point not in self._trials and self._may_debate(point)]
+        new = [point for point in unrounded if point not in self._trials and self._is_allowed(point)]
         if not self._plan.limits.new_debates:
             debated = {(point.variant, point.rounds) for point in self._outcomes.by_point if point.rounds}
             new = [point for point in new if (point.variant, point.rounds) in debated]
@@ -305,12 +307,12 @@ class Study:
                 self._tell(trial, None, "FAIL")
         return suggested or new[:1]
 
-    def _may_debate(self, point: Point) -> bool:
+    def _is_allowed(self, point: Point) -> bool:
         """Whether a point is allowed: no debate in another reading in which the single call was pruned."""
         if not point.rounds or point.reading == self._space.default_reading:
             return True
         pruned_calls = {(p.knowledge, p.reading) for p in self._outcomes.pruned if not p.rounds}
-        return not self._plan.limits.cheap_only and (point.knowledge, point.reading) not in pruned_calls
+        return not self._plan.limits.one_reading and (point.knowledge, point.reading) not in pruned_calls
 
     def _points_in_other_readings(self) -> list[Point]:
         """The best points in the default reading, moved to each of the others."""
@@ -318,7 +320,7 @@ class Study:
         if len(space.readings) < 2:
             return []
         points = sorted((p for p in outcomes.by_point if p.reading == space.default_reading), key=space.complexity)
-        selected = self._plan.strategy.points_to_reread(
+        selected = self._plan.strategy.points_for_other_readings(
             outcomes, [p for p in points if p.knowledge not in space.not_exportable]
         )
         return [
@@ -434,11 +436,11 @@ class Study:
         reported = self._reported[point]
         best = self._optuna.best_trial.intermediate_values
         common = reported.keys() & best.keys()
-        behind = sum(reported[step] - best[step] for step in common) / len(common)
+        difference = sum(reported[step] - best[step] for step in common) / len(common)
         self._tell(self._trials[point], None, "PRUNED")
         for granularity in self._space.granularities:
             rounded = replace(point, granularity=granularity)
-            self._outcomes.pruned[rounded] = PrunedPoint(end, len(self._group_order), behind)
+            self._outcomes.pruned[rounded] = PrunedPoint(end, len(self._group_order), difference)
             self._record(rounded, self._outcomes.pruned[rounded])
 
     def _tell(self, trial: optuna.Trial, value: float | None, state: str) -> None:

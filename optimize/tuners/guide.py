@@ -131,13 +131,13 @@ class GuideOptimizer(Teleprompter):
 
     def _write_guide(self, student: Judge, examples: list[dspy.Example], parts: Sequence[Sequence[int]]) -> _Guide:
         """The best guide for one aspect, and the proposal of each part."""
-        rated = self._judge_examples(student, examples)
+        baseline = self._judge_examples(student, examples)
         # With few examples of an aspect, a part may have none or all of them, and cannot be used.
-        unseen_by_part = {number: unseen for number, unseen in enumerate(parts) if 0 < len(unseen) < len(rated)} or {
+        unseen_by_part = {number: unseen for number, unseen in enumerate(parts) if 0 < len(unseen) < len(baseline)} or {
             0: []
         }
         written = self._run_concurrently(
-            [partial(self._propose, student, rated, unseen) for unseen in unseen_by_part.values()]
+            [partial(self._propose, student, baseline, unseen) for unseen in unseen_by_part.values()]
         )
         proposals: dict[int, _Proposal] = {n: p for n, p in zip(unseen_by_part, written, strict=True) if p is not None}
         if not proposals:
@@ -148,7 +148,7 @@ class GuideOptimizer(Teleprompter):
             "%s: %d guides, gains on unseen train sources %s", self._label, len(proposals),
             ", ".join(f"{p.gain:+.3f}" for p in proposals.values()),
         )  # fmt: skip
-        return self._revise_best(student, rated, best, proposals)
+        return self._revise_best(student, baseline, best, proposals)
 
     def _judge_examples(self, judge: Judge, examples: list[dspy.Example]) -> list[_JudgedExample]:
         items = [item for example in examples for item in example.questions]
@@ -165,59 +165,63 @@ class GuideOptimizer(Teleprompter):
         absolute_scale = self._tuning.absolute_scales.get(example.questions[0].aspect.name)
         return group_metric(example.ratings, scores, self._tuning.objective or self._tuning.statistic, absolute_scale)
 
-    def _propose(self, student: Judge, rated: Sequence[_JudgedExample], unseen: Sequence[int]) -> _Proposal | None:
-        """A guide written without the examples `unseen`, with its gain on these."""
-        seen = [i for i in range(len(rated)) if i not in set(unseen)]
-        guide = self._author(rated).write(_rated_sources(rated[i] for i in seen))
+    def _propose(self, student: Judge, baseline: Sequence[_JudgedExample], unseen: Sequence[int]) -> _Proposal | None:
+        """A guide written without the examples `unseen`, with its gain over `baseline`, the judge without a guide."""
+        seen = [i for i in range(len(baseline)) if i not in set(unseen)]
+        guide = self._author(baseline).write(_rated_sources(baseline[i] for i in seen))
         if guide is None:
             return None
-        judged = self._judge_guided(student, rated, guide, unseen)
-        return _Proposal(guide, frozenset(seen), judged, _gain(rated, judged))
+        judged = self._judge_with_guide(student, baseline, guide, unseen)
+        return _Proposal(guide, frozenset(seen), judged, _gain(baseline, judged))
 
-    def _judge_guided(
-        self, student: Judge, rated: Sequence[_JudgedExample], guide: str, indices: Sequence[int]
+    def _judge_with_guide(
+        self, student: Judge, baseline: Sequence[_JudgedExample], guide: str, indices: Sequence[int]
     ) -> dict[int, _JudgedExample]:
         """Index -> its example, judged with the guide."""
         if not indices:
             return {}
-        judged = self._judge_examples(add_guide(student, guide), [rated[i].example for i in indices])
+        judged = self._judge_examples(add_guide(student, guide), [baseline[i].example for i in indices])
         return dict(zip(indices, judged, strict=True))
 
-    def _author(self, rated: Sequence[_JudgedExample]) -> GuideAuthor:
-        item = rated[0].example.questions[0]
+    def _author(self, judged: Sequence[_JudgedExample]) -> GuideAuthor:
+        item = judged[0].example.questions[0]
         return GuideAuthor(self._tuning.reflection, item.task, item.aspect, self._limits)
 
     def _revise_best(
-        self, student: Judge, rated: Sequence[_JudgedExample], best: _Proposal, proposals: Mapping[int, _Proposal]
+        self, student: Judge, baseline: Sequence[_JudgedExample], best: _Proposal, proposals: Mapping[int, _Proposal]
     ) -> _Guide:
         """The best guide, revised on half of its unseen examples if the revision does better on the other half."""
         unseen = list(best.judged)
-        shown, held_back = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
-        kept = _Guide(best.guide, proposals, {i: best.judged[i] for i in shown}, {i: best.judged[i] for i in held_back})
-        if not shown:
+        revised_on, held_back = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
+        kept = _Guide(
+            best.guide, proposals, {i: best.judged[i] for i in revised_on}, {i: best.judged[i] for i in held_back}
+        )
+        if not revised_on:
             return kept
-        revised = self._author(rated).revise(best.guide, _rated_sources(kept.revised_on.values()))
+        revised = self._author(baseline).revise(best.guide, _rated_sources(kept.revised_on.values()))
         if revised is None:
             return kept
-        judged = self._judge_guided(student, rated, revised, held_back)
-        before, after = _gain(rated, kept.held_back), _gain(rated, judged)
+        judged = self._judge_with_guide(student, baseline, revised, held_back)
+        before, after = _gain(baseline, kept.held_back), _gain(baseline, judged)
         logger.info("%s: revised guide %+.3f, the one before %+.3f on the same sources", self._label, after, before)
         return replace(kept, text=revised, held_back=judged) if after > before else kept
 
     def _write_persona(self, judge: Judge, guide: _Guide) -> LearntPersona | None:
         """A persona written from the effects of the Critic's replies, if debates with it do better on other sources."""
-        shown, held_back = list(guide.revised_on.values()), list(guide.held_back.values())
-        if not (self._limits.persona_words and _rounds(judge) and shown and held_back and CRITIC in judge.tunable()):
+        revised_on, held_back = list(guide.revised_on.values()), list(guide.held_back.values())
+        if not (
+            self._limits.persona_words and _rounds(judge) and revised_on and held_back and CRITIC in judge.tunable()
+        ):
             return None
         former = judge.instructions()[CRITIC]
-        sources = [source for judged in shown for source in critic_replies(judged.example, judged.transcripts)]
-        text = self._author(shown).persona(former, merge_sources(sources))
+        sources = [source for judged in revised_on for source in critic_replies(judged.example, judged.transcripts)]
+        text = self._author(revised_on).persona(former, merge_sources(sources))
         if text is None or text == former:
             return None
         rejudged = self._judge_examples(with_persona(judge, text), [judged.example for judged in held_back])
         gain = _gain(held_back, dict(enumerate(rejudged)))
         logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
-        seen = group_keys(judged.example for judged in (*shown, *held_back))
+        seen = group_keys(judged.example for judged in (*revised_on, *held_back))
         return LearntPersona(text, seen) if gain > 0 else None
 
 

@@ -149,7 +149,7 @@ def _deduplicated(candidates: Iterable[RatedCandidate]) -> Iterator[RatedCandida
 
 
 def pack(sources: Iterable[RatedSource], tokens: int, max_packs: int) -> list[list[RatedSource]]:
-    """Put sources into at most `most` packs of at most `tokens` tokens, each source once.
+    """Put sources into at most `max_packs` packs of at most `tokens` tokens, each source once.
 
     Sources with the largest differences are packed first, and come first in each pack. But every fourth source is one
     with the smallest differences: only these show what raters do not mind, and otherwise they would be left out if not

@@ -104,8 +104,9 @@ def carry(export: str | Path, lm: str, **settings: Any) -> CarryResult:
         settings: Settings of `debate carry` by their names, e.g. `data="ratings.csv"`, `margin=0.05`.
 
     Raises:
-        InputError: Settings or data cannot be used, there is nothing to compare on, or neither replies nor scores of
-        the old LM. dspy.LMError: The new LM cannot be used.
+        InputError: Settings or data cannot be used, there is nothing to compare on, or there are neither
+            replies nor scores of the old LM.
+        dspy.LMError: The new LM cannot be used.
     """
     return _carry(settings_from(CarryFlags, settings, export=export, lm=lm))
 

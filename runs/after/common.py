@@ -89,11 +89,11 @@ F = TypeVar("F", bound=AfterFlags)
 R = TypeVar("R")
 
 
-def settings_from(make: Callable[..., F], settings: Mapping[str, Any], **named: Any) -> F:
+def settings_from(settings_class: Callable[..., F], settings: Mapping[str, Any], **named: Any) -> F:
     """A command's settings from keyword arguments, where lists and paths may stand for tuples and texts."""
     if "estimate" in settings:
         raise InputError("the command line alone prints estimates", field="estimate", remedy="leave it out here")
-    return make(
+    return settings_class(
         **{
             name: tuple(value) if isinstance(value, list) else str(value) if isinstance(value, Path) else value
             for name, value in {**settings, **named}.items()
@@ -395,7 +395,7 @@ def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
 def run_command(
     name: str,
     description: str,
-    make: type[F],
+    settings_class: type[F],
     argv: Sequence[str] | None,
     *,
     planned: Callable[[F], Sequence[PlannedScoring]],
@@ -407,7 +407,7 @@ def run_command(
     Args:
         name: The command's name.
         description: For `--help`.
-        make: The class of its settings.
+        settings_class: The class of its settings.
         argv: The command line; None for that of the process.
         planned: The scoring that the command does, for the estimate.
         execute: Scores and computes the result.
@@ -415,7 +415,7 @@ def run_command(
     """
 
     def execute_command() -> int:
-        flags = settings_of(name, description, make, argv)
+        flags = settings_of(name, description, settings_class, argv)
         if flags.json != "-":
             require_writable(flags.json, "--json")
         if flags.estimate is not None:

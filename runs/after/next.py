@@ -218,7 +218,7 @@ def _read(flags: NextFlags) -> _SelectionPlan:
 
     export = find_export(flags, flags.export)
     judged = tuple(select_aspects(export.judge, flags.aspects or None))
-    aspects_left_out = {} if flags.aspects else _settled_aspects(export)
+    aspects_left_out = {} if flags.aspects else _conclusive_aspects(export)
     task, recorded = export.judge.task, recorded_scores_in(export.manifest)
     read_groups = new_groups(flags.pool, task, flags.task, flags.columns, flags.sources)
     unrated = [replace(group.without_ratings, sampling_probability=None) for group in read_groups]
@@ -232,14 +232,16 @@ def _read(flags: NextFlags) -> _SelectionPlan:
             expected="texts of sources that it did not use",
             found=f"{len(unrated)} sources",
         )
-    rest = tuple(aspect for aspect in judged if aspect.name not in aspects_left_out)
+    informative = tuple(aspect for aspect in judged if aspect.name not in aspects_left_out)
     pool = Corpus(task, groups, Origin(Path(flags.pool).name, flags.pool))
-    # If the compile could tell in all aspects, all are rated.
-    return _SelectionPlan(export, pool, rest or judged, aspects_left_out if rest else {}, len(unrated) - len(groups))
+    # If the compile could tell in all aspects whether its judge is better, all are rated.
+    return _SelectionPlan(
+        export, pool, informative or judged, aspects_left_out if informative else {}, len(unrated) - len(groups)
+    )
 
 
-def _settled_aspects(export: Export) -> dict[str, str]:
-    """Aspect in which the compile could tell its judge from a single call -> the difference."""
+def _conclusive_aspects(export: Export) -> dict[str, str]:
+    """Aspect in which the compile showed a difference between its judge and a single call -> the difference."""
     from debate_judge.runs.export.recorded import RecordedFigure, evidence_part
 
     return {
@@ -318,31 +320,31 @@ def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
     return affordable
 
 
-def _render(plan: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[Printed], int]:
-    wanted = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in plan.raters.items())
+def _render(result: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[Printed], int]:
+    wanted = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in result.raters.items())
     lines: list[Printed] = [
-        f"{len(plan.groups)} of {plan.pool:,} sources to rate: {plan.texts:,} texts, {plan.ratings:,} ratings of "
-        + wanted
+        f"{len(result.groups)} of {result.pool:,} sources to rate: {result.texts:,} texts, "
+        f"{result.ratings:,} ratings of {wanted}"
     ]
-    if plan.known_sources:
-        lines.append(f"{plan.known_sources} others were used by the compile and are left out")
-    lines += [f"{name} is left out: {why}; --aspects asks for it" for name, why in plan.aspects_left_out.items()]
-    header, table_groups = ["source", "texts"], plan.groups[:_MAX_ROWS]
+    if result.known_sources:
+        lines.append(f"{result.known_sources} others were used by the compile and are left out")
+    lines += [f"{name} is left out: {why}; --aspects asks for it" for name, why in result.aspects_left_out.items()]
+    header, table_groups = ["source", "texts"], result.groups[:_MAX_ROWS]
     rows = [[group.id, str(len(group.candidates))] for group in table_groups]
-    if plan.distances:
+    if result.distances:
         header += ["drawn", "rankings apart"]
-        for row, group, distance in zip(rows, table_groups, plan.distances, strict=False):
+        for row, group, distance in zip(rows, table_groups, result.distances, strict=False):
             row += [f"{group.sampling_probability or 1:.3f}", f"{distance:.2f}"]
-    more = len(plan.groups) - len(table_groups)
+    more = len(result.groups) - len(table_groups)
     lines += ["", DataTable(header, rows), *([f"and {more} more"] if more else []), ""]
-    if plan.distances:
+    if result.distances:
         lines.append(
             "drawn: the probability of the source; rankings apart: distance of the judge's ranking to that of the "
             "single call, from 0 to 1. Selected sources can be learnt from, but are never held out and are no evidence"
         )
     if flags.out is not None:
         lines.append(f"written to {flags.out}; once filled in, it is rated data like any other")
-    return plan.to_json(), lines, 0
+    return result.to_json(), lines, 0
 
 
 # --- the file to rate in ---

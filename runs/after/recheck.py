@@ -167,7 +167,7 @@ def _recheck(flags: RecheckFlags) -> RecheckResult:
         for a in plan.new.aspects
         if recorded is not None and a.name in old
     }
-    changed = {} if plan.again is None else _asked_again(plan.again)
+    changed = {} if plan.again is None else _score_changes(plan.again)
     return RecheckResult(
         margin_verdict(difference[AVERAGE], flags.margin),
         flags.margin,
@@ -262,7 +262,7 @@ def _on_raters_scale(
     return recorded.scores[aspect.name], new, aspect_judge.judge.on_scale
 
 
-def _asked_again(planned: PlannedScoring) -> dict[str, ScoreChange]:
+def _score_changes(planned: PlannedScoring) -> dict[str, ScoreChange]:
     """Aspect -> change of the judge's scores of the compile's held-out texts, scored without stored replies.
 
     Raises:

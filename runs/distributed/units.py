@@ -28,8 +28,8 @@ from typing import Any, BinaryIO
 
 from debate_judge.data.errors import ErrorHandler, InputError
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
-from debate_judge.data.files.formats import HUB, TEXT_TABLES, HubName, RecordFile, detect_format, first_line_of
-from debate_judge.data.files.reading import jsonl
+from debate_judge.data.files.formats import HUB, TEXT_TABLES, HubName, RecordFile, detect_format
+from debate_judge.data.files.reading import first_line_of, jsonl
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.runs.runner.progress import StepProgress
@@ -58,7 +58,7 @@ class InputFile:
 
     name: str
     """As messages name it."""
-    place: str
+    address: str
     """Absolute path or URL."""
     size: int
     fingerprint: str = ""
@@ -66,11 +66,11 @@ class InputFile:
 
     @property
     def remote(self) -> bool:
-        return "://" in self.place
+        return "://" in self.address
 
     @property
     def from_hub(self) -> bool:
-        return self.place.startswith(HUB) and not self.remote
+        return self.address.startswith(HUB) and not self.remote
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ def with_fingerprints(files: Sequence[InputFile]) -> list[InputFile]:
 
 def _fingerprint(file: InputFile, progress: StepProgress) -> str:
     if file.from_hub:
-        return HubName.parse(file.place).fingerprint()
+        return HubName.parse(file.address).fingerprint()
     digest = hashlib.blake2b(digest_size=16)
-    with storage_errors(file.name), open_input(file.place) as opened:
+    with storage_errors(file.name), open_input(file.address) as opened:
         if file.remote:
             digest.update(opened.read(_SAMPLE_BYTES))
             opened.seek(max(0, file.size - _SAMPLE_BYTES))
@@ -244,20 +244,20 @@ def count_lines(file: InputFile, full_read: bool = False) -> int | None:
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            with suppress(pa.ArrowException), open_input(file.place) as opened:
+            with suppress(pa.ArrowException), open_input(file.address) as opened:
                 return int(pq.ParquetFile(opened).metadata.num_rows)
         elif suffix in (*TEXT_TABLES, *_JSON_SUFFIXES):
             return count_newlines(file) + 1
         elif full_read and not file.remote:
             with suppress(InputError):
-                return max((record.line for record in detect_format(file.place).records()), default=None)
+                return max((record.line for record in detect_format(file.address).records()), default=None)
     return None
 
 
 def count_newlines(file: InputFile, end: int | None = None) -> int:
     """Line ends in a file, or in its first bytes."""
     count, remaining = 0, file.size if end is None else end
-    with storage_errors(file.name), open_input(file.place) as opened:
+    with storage_errors(file.name), open_input(file.address) as opened:
         while remaining and (block := opened.read(min(remaining, _BLOCK_BYTES))):
             count += block.count(b"\n")
             remaining -= len(block)
@@ -271,7 +271,7 @@ def has_group_per_line(file: InputFile, columns: Sequence[str]) -> bool:
     """
     if file.from_hub or Path(file.name).suffix.lower() not in _JSON_SUFFIXES:
         return False
-    with storage_errors(file.name), open_input(file.place) as opened:
+    with storage_errors(file.name), open_input(file.address) as opened:
         lines = (line.removeprefix(codecs.BOM_UTF8).strip() for line in opened)
         for number, line in enumerate(islice((line for line in lines if line), _INSPECTED_LINES)):
             if line.startswith(b"[") or (number == 0 and line.endswith((b"{", b"[", b","))):
@@ -296,7 +296,7 @@ def _source_boundaries(file: InputFile, columns: ColumnNames, offsets: Sequence[
     The driver finds them; each line is read at most once.
     """
     starts = [0]
-    with storage_errors(file.name), open_input(file.place) as opened:
+    with storage_errors(file.name), open_input(file.address) as opened:
         for offset in offsets[1:-1]:
             if offset <= starts[-1]:
                 continue
@@ -382,7 +382,7 @@ def _local_copy(unit: Unit, folder: Path) -> tuple[InputFile, int]:
     if file.from_hub or not (file.remote or unit.by_bytes):
         return file, 0
     path, offset = folder / f"copy{Path(file.name).suffix}", 0
-    with storage_errors(file.name), open_input(file.place) as source, path.open("wb") as target:
+    with storage_errors(file.name), open_input(file.address) as source, path.open("wb") as target:
         if not unit.by_bytes:
             shutil.copyfileobj(source, target)
         else:
@@ -393,7 +393,7 @@ def _local_copy(unit: Unit, folder: Path) -> tuple[InputFile, int]:
                 offset = source.tell()
             while source.tell() < (unit.end or 0) and (line := source.readline()):
                 target.write(line)
-    return replace(file, place=str(path), size=path.stat().st_size), offset
+    return replace(file, address=str(path), size=path.stat().st_size), offset
 
 
 def _groups(
@@ -407,7 +407,7 @@ def _groups(
         return count_newlines(unit.file, offset) if offset else 0
 
     def in_input(error: InputError) -> InputError:
-        if error.file not in (copy.place, copy.name):
+        if error.file not in (copy.address, copy.name):
             return error
         return error.replaced(file=copy.name, line=None if error.line is None else error.line + lines_before())
 
@@ -418,11 +418,11 @@ def _groups(
 
     def records() -> Iterator[Record]:
         # Not recognized anew: a range may begin with a line that looks like another format.
-        read = jsonl(Path(copy.place), report) if group_per_line else detect_format(copy.place).records()
+        read = jsonl(Path(copy.address), report) if group_per_line else detect_format(copy.address).records()
         return (replace(record, file=copy.name) for record in read)
 
     try:
-        file = RecordFile(copy.name, "JSON", True, records) if group_per_line else detect_format(copy.place)
+        file = RecordFile(copy.name, "JSON", True, records) if group_per_line else detect_format(copy.address)
         file = replace(file, name=copy.name, records=records)
         group_records = new_records(
             file,

@@ -160,7 +160,7 @@ class EstimateTarget:
     """Further arguments of `make_lm`, as the run would have them."""
     options: LMOptions = field(default_factory=LMOptions)
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS
-    immediate: Mapping[str, str] = field(default_factory=dict)
+    unbatched: Mapping[str, str] = field(default_factory=dict)
     """Role -> its LM, for roles whose calls are never batched."""
 
     def cases(self) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
@@ -174,12 +174,12 @@ class EstimateTarget:
 
     def price(self, role: str) -> Price | None:
         """The price of a role's calls, of batched ones where calls are batched and the role's may be."""
-        spec = self.immediate.get(role, self.spec)
+        spec = self.unbatched.get(role, self.spec)
         if spec == OFFLINE:
             return Price(0.0, 0.0, 0.0)
         server = server_address(spec, self.api_base if spec == self.spec else None)
         price = price_of(spec, self.options.prices, use_litellm=server is None)
-        return price.batch() if price is not None and self.options.batch and role not in self.immediate else price
+        return price.batch() if price is not None and self.options.batch and role not in self.unbatched else price
 
 
 CaseTriple = tuple[CallTotals, CallTotals, CallTotals]
@@ -204,7 +204,7 @@ def dry_run_all(
     work: Callable[[EstimateCase, JudgeRunner, DryRunStore], None],
     row: Callable[[str, str], str] = lambda stage_row, role: stage_row,
     *,
-    remember: bool = False,
+    cache_debates: bool = False,
 ) -> Estimate:
     """Dry-run a job in each case.
 
@@ -213,7 +213,7 @@ def dry_run_all(
         stages: Name -> stage, for each name that `work` passes to `runs.runner.billing.stage`.
         work: The code of the run, on a sample.
         row: (row of the stage, role) -> row of the table that counts the role's calls.
-        remember: Whether the run caches debates (`runs.runner.debate_cache`).
+        cache_debates: Whether the run caches debates (`runs.runner.debate_cache`).
 
     Raises:
         InputError: The spec names no LM, or the prices cannot be read.
@@ -231,7 +231,7 @@ def dry_run_all(
                 options=NO_LIMITS,
                 **target.settings,
             )
-            with JudgeRunner(lm, progress=False, cache=DebateCache() if remember else None) as runner:
+            with JudgeRunner(lm, progress=False, cache=DebateCache() if cache_debates else None) as runner:
                 work(case, runner, store)
             rows: dict[str, CallTotals] = {}
             for (stage_row, role), totals in store.totals.items():

@@ -31,10 +31,10 @@ from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_shared_pas
 SAMPLED_ITEMS = 96
 """Items that each judge scores in the dry run, over all aspects."""
 
-_HALVES = 2
+_PERTURBED_PER_QUESTION = 2
 """Perturbed questions for each original one: each perturbs every second candidate."""
 
-_QuestionCell = tuple[Question, int]
+_ItemInQuestion = tuple[Question, int]
 """A question and the index of an item in it."""
 
 
@@ -55,13 +55,13 @@ class _EntrantQuestions:
     entrant: Entrant
     shared: SharedGrouping
     """The questions about original candidates."""
-    perturbed: Mapping[str, Mapping[ItemPosition, _QuestionCell]]
-    """Perturbation -> original cell -> the cell of the perturbed item."""
+    perturbed: Mapping[str, Mapping[ItemPosition, _ItemInQuestion]]
+    """Perturbation -> position of the original item -> the perturbed item in its question."""
 
     def jobs(self, runner: JudgeRunner, usage: JudgeUsage) -> list[PassJob[Sequence[Judgement]]]:
         """One job for the original candidates, and one for the perturbed ones, whose calls do not count as `usage`."""
         name, lm = self.entrant.name, self.entrant.lm(runner.lm)
-        perturbed = {question.key: question for cells in self.perturbed.values() for question, _ in cells.values()}
+        perturbed = {question.key: question for items in self.perturbed.values() for question, _ in items.values()}
 
         def ask(question: Question) -> Awaitable[Sequence[Judgement]]:
             return self.shared.judge.judge(question.items)
@@ -76,12 +76,12 @@ class _EntrantQuestions:
         ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
         sources = {g.id: g.source_id for g in corpus.groups}
         grouping = self.shared.grouping
-        original = {cell: (grouping.questions[cell[0]], cell[1]) for cell in grouping.positions}
-        for perturbation, cells in {"": original, **self.perturbed}.items():
-            for item, cell in zip(self.shared.items, grouping.positions, strict=True):
-                if cell not in cells:
+        original = {(number, index): (grouping.questions[number], index) for number, index in grouping.positions}
+        for perturbation, items in {"": original, **self.perturbed}.items():
+            for item, original_position in zip(self.shared.items, grouping.positions, strict=True):
+                if original_position not in items:
                     continue
-                question, position = cells[cell]
+                question, position = items[original_position]
                 judgement, name = judged[question.key][position], item.aspect.name
                 score = self.entrant.aspects[name].reported_score(judgement, item.aspect)
                 raters = tuple(ratings[item.group, item.candidate].get(name, ()))
@@ -113,16 +113,16 @@ def evaluate(
     """
     items = {aspect.name: corpus_items(corpus, aspect) for aspect in aspects}
     usages = {entrant.name: JudgeUsage() for entrant in entrants}
-    requests = [
+    all_questions = [
         _EntrantQuestions(
             entrant,
             shared,
-            {change.name: dict(_perturbed_cells(shared.grouping, change, seed)) for change in perturbations},
+            {change.name: dict(_perturbed_items(shared.grouping, change, seed)) for change in perturbations},
         )
         for entrant in entrants
-        for shared in group_by_aspect({name: request.judge for name, request in entrant.aspects.items()}, items)
+        for shared in group_by_aspect({name: aspect.judge for name, aspect in entrant.aspects.items()}, items)
     ]
-    jobs = [job for request in requests for job in request.jobs(runner, usages[request.entrant.name])]
+    jobs = [job for questions in all_questions for job in questions.jobs(runner, usages[questions.entrant.name])]
     shared_pass = run_shared_pass(runner, jobs, "judges")
     if entrants and len(shared_pass.failed) == len(entrants):
         raise next(iter(shared_pass.failed.values()))
@@ -133,9 +133,9 @@ def evaluate(
     judges: dict[str, EvaluatedJudge] = {}
     for entrant in entrants:
         if entrant.name not in shared_pass.failed:
-            entrant_requests = [request for request in requests if request.entrant is entrant]
-            rows = [row for request in entrant_requests for row in request.rows(corpus, judged[entrant.name])]
-            distinct_items = sum(len({item.key for item in request.shared.items}) for request in entrant_requests)
+            of_entrant = [questions for questions in all_questions if questions.entrant is entrant]
+            rows = [row for questions in of_entrant for row in questions.rows(corpus, judged[entrant.name])]
+            distinct_items = sum(len({item.key for item in questions.shared.items}) for questions in of_entrant)
             judges[entrant.name] = _evaluated_judge(entrant, rows, aspects, usages[entrant.name], distinct_items)
     if judges and all(judge.note for judge in judges.values()):
         name, first = next(iter(judges.items()))
@@ -164,10 +164,10 @@ def _evaluated_judge(
 # --- perturbed questions ---
 
 
-def _perturbed_cells(
+def _perturbed_items(
     grouping: Grouping, perturbation: Perturbation, seed: int
-) -> Iterator[tuple[ItemPosition, _QuestionCell]]:
-    """Each original cell that the perturbation changes, with the cell of the perturbed item."""
+) -> Iterator[tuple[ItemPosition, _ItemInQuestion]]:
+    """The position of each original item that the perturbation changes, with the perturbed item in its question."""
     for number, question in enumerate(grouping.questions):
         if perturbation.edit is None:
             yield from _reversed_order(number, question)
@@ -175,14 +175,14 @@ def _perturbed_cells(
         # In a question about several aspects, a candidate has the same text in all of them.
         first = {item.text: item for item in reversed(question.items)}
         edited = {text: perturbation.apply(first[text], seed).text for text in question.texts}
-        for offset in range(_HALVES):
-            half = {text for text in question.texts[offset::_HALVES] if edited[text] != text}
-            items = [replace(item, text=edited[item.text]) if item.text in half else item for item in question.items]
+        for offset in range(_PERTURBED_PER_QUESTION):
+            changed = {text for text in question.texts[offset::_PERTURBED_PER_QUESTION] if edited[text] != text}
+            items = [replace(item, text=edited[item.text]) if item.text in changed else item for item in question.items]
             perturbed = Question(tuple(items))
-            yield from (((number, i), (perturbed, i)) for i, item in enumerate(question.items) if item.text in half)
+            yield from (((number, i), (perturbed, i)) for i, item in enumerate(question.items) if item.text in changed)
 
 
-def _reversed_order(number: int, question: Question) -> Iterator[tuple[ItemPosition, _QuestionCell]]:
+def _reversed_order(number: int, question: Question) -> Iterator[tuple[ItemPosition, _ItemInQuestion]]:
     rank = {text: i for i, text in enumerate(question.texts)}
     order = sorted(range(len(question.items)), key=lambda i: -rank[question.items[i].text])
     perturbed = Question(tuple(question.items[i] for i in order))

@@ -172,8 +172,8 @@ def recorded_scores_in(manifest: Mapping[str, Any]) -> RecordedScores | None:
 # --- other parts of the evidence ---
 
 
-def evidence_part(manifest: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
-    """An entry of an export's evidence, validated as `kind`; None in exports of earlier versions without it.
+def evidence_part(manifest: Mapping[str, Any], name: str, expected: type[T]) -> T | None:
+    """An entry of an export's evidence, validated as `expected`; None in exports of earlier versions without it.
 
     Raises:
         InputError: It is not of this type.
@@ -182,7 +182,7 @@ def evidence_part(manifest: Mapping[str, Any], name: str, kind: type[T]) -> T | 
     if value is None:
         return None
     try:
-        return TypeAdapter(kind).validate_python(value, strict=True)
+        return TypeAdapter(expected).validate_python(value, strict=True)
     except ValidationError as error:
         record = Record({}, MANIFEST, path=f"evidence.{name}", remedy=REMEDY)
         raise input_error(error, record) from None
@@ -291,15 +291,15 @@ class HeldOutIntervals:
 
 
 def evaluate_intervals(
-    manifest: Mapping[str, Any], aspects: Sequence[Aspect], level: float, widest: float | None = None
+    manifest: Mapping[str, Any], aspects: Sequence[Aspect], level: float, max_width: float | None = None
 ) -> dict[str, HeldOutIntervals]:
-    """Aspect -> coverage of intervals of this level, and agreement if those wider than `widest` are left to people."""
+    """Aspect -> coverage of intervals of this level, and agreement without texts whose interval exceeds `max_width`."""
     recorded = recorded_scores_in(manifest)
     statistic, correlation_level = objective_in(manifest, "summary")
     by_aspect: dict[str, HeldOutIntervals] = {}
     for aspect in aspects:
         groups = () if recorded is None else recorded.calibrated.get(aspect.name, ())
-        abstention = evaluate_abstention(groups, aspect.scale, level, math.inf if widest is None else widest)
+        abstention = evaluate_abstention(groups, aspect.scale, level, math.inf if max_width is None else max_width)
         if abstention is None:
             continue
         agreement, agreement_kept = (

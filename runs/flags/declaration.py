@@ -141,7 +141,7 @@ class SettingField:
         return (self.option("name") or f"--{words}") if self.is_flag else words
 
     @property
-    def kind(self) -> Any:
+    def value_type(self) -> Any:
         """The type of its values other than None: int, float, bool, str, tuple or a Literal."""
         annotation = self.field.annotation
         if get_origin(annotation) in (Union, types.UnionType):
@@ -151,17 +151,17 @@ class SettingField:
     @property
     def choices(self) -> tuple[str, ...]:
         """The allowed values, of a Literal or of a tuple of it; empty for other types."""
-        kind = get_args(self.field.annotation)[0] if self.kind is tuple else self.kind
-        return get_args(kind) if get_origin(kind) is Literal else ()
+        value_type = get_args(self.field.annotation)[0] if self.value_type is tuple else self.value_type
+        return get_args(value_type) if get_origin(value_type) is Literal else ()
 
     def read(self, text: str) -> object:
         """The value in a text; one that cannot be converted stays text, so that pydantic refuses it."""
-        if self.kind is tuple:
+        if self.value_type is tuple:
             return tuple(split_commas(text))
-        if self.kind is bool:
+        if self.value_type is bool:
             return {"true": True, "false": False}.get(text, text)
         try:
-            return self.kind(text) if self.kind in (int, float) else text
+            return self.value_type(text) if self.value_type in (int, float) else text
         except ValueError:
             return text
 
@@ -247,7 +247,7 @@ def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
     refused = input_error(error, Record({}, "", format="csv")).replaced(field=flag, found=value)
     return (
         refused.replaced(expected="a list of texts")
-        if setting_field.kind is tuple and why != "value_error"
+        if setting_field.value_type is tuple and why != "value_error"
         else refused
     )
 

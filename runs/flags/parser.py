@@ -27,7 +27,7 @@ RESUMES = "run the command again: it resumes, and finished calls are not paid fo
 """Remedy for a command that was interrupted or failed, if its replies are stored."""
 
 
-EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED, EXIT_READER_GONE = 2, 3, 130, 141
+EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 2, 3, 130, 141
 
 
 def exit_code(work: Callable[[], int], after_interrupt: str = "") -> int:
@@ -54,9 +54,9 @@ def exit_code(work: Callable[[], int], after_interrupt: str = "") -> int:
             print(f"\nstopped; {after_interrupt}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        if not any([_reader_gone(sys.stdout), _reader_gone(sys.stderr)]):
+        if not any([_pipe_is_closed(sys.stdout), _pipe_is_closed(sys.stderr)]):
             raise
-        return EXIT_READER_GONE
+        return EXIT_BROKEN_PIPE
     except OSError as error:
         # E.g. a full disk.
         print_error(f"{error}\n  remedy:   fix the problem and {RESUMES}")
@@ -72,8 +72,8 @@ def exit_code(work: Callable[[], int], after_interrupt: str = "") -> int:
         return EXIT_LM
 
 
-def _reader_gone(stream: TextIO | None) -> bool:
-    """Whether the reader of a stream has closed it; further output is then discarded."""
+def _pipe_is_closed(stream: TextIO | None) -> bool:
+    """Whether a stream is a pipe that its reader has closed; further output is then discarded."""
     if stream is None:
         return False
     poll = select.poll()
@@ -121,7 +121,7 @@ class _Parser(ArgumentParser):
             for setting_field in setting_fields(declaration).values():
                 words = setting_field.name.replace("_", "-")
                 if not setting_field.is_flag and flag in (f"--{words}", f"--no-{words}"):
-                    if setting_field.kind is bool:
+                    if setting_field.value_type is bool:
                         value = str(flag == f"--{words}").lower()
                     given = shlex.quote(f"{words}={redact_text(value) or setting_field.option('const') or 'VALUE'}")
                     remedy = f"it is a key of --config: give --config {given}, or write it in a TOML file"
@@ -186,14 +186,14 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
 
 
 def _add(group: Any, setting_field: SettingField) -> None:
-    kind, choices = setting_field.kind, setting_field.choices
+    value_type, choices = setting_field.value_type, setting_field.choices
     options: dict[str, Any] = {"help": _help(setting_field)}
-    if kind is bool:
+    if value_type is bool:
         options["action"] = BooleanOptionalAction if setting_field.field.default else "store_true"
     else:
-        names = "{" + ",".join(choices) + "}" + (",..." if kind is tuple else "") if choices else None
+        names = "{" + ",".join(choices) + "}" + (",..." if value_type is tuple else "") if choices else None
         options["type"] = str if setting_field.option("repeated") else setting_field.read
-        options["metavar"] = setting_field.option("metavar") or names or {int: "N", float: "X"}.get(kind)
+        options["metavar"] = setting_field.option("metavar") or names or {int: "N", float: "X"}.get(value_type)
     if (const := setting_field.option("const")) is not None:
         options |= {"nargs": "?", "const": const}
     if setting_field.option("repeated"):

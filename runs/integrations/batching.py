@@ -96,14 +96,14 @@ class SourceBatcher:
             dspy.LMError: The LM cannot be used at all.
         """
         items, empty = self._items(source, text, context, aspects)
-        return empty or self._warn_if_alone(loop.run(self._scored(items)))
+        return empty or self._warn_if_alone(loop.run(self._cached_scores(items)))
 
     async def ascore(
         self, *, source: str, text: str, context: str = "", aspects: Sequence[str] | str | None = None
     ) -> Scores:
         """As `score`, on any event loop."""
         items, empty = self._items(source, text, context, aspects)
-        return empty or self._warn_if_alone(await loop.on_loop(self._scored(items)))
+        return empty or self._warn_if_alone(await loop.on_loop(self._cached_scores(items)))
 
     def _items(
         self, source: str, text: str, context: str, aspects: Sequence[str] | str | None
@@ -128,7 +128,7 @@ class SourceBatcher:
 
     # --- on the loop of all LM calls ---
 
-    async def _scored(self, items: Sequence[Item]) -> Scores:
+    async def _cached_scores(self, items: Sequence[Item]) -> Scores:
         if self._process != os.getpid():
             # After a fork: tasks and futures of the parent belong to a loop that does not run here.
             self._process = os.getpid()
@@ -151,10 +151,10 @@ class SourceBatcher:
             self.read_alone += batch_size > 1
             scores = dict(zip(items, await self.judge.ascore_items(items, self._scale), strict=True))
         else:
-            scores = await self._scored_in_batch(items, batch_size)
+            scores = await self._score_in_batch(items, batch_size)
         return {item.aspect.name: scores[item] for item in items}
 
-    async def _scored_in_batch(self, items: Sequence[Item], batch_size: int) -> dict[Item, Score]:
+    async def _score_in_batch(self, items: Sequence[Item], batch_size: int) -> dict[Item, Score]:
         key = _batch_key(items)
         if key not in self._batches:
             running = asyncio.get_running_loop()

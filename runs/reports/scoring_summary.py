@@ -30,16 +30,16 @@ def scored_summary(meter: Meter, price: Price | None, out: object, totals: RowTo
 
 
 def uncertainty_summary(
-    held_out: Mapping[str, HeldOutIntervals], row_intervals: RowIntervals, level: float, widest: float | None
+    held_out: Mapping[str, HeldOutIntervals], row_intervals: RowIntervals, level: float, max_width: float | None
 ) -> list[Printed]:
-    """Coverage of the intervals on held-out texts by aspect, and the share left to people (wider than `widest`)."""
+    """Coverage of the intervals on held-out texts by aspect, and the share left to people (wider than `max_width`)."""
     header = ["aspect", "held-out texts", "inside", "mean width"]
-    header += ["left", "agreement", "of the rest", "error", "of the rest", "left here"] if widest is not None else []
+    header += ["left", "agreement", "of the rest", "error", "of the rest", "left here"] if max_width is not None else []
     rows = []
     for aspect, intervals in held_out.items():
         abstention = intervals.abstention
         row = [aspect, f"{abstention.texts}", f"{100 * abstention.covered:.0f} %", f"{abstention.width:.2f}"]
-        if widest is not None:
+        if max_width is not None:
             share_left = row_intervals.abstained[aspect] / max(1, row_intervals.scored[aspect])
             row += [
                 f"{100 * abstention.abstained_share:.0f} %",
@@ -50,6 +50,6 @@ def uncertainty_summary(
             row += [f"{100 * share_left:.0f} %"]
         rows.append(row)
     title = f"intervals for {100 * level:g} % of mean ratings; each held-out text by those of other sources"
-    if widest is not None:
-        title += f"; left to people: wider than {widest:g}"
+    if max_width is not None:
+        title += f"; left to people: wider than {max_width:g}"
     return ["", title, "", DataTable(header, rows)] if rows else []

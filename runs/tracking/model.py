@@ -97,7 +97,7 @@ class Registration:
     """Description of the registered model."""
     version_description: str
     """Description of this version."""
-    challenge: Challenger
+    challenger: Challenger
     """How it is compared with the champion."""
 
 
@@ -141,7 +141,7 @@ def log_model(tracking: TrackingStore, run_id: str, export: Path, name: str, reg
     client, version = tracking.client, str(logged.registered_model_version)
     client.update_registered_model(registered_name, registration.description)
     client.update_model_version(registered_name, version, registration.version_description)
-    decision = challenge(tracking, str(registered_name), version, registration.challenge)
+    decision = challenge(tracking, str(registered_name), version, registration.challenger)
     client.set_tag(run_id, ALIAS, decision)
     logger.info(decision)
     return f"models:/{registered_name}/{version}"

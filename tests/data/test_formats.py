@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import zipfile
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
 
 from debate_judge import data
-from debate_judge.data.files.formats import read_records, typed_rows
+from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.groups import load
+from debate_judge.data.files.reading import typed_rows
 from debate_judge.data.schema import Corpus, group_to_json
 from tests.data.files_of_rows import TASK, Table, separated
 
@@ -42,15 +45,18 @@ def sheet(rows: Table) -> str:
     return f'<?xml version="1.0"?><worksheet xmlns="{main}"><sheetData>{"".join(lines)}</sheetData></worksheet>'
 
 
-def workbook(path: Path, rows: Table, more: int = 0) -> Path:
-    """A workbook as Excel writes it, with further sheets that hold nothing."""
+def workbook(path: Path, rows: Table, more: int = 0, before: Table | None = None, hidden: bool = False) -> Path:
+    """A workbook as Excel writes it, with further sheets that hold nothing, or one `before` that may be hidden."""
+    contents = [rows, *([[]] * more)] if before is None else [before, rows]
     main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     package = "http://schemas.openxmlformats.org/package/2006"
     kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-    names = [f"Sheet{i + 1}" for i in range(more + 1)]
-    ids = range(1, len(names) + 1)
-    sheets = "".join(f'<sheet name="{n}" sheetId="{i}" r:id="rId{i}"/>' for i, n in zip(ids, names, strict=True))
+    ids = range(1, len(contents) + 1)
+    states = ['state="hidden" ' if hidden and i == 1 else "" for i in ids]
+    sheets = "".join(
+        f'<sheet name="Sheet{i}" sheetId="{i}" {state}r:id="rId{i}"/>' for i, state in zip(ids, states, strict=True)
+    )
     links = "".join(
         f'<Relationship Id="rId{i}" Type="{office}/worksheet" Target="worksheets/sheet{i}.xml"/>' for i in ids
     )
@@ -75,8 +81,8 @@ def workbook(path: Path, rows: Table, more: int = 0) -> Path:
         archive.writestr(
             "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{package}/relationships">{links}</Relationships>'
         )
-        for i in ids:
-            archive.writestr(f"xl/worksheets/sheet{i}.xml", sheet(rows if i == 1 else []))
+        for i, content in zip(ids, contents, strict=True):
+            archive.writestr(f"xl/worksheets/sheet{i}.xml", sheet(content))
     return path
 
 
@@ -152,8 +158,46 @@ def test_which_of_several_sheets_is_read_is_said(tmp_path: Path, caplog: pytest.
     assert "'Sheet1'" in caplog.text
 
 
+@pytest.mark.integration
+def test_a_hidden_sheet_before_the_data_is_not_read(tmp_path: Path, expected: object) -> None:
+    path = workbook(tmp_path / "a.xlsx", [HEADER, *ROWS], before=[("text", "tone"), ("x", 1)], hidden=True)
+    assert groups_of(load(path, TASK)) == expected
+
+
+@pytest.mark.integration
+def test_a_workbook_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *given, **more: started.append(given) or run(*given, **more))
+    path = workbook(tmp_path / "a.xlsx", [("text", "tone"), ("x", "4,5"), ("y", 2)])
+    first, second = read_records(path), read_records(path)
+    assert [next(first).values, next(second).values] == [{"text": "x", "tone": "4,5"}] * 2
+    assert (next(first).values, len(started)) == ({"text": "y", "tone": "2"}, 1)
+    workbook(path, [("text", "tone"), ("other", 3)])
+    assert [record.values["text"] for record in read_records(path)] == ["other"]
+
+
 def test_parquet(tmp_path: Path, expected: object) -> None:
     assert groups_of(load(parquet(tmp_path / "a.parquet"), TASK)) == expected
+
+
+def test_parquet_with_decimals_and_with_times_that_python_cannot_represent(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    far = pa.array([0, 9_000_000_000_000], pa.timestamp("s"))
+    columns = {
+        "text": ["x", "y"],
+        "tone": [Decimal("4.50"), Decimal(2)],
+        "day": far,
+        "took": far.cast("int64").cast(pa.duration("s")),
+    }
+    columns["zone"] = far.cast("int64").cast(pa.timestamp("s", "Mars/Olympus"))
+    pa.parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    assert [c.ratings for g in load(tmp_path / "a.parquet", TASK).groups for c in g.candidates] == [
+        {"tone": (4.5,)},
+        {"tone": (2.0,)},
+    ]
 
 
 @pytest.fixture

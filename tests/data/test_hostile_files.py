@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,11 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import groups, reading
+from debate_judge.data.files.columns import ColumnNames
+from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import iter_groups, load
+from debate_judge.data.files.records import Record
+from debate_judge.data.files.task_file import guess_task
 from tests.data.files_of_rows import TASK
 
 Change = Callable[[bytes], bytes | None]
@@ -53,6 +58,36 @@ def test_a_hundred_thousand_unknown_names(tmp_path: Path, caplog: pytest.LogCapt
     assert load(tmp_path / "a.jsonl", TASK).groups[0].candidates[0].ratings == {"tone": (3.0,)}
     assert "'key_19' (" in caplog.text
     assert len(caplog.text) < 2000
+
+
+def test_names_of_its_own_in_every_record_are_read_once() -> None:
+    looked_up = 0
+
+    class Counted(dict[str, object]):
+        def __contains__(self, key: object) -> bool:
+            nonlocal looked_up
+            looked_up += 1
+            return super().__contains__(key)
+
+    rows = [Counted(text=f"x{i}", source=f"s{i}", **{f"key_{i}_{j}": j for j in range(5)}) for i in range(200)]
+    with pytest.raises(InputError, match="look like ratings"):
+        guess_task([Record(row, "a.jsonl", i) for i, row in enumerate(rows, 1)], ColumnNames(), "a")
+    assert looked_up < 20 * len(rows)
+
+
+def test_a_header_longer_than_a_cell_may_be(tmp_path: Path) -> None:
+    csv.field_size_limit(131_072)  # What another test may have raised.
+    unread = "x" * 140_000
+    (tmp_path / "a.csv").write_text(f"text,tone,{unread}\nx,4,0\n")
+    assert detect_format(tmp_path / "a.csv").is_default
+    assert load(tmp_path / "a.csv", TASK).groups[0].candidates[0].ratings == {"tone": (4.0,)}
+
+
+def test_a_message_does_not_repeat_thousands_of_names() -> None:
+    names = [f"name_{i}" for i in range(3000)]
+    with pytest.raises(InputError, match="name_0") as caught:
+        Record({"k": 1}, "a.jsonl").refuse_others(names)
+    assert len(str(caught.value)) < 1500
 
 
 def test_long_sources_and_zero_bytes_are_honest(tmp_path: Path) -> None:

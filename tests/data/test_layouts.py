@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from debate_judge.data.files.columns import ColumnNames
+from debate_judge.data.files.exports.cells import parsed
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.layouts import describe_layout, long_rows
@@ -264,6 +265,13 @@ def test_comparisons_of_label_studio_are_pairs(tmp_path: Path, caplog: pytest.Lo
     assert [(c.text, c.ratings["preference"]) for c in group.candidates] == [("yes", (1, 0, 1)), ("no", (0, 1, 0))]
     assert group.candidates[0].comments["preference"] == ("Because.",) * 3
     assert "not read: 'certain'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "cell", ["['a' 'b']", "['a'\n 'b']", "[1 2]", "[1] Sure.", "[9**9**9]", "[x for x in range(9**9)]", "[" * 100_000]
+)
+def test_cells_that_are_no_lists_stay_texts(cell: str) -> None:
+    assert parsed(cell) == cell
 
 
 def test_columns_of_opik_in_upper_case(tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ def test_records_in_a_list_of_one_object(tmp_path: Path, around: dict[str, objec
     ]
     assert f"the list {list(around)[-1]!r} of one JSON object" in detect_format(path).format
     lines = [record.line for record in read_records(path)]
-    assert lines == ([1, 1] if indent is None else [len(around) + 2, len(around) + 6])
+    assert lines == ([1, 2] if indent is None else [len(around) + 2, len(around) + 6])
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])

@@ -14,7 +14,7 @@ from debate_judge.optimize.search.knowledge import (
     VariantJudges,
     combine,
     examples_knowledge,
-    knowledge_axes,
+    knowledge_values,
     learnt_knowledge,
 )
 from debate_judge.optimize.search.points import JudgeVariant, SearchSpace
@@ -60,7 +60,7 @@ def learnt() -> TuningResult:
 
 
 def space(*kinds: Knowledge, **axes: tuple[str, ...]) -> SearchSpace:
-    knowledge, rewritten = knowledge_axes(kinds)
+    knowledge, rewritten = knowledge_values(kinds)
     return replace(SearchSpace(knowledge, ("strict", "plain"), (0, 1, 2), (False, True), rewritten=rewritten), **axes)
 
 

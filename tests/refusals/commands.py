@@ -240,6 +240,7 @@ OTHERS = [
     row("help of a command misspelled", "help scor", None, "'score'"),
     row("a former command", "probe --program judge", None, "debate compare --judges EXPORT --probes all"),
     row("no ratings", "check a.csv", None, "ratings", "a.csv", files={"a.csv": "source,text,id\ns,x,1\nt,y,2\n"}),
+    row("no store of traces", "check mlflow:n --tracking-uri sqlite:///n.db", "--data", "no file n.db"),
     row("no texts", "check a.csv", "text", "--columns text=", "a.csv", files={"a.csv": "source,score\ns,1\nt,2\n"}),
     row("an empty text", "check a.csv", "text", "empty", "a.csv", 3, {"a.csv": "source,text,tone\ns,x,1\nt,,2\n"}),
     row(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from debate_judge import data
-from debate_judge.data.files import formats, groups, reading, workbook
+from debate_judge.data.files import groups, reading, workbook
 from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.groups import load
@@ -83,7 +83,8 @@ def written(**columns: Any) -> Callable[[Path], object]:
 def a_far_date(folder: Path) -> None:
     import pyarrow as pa
 
-    written(text=["a", "b"], tone=[1, 2], day=pa.array([1, 9_000_000_000_000], pa.timestamp("s")))(folder)
+    days = pa.array([1, 9_000_000_000_000], pa.timestamp("s"))
+    written(text=["a", "b"], tone=[1, 2], made=pa.StructArray.from_arrays([days], ["day"]))(folder)
 
 
 WORKBOOKS = [
@@ -102,6 +103,14 @@ WORKBOOKS = [
             "0 seconds",
         ),
         ("an empty sheet", lambda f: sheet_file(f / "a.xlsx", [], more=1), None, None, None, "'Sheet2'"),
+        (
+            "a sheet of one sentence before the data",
+            lambda f: sheet_file(f / "a.xlsx", [NAMES, *OFF_SCALE], before=[("Ratings of 2026",)]),
+            None,
+            None,
+            None,
+            "'Sheet2'",
+        ),
         ("a sheet off the scale", lambda f: sheet_file(f / "a.xlsx", [NAMES, *OFF_SCALE]), None, 5, "tone", "scale"),
         ("no sheet at all", lambda f: (f / "a.xlsx").write_text("source,text\ns,x\n"), None, None, None, "not a"),
     )
@@ -119,11 +128,19 @@ WORKBOOKS = [
 PARQUET = [
     row(name, loaded("a.parquet"), field, keyword, "a.parquet", line, change=change, patch=patch, plain=True)
     for name, change, patch, line, field, keyword in (
-        ("a date out of range", a_far_date, None, None, None, "out of range"),
+        ("a date out of range", a_far_date, None, 2, "made", "leave the column out"),
+        (
+            "lists of far more values than bytes",
+            written(text=["a", "b"], tone=[[True] * 100_000] * 2),
+            lambda p: p.setattr(reading, "_MAX_LIST_VALUES", 10_000),
+            None,
+            "tone.list.element",
+            "200,000 values",
+        ),
         (
             "a column that unpacks to far more",
             written(text=["x" * (1 << 20)] * 8, tone=[1] * 8),
-            lambda p: p.setattr(formats, "_MAX_UNPACKED", 4 << 20),
+            lambda p: p.setattr(reading, "_MAX_UNPACKED", 4 << 20),
             None,
             "text",
             "unpacks",

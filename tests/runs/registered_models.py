@@ -15,5 +15,5 @@ HELD_OUT = {"clarity": [GroupScores(str(n), ("a", "b"), (1.0, 2.0), (1.0, 2.0)) 
 def registration(name: str, version: str = "", about: str = "") -> Registration:
     paired_difference = partial(compare, statistic="spearman", level="summary", resamples=100, seed=0)
     return Registration(
-        name=name, description=about, version_description=version, challenge=Challenger(HELD_OUT, paired_difference)
+        name=name, description=about, version_description=version, challenger=Challenger(HELD_OUT, paired_difference)
     )

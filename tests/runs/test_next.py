@@ -118,7 +118,7 @@ def test_random_sources_ask_no_lm_and_may_prove(
 
 
 @pytest.mark.integration
-def test_settled_aspects_and_raters_are_those_of_the_evidence(
+def test_conclusive_aspects_and_raters_are_those_of_the_evidence(
     chosen: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     gains = {

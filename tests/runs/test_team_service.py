@@ -172,7 +172,7 @@ def tracked(served: str, tmp_path_factory: pytest.TempPathFactory) -> SimpleName
 
 
 def test_an_edited_note_stays(tracked: SimpleNamespace) -> None:
-    client, experiment = tracked.client, tracked.last.place.experiment_id
+    client, experiment = tracked.client, tracked.last.tracking_store.experiment_id
     assert client.get_experiment(experiment).tags["mlflow.note.content"] == NOTE
     client.set_experiment_tag(experiment, "mlflow.note.content", "Ours.")
     _track(tracked.server, tracked.store, "unmeasured", "debate", float("nan"))
@@ -192,7 +192,7 @@ def test_the_links_open_runs_by_agreement_their_comparison_and_a_run_with_its_ve
         assert "knowledge: none" not in shown
         assert {"agreement_low", "calls_per_item", "judge"} <= set(shown.split())
         compared = browser.open(
-            f"{tracked.server}/#/compare-runs?runs={ids}&experiments={quote(json.dumps([last.place.experiment_id]))}"
+            f"{tracked.server}/#/compare-runs?runs={ids}&experiments={quote(json.dumps([last.tracking_store.experiment_id]))}"
         )
         compared.until("document.body?.innerText.includes('agreement/coherence')")
         text = compared.value("document.body.innerText")

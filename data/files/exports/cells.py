@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import re
 import tokenize
 from collections.abc import Mapping
 from itertools import pairwise
@@ -15,6 +16,8 @@ from debate_judge.data.files.records import Record
 
 _MAX_CHARACTERS = 200_000
 """Length of a cell that is read as Python; a longer one has to be JSON."""
+
+_ADJACENT_QUOTES = re.compile(r"""['"]\s+['"]""")
 
 
 def parsed(value: object) -> object:
@@ -28,13 +31,18 @@ def parsed(value: object) -> object:
     if value[:1] not in ("[", "{") or len(value) > _MAX_CHARACTERS:
         return value
     try:
-        tokens = [token.type for token in tokenize.generate_tokens(io.StringIO(value).readline)]
-        # numpy writes lists without commas, and Python would join their texts.
-        if (tokenize.STRING, tokenize.STRING) in pairwise(t for t in tokens if t != tokenize.NL):
+        tree = ast.parse(value, mode="eval")
+        if _ADJACENT_QUOTES.search(value) and _joins_texts(value):
             return value
-        return ast.literal_eval(_Plain().visit(ast.parse(value, mode="eval")))
+        return ast.literal_eval(_Plain().visit(tree))
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError):
         return value
+
+
+def _joins_texts(value: str) -> bool:
+    """Whether texts follow each other without a comma, as numpy writes lists: Python would join them."""
+    tokens = (token.type for token in tokenize.generate_tokens(io.StringIO(value).readline))
+    return (tokenize.STRING, tokenize.STRING) in pairwise(kind for kind in tokens if kind != tokenize.NL)
 
 
 def parsed_values(record: Record) -> Mapping[str, Any]:
