@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from debate_judge.data.agreement.decisions import DecisionRule
-from debate_judge.data.agreement.results import STATISTIC_NAMES
-from debate_judge.data.agreement.tables import Difference, GroupScores, Level, Statistic, compare
+from debate_judge.data.agreement.results import STATISTIC_NAMES, ScoresByAspect
+from debate_judge.data.agreement.tables import Difference, Level, Statistic, compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds
 from debate_judge.data.inference.absolute_agreement import OBJECTIVE_DESCRIPTIONS, AbsoluteScale, Objective
@@ -34,9 +34,6 @@ from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.tracker import Tracker
 
 T = TypeVar("T")
-
-ScoresByAspect = Mapping[str, Sequence[GroupScores]]
-"""Aspect -> a judge's scores by group."""
 
 _PASSES_PER_TRIAL = 6
 """Approximate passes over items of a trial for each aspect: its blocks, on dev and train."""

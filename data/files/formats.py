@@ -361,8 +361,8 @@ class HubName:
 
     @classmethod
     def parse(cls, name: str) -> HubName:
-        place, _, split = name.removeprefix(HUB).partition("@")
-        path, _, config = place.partition(":")
+        set_name, _, split = name.removeprefix(HUB).partition("@")
+        path, _, config = set_name.partition(":")
         if not path.strip():
             raise InputError("no name of a set", field="--data", expected=f"{HUB}NAME[:CONFIG][@SPLIT]", found=name)
         return cls(name, path, config or None, split or None)

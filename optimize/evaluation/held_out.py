@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 
+from debate_judge.data.agreement.results import ScoresByAspect
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.context import CompilePlan, Run, ScoresByAspect
+from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.search.choice_scores import JOINT_LABEL
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, SharedJudge, default_granularity, shared_judges
