@@ -93,9 +93,9 @@ def _tests(path: Path) -> list[ast.expr]:
 
 
 def commands() -> list[Path]:
-    """The scripts with flags of their own."""
+    """The scripts with flags of their own; `debate`, which starts them, has none."""
     reading = {"debate_judge.runs.flags.parser", "debate_judge.runs.after.common"}
-    return [path for path in scripts() if reading & set(imports(path))]
+    return [path for path in scripts() if reading & set(imports(path)) and name_of(path) != "optimize/cli.py"]
 
 
 _HELP = """
