@@ -132,6 +132,8 @@ class RowReader:
         self._notes = notes
         self._bad_cell = on_bad_cell
         self._layouts: dict[object, RowLayout] = {}
+        self._keys: tuple[str, ...] | None = None
+        self._key_roles: Mapping[str, str] = {}
         self._raters: dict[str, int] = {}
         self._has_sources: bool | None = None
 
@@ -188,7 +190,9 @@ class RowReader:
 
     def _row(self, record: Record, number: int) -> _Row:
         keys = tuple(map(str, record.values))
-        roles = self._columns.match(keys, ("task", "group"))[0]
+        if keys != self._keys:  # The rows of a table have the same ones.
+            self._keys, self._key_roles = keys, self._columns.match(keys, ("task", "group"))[0]
+        roles = self._key_roles
         task = self._task_of(record, roles.get("task", "task"))
         if task is None:
             return _Row(record, number, roles, None, None)

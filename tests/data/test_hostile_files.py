@@ -75,6 +75,15 @@ def test_names_of_its_own_in_every_record_are_read_once() -> None:
     assert looked_up < 20 * len(rows)
 
 
+def test_the_names_of_a_table_are_matched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    matched: list[object] = []
+    match = ColumnNames.match
+    monkeypatch.setattr(ColumnNames, "match", lambda *given: matched.append(given) or match(*given))
+    (tmp_path / "a.csv").write_text("text,tone\n" + "x,4\n" * 100)
+    assert len(list(iter_groups(tmp_path / "a.csv", TASK))) == 100
+    assert len(matched) < 20
+
+
 def test_a_header_longer_than_a_cell_may_be(tmp_path: Path) -> None:
     csv.field_size_limit(131_072)  # What another test may have raised.
     unread = "x" * 140_000
