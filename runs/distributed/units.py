@@ -247,7 +247,8 @@ def count_lines(file: InputFile, full_read: bool = False) -> int | None:
             with suppress(pa.ArrowException), open_input(file.place) as opened:
                 return int(pq.ParquetFile(opened).metadata.num_rows)
         elif suffix in (*TEXT_TABLES, *_JSON_SUFFIXES):
-            return count_newlines(file) + 1
+            # The records of a JSON array on one line are numbered as rows, which are not counted here.
+            return None if suffix in _JSON_SUFFIXES and _has_one_line(file) else count_newlines(file) + 1
         elif full_read and not file.remote:
             with suppress(InputError):
                 return max((record.line for record in detect_format(file.place).records()), default=None)
@@ -262,6 +263,13 @@ def count_newlines(file: InputFile, end: int | None = None) -> int:
             count += block.count(b"\n")
             remaining -= len(block)
     return count
+
+
+def _has_one_line(file: InputFile) -> bool:
+    """Whether a file has at most one line that is not blank."""
+    with open_input(file.place) as opened:
+        filled = (line for line in opened if line.removeprefix(codecs.BOM_UTF8).strip(b" \t\r\n\0"))
+        return len(list(islice(filled, 2))) < 2
 
 
 def has_group_per_line(file: InputFile, columns: Sequence[str]) -> bool:
