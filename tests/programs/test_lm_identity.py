@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,6 @@ from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, request_of, response
 
-# --- what identifies a call ---
-
 
 def key(messages: list[dict[str, Any]] = QUESTION, model: str = "test/m", **options: Any) -> str:
     call = options.pop("call", {})
@@ -26,38 +25,27 @@ def key(messages: list[dict[str, Any]] = QUESTION, model: str = "test/m", **opti
     return call_key(lm, messages, **call)
 
 
-def test_equal_calls_have_equal_keys() -> None:
-    assert key() == key()
-    assert len(key()) == 32
-    # How a call is paced decides nothing about its reply.
-    assert key(concurrency=3) == key()
-    assert key(temperature=None) == key()
-
-
 def user(text: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}]
 
 
-def test_different_calls_have_different_keys() -> None:
+def test_different_calls_have_different_keys_and_equal_calls_equal_ones() -> None:
+    # How a call is paced decides nothing about its reply.
+    assert key() == key(concurrency=3) == key(temperature=None)
     keys = [
         key(),
         key(model="test/n"),
         key(endpoint="http://localhost:8000/v1"),
-        key(temperature=0.0),
-        key(temperature=1.0),
+        *(key(temperature=temperature) for temperature in (0.0, 1.0)),
         key(max_tokens=100),
-        key(call={"sample": 1}),
-        key(call={"sample": 2}),
+        *(key(call={"sample": number}) for number in (1, 2)),
         key(OTHER),
         key(QUESTION[1:]),
         key([*QUESTION, *QUESTION[1:]]),
-        key(user("ab")),
         key([*user("a"), *user("b")]),
         key([{"role": "assistant", "content": "ab"}]),
-        # A text that imitates the border between two messages.
-        key(user("auser 1 b")),
-        key(user("é")),
-        key(user("e\u0301")),
+        # The last imitates the border between two messages.
+        *(key(user(text)) for text in ("ab", "é", "e\u0301", "auser 1 b")),
     ]
     assert len(set(keys)) == len(keys)
 
@@ -66,13 +54,10 @@ def made(api_base: str | None = "http://localhost:1/v1", spec: str = "openai/m",
     return make_lm(spec, api_base=api_base, **options)
 
 
-def test_no_secret_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = set()
-    for secret in (None, "sk-one", "sk-two"):
-        if secret is None:
-            monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-        else:
-            monkeypatch.setenv("OPENAI_API_KEY", secret)
+def test_no_key_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {call_key(made(), QUESTION)}
+    for secret in ("sk-one", "sk-two"):
+        monkeypatch.setenv("OPENAI_API_KEY", secret)
         keys.add(call_key(made(), QUESTION))
     assert len(keys) == 1
 
@@ -93,39 +78,22 @@ def test_credentials_in_an_address_enter_neither_endpoint_nor_key(address: str, 
     assert call_key(lm, QUESTION) == call_key(made(endpoint), QUESTION)
 
 
-# --- DSPy's own modules ---
-
-
-def proposals(store: Any, questions: list[str], endpoint: str = "") -> tuple[list[str], int]:
-    engine = Engine()
-    lm = JudgeLM("test/m", engine=engine, store=store, endpoint=endpoint)
-    return [lm(question)[0] for question in questions], len(engine.requests)
-
-
 def test_equal_requests_of_dspys_modules_are_separate_samples_and_stored(tmp_path: Path) -> None:
-    store = SqlStore(tmp_path)
+    def proposals(questions: list[str], endpoint: str = "") -> tuple[list[str], int]:
+        with closing(SqlStore(tmp_path)) as store:
+            lm = JudgeLM("test/m", engine=Engine(), store=store, endpoint=endpoint)
+            replies = [lm(question)[0] for question in questions]
+        assert lm.meter.requested["proposer"] == len(questions)
+        return replies, lm.meter.executed["proposer"]
+
     questions = ["Propose.", "Propose.", "Another.", "Propose."]
-    first, executed = proposals(store, questions)
-    assert first == ["answer 1", "answer 2", "answer 3", "answer 4"]
-    assert executed == 4
-    store.close()
+    first = ["answer 1", "answer 2", "answer 3", "answer 4"]
+    assert proposals(questions) == (first, 4)
     # A second process sends the same requests in the same order: all are stored. Further ones are executed.
-    again = SqlStore(tmp_path)
-    assert proposals(again, questions) == (first, 0)
-    assert proposals(again, [*questions, "Propose."]) == ([*first, "answer 1"], 1)
+    assert proposals(questions) == (first, 0)
+    assert proposals([*questions, "Propose."]) == ([*first, "answer 1"], 1)
     # Another server's replies are another matter.
-    assert proposals(again, questions[:1], endpoint="http://localhost:1/v1")[1] == 1
-    again.close()
-
-
-def test_calls_of_dspys_modules_are_counted() -> None:
-    store = InMemoryStore()
-    lm = JudgeLM("test/m", engine=Engine(), store=store)
-    lm("Propose.")
-    again = JudgeLM("test/m", engine=Engine(), store=store)
-    again("Propose.")
-    assert (lm.meter.requested["proposer"], lm.meter.executed["proposer"]) == (1, 1)
-    assert (again.meter.requested["proposer"], again.meter.executed["proposer"]) == (1, 0)
+    assert proposals(questions[:1], endpoint="http://localhost:1/v1")[1] == 1
 
 
 def test_a_failure_of_dspys_modules_is_not_stored() -> None:
@@ -145,11 +113,7 @@ def test_a_failure_of_dspys_modules_is_not_stored() -> None:
 
 def test_programs_that_are_copied_keep_their_lm() -> None:
     lm, _ = judge_lm()
-    assert copy.deepcopy(lm) is lm
     assert copy.deepcopy({"lm": lm})["lm"] is lm
-
-
-# --- make_lm ---
 
 
 @pytest.fixture(autouse=True)
@@ -166,22 +130,7 @@ def test_the_papers_temperature_is_the_default() -> None:
 
 def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
     settings = made(spec="openai/o3").kwargs
-    assert {value for name, value in settings.items() if name in ("temperature", "max_tokens")} <= {None}
-
-
-def test_without_batches_only_the_transport_differs() -> None:
-    line: Any = object()
-    lm = JudgeLM("test/m", engine=Engine())
-    lm.recorded_engine.batches = line
-    direct = lm.without_batches()
-    assert direct.batches is None
-    assert lm.batches is line
-    assert (direct.store, direct.meter, direct.recorded_engine.limiter) == (
-        lm.store,
-        lm.meter,
-        lm.recorded_engine.limiter,
-    )
-    assert call_key(direct, QUESTION) == call_key(lm, QUESTION)
+    assert settings.get("temperature") is settings.get("max_tokens") is None
 
 
 def test_another_sample_is_another_call_of_the_same_lm() -> None:
