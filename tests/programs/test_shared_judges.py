@@ -11,6 +11,7 @@ from debate_judge.data.schema import Scale
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
+from debate_judge.programs.debate.table import Scoring
 from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import DebateConfig, Item, Judge
 from debate_judge.programs.roles.guide import with_guide
@@ -21,29 +22,22 @@ TWO = cells("one", "two")
 NAMES = ("coherence", "plain style")
 
 
-def told(guide: str, judge: Debate | None = None) -> Debate:
-    """The judge with a guide."""
-    one: Debate = (judge or joint_judge(1, tie_breaker=True)).deepcopy()
-    scorer = one.scorer
-    scorer.signature = scorer.signature.with_instructions(with_guide(scorer.signature.instructions, guide))
-    return one
-
-
-def shared(*judges: Judge) -> list[tuple[str, ...]]:
-    return [one.aspects for one in shared_judges(dict(zip(NAMES, judges, strict=False)))]
+def guided(guide: str) -> Debate:
+    judge = joint_judge(1, tie_breaker=True)
+    judge.scorer.signature = Scoring.with_instructions(with_guide(Scoring.instructions, guide))
+    return judge
 
 
 def prompts(judge: Debate, other: Debate, about: Sequence[Item] = TWO) -> list[str]:
-    (one,) = shared_judges(dict(zip(NAMES, (judge, other), strict=True)))
-    assert isinstance(one.judge, Debate)
+    (shared,) = shared_judges(dict(zip(NAMES, (judge, other), strict=True)))
     script = joint_table_script(lambda *_: 3, lambda *_: "TOO LOW")
-    judgements, lm = judged(one.judge, script, about)
+    judgements, lm = judged(shared.judge, script, about)
     assert values(judgements) == [3] * 4
     return lm.prompts
 
 
 def test_the_prompt_has_guide_and_scale_for_each_aspect() -> None:
-    for prompt in prompts(told("They like rain."), told("They like sun.")):
+    for prompt in prompts(guided("They like rain."), guided("They like sun.")):
         assert section(prompt, "guide_coherence") == "They like rain."
         assert section(prompt, "guide_plain_style") == "They like sun."
         assert "They like" not in section(prompt, "standard")
@@ -56,7 +50,7 @@ def test_the_rules_name_what_is_argued_from_and_what_an_issue_is() -> None:
         return section(prompts(judge, other, about)[1], "rules")
 
     plain = joint_judge(1, tie_breaker=True)
-    both = rules(told("Rain."), told("Sun."))
+    both = rules(guided("Rain."), guided("Sun."))
     assert "the aspect's guide to the raters" in both
     assert "at least 0.5 apart" in both
     coarse = [
@@ -64,13 +58,13 @@ def test_the_rules_name_what_is_argued_from_and_what_an_issue_is() -> None:
         for item in TWO
     ]
     assert "at least 0.5 (coherence), 1 (plain_style) apart" in rules(plain, plain, coarse)
-    assert "where it has none" in rules(told("Rain."), plain)
+    assert "where it has none" in rules(guided("Rain."), plain)
     assert "by the definition of the aspect" in rules(plain, plain)
 
 
 SAME = [
-    (told("Rain."), told("Sun.")),
-    (told("Rain."), joint_judge(1, tie_breaker=True)),
+    (guided("Rain."), guided("Sun.")),
+    (guided("Rain."), joint_judge(1, tie_breaker=True)),
     # No Critic speaks in a single call, and no Tie-breaker where there is none.
     (Debate(STRICT, DebateConfig(0), joint=True), Debate(PLAIN, DebateConfig(0, True), joint=True)),
 ]
@@ -88,20 +82,18 @@ OTHER = [
 ]
 
 
-def rewritten() -> Debate:
-    one = joint_judge(1)
-    one.scorer.signature = one.scorer.signature.with_instructions("Judge otherwise.")
-    return one
+REWRITTEN = joint_judge(1)
+REWRITTEN.scorer.signature = REWRITTEN.scorer.signature.with_instructions("Judge otherwise.")
 
 
-@pytest.mark.parametrize("pair", SAME)
-def test_judges_share_a_call_where_only_what_they_know_differs(pair: tuple[Judge, Judge]) -> None:
-    assert shared(*pair) == [NAMES]
-
-
-@pytest.mark.parametrize("pair", [*OTHER, (joint_judge(1), rewritten())])
-def test_judges_with_other_instructions_share_no_calls(pair: tuple[Judge, Judge]) -> None:
-    assert shared(*pair) == [("coherence",), ("plain style",)]
-
-
-# --- the offline LM, which reads guides in its own sentences ---
+@pytest.mark.parametrize(
+    ("pair", "groups"),
+    [
+        *((pair, [NAMES]) for pair in SAME),
+        *((pair, [NAMES[:1], NAMES[1:]]) for pair in (*OTHER, (joint_judge(1), REWRITTEN))),
+    ],
+)
+def test_judges_share_a_call_where_only_what_they_know_differs(
+    pair: tuple[Judge, Judge], groups: list[tuple[str, ...]]
+) -> None:
+    assert [shared.aspects for shared in shared_judges(dict(zip(NAMES, pair, strict=True)))] == groups
