@@ -48,12 +48,12 @@ def as_lines(file: Path) -> None:
     """Put lines of text, as `programs.lm.sql.legacy_import` reads them, in the place of a database of replies."""
     with closing(sqlite3.connect(file)) as database:
         database.row_factory = sqlite3.Row
-        found = [dict(row) for row in database.execute("SELECT * FROM replies ORDER BY key")]
+        rows = [dict(row) for row in database.execute("SELECT * FROM replies ORDER BY key")]
     folder = file.parent
     for other in folder.iterdir():
         other.unlink()
     with (folder / "recorded.replies").open("wb") as out:
-        for row in found:
+        for row in rows:
             record = {name: row[name] for name in ("role", "text", "input_tokens", "output_tokens", "cached_tokens")}
             logprobs = row["logprobs"] and json.loads(row["logprobs"])
             text = json.dumps({**record, "finish": row["finish"], "logprobs": logprobs}).encode()

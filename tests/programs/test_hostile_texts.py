@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -166,12 +167,14 @@ def joint_course(text: str, where: str, together: int) -> tuple[list[float | str
     return values(judgements), turns, lm
 
 
-JOINT_PLAIN = {together: joint_course("Plain.", "text", together) for together in (0, 4)}
+@cache
+def plain_course(together: int) -> tuple[list[float | str], list[Any], ScriptedLM]:
+    return joint_course("Plain.", "text", together)
 
 
 def unchanged_jointly(text: str, where: str, together: int = 4) -> None:
     scores, turns, lm = joint_course(text, where, together)
-    plain_scores, plain_turns, plain = JOINT_PLAIN[together]
+    plain_scores, plain_turns, plain = plain_course(together)
     assert scores == plain_scores == [2, 4, 3, 7, 9, 8]
     assert turns == plain_turns
     assert len(lm.prompts) == len(plain.prompts) == (4 if together else 8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
@@ -18,9 +17,9 @@ from sqlalchemy import Connection, insert, select, update
 from debate_judge.programs.hallucination.evidence import SearchProvider, stored_snippets
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
-from debate_judge.programs.lm.reply import InMemoryStore, Reply, ReplyStore, StoreError, wait_or_claim
+from debate_judge.programs.lm.reply import InMemoryStore, Reply, StoreError, wait_or_claim
 from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
-from debate_judge.programs.lm.sql.tables import REPLIES as REPLY_TABLE
+from debate_judge.programs.lm.sql.tables import REPLIES as TABLE
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import open_replies
 from tests.postgresql import PostgresServer
@@ -47,36 +46,20 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
         store.close()
 
 
-# --- replies ---
-
-
-@pytest.mark.parametrize("make", [lambda folder: InMemoryStore(), SqlStore])
-def test_a_stored_reply_is_found(tmp_path: Path, make: Callable[[Path], ReplyStore]) -> None:
-    async def go() -> None:
-        for number, reply in enumerate(REPLIES):
-            assert await store.get(key(number)) is None
-            assert await store.get_or_claim(key(number)) is True
-            await store.put(key(number), "scorer", reply)
-            assert await store.get(key(number)) == reply
-            assert await store.get_or_claim(key(number)) == reply
-
-    with closing(make(tmp_path)) as store:
-        asyncio.run(go())
-
-
-@pytest.mark.integration
-def test_another_process_finds_a_stored_reply(opened: Open) -> None:
+def test_a_stored_reply_is_found_by_every_process_and_the_first_under_a_key_stays(opened: Open) -> None:
     first, second = opened(), opened()
     fill(first, *REPLIES)
     assert get_all(second, 5) == [*REPLIES, None]
+    assert asyncio.run(second.get_or_claim(key(0))) == REPLIES[0]
+    put(second, key(1), Reply("second"))
     assert get_all(opened(), 5) == [*REPLIES, None]
 
 
-def test_the_first_reply_under_a_key_stays(opened: Open) -> None:
-    first, second = opened(), opened()
-    put(first, key(1), Reply("first"))
-    put(second, key(1), Reply("second"))
-    assert get(first, key(1)) == get(second, key(1)) == Reply("first")
+def test_replies_in_memory_are_found() -> None:
+    store = InMemoryStore()
+    assert asyncio.run(store.get_or_claim(key(0))) is True
+    put(store, key(0), REPLIES[0])
+    assert get(store, key(0)) == asyncio.run(store.get_or_claim(key(0))) == REPLIES[0]
 
 
 @settings(deadline=None, max_examples=15)
@@ -90,16 +73,13 @@ def test_every_text_comes_back_as_it_is_used(tmp_path_factory: pytest.TempPathFa
         assert text.encode("utf-8", "replace").decode().replace("\0", "\ufffd") == reply.text
 
 
-# --- rows that are not what was written ---
+def spoil(column: str, value: object) -> Callable[[Connection], None]:
+    return lambda c: c.execute(update(TABLE).where(TABLE.c.key == key(0)).values({column: value})) and None
 
 
 def swap(connection: Connection) -> None:
     for this, other in ((key(0), "x"), (key(1), key(0)), ("x", key(1))):
-        connection.execute(update(REPLY_TABLE).where(REPLY_TABLE.c.key == this).values(key=other))
-
-
-def spoil(column: str, value: object) -> Callable[[Connection], None]:
-    return lambda c: c.execute(update(REPLY_TABLE).where(REPLY_TABLE.c.key == key(0)).values({column: value})) and None
+        connection.execute(update(TABLE).where(TABLE.c.key == this).values(key=other))
 
 
 @pytest.mark.parametrize(
@@ -108,22 +88,18 @@ def spoil(column: str, value: object) -> Callable[[Connection], None]:
     ids=["swapped", "text", "tokens", "logprobs", "finish"],
 )
 def test_a_changed_row_is_not_used_and_replaced(
-    harm: Callable[[Connection], None], opened: Open, caplog: pytest.LogCaptureFixture
+    harm: Callable[[Connection], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = opened()
-    fill(store, *REPLIES)
-    store.run_sync(harm)
-    with caplog.at_level(logging.WARNING):
+    with closing(SqlStore(tmp_path)) as store:
+        fill(store, *REPLIES)
+        store.run_sync(harm)
         assert get(store, key(0)) is None
         assert get(store, key(0)) is None
-    assert [("checksum" in r.getMessage(), r.levelname) for r in caplog.records] == [(True, "WARNING")]
-    assert asyncio.run(store.get_or_claim(key(0))) is True
-    put(store, key(0), REPLIES[0])
-    assert get(opened(), key(0)) == REPLIES[0]
-    assert get(store, key(3)) == REPLIES[3]
-
-
-# --- claims ---
+        assert ["checksum" in record.getMessage() for record in caplog.records] == [True]
+        assert asyncio.run(store.get_or_claim(key(0))) is True
+        put(store, key(0), REPLIES[0])
+    with closing(SqlStore(tmp_path)) as store:
+        assert get_all(store, 4)[::3] == REPLIES[::3]
 
 
 def test_a_claim_excludes_others_until_the_reply_comes_or_it_is_released(opened: Open) -> None:
@@ -175,35 +151,27 @@ def test_the_claim_of_a_cancelled_caller_is_released(
     run(go())
 
 
-def test_a_store_that_is_closed_holds_no_claim(opened: Open) -> None:
-    async def go() -> None:
-        first, second = opened(), opened()
-        assert await first.get_or_claim(key(1)) is True
-        first.close()
-        assert await second.get_or_claim(key(1)) is True
-
-    asyncio.run(go())
-
-
 @pytest.mark.integration
-def test_operations_during_close_are_executed_or_refused(opened: Open) -> None:
+def test_a_store_that_is_closed_holds_no_claim_and_refuses_operations_or_carries_them_out(opened: Open) -> None:
     """No caller waits forever, and what is reported as stored is stored."""
 
     async def go() -> None:
         store, last = opened(), opened()
+        assert await store.get_or_claim(key(9999)) is True
         closer = threading.Thread(target=store.close)
-        asked = []
+        puts = []
         for number in range(2000):
-            asked.append(asyncio.create_task(store.put(key(number), "scorer", REPLIES[0])))
+            puts.append(asyncio.create_task(store.put(key(number), "scorer", REPLIES[0])))
             await asyncio.sleep(0)
             if number == 1000:
                 closer.start()
-        done = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
+        outcomes = await asyncio.wait_for(asyncio.gather(*puts, return_exceptions=True), 30)
         closer.join()
-        assert {type(one) for one in done} <= {type(None), StoreError}
-        assert isinstance(done[-1], StoreError)
-        for number, one in enumerate(done):
-            assert (await last.get(key(number)) is not None) == (one is None)
+        assert {type(outcome) for outcome in outcomes} <= {type(None), StoreError}
+        assert isinstance(outcomes[-1], StoreError)
+        for number, outcome in enumerate(outcomes):
+            assert (await last.get(key(number)) is not None) == (outcome is None)
+        assert await last.get_or_claim(key(9999)) is True
 
     asyncio.run(go())
 
@@ -247,60 +215,46 @@ def test_processes_share_search_results(opened: Open) -> None:
             return [f"{query} {self.searches}"]
 
     search = Counting()
-
-    async def found() -> list[str]:
+    for _ in range(2):
         with dspy.context(lm=judge_lm(store=opened())[0]):
-            return await stored_snippets(search, "who", 3)
-
-    assert [asyncio.run(found()) for _ in range(2)] == [["who 1"], ["who 1"]]
-
-
-# --- work in a transaction ---
+            assert asyncio.run(stored_snippets(search, "who", 3)) == ["who 1"]
 
 
 def test_a_failed_transaction_is_rolled_back_alone(opened: Open) -> None:
-    job = {"token": "t", "made": 1.0, "record": "{}"}
+    job, jobs = {"token": "t", "made": 1.0, "record": "{}"}, select(BATCH_JOBS)
 
     def fail(connection: Connection) -> None:
         connection.execute(insert(BATCH_JOBS).values(job))
         raise LookupError("not this one")
 
     async def go() -> None:
-        _, error, _ = await asyncio.gather(
-            store.put(key(1), "scorer", REPLIES[0]), store.run(fail), store.put(key(2), "scorer", REPLIES[0]),
-            return_exceptions=True,
-        )  # fmt: skip
+        puts = (store.put(key(number), "scorer", REPLIES[0]) for number in (1, 2))
+        _, error, _ = await asyncio.gather(next(puts), store.run(fail), next(puts), return_exceptions=True)
         assert isinstance(error, LookupError)
         assert await store.get(key(1)) == await store.get(key(2)) == REPLIES[0]
-        assert await store.run(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == []
-        await store.run(lambda connection: connection.execute(insert(BATCH_JOBS).values(job)) and None)
+        assert await store.run(lambda connection: connection.execute(jobs).all()) == []
 
     store = opened()
     asyncio.run(go())
-    assert store.run_sync(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == [("t", 1.0, "{}")]
+    store.run_sync(lambda connection: connection.execute(insert(BATCH_JOBS).values(job)) and None)
+    assert opened().run_sync(lambda connection: connection.execute(jobs).all()) == [("t", 1.0, "{}")]
 
 
-# --- PostgreSQL ---
-
-
-@pytest.mark.integration
 def test_a_lost_database_is_an_error_and_works_again_later(
-    postgres: PostgresServer, opened: Open, request: pytest.FixtureRequest
+    postgres: PostgresServer, database: str, tmp_path: Path
 ) -> None:
-    store = opened()
-    if store._address is None:
-        pytest.skip("a file is not a server")
-    fill(store, *REPLIES)
-    postgres.stop()
-    try:
-        with pytest.raises(StoreError, match="cannot be used") as caught:
-            put(store, key(9), REPLIES[0])
-        assert caught.value.field == "replies"
-    finally:
-        postgres.start()
-    assert get_all(opened(), 5) == [*REPLIES, None]
-    put(store, key(9), REPLIES[0])
-    assert get(opened(), key(9)) == REPLIES[0]
+    with closing(SqlStore(tmp_path, database, field="replies")) as store:
+        fill(store, *REPLIES)
+        postgres.stop()
+        try:
+            with pytest.raises(StoreError, match="cannot be used") as caught:
+                put(store, key(9), REPLIES[0])
+            assert caught.value.field == "replies"
+        finally:
+            postgres.start()
+        put(store, key(9), REPLIES[0])
+    with closing(SqlStore(tmp_path, database)) as store:
+        assert get_all(store, 10) == [*REPLIES, *[None] * 5, REPLIES[0]]
 
 
 def test_tables_of_something_else_are_refused(opened: Open) -> None:
@@ -321,9 +275,6 @@ def test_the_replies_of_a_folder_are_imported_into_the_teams_database(tmp_path: 
         with closing(SqlStore(tmp_path, database)) as store:
             assert get_all(store, 5) == [*REPLIES, None]
             assert count(store) == 4
-
-
-# --- addresses ---
 
 
 def test_replies_of_the_offline_lm_stay_on_the_machine(tmp_path: Path) -> None:

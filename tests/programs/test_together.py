@@ -135,6 +135,8 @@ def test_an_unreadable_cell_is_unscored_and_no_other() -> None:
     def script(prompt: str) -> str:
         if section(prompt, "candidate"):
             return alone(prompt)
+        if "scores" not in requested(prompt):
+            return HONEST(prompt)
         name = name_of(prompt, "three", "coherence")
         return re.sub(rf"^{name}: 3$", f"{name}: great", HONEST(prompt), flags=re.MULTILINE)
 
