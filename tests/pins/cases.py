@@ -29,7 +29,6 @@ def _case(
 
 
 _DEBATES = "single,multiagent,debate,debate+tiebreak"
-
 COMPARED = {
     "single": _case("single"),
     "debate": _case("debate"),

@@ -23,7 +23,6 @@ HOST = "pinned.invalid"
 ADDRESS = f"http://{HOST}/v1"
 """Part of the calls' keys, so that the port of the server must not be in it."""
 LM = "openai/pinned"
-
 Call = dict[str, Any]
 """Body of a request for a chat completion."""
 

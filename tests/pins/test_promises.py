@@ -26,9 +26,7 @@ LATENCY = 0.02
 """Seconds of an answer, so that several are in flight."""
 IN_PROCESS = "import sys; from debate_judge.optimize.cli import main; sys.exit(main(sys.argv[1:]))"
 AT_A_SIGN = f"import dspy, debate_judge.runs.score; print('ready', flush=True); input(); {IN_PROCESS}"
-
 pytestmark = [pytest.mark.skipif(os.name == "nt", reason="the system has no kill -9"), pytest.mark.integration]
-
 TEXTS = 24
 """Sources, of two candidates each."""
 

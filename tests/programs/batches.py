@@ -24,10 +24,8 @@ SHORT_WAITS = LMOptions(
     max_wait=0.02,
 )
 """Waits short enough for a test."""
-
 SHORT_OUTAGE = replace(SHORT_WAITS, batch_timing=replace(SHORT_WAITS.batch_timing, max_outage=0.2))
 """For services that stay down."""
-
 ONE_ROUND = {("scorer", "0"): 20, ("critic", "1"): 20, ("scorer", "1"): 10}
 """Calls in the jobs of 20 items: the Critic objects to every second one."""
 

@@ -21,10 +21,8 @@ from tests.fakes import only
 
 SPECS = ["openai/m", "anthropic/m", "cohere_chat/m", "deepinfra/m"]
 """One for each transport: our own, and LiteLLM's with its HTTP client and with OpenAI's."""
-
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and two?"}]
 OTHER = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and three?"}]
-
 ASPECT = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
 ITEM = Item("g", "c", Task("t", "article", "summary", (ASPECT,)), ASPECT, "Rain fell.", "Rain.")
 

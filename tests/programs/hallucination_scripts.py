@@ -12,7 +12,6 @@ from tests.fakes import ScriptedLM, debater, scripted_lm, section
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
 QA = Task("questions", "question", "answer", (ASPECT,), "knowledge")
 ITEM = Item("g", "c", QA, ASPECT, "Which city?", "Lima.", "Lima is the capital.")
-
 SPEAKERS = {
     "You are the Trust": "trust",
     "You are the Skeptic": "skeptic",

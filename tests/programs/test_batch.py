@@ -16,7 +16,6 @@ import pytest
 from debate_judge.programs.judge import Verdict
 from debate_judge.programs.lm.batch import engine, service
 from debate_judge.programs.lm.batch.service import BatchService
-from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.store import SqlStore
@@ -25,12 +24,9 @@ from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
 from tests.hostile_server import HostileServer, endless, gzip_bomb, sized
 from tests.programs.batches import SHORT_OUTAGE, SHORT_WAITS, judge, lm_at, scores
-from tests.programs.engines import reply_to
 from tests.programs.faults import answer, expected, items
 
 pytestmark = pytest.mark.integration
-
-
 SLOW = replace(SHORT_WAITS, batch_timing=replace(SHORT_WAITS.batch_timing, quiet_period=0.6))
 """Waits for calls long enough for a machine that is busy with other things, where the number of jobs is what counts."""
 
@@ -62,22 +58,6 @@ def test_no_job_exceeds_the_limits_of_the_service(limit: str, monkeypatch: pytes
         judgements = judge(lm_at(server), items(20), rounds=0)
         assert server.made_calls == {("scorer", "0"): 21}
     assert all(isinstance(j, Verdict) for j in judgements)
-
-
-def test_a_job_is_sent_once_no_new_call_comes() -> None:
-    """Calls come one after another, each long before the quiet time is over, all of them taking longer than it."""
-
-    async def trickle(lm: JudgeLM) -> None:
-        async def later(number: int) -> None:
-            await asyncio.sleep(0.1 * number)
-            await reply_to(lm, [{"role": "user", "content": f"Letter-{number}"}])
-
-        await asyncio.gather(*(later(number) for number in range(12)))
-        await lm.aclose()
-
-    with BatchServer(answer) as server:
-        asyncio.run(trickle(lm_at(server, options=SLOW)))
-        assert server.made == [("scorer", "0", 12)]
 
 
 @pytest.mark.parametrize(

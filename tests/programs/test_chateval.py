@@ -15,17 +15,11 @@ from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict, corpus_items
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import ScriptedLM, debater, hold, in_turn, only, scripted_lm, section, settings_seen
+from tests.fakes import ScriptedLM, debater, hold, only, scripted_lm, section
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
-
-
 ITEM = Item("g", "c", Task("notes", "letter", "note", (ASPECT,)), ASPECT, "A long letter.", "A short note.")
-
-
 ROLES = {"alpha": "You are alpha.", "beta": "You are beta.", "gamma": "You are gamma."}
-
-
 TWO = {name: ROLES[name] for name in ("alpha", "beta")}
 
 
@@ -65,19 +59,15 @@ def lines(*messages: str) -> str:
 A2, B2, G2 = "alpha, turn 2, score 2: a2", "beta, turn 2, score 3: b2", "gamma, turn 2, score 4: g2"
 
 
-def test_by_default_every_referee_sees_all_earlier_messages() -> None:
-    lm = numbered()
-    transcript = hold(lm, only(ChatEval(ROLES).converse([ITEM], 1)))
+def test_by_default_every_referee_sees_all_earlier_messages_and_the_score_is_the_mean_of_the_latest() -> None:
+    lm, judge = numbered(), ChatEval(ROLES)
+    transcript = hold(lm, only(judge.converse([ITEM], 1)))
     # In turn 1 the messages of earlier agents; in turn 2 all messages, for every agent.
-    assert heard(lm) == [
-        ("alpha", ""),
-        ("beta", A1),
-        ("gamma", lines(A1, B1)),
-        ("alpha", lines(A1, B1, G1)),
-        ("beta", lines(A1, B1, G1, A2)),
-        ("gamma", lines(A1, B1, G1, A2, B2)),
-    ]
+    before = [lines(*(A1, B1, G1, A2, B2)[:count]) for count in range(6)]
+    assert heard(lm) == [(name, history) for (name, _), history in zip(ORDER, before, strict=True)]
     assert [(t.role, t.round) for t in transcript.turns] == ORDER
+    assert judge.judgement(transcript, 1) == Verdict(3.0, 1, "rounds over", 6, transcript)
+    assert judge.judgement(transcript.until(0), 0).score == 2.0
 
 
 def test_the_published_one_by_one_follows_algorithm_1_literally() -> None:
@@ -122,35 +112,12 @@ def test_the_summarizer_replaces_the_history_as_in_algorithm_3() -> None:
     assert not re.search("A short note|A long letter", lm.prompts[2])
 
 
-def test_the_final_score_is_the_average_of_the_latest_scores() -> None:
-    judge = ChatEval(ROLES, "simultaneous", turns=2)
-    transcript = hold(numbered(), only(judge.converse([ITEM], 1)))
-    # Turn 1: 1, 2, 3. Turn 2: 2, 3, 4.
-    assert judge.judgement(transcript, 1) == Verdict(3.0, 1, "rounds over", 6, transcript)
-    first = judge.judgement(transcript.until(0), 0)
-    assert (first.score, first.rounds, first.calls) == (2.0, 0, 3)
-
-
 @pytest.mark.parametrize("communication", ["one-by-one", "one-by-one-printed", "simultaneous", "summarizer"])
 def test_a_discussion_contains_every_shorter_discussion(communication: str) -> None:
     judge = ChatEval(ROLES, communication)
     longer: Transcript = hold(numbered(), only(judge.converse([ITEM], 2)))
     for rounds in (0, 1):
         assert hold(numbered(), only(judge.converse([ITEM], rounds))) == longer.until(rounds)
-
-
-def test_multiple_evidence_averages_samples_of_its_own_for_each_referee(monkeypatch: pytest.MonkeyPatch) -> None:
-    replies = [f'{{"rationale": "evidence {n}", "score": {score}}}' for n, score in enumerate((1, 2, 4, 5))]
-    lm = scripted_lm(in_turn(replies))
-    seen = settings_seen(lm, monkeypatch)
-    judge = ChatEval({"alpha": "You are same.", "beta": "You are same."}, "none", turns=1, samples=2)
-    verdict = hold(lm, only(judge.judge([ITEM])))
-    # The two share a role, so the four questions are one text; the number of the sample tells them apart.
-    assert len(set(lm.prompts)) == 1
-    assert seen == [{"temperature": 1.0, "sample": number} for number in range(4)]
-    turns = [(t.score, t.text, t.calls) for t in verdict.transcript.turns]
-    assert turns == [(1.5, "evidence 0", 2), (4.5, "evidence 2", 2)]
-    assert (verdict.score, verdict.calls) == (3.0, 4)
 
 
 def test_one_agent_without_a_score_leaves_the_item_unscored_and_is_named() -> None:

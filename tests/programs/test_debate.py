@@ -14,7 +14,7 @@ import dspy
 import pytest
 from dspy import lm15
 
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_judges
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import STRICT
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
@@ -98,17 +98,6 @@ def test_the_tie_breaker_decides_an_open_debate() -> None:
     assert judgement.transcript.score == 3
 
 
-@pytest.mark.parametrize(
-    "replies", [[score_reply(2)], [score_reply(2), no_issue_reply()]], ids=["single call", "no issue"]
-)
-def test_the_tie_breaker_is_not_called_without_a_dispute(replies: list[str]) -> None:
-    judge = Debate(debate_config=DebateConfig(len(replies) - 1, tie_breaker=True))
-    judgement, lm = judged(judge, *replies)
-    assert judgement.stop_reason != "tie-breaker"
-    assert "tie-breaker" not in speakers(lm)
-    assert not is_open(judgement.transcript)
-
-
 def test_words_of_the_protocol_outside_the_decision_do_not_end_a_debate() -> None:
     critic = "[[ ## review ## ]]\nNO ISSUE\n[[ ## decision ## ]]\nISSUE\n[[ ## feedback ## ]]\nNO ISSUE, you say?"
     judgement, lm = judged(Debate(debate_config=DebateConfig(1)), score_reply(2), critic, score_reply(3))
@@ -164,9 +153,8 @@ def test_rewritten_instructions_no_longer_carry_the_personas_name() -> None:
 
 def test_another_rollout_is_another_sample() -> None:
     lm = scripted_lm(in_turn([score_reply(2), score_reply(3)]))
-    debate = Debate(debate_config=DebateConfig(rounds=0))
-    found = [hold(lm.copy(rollout_id=number, temperature=1.0), only(debate.judge([ITEM]))) for number in (1, 2, 2)]
-    assert [judgement.score for judgement in found if isinstance(judgement, Verdict)] == [2, 3, 3]
+    rollouts = [lm.copy(rollout_id=number, temperature=1.0) for number in (1, 2, 2)]
+    assert [hold(rollout, only(Debate(rounds=0).judge([ITEM]))).score for rollout in rollouts] == [2, 3, 3]
 
 
 @pytest.mark.parametrize("gap", ["\n", "\n\n", "\r\n\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028\u2029", " \t\n "])
@@ -273,23 +261,12 @@ def test_a_failure_of_its_own_that_outlasts_the_retries_leaves_the_item_unscored
     assert judgement.calls == calls
 
 
-def test_an_error_that_only_this_item_has_is_not_retried() -> None:
+def test_an_error_that_only_this_item_has_is_not_retried_and_one_of_every_item_is_raised() -> None:
     lm = scripted_lm(failing(lm15.ContextLengthError("too long"), "scorer"))
     assert hold(lm, only(Debate().judge([ITEM]))).reason == "too long"
     assert len(lm.prompts) == 1
-
-
-@pytest.mark.parametrize(
-    ("error", "raised"),
-    [
-        (lm15.AuthError("wrong key"), dspy.LMAuthError),
-        (lm15.UnsupportedModelError("no such model"), dspy.LMUnsupportedModelError),
-        (lm15.NotConfiguredError("no key"), dspy.LMConfigurationError),
-    ],
-)
-def test_an_error_that_every_item_would_meet_is_raised(error: Exception, raised: type[Exception]) -> None:
-    lm = scripted_lm(failing(error, "critic"))
-    with pytest.raises(raised):
+    lm = scripted_lm(failing(lm15.UnsupportedModelError("no such model"), "critic"))
+    with pytest.raises(dspy.LMUnsupportedModelError):
         hold(lm, only(Debate().judge([ITEM])))
     assert speakers(lm) == ["scorer", "critic"]
 
@@ -297,23 +274,14 @@ def test_an_error_that_every_item_would_meet_is_raised(error: Exception, raised:
 # --- a Critic that scores blind: its score is one more call, and only items with a distant score are debated ---
 
 
-def test_a_blind_score_close_to_the_scorers_ends_the_debate() -> None:
-    judgement, lm = judged(Debate("blind", rounds=3, tie_breaker=True), score_reply(4), score_reply(3.8, "Odd."))
-    assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (4, 1, "no issue", 2)
-    assert judgement.reason == "Because."
-    single, blind = lm.prompts
-    # The same prompt but for the last section, so that a provider's cache serves it.
-    assert single.partition("[[ ## role ## ]]")[0] == blind.partition("[[ ## role ## ]]")[0]
-
-
 def test_a_distant_blind_score_starts_a_debate_and_is_shown_to_the_critic_alone() -> None:
     replies = [score_reply(4), score_reply(3, "The end is odd."), issue_reply(), score_reply(4), tie_break_reply(3.5)]
     judgement, lm = judged(Debate("blind", rounds=1, tie_breaker=True), *replies)
     assert (judgement.score, judgement.stop_reason, judgement.calls) == (3.5, "tie-breaker", 5)
     assert ["The end is odd." in text for text in debates_shown(lm)] == [False, False, True, False, False]
-    assert "Blind critic, round 1, score 3" in debates_shown(lm)[2]
     assert "score 3:" not in debates_shown(lm)[3]
-    assert "at least 0.25 apart" in lm.prompts[2]
+    # The same prompt but for the last section, so that a provider's cache serves it.
+    assert len({prompt.partition("[[ ## role ## ]]")[0] for prompt in lm.prompts[:2]}) == 1
 
 
 @pytest.mark.parametrize(
@@ -344,12 +312,6 @@ def test_in_a_table_only_items_with_distant_blind_scores_are_debated() -> None:
     assert requested_candidates(review, "decisions") == requested_candidates(revision, "scores") == [2]
 
 
-def test_calls_are_shared_only_at_equal_distances() -> None:
-    half, every = Debate("blind-half", rounds=1, joint=True), Debate("blind-every", rounds=1, joint=True)
-    assert len(shared_judges({"a": half, "b": Debate("blind-half", rounds=1, joint=True)})) == 1
-    assert len(shared_judges({"a": half, "b": every})) == 2
-
-
 def test_a_comparison_takes_personas_by_name_and_an_export_keeps_the_distance(tmp_path: Path) -> None:
     def gaps(names: str) -> list[object]:
         named = entrants(named_judges(split_commas(names)), [COHERENCE])
@@ -362,9 +324,10 @@ def test_a_comparison_takes_personas_by_name_and_an_export_keeps_the_distance(tm
 
 
 @pytest.mark.parametrize(("name", "calls"), [("lower", 2), ("upper", 6)])
-def test_an_estimate_knows_its_bounds(name: Literal["lower", "upper"], calls: int) -> None:
+@pytest.mark.parametrize("together", [0, 4])
+def test_an_estimate_knows_its_bounds(name: Literal["lower", "upper"], calls: int, together: int) -> None:
     lm = make_lm("offline", engine=DryRunEngine(EstimateCase(name, 80)))
     with JudgeRunner(lm, progress=False) as runner:
-        for judge in (Debate("blind", rounds=2), Debate("blind", rounds=2, together=4)):
-            found = runner.judge(judge, items("One thing.", "And another thing.")[: 1 + (judge.together > 0)])
-            assert sum(judgement.calls for judgement in found) == pytest.approx(calls)
+        judge = Debate("blind", rounds=2, together=together)
+        judgements = runner.judge(judge, items("One thing.", "And another thing.")[: 1 + (together > 0)])
+    assert sum(judgement.calls for judgement in judgements) == pytest.approx(calls)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import email.utils
 import json
 import re
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -41,12 +39,6 @@ from tests.stores import get, key, put
 )
 def test_retry_after_is_read_in_each_of_its_forms(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers) == seconds
-
-
-def test_a_date_in_the_future_is_waited_for() -> None:
-    date = email.utils.formatdate(time.time() + 1000, usegmt=True)
-    found = retry_after({"retry-after": date})
-    assert 500 < found <= 1000
 
 
 def waits(error: Exception, attempt: int) -> list[float]:
@@ -98,6 +90,8 @@ def test_no_error_holds_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
         interpret_error(401, "Incorrect key: unusual-4711, or short", None)
     for error in (caught.value, RuntimeError("no header unusual-4711, or short")):
         assert not re.search("unusual-4711|short", str(lm_error(error, "openai/m", "short")))
+    # However short it is.
+    assert "k3y" not in str(redact_error(lm15.AuthError("bad key k3y: see http://me:k3y@host"), "k3y"))
 
 
 ADVICE = "\n\n  To fix:\n    - Pass the key explicitly (api_key= on dspy.LM)\n"
@@ -125,15 +119,10 @@ def test_the_message_has_a_remedy_for_users(error: dspy.LMError, remedy: str) ->
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("api_key", "abc", "[removed]"),
-        ("OPENAI_API_KEY", "abc", "[removed]"),
-        ("accessToken", "abc", "[removed]"),
-        ("db.password", 1234, "[removed]"),
+        *((name, "abc", "[removed]") for name in ("api_key", "OPENAI_API_KEY", "accessToken", "db.password")),
+        *((name, "abc", "abc") for name in ("keyword", "monkey", "model")),
         ("password", None, None),
         ("max_tokens", 2000, 2000),
-        ("keyword", "summary", "summary"),
-        ("monkey", "summary", "summary"),
-        ("model", "openai/gpt-4o-mini", "openai/gpt-4o-mini"),
         ("keys", ("a", "b"), ["[removed]", "[removed]"]),
         ("lm", {"spec": "x/y", "token": "abc"}, {"spec": "x/y", "token": "[removed]"}),
     ],
@@ -193,12 +182,6 @@ def test_half_a_key_is_not_shown_where_an_answer_is_cut(monkeypatch: pytest.Monk
         assert "unusual" not in str(caught.value)
 
 
-def test_a_key_is_removed_however_short_it_is() -> None:
-    found = redact_error(lm15.AuthError("bad key k3y: see http://me:k3y@host"), "k3y")
-    assert "k3y" not in str(found)
-    assert "bad key" in str(found)
-
-
 def completion(content: Any = "fine", usage: Any = None, **choice: Any) -> bytes:
     message = {"role": "assistant", "content": content}
     return json.dumps({"id": "1", "choices": [{"message": message, **choice}], "usage": usage}).encode()
@@ -228,13 +211,6 @@ def stored(folder: Path, reply: Reply) -> Reply | None:
 def test_invalid_token_counts_are_unknown(usage: Any, tokens: tuple[int, int, int], tmp_path: Path) -> None:
     reply = read_reply(completion(usage=usage))
     assert (reply.text, reply.input_tokens, reply.output_tokens, reply.cached_tokens) == ("fine", *tokens)
-    assert stored(tmp_path, reply) == reply
-
-
-@pytest.mark.parametrize("text", ["\ud83c\udfad", "\x00", "é"])
-def test_every_character_of_a_reply_can_be_stored(text: str, tmp_path: Path) -> None:
-    reply = read_reply(completion(text))
-    reply.text.encode()
     assert stored(tmp_path, reply) == reply
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Task
 from debate_judge.data.sets.factuality import CLAIMS
-from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
+from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.evidence import (
     ANSWER_NOTE,
@@ -24,7 +23,6 @@ from debate_judge.programs.hallucination.evidence import (
     Serper,
     most_similar,
     parse_claims,
-    response_type_of,
     sentences,
 )
 from debate_judge.programs.hallucination.judge import MAX_CLAIMS, MAX_SHORT_ANSWER, Hallucination
@@ -35,11 +33,7 @@ from tests.hostile_server import HostileServer, sized
 from tests.programs.hallucination_scripts import ARTICLE, ASPECT, BARE, ITEM, checker
 
 ANSWER = Item("g", "c", BARE.task, ASPECT, "Who was he?", "He was a king. He died in 1066.", "Harold was king.")
-
-
 LONG = replace(ANSWER, text="word " * (MAX_SHORT_ANSWER + 1))
-
-
 LISTS: list[tuple[str, tuple[str, ...] | str]] = [
     ("Ann won.\n\nBob  lost.", ("Ann won.", "Bob lost.")),
     ("1. Ann won.\n2) Bob lost.\n(3) Cy slept.", ("Ann won.", "Bob lost.", "Cy slept.")),
@@ -62,20 +56,6 @@ LISTS: list[tuple[str, tuple[str, ...] | str]] = [
 def test_lists_of_claims_are_read_or_refused(text: str, expected: tuple[str, ...] | str) -> None:
     claims = parse_claims(text, 3)
     assert expected in claims.problem if isinstance(claims, Unreadable) else claims == expected
-
-
-@pytest.mark.parametrize(
-    ("task", "form"),
-    [
-        (SUMMARIZATION, "document"),
-        (DIALOGUE, "dialogue"),
-        (BARE.task, "answer"),
-        (replace(BARE.task, source_label="Chat"), "dialogue"),
-        (CLAIMS, "claim"),
-    ],
-)
-def test_the_form_of_a_response_is_read_off_its_source(task: Task, form: str) -> None:
-    assert response_type_of(task) == form
 
 
 def asked(item: Item, lm: ScriptedLM, **options: Any) -> Any:
@@ -122,10 +102,8 @@ def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
     [
         ("It rained. We went home! Why?", ("It rained.", "We went home!", "Why?")),
         ("In the 19th century.First for Women is new.", ("In the 19th century.", "First for Women is new.")),
-        ("The U.S.Army won.", ("The U.S.Army won.",)),
         ('She said "no." He went (home.) So?', ('She said "no."', "He went (home.)", "So?")),
-        ("One line\n\nanother", ("One line", "another")),
-        ("It grew by 2.5 per cent.", ("It grew by 2.5 per cent.",)),
+        ("The U.S.Army grew by 2.5 per cent.\n\nanother", ("The U.S.Army grew by 2.5 per cent.", "another")),
         ("Twice. Twice. Once.", ("Twice.", "Once.")),
         ("  \n", ()),
     ],
@@ -146,20 +124,18 @@ def test_each_query_finds_its_sentence_and_the_order_of_the_text_stays() -> None
 
 def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its_subject() -> None:
     text = (
-        "Rain fell in Elm.",
+        "Rain fell.",
         "Ann Ash was born in Elm.",
         "She moved to Oakham.",
         '"It was in 1931," she said.',
-        "Then she opened a bakery.",
-        "Thistles grow in Elm.",
+        "Thistles grow.",
     )
     assert most_similar(text, ("moved to Oakham",), 1) == text[1:3]
     assert most_similar(text, ("was it in 1931?",), 1) == text[1:4]
-    # A sentence that names its subject, or only begins like a pronoun, is not joined.
-    assert most_similar(text, ("bakery",), 1) == (text[4],)
-    assert most_similar(text, ("thistles",), 1) == (text[5],)
-    # There is nothing before the first, and the search for a name ends after a few sentences.
+    # A sentence that only begins like a pronoun is not joined; there is nothing before the first.
+    assert most_similar(text, ("thistles",), 1) == text[4:]
     assert most_similar(("He won.", "Rain fell.", "Snow fell."), ("won",), 1) == ("He won.",)
+    # The search for a name ends after a few sentences.
     many = ("Ann won.", *(f"She saw {thing}." for thing in ("cats", "dogs", "owls", "newts", "bees")))
     assert most_similar(many, ("bees",), 1) == many[2:]
 
@@ -259,35 +235,25 @@ def test_direct_answers_and_facts_come_before_pages_and_a_busy_provider_is_retri
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("replies", "asked", "words"),
+    ("replies", "words"),
     [
-        ([(503, b"X: 1", "")] * 3, 3, "HTTP 503"),
-        ([(400, b"X: 1", "")], 1, "HTTP 400"),
-        ([(200, b"X: 1", "<html>")], 1, "usual form"),
-        ([(200, b"X: 1", [])], 1, "usual form"),
+        ([(503, b"X: 1", "")] * 3, "HTTP 503"),
+        ([(400, b"X: 1", "")], "HTTP 400"),
+        ([(200, b"X: 1", "<html>")], "usual form"),
+        ([(200, b"X: 1", [])], "usual form"),
     ],
 )
-def test_the_error_of_a_failed_search_names_the_reason(
-    provider: Provider, replies: list[tuple[int, bytes, object]], asked: int, words: str
+def test_a_search_that_fails_names_the_reason_and_leaves_the_item_unscored(
+    provider: Provider, replies: list[tuple[int, bytes, object]], words: str
 ) -> None:
     provider.replies = list(replies)
     with pytest.raises(SearchError, match=words):
         asyncio.run(Serper(pause=0.0).snippets("q", 1))
-    assert len(provider.asked) == asked
-
-
-@pytest.mark.integration
-def test_a_search_that_fails_leaves_the_item_unscored(provider: Provider) -> None:
+    assert len(provider.asked) == len(replies)
     provider.replies = [(400, b"X: 1", "")] * 2
     unscored = asked(BARE, checker(), search="serper")
     assert (unscored.reason, unscored.calls) == ("search error", 1)
-    assert "(HTTP 400)" in unscored.detail
-
-
-@pytest.mark.integration
-def test_a_refused_key_ends_the_run_and_is_not_shown(provider: Provider) -> None:
     provider.replies = [(403, b"X: 1", "bad key secret-key")]
     with pytest.raises(InputError, match="refuses the key") as caught:
         asyncio.run(Serper().snippets("q", 1))
     assert "secret-key" not in str(caught.value)
-    assert len(provider.asked) == 1

@@ -81,12 +81,6 @@ def test_the_policy_decides_who_opens_each_round(policy: str, firsts: list[str])
     assert [name for name, _ in calls_of(lm)][1::3] == firsts
 
 
-@pytest.mark.parametrize(("minimum", "calls"), [(0, 1), (1, 4), (2, 7), (3, 10)])
-def test_agreement_ends_the_chain_once_the_minimum_is_reached(minimum: int, calls: int) -> None:
-    lm = panel(initial="T", trust="TTT", skeptic="TTT", leader="TTT")
-    assert hold(lm, only(judge(min_rounds=minimum).judge([ITEM]))).calls == calls
-
-
 def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
     lms = [panel(initial="T", trust="TTT", skeptic="TTT", leader="TTT") for _ in range(2)]
     variants = judge().variants({})
@@ -98,21 +92,17 @@ def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
     assert lms[0].prompts[:4] == lms[1].prompts
 
 
-def test_the_single_call_reads_everything_that_is_given() -> None:
-    lm = panel(checker="F")
-    verdict = hold(lm, only(HallucinationCheck().judge([ITEM])))
-    shown = {name: section(lm.prompts[0], name) for name in ("examples", "source", "context", "candidate")}
-    assert shown == {"examples": "", "source": ITEM.source, "context": ITEM.context, "candidate": ITEM.text}
-    assert (verdict.score, verdict.calls, verdict.stop_reason) == (pytest.approx(0.1), 1, "single call")
-
-
-@pytest.mark.parametrize("examples", [0, 3])
-def test_a_self_check_has_examples_and_no_knowledge(examples: int) -> None:
-    lm = panel(checker="T")
-    assert hold(lm, only(HallucinationCheck(True, examples).judge([ITEM]))).score == 1.0
-    prompt = lm.prompts[0]
-    assert (section(prompt, "context"), section(prompt, "source")) == ("", ITEM.source)
-    assert [source in prompt for source, *_ in EXAMPLES] == [examples > 0] * 3
+def test_a_single_call_reads_everything_and_a_self_check_has_examples_and_no_knowledge() -> None:
+    for self_check, examples in ((False, 0), (True, 0), (True, 3)):
+        lm = panel(checker="F")
+        verdict = hold(lm, only(HallucinationCheck(self_check, examples).judge([ITEM])))
+        assert (verdict.score, verdict.calls) == (pytest.approx(0.1), 1)
+        prompt = lm.prompts[0]
+        assert (section(prompt, "context"), section(prompt, "source")) == (
+            "" if self_check else ITEM.context,
+            ITEM.source,
+        )
+        assert [source in prompt for source, *_ in EXAMPLES] == [examples > 0] * 3
 
 
 def by_claim(factual: Mapping[str, tuple[bool, int]], claims: str, **more: str) -> ScriptedLM:
@@ -127,33 +117,24 @@ def by_claim(factual: Mapping[str, tuple[bool, int]], claims: str, **more: str) 
 
 
 SUMMARY = Task("news", "article", "summary", (Aspect("consistency", "Is it so?", Scale(1, 5)),))
-
-
 NEWS = Item("g", "c", SUMMARY, SUMMARY.aspects[0], "Ann won. Bob lost.", "Ann won and Bob, too.")
 
 
-def test_one_hallucinated_claim_makes_the_response_hallucinated() -> None:
+def test_a_response_is_as_good_as_its_worst_claim() -> None:
     lm = by_claim({"Ann won.": (True, 1), "Bob won.": (False, 5)}, "1. Ann won.\n2. Bob won.")
     verdict = hold(lm, only(judge(rounds=1, min_rounds=1).judge([NEWS])))
     # One call for the claims, and for each claim the initial agent and one round of three.
     assert (verdict.score, verdict.calls, verdict.stop_reason) == (1.0, 9, "no issue")
-    names = [(turn.role, turn.round) for turn in verdict.transcript.turns]
     # Both agents of a claim that say True send the Skeptic first, those that say False Trust.
-    one = [("evidence", 0), ("initial", 0), ("skeptic", 1), ("trust", 1), ("leader", 1)]
-    other = [("evidence", 0), ("initial", 0), ("trust", 1), ("skeptic", 1), ("leader", 1)]
-    assert names == [("claims", 0), *one, *other]
+    names = "claims evidence initial skeptic trust leader evidence initial trust skeptic leader"
+    assert " ".join(turn.role for turn in verdict.transcript.turns) == names
     assert [s for s in map(lambda p: section(p, "evidence"), lm.prompts) if s] == ["Ann won. Bob lost."] * 8
-
-
-def test_the_score_of_a_response_is_that_of_its_worst_claim() -> None:
-    lm = by_claim({"Ann won.": (True, 2), "Bob won.": (False, 1)}, "Ann won.\nBob won.")
     # Factual with severity 2 against hallucinated with severity 1, on 1 to 5.
+    lm = by_claim({"Ann won.": (True, 2), "Bob won.": (False, 1)}, "Ann won.\nBob won.")
     assert hold(lm, only(judge(rounds=0).judge([NEWS]))).score == pytest.approx(1 + 2 * (5 - 1) / 5)
 
 
 CHAT = Task("chat", "dialogue history", "reply", (ASPECT,), "fact")
-
-
 REPLY = Item("g", "c", CHAT, ASPECT, "Who won in 2005?", "They did, in 2005. Are you a fan?", "They lost in 2005.")
 
 

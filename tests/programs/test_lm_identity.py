@@ -7,16 +7,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import dspy
 import pytest
-from dspy import lm15
-from dspy.lm15 import Response
 
-from debate_judge.programs.lm.client import InMemoryStore, JudgeLM
+from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import untagged_key
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
-from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, request_of, response
+from tests.programs.engines import OTHER, QUESTION, Engine, call_key, judge_lm, request_of
 
 
 def key(messages: list[dict[str, Any]] = QUESTION, model: str = "test/m", **options: Any) -> str:
@@ -96,21 +93,6 @@ def test_equal_requests_of_dspys_modules_are_separate_samples_and_stored(tmp_pat
     assert proposals(questions[:1], endpoint="http://localhost:1/v1")[1] == 1
 
 
-def test_a_failure_of_dspys_modules_is_not_stored() -> None:
-    def act(number: int) -> Response:
-        if number == 1:
-            raise lm15.InvalidRequestError("not like this")
-        return response("better")
-
-    engine, store = Engine(act), InMemoryStore()
-    lm = JudgeLM("test/m", engine=engine, store=store)
-    with pytest.raises(dspy.LMError):
-        lm("Propose.")
-    # A later process counts its requests from the start.
-    again = JudgeLM("test/m", engine=engine, store=store)
-    assert again("Propose.") == ["better"]
-
-
 def test_programs_that_are_copied_keep_their_lm() -> None:
     lm, _ = judge_lm()
     assert copy.deepcopy({"lm": lm})["lm"] is lm
@@ -122,24 +104,9 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_the_papers_temperature_is_the_default() -> None:
-    # DEBATE, appendix E.1.
-    assert made().kwargs["temperature"] == 0.0
-    assert made(temperature=0.7).kwargs["temperature"] == 0.7
-
-
 def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
     settings = made(spec="openai/o3").kwargs
     assert settings.get("temperature") is settings.get("max_tokens") is None
-
-
-def test_another_sample_is_another_call_of_the_same_lm() -> None:
-    lm = JudgeLM("test/m", engine=Engine(), temperature=0.0)
-    again = lm.another_sample(1, 0.7)
-    (first,), (second,) = ask(lm, QUESTION), ask(again, QUESTION)
-    assert (first.text, second.text) == ("answer 1", "answer 2")
-    assert (lm.kwargs["temperature"], again.kwargs["temperature"]) == (0.0, 0.7)
-    assert lm.meter.executed == {"scorer": 2}
 
 
 def test_the_keys_of_earlier_versions_hold() -> None:

@@ -10,25 +10,20 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import dspy
 import pytest
 
 from debate_judge import data
-from debate_judge.data.schema import Task
-from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
+from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs import build_preset
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.debate.table import Criticism, Scoring, TieBreaking
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline.engine import OfflineEngine, answered_fields
 from debate_judge.programs.offline.roles import parse
 from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.programs.roles.role import RoleLastAdapter, item_inputs
-from debate_judge.programs.testing import check_judge
 from debate_judge.runs.runner.runner import JudgeRunner
 
 SOURCE = (
@@ -38,17 +33,9 @@ SOURCE = (
     "safety came first. Shop owners in the High Street fear that they will lose customers. The council has promised "
     "250,000 pounds to support them. Repairs will start in September and are expected to cost 6 million pounds."
 )
-
-
 CLOSED, CRACKS, REPAIRS = (SOURCE.split(". ")[i].rstrip(".") + "." for i in (0, 1, 7))
-
-
 GOOD = f"{CLOSED} {CRACKS} {REPAIRS}"
-
-
 WRONG_NUMBER = GOOD.replace("14 months", "26 months")
-
-
 DEFECTS = [
     ("coherence", f"{REPAIRS} {CRACKS} {CLOSED}"),
     ("coherence", f"{GOOD} {CRACKS}"),
@@ -60,22 +47,8 @@ DEFECTS = [
 ]
 
 
-HISTORY = "do you like chess ?\ni do . i play online with my brother . the longest game took 269 moves ."
-
-
-FACT = "the longest tournament game of chess was played in belgrade in 1989 between nikolic and arsovic ."
-
-
-LIVELY = "Wow, 269 moves! That game was played in Belgrade in 1989 by Nikolic and Arsovic. Does your brother often win?"
-
-
-STOCK = "i do n't know , i think it is a great game , i think i would like it ."
-
-
-def item(aspect: str, text: str = GOOD, task: Task = SUMMARIZATION) -> Item:
-    if task is DIALOGUE:
-        return Item("g", "c", task, task.aspect(aspect), HISTORY, text, FACT)
-    return Item("g", "c", task, task.aspect(aspect), SOURCE, text)
+def item(aspect: str, text: str = GOOD) -> Item:
+    return Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspect(aspect), SOURCE, text)
 
 
 def prompt(signature: Any, asked: Item, debate: str = "") -> tuple[str, str]:
@@ -105,11 +78,6 @@ def test_only_the_critics_own_words_change_the_score() -> None:
 @pytest.mark.parametrize(("aspect", "text"), DEFECTS)
 def test_an_obvious_defect_costs_points(aspect: str, text: str) -> None:
     assert score(TieBreaking, item(aspect, text)) < score(TieBreaking, item(aspect)) - 0.25
-
-
-@pytest.mark.parametrize("aspect", ["naturalness", "coherence", "engagingness", "groundedness", "overall"])
-def test_stock_phrases_are_rated_below_a_reply_with_something_to_say(aspect: str) -> None:
-    assert score(TieBreaking, item(aspect, STOCK, DIALOGUE)) < score(TieBreaking, item(aspect, LIVELY, DIALOGUE))
 
 
 # --- guides ---
@@ -164,7 +132,6 @@ def test_a_guide_inside_a_source_is_only_text() -> None:
 @pytest.mark.integration
 def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     asked = [prompt(s, item(a, t)) for s in (Scoring, Criticism, TieBreaking) for a, t in DEFECTS]
-    asked += [prompt(Scoring, item(a.name, t, DIALOGUE)) for a in DIALOGUE.aspects for t in (LIVELY, STOCK)]
     asked.append(("", "Write a new instruction within ``` blocks."))
     program = (
         "import json, sys; from debate_judge.programs.offline import engine;"
@@ -174,25 +141,6 @@ def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     for seed in ("0", "77"):
         command, env = [sys.executable, "-c", program], {**os.environ, "PYTHONHASHSEED": seed}
         assert subprocess.check_output(command, input=json.dumps(asked), env=env, text=True) == here
-
-
-def test_it_proposes_instructions_to_dspys_optimizers() -> None:
-    from dspy.teleprompt.copro_optimizer import BasicGenerateInstruction
-    from dspy.teleprompt.gepa import InstructionProposer
-
-    seen = set()
-    with dspy.context(lm=make_lm("offline"), adapter=dspy.ChatAdapter()):
-        propose = dspy.Predict(BasicGenerateInstruction)
-        for persona in PERSONAS.values():
-            text = propose(basic_instruction=persona.text).proposed_instruction
-            assert "NO ISSUE" in text
-            seen.add(text)
-        assert "final score" in propose(basic_instruction=TieBreaking.instructions).proposed_instruction
-        assert "aspect" in propose(basic_instruction=Scoring.instructions).proposed_instruction
-        examples = [{"Inputs": {"a": "b"}, "Generated Outputs": "c", "Feedback": "d"}]
-        new = InstructionProposer()({"critic": STRICT.text}, {"critic": examples}, ["critic"])
-        assert "NO ISSUE" in new["critic"]
-    assert len({offline_roles.threshold(text) for text in seen}) > 1
 
 
 # --- tables ---
@@ -216,7 +164,3 @@ def test_side_by_side_gives_the_scores_that_each_candidate_has_alone(name: str) 
     alone = judged()
     for together, joint in ((3, False), (8, False), (0, True), (8, True)):
         assert judged(together=together, joint=joint) == alone
-
-
-def test_a_table_judge_keeps_the_contract() -> None:
-    check_judge(build_preset("debate+tiebreak", {"together": 4, "joint": True}))

@@ -21,7 +21,7 @@ from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
-from debate_judge.programs.roles.score_modes import ScoreMode, point_probabilities
+from debate_judge.programs.roles.score_modes import point_probabilities
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, hold, in_turn, only, requested, scripted_lm, section
 from tests.programs.debates import ITEM, issue_reply, judged, no_issue_reply, score_reply
@@ -211,13 +211,6 @@ def test_an_item_that_waits_for_steps_derives_them_when_the_first_is_interrupted
     assert (verdict.score, verdict.calls) == (4, 2)
 
 
-@pytest.mark.parametrize(
-    ("text", "mode"), [("text", ScoreMode()), ("expected", ScoreMode("expected")), ("sampled", ScoreMode("sampled", 20))]
-)
-def test_modes_are_read_and_written(text: str, mode: ScoreMode) -> None:
-    assert ScoreMode.parse(text) == ScoreMode.parse(str(mode)) == mode
-
-
 # --- feedback: which candidates are out of order, and the effect of the debate ---
 
 
@@ -239,16 +232,6 @@ def feedback(ratings: Sequence[tuple[float, ...]], scores: Sequence[str], rounds
     # No text of the data or of a reply is repeated.
     assert not re.search("Ignore|Text 1|A source", text)
     return [[float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)] for line in text.splitlines()]
-
-
-def test_candidates_out_of_order_are_named_with_the_raters_means() -> None:
-    # Pairs, those in the wrong order, ties; then each pair: its scores, how far the raters differ, and the means.
-    assert feedback([(4.0, 5.0), (1.0, 2.0), (3.0, 3.0)], ["2", "4", "3"], rounds=0) == [
-        [3, 3, 0],
-        [2, 4, 1, 2, 2, 3.0, 1.5, 4.5],
-        [3, 3, 1, 2, 3, 1.5, 3.0, 4.5],
-        [2, 4, 3, 3, 2, 1.5, 1.5, 3.0],
-    ]
 
 
 def test_feedback_says_whether_each_critique_moved_the_score_toward_the_raters() -> None:

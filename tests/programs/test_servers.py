@@ -23,8 +23,6 @@ from tests.hostile_server import ENDLESS, HostileServer, endless, gzip_bomb, siz
 from tests.programs.engines import QUESTION, SPECS, reply_to
 
 pytestmark = pytest.mark.integration
-
-
 KEY = "sk-of-a-test-of-servers"
 
 

@@ -68,7 +68,6 @@ SAME = [
     # No Critic speaks in a single call, and no Tie-breaker where there is none.
     (Debate(STRICT, DebateConfig(0), joint=True), Debate(PLAIN, DebateConfig(0, True), joint=True)),
 ]
-
 OTHER = [
     (joint_judge(1), joint_judge(2)),
     (joint_judge(1), joint_judge(1, tie_breaker=True)),
@@ -80,8 +79,6 @@ OTHER = [
     (Debate(), Debate()),
     (GEval(), GEval()),
 ]
-
-
 REWRITTEN = joint_judge(1)
 REWRITTEN.scorer.signature = REWRITTEN.scorer.signature.with_instructions("Judge otherwise.")
 

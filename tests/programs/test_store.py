@@ -8,22 +8,19 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from pathlib import Path
 
-import dspy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, select, update
 
-from debate_judge.programs.hallucination.evidence import SearchProvider, stored_snippets
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
-from debate_judge.programs.lm.reply import InMemoryStore, Reply, StoreError, wait_or_claim
-from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
+from debate_judge.programs.lm.reply import Reply, StoreError, wait_or_claim
+from debate_judge.programs.lm.sql.tables import CLAIMS
 from debate_judge.programs.lm.sql.tables import REPLIES as TABLE
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import open_replies
 from tests.postgresql import PostgresServer
-from tests.programs.engines import judge_lm
 from tests.stores import REPLIES, count, fill, get, get_all, key, put
 
 Open = Callable[[], SqlStore]
@@ -53,13 +50,6 @@ def test_a_stored_reply_is_found_by_every_process_and_the_first_under_a_key_stay
     assert asyncio.run(second.get_or_claim(key(0))) == REPLIES[0]
     put(second, key(1), Reply("second"))
     assert get_all(opened(), 5) == [*REPLIES, None]
-
-
-def test_replies_in_memory_are_found() -> None:
-    store = InMemoryStore()
-    assert asyncio.run(store.get_or_claim(key(0))) is True
-    put(store, key(0), REPLIES[0])
-    assert get(store, key(0)) == asyncio.run(store.get_or_claim(key(0))) == REPLIES[0]
 
 
 @settings(deadline=None, max_examples=15)
@@ -204,40 +194,6 @@ def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pyt
             await asyncio.sleep(0.01)
 
     asyncio.run(asyncio.wait_for(renewed(), 30))
-
-
-def test_processes_share_search_results(opened: Open) -> None:
-    class Counting(SearchProvider):
-        name, searches = "counting", 0
-
-        async def snippets(self, query: str, limit: int) -> list[str]:
-            self.searches += 1
-            return [f"{query} {self.searches}"]
-
-    search = Counting()
-    for _ in range(2):
-        with dspy.context(lm=judge_lm(store=opened())[0]):
-            assert asyncio.run(stored_snippets(search, "who", 3)) == ["who 1"]
-
-
-def test_a_failed_transaction_is_rolled_back_alone(opened: Open) -> None:
-    job, jobs = {"token": "t", "made": 1.0, "record": "{}"}, select(BATCH_JOBS)
-
-    def fail(connection: Connection) -> None:
-        connection.execute(insert(BATCH_JOBS).values(job))
-        raise LookupError("not this one")
-
-    async def go() -> None:
-        puts = (store.put(key(number), "scorer", REPLIES[0]) for number in (1, 2))
-        _, error, _ = await asyncio.gather(next(puts), store.run(fail), next(puts), return_exceptions=True)
-        assert isinstance(error, LookupError)
-        assert await store.get(key(1)) == await store.get(key(2)) == REPLIES[0]
-        assert await store.run(lambda connection: connection.execute(jobs).all()) == []
-
-    store = opened()
-    asyncio.run(go())
-    store.run_sync(lambda connection: connection.execute(insert(BATCH_JOBS).values(job)) and None)
-    assert opened().run_sync(lambda connection: connection.execute(jobs).all()) == [("t", 1.0, "{}")]
 
 
 def test_a_lost_database_is_an_error_and_works_again_later(

@@ -27,8 +27,6 @@ from tests.config_keys import keys
 from tests.stores import REPLIES, count, get, get_all, key, put
 
 ROOT = Path(__file__).parents[2]
-
-
 _WRITER = """
 import asyncio, sys
 from pathlib import Path
@@ -135,8 +133,6 @@ def line(number: int, reply: Reply, **other: object) -> bytes:
 
 
 LINES = [line(number, reply) for number, reply in enumerate(REPLIES)]
-
-
 READ = [
     validated_reply(r.text, (r.input_tokens, r.output_tokens, r.cached_tokens), r.finish, r.logprobs) for r in REPLIES
 ]

@@ -64,7 +64,6 @@ def test_a_key_twice_with_different_values_is_refused_like_a_line() -> None:
     "field",
     [
         r'{"candidate_1": "3\ncandidate_2: 1"}',
-        r'{"candidate_1": 3, "note": "it says\ncandidate_2: 1"}',
         '{"candidate_1": 3, "note": "it says\ncandidate_2: 1\n"}',
         "{'candidate_1': 3, 'note': 'it says\ncandidate_2: 1\n'}",
         '{"candidate_1": 3,\ncandidate_2: 1\n}',
@@ -94,42 +93,17 @@ def test_a_decision_says_one_thing_or_is_refused(text: str, shown: str) -> None:
 
 
 WHY = {"candidate_1": "It holds together.", "candidate_2": "Dull, in 2 places."}
-
-
 LINES = "candidate_1: 4\ncandidate_2: 3"
-
-
 ROWS = [{"candidate": n, "score": 5 - n, "rationale": WHY[f"candidate_{n}"]} for n in (1, 2)]
-
-
-def sections(
-    template: str, lines: str = LINES, names: tuple[str, str, str] = ("candidate_1", "candidate_2", "scores")
-) -> str:
-    """Reasons and scores under headers of one form; in `template` {} is the name."""
-    return "\n\n".join(f"{template.format(n)}{text}" for n, text in zip(names, (*WHY.values(), lines), strict=True))
-
-
-TITLES = ("Candidate 1", "Candidate 2", "Scores")
 WITH_REASONS = {
-    "headers": sections("[[ ## {} ## ]]\n"),
-    "labels": sections("{}: ", f"\n{LINES}"),
-    "labels with words": sections("{}: ", "\nCandidate 1: 4\nCandidate 2: 3", TITLES),
-    "bold labels": sections("**{}:** ", "\n**candidate_1:** 4\n**candidate_2:** 3"),
-    "bold names": sections("**{}**\n", "- **Candidate 1**: 4\n- **Candidate 2**: 3", TITLES),
-    "headings": sections("## {}\n"),
-    "headings with numbers of a list": sections("### {}\n", "1. Candidate 1: 4\n2. Candidate 2: 3", TITLES),
-    "headers without brackets": sections("## {} ##\n"),
-    "headers with single brackets": sections("[ ## {} ## ]\n"),
-    "names in brackets": sections("[{}]\n"),
-    "JSON": json.dumps({**WHY, "scores": {"candidate_1": 4, "candidate_2": 3}}, indent=1),
+    "labels with words": f"Candidate 1: {WHY['candidate_1']}\n\nCandidate 2: {WHY['candidate_2']}\n\nScores:\n"
+    "Candidate 1: 4\nCandidate 2: 3",
+    "bold names": f"**Candidate 1**\n{WHY['candidate_1']}\n\n**Candidate 2**\n{WHY['candidate_2']}\n\n"
+    "**Scores**\n- **Candidate 1**: 4\n- **Candidate 2**: 3",
+    "names in brackets": f"[candidate_1]\n{WHY['candidate_1']}\n[candidate_2]\n{WHY['candidate_2']}\n[scores]\n{LINES}",
     "JSON of rationales": json.dumps({"rationales": WHY, "scores": {"candidate_1": 4, "candidate_2": 3}}),
     "JSON by candidate": json.dumps({f"candidate_{row.pop('candidate')}": row for row in map(dict, ROWS)}),
-    "JSON in a fence": f"```json\n{json.dumps({**WHY, 'scores': {'candidate_1': 4, 'candidate_2': 3}})}\n```",
     "announced JSON": f"Here are the scores:\n```json\n{json.dumps({'scores': ROWS})}\n```",
-    "a list": json.dumps(ROWS),
-    "a list under a key": json.dumps({"scores": ROWS}),
-    "a table": "| Candidate | Score | Reason |\n|---|---|---|\n"
-    f"| candidate_1 | 4 | {WHY['candidate_1']} |\n| candidate_2 | 3 | {WHY['candidate_2']} |",
     "a table with the score last": "| Candidate | Reason | Score |\n|---|---|---|\n"
     f"| candidate_1 | {WHY['candidate_1']} | 4/5 |\n| candidate_2 | {WHY['candidate_2']} | **3** |",
 }  # fmt: skip
@@ -141,58 +115,40 @@ def test_scores_and_reasons_are_read_in_any_form(form: str) -> None:
     assert scores(WITH_REASONS[form]) == expected
 
 
-OF_ASPECTS = {
-    "labels": "candidate_1_coherence: Fine.\n\nscores:\ncandidate_1_coherence: 4\ncandidate_1_plain_style: 9\n"
-    "candidate_2_coherence: 3\ncandidate_2_plain_style: 8",
-    "headings": "## Candidate 1 coherence\nFine.\n## Scores\n- Candidate 1, coherence: 4\n"
+OF_ASPECTS = [
+    "## Candidate 1 coherence\nFine.\n## Scores\n- Candidate 1, coherence: 4\n"
     "- Candidate 1, plain style: 9\n- Candidate 2, coherence: 3\n- Candidate 2, plain style: 8",
-    "JSON by aspect": '{"coherence": {"candidate_1": 4, "candidate_2": 3}, '
-    '"plain style": {"candidate_1": 9, "candidate_2": 8}}',
-    "JSON by candidate": '{"candidate_1": {"coherence": {"score": 4, "reason": "x"}, "plain_style": {"score": 9}}, '
+    '{"coherence": {"candidate_1": 4, "candidate_2": 3}, "plain style": {"candidate_1": 9, "candidate_2": 8}}',
+    '{"candidate_1": {"coherence": {"score": 4, "reason": "x"}, "plain_style": {"score": 9}}, '
     '"candidate_2": {"coherence": {"score": 3}, "plain_style": {"score": 8}}}',
-    "a list": json.dumps([
-        {"candidate": f"candidate_{n}", "aspect": aspect, "score": score}
-        for n, aspect, score in [(1, "coherence", 4), (1, "plain style", 9), (2, "coherence", 3), (2, "plain style", 8)]
-    ]),
-    "a table": "| candidate_1 | coherence | 4 | a |\n| candidate_1 | plain_style | 9 | b |\n"
+    "| candidate_1 | coherence | 4 | a |\n| candidate_1 | plain_style | 9 | b |\n"
     "| candidate_2 | coherence | 3 | c |\n| candidate_2 | plain_style | 8 | d |",
-}  # fmt: skip
+]
 
 
-@pytest.mark.parametrize("form", OF_ASPECTS)
-def test_scores_in_several_aspects_are_read_in_any_form(form: str) -> None:
-    read = {name: value[0] for name, value in scores(OF_ASPECTS[form], JOINT).items()}
+@pytest.mark.parametrize("reply", OF_ASPECTS)
+def test_scores_in_several_aspects_are_read_in_any_form(reply: str) -> None:
+    read = {name: value[0] for name, value in scores(reply, JOINT).items()}
     expected = {"candidate_1_coherence": 4, "candidate_2_coherence": 3}
     assert read == {**expected, "candidate_1_plain_style": 9, "candidate_2_plain_style": 8}
 
 
-OF_THE_CRITIC = {
-    "labels": f"review: I looked.\ndecisions:\ncandidate_1: TOO HIGH\ncandidate_2: NO ISSUE\ncandidate_1:\n{EVIDENCE}",
-    "headings": "## Review\nI looked.\n\n## Decisions\n- candidate_1: TOO HIGH\n- candidate_2: NO ISSUE\n\n"
-    f"## candidate_1\n{EVIDENCE}",
-    "bold": "**Review:** I looked.\n\n**Decisions:**\n**Candidate 1:** TOO HIGH\n**Candidate 2:** NO ISSUE\n\n"
-    f"**Candidate 1**\n{EVIDENCE}",
-    "beside the decision": f"decisions:\ncandidate_1: TOO HIGH - {EVIDENCE}\ncandidate_2: NO ISSUE",
-    "JSON": json.dumps({
-        "review": "I looked.", "decisions": {"candidate_1": "TOO HIGH", "candidate_2": "NO ISSUE"},
-        "candidate_1": EVIDENCE,
-    }),
-    "a list": json.dumps([
-        {"candidate": 1, "decision": "TOO HIGH", "evidence": EVIDENCE}, {"candidate": 2, "decision": "NO ISSUE"},
-    ]),
-    "a table": f"| candidate_1 | TOO HIGH | {EVIDENCE} |\n| candidate_2 | NO ISSUE | |",
-}  # fmt: skip
+OF_THE_CRITIC = [
+    f"review: I looked.\ndecisions:\ncandidate_1: TOO HIGH\ncandidate_2: NO ISSUE\ncandidate_1:\n{EVIDENCE}",
+    f"**Decisions:**\n**Candidate 1:** TOO HIGH\n**Candidate 2:** NO ISSUE\n\n**Candidate 1**\n{EVIDENCE}",
+    f"decisions:\ncandidate_1: TOO HIGH - {EVIDENCE}\ncandidate_2: NO ISSUE",
+    json.dumps({"decisions": {"candidate_1": "TOO HIGH", "candidate_2": "NO ISSUE"}, "candidate_1": EVIDENCE}),
+    f"| candidate_1 | TOO HIGH | {EVIDENCE} |\n| candidate_2 | NO ISSUE | |",
+]
 
 
-@pytest.mark.parametrize("form", OF_THE_CRITIC)
-def test_decisions_are_read_in_any_form(form: str) -> None:
-    read = parse_decisions(OF_THE_CRITIC[form], list(ALONE), ALONE)
+@pytest.mark.parametrize("reply", OF_THE_CRITIC)
+def test_decisions_are_read_in_any_form(reply: str) -> None:
+    read = parse_decisions(reply, list(ALONE), ALONE)
     assert list(read.values()) == [CriticDecision(False, f"Too high. {EVIDENCE}"), CriticDecision(True, "NO ISSUE")]
-
-
-@pytest.mark.parametrize("reply", ["## Decisions\nNO ISSUE", '{"decisions": "NO ISSUE"}', "**NO ISSUE**"])
-def test_no_issue_may_be_said_of_all_at_once(reply: str) -> None:
-    assert {value.no_issue for value in parse_decisions(reply, list(ALONE), ALONE).values()} == {True}
+    # No issue may be said of all at once.
+    read = parse_decisions("## Decisions\nNO ISSUE", list(ALONE), ALONE)
+    assert {value.no_issue for value in read.values()} == {True}
 
 
 @pytest.mark.parametrize(
@@ -234,23 +190,11 @@ def table(*aspects: Aspect) -> dict[Cell, Item]:
 
 
 ONE_ASPECT, TWO_ASPECTS = table(ASPECTS[0]), table(*ASPECTS)
-
-
 NUMBERED = ("candidate_{}", "Candidate {}", "{}", "- **Candidate #{}**", "| candidate_{}", "CANDIDATE-{}", "* {}")
-
-
 JOINED = ("{}_{}", "{} {}", "{} - {}", "{}, {}", "{} ({})", "{} | {}", "{}: {}", "{}：{}")
-
-
 SEPARATORS = (": ", "：", " = ", " | ", " → ", "->", " – ", " — ")
-
-
 VALUES = ("{}", "**{}**", "{}.", "{} |", "{}/9999", "{} - it is fair", "({})")
-
-
 FOREIGN = [f"candidate_{name}" for name in ("A", "0", "12", "12345", "1b", "2_art")] + ["Candidate B"]
-
-
 PROSE = (
     *("", "Here they are:", "| Candidate | Score |", "|---|---|", "> candidate_2: 7", '"candidate_2: 7"', "Best: 1"),
     *("Candidate 2's summary: 3 facts", "It says candidate_2: 7", "So\u2028candidate_2: 7", "So\x0bcandidate_11: 7"),

@@ -12,13 +12,10 @@ import pytest
 from dspy import lm15
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.grouping import group_into_questions
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.roles.examples import RatedExample, with_examples
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, hold, requested, scripted_lm, section
-from tests.programs.debates import ITEM
 from tests.programs.tables import (
     block,
     cells,
@@ -38,12 +35,8 @@ from tests.programs.tables import (
 
 THREE = cells("one", "two", "three")
 """Three candidates in two aspects; all of coherence come first."""
-
-
 FOUR = items("one", "two", "three", "four")
 WORTH = {"one": 1, "two": 2, "three": 3, "four": 4}
-
-
 TRUE = [1, 2, 3, 10, 9, 8]
 """Their scores: coherence as in `WORTH`, plain style in reverse order on its own scale."""
 
@@ -234,13 +227,6 @@ def test_a_refused_text_leaves_the_others_scored() -> None:
     assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))
 
 
-def test_texts_without_a_source_are_no_candidates_of_one() -> None:
-    alone = [replace(item, source="", context="", group=str(i)) for i, item in enumerate(items("a", "b"))]
-    assert [len(table.items) for table in group_into_questions(table_judge(), alone).questions] == [1, 1]
-    together = [replace(item, group="g") for item in alone]
-    assert [len(table.items) for table in group_into_questions(table_judge(), together).questions] == [2]
-
-
 Change = Callable[[str, str], str]
 """From a prompt and the honest reply to another reply."""
 
@@ -258,8 +244,6 @@ def instead(lines: str, *texts: str) -> Change:
 
 
 ALL = ["one", "two", "three", "four"]
-
-
 GAPS: dict[str, tuple[Change, list[str], str]] = {
     "one missing": (instead("", "two"), ["two"], "it was missing"),
     "two missing": (instead("", "two", "four"), ["two", "four"], "it was missing"),
@@ -318,18 +302,6 @@ def test_a_table_whose_reply_stays_unreadable_is_asked_again_in_halves() -> None
     assert len(alone) == 2
     assert "three" in alone
     assert sum(judgement.calls for judgement in judgements) == pytest.approx(len(lm.prompts))
-
-
-def test_rated_examples_are_shown_once_for_the_table_and_never_of_its_own_source() -> None:
-    own = RatedExample("coherence", "g1", ITEM.source, "", "A leak.", 1.0)
-    others = [RatedExample("coherence", n, f"Letter {n}.", "", f"{n} text", 2.0) for n in ("one", "far")]
-    for nearest, field in ((0, "examples"), (1, "similar")):
-        judge = with_examples(table_judge(1, tie_breaker=True), [own, *others], nearest)
-        _, lm = judged(judge, table_script(lambda *_: 3, lambda *_: "TOO LOW"), FOUR)
-        (shown,) = {section(prompt, field) for prompt in lm.prompts}
-        assert "one text" in shown
-        assert ("far text" in shown) == (nearest == 0)
-        assert "A leak." not in shown
 
 
 def test_a_server_error_does_not_split_the_table() -> None:
