@@ -3,7 +3,6 @@ jobs of a stopped process are resumed."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import pytest
 from sqlalchemy import delete, insert
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item
+from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.programs.lm.sql.tables import BATCH_JOBS
 from debate_judge.programs.lm.store import SqlStore
@@ -199,25 +198,12 @@ def stopped(folder: Path, server: BatchServer, work: list[Item], failing: str = 
     server.on_request = all_well
 
 
-async def debates(runner: JudgeRunner, items: list[Item]) -> None:
-    """One round of debate about each item, as one piece of work that can be cancelled."""
-    judge = Debate(debate_config=DebateConfig(1))
-
-    async def converse(item: Item) -> None:
-        with runner.call_context(item):
-            await judge.converse([item], 1)
-
-    async with asyncio.TaskGroup() as tasks:
-        for item in items:
-            tasks.create_task(converse(item))
-
-
 def test_an_interrupted_run_names_the_running_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work = items(20)
     with BatchServer(answer) as server:
         server.held = True
         with closing(SqlStore(tmp_path)) as store, JudgeRunner(lm_at(server, store=store), progress=False) as runner:
-            running = runner.submit(debates(runner, work))
+            running = runner.submit(Debate(rounds=1).judge(work))
             until(lambda: server.jobs and server.jobs["batch_0"]["status"] == "in_progress")
             until(lambda: "0 done" in capsys.readouterr().err)
             running.cancel()

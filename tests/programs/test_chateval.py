@@ -56,9 +56,6 @@ def lines(*messages: str) -> str:
     return "\n\n".join(messages)
 
 
-A2, B2, G2 = "alpha, turn 2, score 2: a2", "beta, turn 2, score 3: b2", "gamma, turn 2, score 4: g2"
-
-
 def test_by_default_every_referee_sees_all_earlier_messages_and_the_score_is_the_mean_of_the_latest() -> None:
     lm, judge = numbered(), ChatEval(ROLES)
     transcript = hold(lm, only(judge.converse([ITEM], 1)))

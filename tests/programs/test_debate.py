@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +13,6 @@ import dspy
 import pytest
 from dspy import lm15
 
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import STRICT
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
@@ -23,15 +21,10 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.evaluation.entrants import entrants, named_judges
-from debate_judge.runs.export.folder import save
-from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import hold, in_turn, only, requested, scripted_lm, section
 from tests.programs.debates import (
-    COHERENCE,
     ITEM,
-    TASK,
     debates_shown,
     is_open,
     issue_reply,
@@ -96,12 +89,6 @@ def test_the_tie_breaker_decides_an_open_debate() -> None:
     assert judgement.transcript.turns[-1].text == "(Critic) All told."
     # The Scorer's latest score is still there.
     assert judgement.transcript.score == 3
-
-
-def test_words_of_the_protocol_outside_the_decision_do_not_end_a_debate() -> None:
-    critic = "[[ ## review ## ]]\nNO ISSUE\n[[ ## decision ## ]]\nISSUE\n[[ ## feedback ## ]]\nNO ISSUE, you say?"
-    judgement, lm = judged(Debate(debate_config=DebateConfig(1)), score_reply(2), critic, score_reply(3))
-    assert judgement.calls == len(lm.prompts) == 3
 
 
 # --- the number of rounds ---
@@ -310,17 +297,6 @@ def test_in_a_table_only_items_with_distant_blind_scores_are_debated() -> None:
     opening, blind, review, revision = lm.prompts
     assert shown_candidates(opening) == shown_candidates(blind) == shown_candidates(review)
     assert requested_candidates(review, "decisions") == requested_candidates(revision, "scores") == [2]
-
-
-def test_a_comparison_takes_personas_by_name_and_an_export_keeps_the_distance(tmp_path: Path) -> None:
-    def gaps(names: str) -> list[object]:
-        named = entrants(named_judges(split_commas(names)), [COHERENCE])
-        return [entrant.aspects["coherence"].judge.persona.gap for entrant in named]
-
-    assert gaps("debate[rounds=1,persona=blind|second-reading|plain]") == [0.25, inf, None]
-    compiled = CompiledJudge(TASK, {"coherence": AspectJudge(Debate("blind", rounds=1))})
-    export = save(tmp_path / "export", compiled, lm={"spec": "offline"}, evidence={}, name="x")
-    assert gaps(f"{export},{export}[persona=plain],{export}[persona=blind-half]") == [0.25, None, 0.5]
 
 
 @pytest.mark.parametrize(("name", "calls"), [("lower", 2), ("upper", 6)])

@@ -30,7 +30,15 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.parsing import Unreadable
 from tests.fakes import ScriptedLM, debater, hold, only, scripted_lm, section
 from tests.hostile_server import HostileServer, sized
-from tests.programs.hallucination_scripts import ARTICLE, ASPECT, BARE, ITEM, checker
+from tests.programs.test_hallucination import ASPECT, BARE, ITEM
+
+ARTICLE = " ".join(f"Sentence number {n} says nothing of note." for n in range(45)) + " Robbers struck in the city."
+
+
+def checker() -> ScriptedLM:
+    fields = {"query_1": "robbery city", "query_2": "police appeal", "claims": "Ann won.", "factuality": "True"}
+    return scripted_lm(debater(severity="0", **fields))
+
 
 ANSWER = Item("g", "c", BARE.task, ASPECT, "Who was he?", "He was a king. He died in 1066.", "Harold was king.")
 LONG = replace(ANSWER, text="word " * (MAX_SHORT_ANSWER + 1))
@@ -110,16 +118,6 @@ def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
 )
 def test_texts_are_split_into_sentences(text: str, expected: tuple[str, ...]) -> None:
     assert sentences(text) == expected
-
-
-def test_each_query_finds_its_sentence_and_the_order_of_the_text_stays() -> None:
-    text = (
-        "May was fine.",
-        "Robbers took money in Glasgow.",
-        "A cat sat on a mat.",
-        "Officers appealed for witnesses.",
-    )
-    assert most_similar(text, ("who appealed for a witness", "the robbery in Glasgow"), 2) == (text[1], text[3])
 
 
 def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its_subject() -> None:

@@ -5,15 +5,51 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.hallucination.baselines import EXAMPLES, HallucinationCheck
-from debate_judge.programs.hallucination.judge import ClaimAssessment, parse_assessment
+from debate_judge.programs.hallucination.judge import ClaimAssessment, Hallucination, parse_assessment
 from debate_judge.programs.judge import Item, Verdict
 from tests.fakes import ScriptedLM, hold, only, scripted_lm, section
-from tests.programs.hallucination_scripts import ASPECT, ITEM, QA, calls_of, judge, speaker, view_reply
+
+ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
+QA = Task("questions", "question", "answer", (ASPECT,), "knowledge")
+ITEM = Item("g", "c", QA, ASPECT, "Which city?", "Lima.", "Lima is the capital.")
+SPEAKERS = {
+    "You are the Trust": "trust",
+    "You are the Skeptic": "skeptic",
+    "You are the Leader": "leader",
+    "You check a claim": "initial",
+    "You take a text apart": "claims",
+    "You prepare a reply": "facts",
+    "You look for evidence": "queries",
+    "You check a response": "checker",
+    "You check whether": "checker",
+}
+
+
+def speaker(prompt: str) -> str:
+    role = section(prompt, "role")
+    return next(name for start, name in SPEAKERS.items() if role.startswith(start))
+
+
+def view_reply(factual: bool, severity: int, opinion: str) -> str:
+    return f"[[ ## opinion ## ]]\n{opinion}\n\n[[ ## factuality ## ]]\n{factual}\n\n[[ ## severity ## ]]\n{severity}"
+
+
+def calls_of(lm: ScriptedLM) -> list[tuple[str, str]]:
+    """(speaker, the debate in its prompt) in the order of the calls."""
+    return [(speaker(prompt), section(prompt, "debate")) for prompt in lm.prompts]
+
+
+def judge(rounds: int = 3, **options: Any) -> Hallucination:
+    return Hallucination(rounds, **options)
+
+
+BARE = Item("g", "c", Task("questions", "question", "answer", (ASPECT,)), ASPECT, "Which city?", "Lima.")
 
 
 def panel(**views: str) -> ScriptedLM:

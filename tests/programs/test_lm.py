@@ -1,9 +1,10 @@
-"""`JudgeLM`: identical calls are made once, in a process and among processes; cancellation, budget, usage; DSPy's
-synchronous modules share loop, limits and store with all other calls."""
+"""`JudgeLM`: what identifies a call; identical calls are made once, in a process and among processes; cancellation,
+budget, DSPy's own modules."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,13 +19,26 @@ from dspy.lm15 import Response
 
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engine import untagged_key
 from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, BudgetSpentError
 from debate_judge.programs.lm.limits.limiter import SOURCE
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.lm.reply import InMemoryStore, Reply
+from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, reply_to, response
+from tests.programs.engines import (
+    OTHER,
+    QUESTION,
+    Engine,
+    ask,
+    call_key,
+    judge_lm,
+    judged,
+    reply_to,
+    request_of,
+    response,
+)
 
 
 async def until_sent(engine: Engine) -> None:
@@ -156,13 +170,6 @@ def test_no_probe_is_sent_past_the_budget() -> None:
     assert len(engine.requests) == 1
 
 
-def test_the_in_memory_store_drops_the_oldest_replies() -> None:
-    lm, engine = judge_lm(store=InMemoryStore(max_replies=2))
-    first, second, third = ([{"role": "user", "content": f"{number}?"}] for number in range(3))
-    ask(lm, first, second, third, third, second, first)
-    assert [request.messages[-1].text for request in engine.requests] == ["0?", "1?", "2?", "0?"]
-
-
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[list[SqlStore]]:
     """The store of one folder, as two processes open it."""
@@ -259,13 +266,103 @@ def test_the_end_of_a_run_cancels_its_calls() -> None:
             call.result(30)
 
 
-def test_all_callers_share_one_budget() -> None:
-    lm, _ = judge_lm(options=LMOptions(budget=BudgetCaps(calls=3)))
-    lm("One.")
-    with JudgeRunner(lm, progress=False) as runner:
-        lm("Two.")
-        runner.wait(reply_to(lm, [{"role": "user", "content": "Three?"}]))
-        with pytest.raises(BudgetSpentError, match="3 of 3 calls"):
-            lm("Four.")
-    with pytest.raises(BudgetSpentError):
-        lm("Five.")
+def key(messages: list[dict[str, Any]] = QUESTION, model: str = "test/m", **options: Any) -> str:
+    call = options.pop("call", {})
+    lm = JudgeLM(model, engine=Engine(), **options)
+    return call_key(lm, messages, **call)
+
+
+def user(text: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text}]
+
+
+def test_different_calls_have_different_keys_and_equal_calls_equal_ones() -> None:
+    # How a call is paced decides nothing about its reply.
+    assert key() == key(concurrency=3) == key(temperature=None)
+    keys = [
+        key(),
+        key(model="test/n"),
+        key(endpoint="http://localhost:8000/v1"),
+        *(key(temperature=temperature) for temperature in (0.0, 1.0)),
+        key(max_tokens=100),
+        *(key(call={"sample": number}) for number in (1, 2)),
+        key(OTHER),
+        key(QUESTION[1:]),
+        key([*QUESTION, *QUESTION[1:]]),
+        key([*user("a"), *user("b")]),
+        key([{"role": "assistant", "content": "ab"}]),
+        # The last imitates the border between two messages.
+        *(key(user(text)) for text in ("ab", "é", "e\u0301", "auser 1 b")),
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def made(api_base: str | None = "http://localhost:1/v1", spec: str = "openai/m", **options: Any) -> JudgeLM:
+    return make_lm(spec, api_base=api_base, **options)
+
+
+def test_no_key_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {call_key(made(), QUESTION)}
+    for secret in ("sk-one", "sk-two"):
+        monkeypatch.setenv("OPENAI_API_KEY", secret)
+        keys.add(call_key(made(), QUESTION))
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "endpoint"),
+    [
+        ("http://localhost:8000/v1", "http://localhost:8000/v1"),
+        ("http://user:secret@localhost:8000/v1", "http://localhost:8000/v1"),
+        ("https://token@host.example/v1/", "https://host.example/v1"),
+        ("https://host.example/p@th", "https://host.example/p@th"),
+        ("https://a:b@c@host.example", "https://host.example"),
+    ],
+)
+def test_credentials_in_an_address_enter_neither_endpoint_nor_key(address: str, endpoint: str) -> None:
+    lm = made(address)
+    assert lm.endpoint == endpoint
+    assert call_key(lm, QUESTION) == call_key(made(endpoint), QUESTION)
+
+
+def test_equal_requests_of_dspys_modules_are_separate_samples_and_stored(tmp_path: Path) -> None:
+    def proposals(questions: list[str], endpoint: str = "") -> tuple[list[str], int]:
+        with closing(SqlStore(tmp_path)) as store:
+            lm = JudgeLM("test/m", engine=Engine(), store=store, endpoint=endpoint)
+            replies = [lm(question)[0] for question in questions]
+        assert lm.meter.requested["proposer"] == len(questions)
+        return replies, lm.meter.executed["proposer"]
+
+    questions = ["Propose.", "Propose.", "Another.", "Propose."]
+    first = ["answer 1", "answer 2", "answer 3", "answer 4"]
+    assert proposals(questions) == (first, 4)
+    # A second process sends the same requests in the same order: all are stored. Further ones are executed.
+    assert proposals(questions) == (first, 0)
+    assert proposals([*questions, "Propose."]) == ([*first, "answer 1"], 1)
+    # Another server's replies are another matter.
+    assert proposals(questions[:1], endpoint="http://localhost:1/v1")[1] == 1
+
+
+def test_programs_that_are_copied_keep_their_lm() -> None:
+    lm, _ = judge_lm()
+    assert copy.deepcopy({"lm": lm})["lm"] is lm
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_API_BASE", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
+    settings = made(spec="openai/o3").kwargs
+    assert settings.get("temperature") is settings.get("max_tokens") is None
+
+
+def test_the_keys_of_earlier_versions_hold() -> None:
+    """A store of replies outlives the code."""
+    lm = make_lm("openai/m", api_base="http://localhost:1/v1")
+    assert call_key(lm, QUESTION) == "1dc00a5858f9dd4a64618ece40cdc6b7"
+    assert call_key(lm, QUESTION, temperature=1.0, logprobs=5, sample=3) == "087a5c8c17c07c53df2a00d504607e65"
+    request = request_of("openai/m", QUESTION, {"temperature": 0.0, "max_tokens": 2000})
+    assert untagged_key("http://localhost:1/v1", request, 1) == "a03864afdd8b2f25ddaa50fc21647313"

@@ -1,5 +1,5 @@
-"""The offline LM on texts with known defects: no state, equal replies in every process, alone and in tables, and how it
-uses guides."""
+"""The offline LM on texts with known defects: no state, equal replies in every process, alone and in tables, how
+it uses guides; and a user's own judge, whose fields it does not know."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
+import dspy
 import pytest
 
 from debate_judge import data
@@ -17,13 +18,15 @@ from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs import build_preset
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.table import Criticism, Scoring, TieBreaking
-from debate_judge.programs.judge import Item, corpus_items
+from debate_judge.programs.judge import Item, ItemJudge, corpus_items
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline.engine import OfflineEngine, answered_fields
 from debate_judge.programs.offline.roles import parse
 from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.guide import with_guide
-from debate_judge.programs.roles.role import RoleLastAdapter, item_inputs
+from debate_judge.programs.roles.role import Fields, JudgeSignature, Role, RoleLastAdapter, item_inputs
+from debate_judge.programs.testing import check_judge
+from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner
 
 SOURCE = (
@@ -164,3 +167,66 @@ def test_side_by_side_gives_the_scores_that_each_candidate_has_alone(name: str) 
     alone = judged()
     for together, joint in ((3, False), (8, False), (0, True), (8, True)):
         assert judged(together=together, joint=joint) == alone
+
+
+class Weighing(JudgeSignature):
+    """Weigh the candidate."""
+
+    musings: str = dspy.OutputField(desc="whatever comes to your mind")
+    side: Literal["poor", "fair", "good"] = dspy.OutputField(desc="one word")
+    weight: int = dspy.OutputField(desc="a grade from 1 to 10")
+    percent: str = dspy.OutputField(desc="one number from 0 to 100 and nothing else")
+    sound: bool = dspy.OutputField()
+    agreed: str = dspy.OutputField(desc="yes or no and nothing else")
+    advice: str = dspy.OutputField(desc="keep or drop")
+    names: list[str] = dspy.OutputField(desc="the names in it")
+
+
+class Scales(ItemJudge):
+    """A judge whose fields the offline LM does not know."""
+
+    def __init__(self, strict: bool = False) -> None:
+        super().__init__()
+        self.strict = strict
+        self.weigher = Role("weigher", Weighing)
+        self.fields: Fields = {}
+
+    async def converse_about(self, item: Item, rounds: int) -> Transcript:
+        def read(fields: Fields) -> float:
+            self.fields = fields
+            return {"poor": item.aspect.scale.low, "good": item.aspect.scale.high}.get(fields["side"], 3.0)
+
+        answer = await self.weigher.ask(item, read)
+        return EMPTY.add(Turn("weigher", 0, "", score=answer.value, calls=answer.calls))
+
+    def config(self) -> dict[str, Any]:
+        return {"strict": self.strict}
+
+
+def test_check_judge_names_the_violation() -> None:
+    class Loose(Scales):
+        def config(self) -> dict[str, Any]:
+            return {"strict": not self.strict}
+
+    class Boasting(Scales):
+        def tunable(self) -> tuple[str, ...]:
+            return ("nobody",)
+
+    with pytest.raises(AssertionError, match="another configuration"):
+        check_judge(Loose())
+    with pytest.raises(AssertionError, match=r"`tunable` names predictors that do not exist; found \('nobody"):
+        check_judge(Boasting())
+
+
+def test_the_offline_lm_answers_fields_by_type_and_description() -> None:
+    judge = Scales()
+    check_judge(judge)
+    fields = judge.fields
+    assert fields["musings"].startswith("Text statistics: ")
+    assert fields["side"] in ("poor", "fair", "good")
+    assert 1 <= int(fields["weight"]) <= 10
+    assert 0 <= float(fields["percent"]) <= 100
+    assert fields["sound"] in ("True", "False")
+    assert fields["agreed"] in ("yes", "no")
+    assert fields["advice"] in ("keep", "drop")
+    assert all(isinstance(name, str) for name in json.loads(fields["names"]))

@@ -65,23 +65,6 @@ def test_the_first_turn_of_a_debate_is_the_single_call_and_reads_of_no_other_rol
     assert not re.search("critic|tie-breaker|debate|issue", single, re.IGNORECASE)
 
 
-@pytest.mark.parametrize(
-    ("mode", "scale", "size", "fineness"),
-    [
-        ("text", Scale(1, 5), "0.5", "between two points"),
-        ("expected", Scale(1, 5), "0.5", "whole points"),
-        ("text", Scale(0, 1), "0.5", "between the two ends"),
-        ("expected", Scale(0, 100, 10), "5", "steps of 10"),
-    ],
-)
-def test_the_size_of_an_issue_and_the_fineness_of_scores_belong_to_the_aspect(
-    mode: str, scale: Scale, size: str, fineness: str
-) -> None:
-    parts = Debate(score_mode=mode).prompt_parts(replace(ITEM, aspect=replace(COHERENCE, scale=scale)))
-    assert fineness in parts.aspect.splitlines()[-1]
-    assert f"at least {size} apart" in parts.rules
-
-
 def common(prompts: list[str]) -> str:
     """Their common prefix."""
     first, last = min(prompts), max(prompts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,65 +130,49 @@ def test_decision(text: str, expected: bool | None) -> None:
 
 
 MARKED = "[[ ## rationale ## ]]\nIt holds together.\n\n[[ ## score ## ]]\n4"
-BOTH = {"rationale": "It holds together.", "score": "4"}
-TAG = {"rationale": "There is a stray </think> in it.", "score": "4"}
-REPLIES: list[tuple[str, dict[str, str]]] = [
-    (MARKED, BOTH),
-    ("**[[ ## rationale ## ]]**\nIt holds together.\n**[[ ## score ## ]]**: 4", BOTH),
-    (MARKED + "\n[[ ## confidence ## ]]\n90", BOTH),
-    (MARKED + "\n[[ ## score ## ]]\n4", BOTH),
-    ("It holds together.\n[[ ## score ## ]]\n4", BOTH),
-    (f"<think>Perhaps 2? [[ ## score ## ]]\n2</think>\n{MARKED}", BOTH),
+REPLIES = [
+    MARKED,
+    "**[[ ## rationale ## ]]**\nIt holds together.\n**[[ ## score ## ]]**: 4",
+    MARKED + "\n[[ ## confidence ## ]]\n90",
+    MARKED + "\n[[ ## score ## ]]\n4",
+    "It holds together.\n[[ ## score ## ]]\n4",
+    f"<think>Perhaps 2? [[ ## score ## ]]\n2</think>\n{MARKED}",
     # Thinking that began in the prompt, and thinking about tags.
-    (f"Perhaps:\n[[ ## score ## ]]\n2\nNo.</think>\n{MARKED}", BOTH),
-    (f"<think>a </think> in the text is odd</think>{MARKED}", BOTH),
-    # The end of thinking in a field, after the score, in JSON.
-    ("[[ ## rationale ## ]]\nThere is a stray </think> in it.\n[[ ## score ## ]]\n4", TAG),
-    ("Score: 4\nRationale: There is a stray </think> in it.", TAG),
-    ('{"rationale": "There is a stray </think> in it.", "score": 4}', TAG),
-    ('{"rationale": "It holds together.", "score": 4}', BOTH),
-    ('```json\n{"rationale": "It holds together.", "score": 4}\n```', BOTH),
-    ('Here you are: {"rationale": "It holds together.", "score": 4}', BOTH),
-    ('{"rationale": "It\nholds.", "score": 4}', {"rationale": "It\nholds.", "score": "4"}),
-    ('{"rationale": "uses ```{x}``` twice", "score": 4}', {"rationale": "uses ```{x}``` twice", "score": "4"}),
-    # JSON that a label's text quotes, and labels that JSON quotes.
-    (
-        'Rationale: It has\n```json\n{"score": 5}\n```\nScore: 2',
-        {"rationale": 'It has\n```json\n{"score": 5}\n```', "score": "2"},
-    ),
-    (
-        'Rationale: It ends with {"score": 5} and so on.\nScore: 2',
-        {"rationale": 'It ends with {"score": 5} and so on.', "score": "2"},
-    ),
-    (
-        '{"rationale": "It ends with\nScore: 5\nand so on.", "score": 2}',
-        {"rationale": "It ends with\nScore: 5\nand so on.", "score": "2"},
-    ),
-    ("Rationale: It holds together.\nScore: 4", BOTH),
-    ("**Rationale:** It holds together.\n\n**Score:** 4", BOTH),
-    ("## Rationale\nIt holds together.\n\n## Score\n4", BOTH),
-    ("Rationale: It holds together.\nScore (1-5): 4", BOTH),
-    ("Rationale: It holds together.\nScore: 4<|im_end|>", BOTH),
-    ("It holds together.\nScore: 4", BOTH),
-    ("Rationale: it claims\n> Score: 5\nScore: 2", {"rationale": "it claims\n> Score: 5", "score": "2"}),
-    (
-        "[[ ## rationale ## ]]\nIt contains\n[ [ ## score ## ]]\n5\n[[ ## score ## ]]\n1",
-        {"rationale": "It contains\n[ [ ## score ## ]]\n5", "score": "1"},
-    ),
-    # No structure; JSON in a sentence is no answer.
-    *(
-        (text, {"": text})
-        for text in (
-            "It holds together, so I'd say four.",
-            'The text ends with {"rationale": "Perfect.", "score": 5}',
-            'The text {"rationale": "Perfect.", "score": 5} is odd: I give it a 2.',
-            'Look: {"score": 5}',
-        )
-    ),
+    f"Perhaps:\n[[ ## score ## ]]\n2\nNo.</think>\n{MARKED}",
+    f"<think>a </think> in the text is odd</think>{MARKED}",
+    '{"rationale": "It holds together.", "score": 4}',
+    '```json\n{"rationale": "It holds together.", "score": 4}\n```',
+    'Here you are: {"rationale": "It holds together.", "score": 4}',
+    "Rationale: It holds together.\nScore: 4",
+    "**Rationale:** It holds together.\n\n**Score:** 4",
+    "## Rationale\nIt holds together.\n\n## Score\n4",
+    "Rationale: It holds together.\nScore (1-5): 4<|im_end|>",
+    "It holds together.\nScore: 4",
+]
+QUOTED = [
+    "There is a stray </think> in it.",
+    "It ends with\n> Score: 5\nand so on.",
+    'It ends with {"score": 5} and so on.',
+]
+WRITTEN = ["[[ ## rationale ## ]]\n{}\n[[ ## score ## ]]\n4", "Rationale: {}\nScore: 4", "Score: 4\nRationale: {}"]
+UNSTRUCTURED = [
+    "It holds together, so I'd say four.",
+    'The text ends with {"rationale": "Perfect.", "score": 5}',
+    'The text {"rationale": "Perfect.", "score": 5} is odd: I give it a 2.',
+    'Look: {"score": 5}',
 ]
 
 
-@pytest.mark.parametrize(("reply", "expected"), REPLIES)
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        *((reply, {"rationale": "It holds together.", "score": "4"}) for reply in REPLIES),
+        *((form.format(text), {"rationale": text, "score": "4"}) for form in WRITTEN for text in QUOTED),
+        *((json.dumps({"rationale": text, "score": 4}), {"rationale": text, "score": "4"}) for text in QUOTED),
+        ('{"rationale": "It\nholds.", "score": 4}', {"rationale": "It\nholds.", "score": "4"}),
+        *((text, {"": text}) for text in UNSTRUCTURED),
+    ],
+)
 def test_fields_of_a_reply(reply: str, expected: dict[str, str]) -> None:
     assert parse_fields(reply, ("rationale", "score")) == expected
 

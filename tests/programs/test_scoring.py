@@ -6,7 +6,6 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -214,29 +213,22 @@ def test_an_item_that_waits_for_steps_derives_them_when_the_first_is_interrupted
 # --- feedback: which candidates are out of order, and the effect of the debate ---
 
 
-def feedback(ratings: Sequence[tuple[float, ...]], scores: Sequence[str], rounds: int) -> list[list[float]]:
-    """The numbers in the lines of feedback on a real debate about texts with these ratings; a score after a critique is
-    behind the slash."""
-
+def test_feedback_says_whether_each_critique_moved_the_score_toward_the_raters() -> None:
     def score(prompt: str) -> str:
-        first, _, then = scores[int(section(prompt, "candidate").split()[-1]) - 1].partition("/")
-        return then if then and section(prompt, "debate") else first
+        before, after = {"1": "24", "2": "31", "3": "33"}[section(prompt, "candidate")[-1]]
+        return after if section(prompt, "debate") else before
 
-    texts = tuple(Candidate(f"c{i}", f"Text {i}", {"coherence": r}) for i, r in enumerate(ratings, start=1))
+    texts = tuple(Candidate(str(n), f"Text {n}", {"coherence": (5.0 - n,)}) for n in (1, 2, 3))
     rated = Corpus(ITEM.task, (RatedGroup("g", "A source.", texts),), Origin("", ""))
     (example,) = examples(rated, [ITEM.aspect], grouped=True, seed=0)
     lm = scripted_lm(debater(score=score, decision="ISSUE", feedback="Ignore the raters."))
     with JudgeRunner(lm, progress=False) as runner:
-        judgements = runner.judge(Debate(rounds=rounds), example.questions)
+        judgements = runner.judge(Debate(rounds=1), example.questions)
     text = group_feedback(example, dspy.Prediction(judgements=judgements))
     # No text of the data or of a reply is repeated.
     assert not re.search("Ignore|Text 1|A source", text)
-    return [[float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)] for line in text.splitlines()]
-
-
-def test_feedback_says_whether_each_critique_moved_the_score_toward_the_raters() -> None:
     # One pair is in the wrong order, two were before the debate; then the effects of the critiques.
-    assert feedback([(4.0,), (3.0,), (2.0,)], ["2/4", "3/1", "3"], rounds=1) == [
+    assert [[float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)] for line in text.splitlines()] == [
         [3, 1, 0, 2],
         [3, 3, 2, 1, 3, 1.0, 2.0, 3.0],
         [1, 1, 0, 1],

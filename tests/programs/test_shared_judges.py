@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
-from debate_judge.data.schema import Scale
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
@@ -45,23 +43,6 @@ def test_the_prompt_has_guide_and_scale_for_each_aspect() -> None:
             assert section(prompt, name).endswith("where the candidate does.")
 
 
-def test_the_rules_name_what_is_argued_from_and_what_an_issue_is() -> None:
-    def rules(judge: Debate, other: Debate, about: Sequence[Item] = TWO) -> str:
-        return section(prompts(judge, other, about)[1], "rules")
-
-    plain = joint_judge(1, tie_breaker=True)
-    both = rules(guided("Rain."), guided("Sun."))
-    assert "the aspect's guide to the raters" in both
-    assert "at least 0.5 apart" in both
-    coarse = [
-        replace(item, aspect=replace(item.aspect, scale=Scale(0, 10, 2))) if "style" in item.aspect.name else item
-        for item in TWO
-    ]
-    assert "at least 0.5 (coherence), 1 (plain_style) apart" in rules(plain, plain, coarse)
-    assert "where it has none" in rules(guided("Rain."), plain)
-    assert "by the definition of the aspect" in rules(plain, plain)
-
-
 SAME = [
     (guided("Rain."), guided("Sun.")),
     (guided("Rain."), joint_judge(1, tie_breaker=True)),
@@ -78,6 +59,8 @@ OTHER = [
     (Debate(joint=True), Debate()),
     (Debate(), Debate()),
     (GEval(), GEval()),
+    # Personas that score blind, at another distance.
+    (Debate("blind-half", rounds=1, joint=True), Debate("blind-every", rounds=1, joint=True)),
 ]
 REWRITTEN = joint_judge(1)
 REWRITTEN.scorer.signature = REWRITTEN.scorer.signature.with_instructions("Judge otherwise.")

@@ -47,8 +47,6 @@ EVIDENCE = "Its end is missing."
 
 def test_a_key_twice_with_different_values_is_refused_like_a_line() -> None:
     twice = "it stood twice with different content"
-    once = scores(block("scores", '{"candidate_1": 3, "candidate_1": 5, "candidate_2": 3}'))
-    assert once == {"candidate_1": twice, "candidate_2": (3, "")}
     nested = '{"candidate_1": {"coherence": 1, "coherence": 5, "plain_style": 9}, "candidate_2": {"coherence": 2}}'
     assert scores(block("scores", nested), JOINT) == {
         "candidate_1_coherence": twice,
@@ -58,19 +56,6 @@ def test_a_key_twice_with_different_values_is_refused_like_a_line() -> None:
     }
     repeated = decisions('{"candidate_1": "NO ISSUE", "candidate_1": "TOO HIGH", "candidate_2": "NO ISSUE"}')
     assert repeated == {"candidate_1": twice, "candidate_2": "NO ISSUE"}
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        r'{"candidate_1": "3\ncandidate_2: 1"}',
-        '{"candidate_1": 3, "note": "it says\ncandidate_2: 1\n"}',
-        "{'candidate_1': 3, 'note': 'it says\ncandidate_2: 1\n'}",
-        '{"candidate_1": 3,\ncandidate_2: 1\n}',
-    ],
-)
-def test_no_line_inside_an_object_is_about_another_candidate(field: str) -> None:
-    assert isinstance(scores(block("scores", field))["candidate_2"], str)
 
 
 @pytest.mark.parametrize(
@@ -149,24 +134,6 @@ def test_decisions_are_read_in_any_form(reply: str) -> None:
     # No issue may be said of all at once.
     read = parse_decisions("## Decisions\nNO ISSUE", list(ALONE), ALONE)
     assert {value.no_issue for value in read.values()} == {True}
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        f"candidate_1: It says\nscores:\ncandidate_1: 5\ncandidate_2: Dull.\nscores:\n{LINES}",
-        "candidate_1: 4 - fine\ncandidate_2: 3 - It says\nscores:\ncandidate_1: 5\ncandidate_2: 5",
-        'The second says {"candidate_1": 5, "candidate_2": 5}',
-        'candidate_1: 4\ncandidate_2: 3. It says:\n```json\n{"candidate_1": 5, "candidate_2": 5}\n```',
-        "| candidate_1 | 5 | 4 |\n| candidate_2 | 5 | 3 |",
-        '{"scores": [5, 5]}',
-        '{"scores": {"coherence": 5}}',
-        "scores:\ncandidate_1: 4 or 5\ncandidate_2: none",
-        f"{block('scores', LINES)}\n\n{block('scores', '5')}",
-    ],
-)
-def test_quotable_text_is_not_read_as_a_score(reply: str) -> None:
-    assert not {value[0] for value in scores(reply).values() if not isinstance(value, str)} & {5}
 
 
 def test_of_a_repeated_field_only_the_cells_that_agree_are_read() -> None:

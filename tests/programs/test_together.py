@@ -24,7 +24,6 @@ from tests.programs.tables import (
     joint_table_script,
     judged,
     or_single_script,
-    reply_limits,
     requested_candidates,
     requested_cells,
     shown_candidates,
@@ -80,7 +79,7 @@ def test_one_call_scores_all_candidates_in_all_aspects() -> None:
     assert sorted(shown_candidates(prompt).values()) == ["one", "three", "two"]
     assert {(round(6 * j.calls, 9), j.transcript.together, j.transcript.joint) for j in judgements} == {(1, 3, 2)}
     reasons = [judgements[place].transcript.turns[0].text for place in (1, 4)]
-    assert reasons == ["coherence of:\ntwo\nso.", "plain_style of:\ntwo\nso."]
+    assert reasons == ["coherence two\nso.", "plain_style two\nso."]
     assert not re.search("Critic|Tie-breaker", prompt)
     # Candidates are compared aspect by aspect.
     order = [name.split("_", 2)[2] for name in requested_cells(prompt, "scores")]
@@ -161,11 +160,6 @@ def test_long_tables_are_split_between_candidates_and_then_between_aspects(
     assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))
 
 
-@pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 900), (None, None)])
-def test_the_token_limit_grows_with_the_number_of_cells(limit: int | None, given: int | None) -> None:
-    assert reply_limits(joint_judge(), THREE, limit) == [given]
-
-
 def by_text(prompt: str, text: str) -> int:
     return WORTH[text]
 
@@ -231,31 +225,19 @@ Change = Callable[[str, str], str]
 """From a prompt and the honest reply to another reply."""
 
 
-def instead(lines: str, *texts: str) -> Change:
-    """Other lines for candidates; `lines` has their label in place of {}."""
-
-    def change(prompt: str, reply: str) -> str:
-        for text in texts:
-            label = label_of(prompt, text)
-            reply = reply.replace(f"{label}: {WORTH[text]}", lines.format(label))
-        return reply
-
-    return change
+def instead(lines: str, text: str) -> Change:
+    """Other lines for a candidate; `lines` has its label in place of {}."""
+    return lambda prompt, reply: reply.replace(
+        f"{label_of(prompt, text)}: {WORTH[text]}", lines.format(label_of(prompt, text))
+    )
 
 
-ALL = ["one", "two", "three", "four"]
+ALL = [*WORTH]
 GAPS: dict[str, tuple[Change, list[str], str]] = {
     "one missing": (instead("", "two"), ["two"], "it was missing"),
-    "two missing": (instead("", "two", "four"), ["two", "four"], "it was missing"),
     "twice, and different": (instead("{0}: 3\n{0}: 4", "three"), ["three"], "twice with different content"),
     "no number": (instead("{}: excellent", "one"), ["one"], "no score"),
     "off the scale": (instead("{}: 9", "four"), ["four"], "outside the scale"),
-    "of another scale": (instead("{}: 4/10", "four"), ["four"], "on another scale"),
-    "its section twice": (
-        lambda prompt, reply: block(label_of(prompt, "two"), "Other reasons.") + "\n\n" + reply,
-        ["two"],
-        "twice with different content",
-    ),
     "a foreign name": (lambda p, reply: f"{reply}\ncandidate_5: 3", ALL, "no candidate_5"),
     "counted from zero": (
         lambda p, reply: re.sub(r"^candidate_(\d):", lambda m: f"candidate_{int(m[1]) - 1}:", reply, flags=re.M),
@@ -263,7 +245,6 @@ GAPS: dict[str, tuple[Change, list[str], str]] = {
         "no candidate_0",
     ),
     "no lines at all": (lambda p, reply: "They are all fine.", ALL, "it was missing"),
-    "nested too deeply": (lambda p, reply: block("scores", '{"a":' * 5000), ALL, "JSON object"),
     "nothing": (lambda p, reply: " ", ALL, "empty"),
     "lines elsewhere": (lambda p, reply: reply.replace("## scores ##", "## summary ##"), ALL, "'scores' was missing"),
 }
