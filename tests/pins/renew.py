@@ -6,14 +6,11 @@
 
 `python -m tests.pins.renew recorded` records tests/pins/recorded anew, in the files in which earlier versions kept
 replies: it shows that what these have stored is found, as long as the prompts are those of today.
-
-With PINS_CALLS=DIR all calls are also written to DIR, one file of messages each, to compare two checkouts by `diff -r`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 import sys
@@ -23,15 +20,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.pins.cases import CASES, PINNED, RECORDED, REPLAYED, compared, compile_sample
-from tests.pins.recording import Call, Recorder, content, digest
-
-
-def write_calls(folder: Path, calls: list[Call]) -> None:
-    """Write the messages of each call to a file that is named by their hash."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for call in calls:
-        text = "\n".join(f"--- {message['role']}\n{content(message)}" for message in call["messages"])
-        (folder / f"{digest(call)}.txt").write_text(text + "\n", encoding="utf-8")
+from tests.pins.recording import Recorder
 
 
 def record() -> None:
@@ -65,15 +54,9 @@ def main(names: list[str]) -> None:
     if names == ["recorded"]:
         return record()
     for name in names or [*CASES, "sample"]:
-        calls: list[Call] = []
         with tempfile.TemporaryDirectory() as folder:
-            if name == "sample":
-                found = compile_sample(Path(folder))
-            else:
-                found, calls = CASES[name](name, Path(folder))
-        (PINNED / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        if "PINS_CALLS" in os.environ:
-            write_calls(Path(os.environ["PINS_CALLS"]) / name, calls)
+            pin = compile_sample(Path(folder)) if name == "sample" else CASES[name](name, Path(folder))[0]
+        (PINNED / f"{name}.json").write_text(json.dumps(pin, indent=1) + "\n", encoding="utf-8")
         print(name)
 
 

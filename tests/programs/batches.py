@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict
+from debate_judge.programs.judge import Item, Judgement, Verdict
 from debate_judge.programs.lm.batch.engine import recorded_jobs
 from debate_judge.programs.lm.batch.service import BatchJob
 from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
@@ -37,7 +37,7 @@ def lm_at(server: BatchServer, *, store: ReplyStore | None = None, options: LMOp
 
 def judge(lm: JudgeLM, items: list[Item], rounds: int = 1) -> list[Judgement]:
     with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(debate_config=DebateConfig(rounds)), items)
+        return runner.judge(Debate(rounds=rounds), items)
 
 
 def resumed(folder: Path, server: BatchServer, items: list[Item], options: LMOptions = SHORT_WAITS) -> list[Judgement]:

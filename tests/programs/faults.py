@@ -6,7 +6,7 @@ import re
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item, Judgement
+from debate_judge.programs.judge import Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -42,7 +42,7 @@ def answer(body: bytes) -> str:
 
 def judge(lm: JudgeLM, items: list[Item], rounds: int = 1) -> list[Judgement]:
     with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(debate_config=DebateConfig(rounds)), items)
+        return runner.judge(Debate(rounds=rounds), items)
 
 
 def lm_at(

@@ -3,6 +3,7 @@ jobs of a stopped process are resumed."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Callable
@@ -200,10 +201,17 @@ def stopped(folder: Path, server: BatchServer, work: list[Item], failing: str = 
 
 def test_an_interrupted_run_names_the_running_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work = items(20)
+
+    async def debates(runner: JudgeRunner) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for item in work:
+                with runner.call_context(item):
+                    tasks.create_task(Debate(rounds=1).converse([item], 1))
+
     with BatchServer(answer) as server:
         server.held = True
         with closing(SqlStore(tmp_path)) as store, JudgeRunner(lm_at(server, store=store), progress=False) as runner:
-            running = runner.submit(Debate(rounds=1).judge(work))
+            running = runner.submit(debates(runner))
             until(lambda: server.jobs and server.jobs["batch_0"]["status"] == "in_progress")
             until(lambda: "0 done" in capsys.readouterr().err)
             running.cancel()

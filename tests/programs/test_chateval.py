@@ -16,6 +16,7 @@ from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict, corp
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, hold, only, scripted_lm, section
+from tests.programs.tables import values
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
 ITEM = Item("g", "c", Task("notes", "letter", "note", (ASPECT,)), ASPECT, "A long letter.", "A short note.")
@@ -152,10 +153,6 @@ def referees(score: Callable[[str, str], float] = lambda prompt, text: float(tex
     """Referees who give an answer `score(prompt, its text)`."""
     places = {f"score_{n}": lambda prompt, n=n: f"{score(prompt, section(prompt, f'answer_{n}')):g}" for n in (1, 2)}
     return scripted_lm(debater(rationale="because", score="0.5", **places))
-
-
-def values(judgements: list[Judgement]) -> list[float | None]:
-    return [j.score if isinstance(j, Verdict) else None for j in judgements]
 
 
 def test_a_pair_is_seen_in_both_orders_and_ends_in_win_tie_or_loss() -> None:

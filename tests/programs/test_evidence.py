@@ -105,19 +105,16 @@ def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
     assert [section(prompt, "correction") != "" for prompt in lm.prompts] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("It rained. We went home! Why?", ("It rained.", "We went home!", "Why?")),
-        ("In the 19th century.First for Women is new.", ("In the 19th century.", "First for Women is new.")),
-        ('She said "no." He went (home.) So?', ('She said "no."', "He went (home.)", "So?")),
-        ("The U.S.Army grew by 2.5 per cent.\n\nanother", ("The U.S.Army grew by 2.5 per cent.", "another")),
-        ("Twice. Twice. Once.", ("Twice.", "Once.")),
-        ("  \n", ()),
-    ],
-)
-def test_texts_are_split_into_sentences(text: str, expected: tuple[str, ...]) -> None:
-    assert sentences(text) == expected
+def test_texts_are_split_into_sentences() -> None:
+    text = 'In the 19th century.First for Women. The U.S.Army grew by 2.5 per cent.\n\nShe said "no." Twice. Twice.'
+    parts = (
+        "In the 19th century.",
+        "First for Women.",
+        "The U.S.Army grew by 2.5 per cent.",
+        'She said "no."',
+        "Twice.",
+    )
+    assert sentences(text) == parts
 
 
 def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its_subject() -> None:

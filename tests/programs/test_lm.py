@@ -17,6 +17,7 @@ import pytest
 from dspy import lm15
 from dspy.lm15 import Response
 
+from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import untagged_key
@@ -27,6 +28,8 @@ from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import hold, only
+from tests.programs.debates import ITEM
 from tests.programs.engines import (
     OTHER,
     QUESTION,
@@ -34,7 +37,6 @@ from tests.programs.engines import (
     ask,
     call_key,
     judge_lm,
-    judged,
     reply_to,
     request_of,
     response,
@@ -136,7 +138,8 @@ def test_a_reply_that_was_cut_off_is_asked_for_with_four_times_the_limit() -> No
 
 @pytest.mark.parametrize(("finish", "reason"), [("length", "truncated"), ("content_filter", "refused")])
 def test_a_truncated_or_filtered_reply_is_no_score(finish: str, reason: str) -> None:
-    assert judged(judge_lm(finishing(finish), max_tokens=100)[0]).reason == reason
+    lm, _ = judge_lm(finishing(finish), max_tokens=100)
+    assert hold(lm, only(Debate(rounds=0).judge([ITEM]))).reason == reason
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,7 @@ from debate_judge.programs.roles.parsing import (
 )
 from debate_judge.programs.roles.score_modes import ParsedScore
 from tests.programs.tables import block, items
-from tests.programs.test_hostile_battery import CLAIMS, FORMS
-from tests.programs.test_hostile_texts import OF_TABLES
+from tests.programs.test_hostile_texts import CLAIMS, FORMS, OF_TABLES
 
 often = settings(max_examples=int(os.environ.get("QUOTATION_EXAMPLES", "60")))
 TABLE = cells_of(items("one", "two", "three"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import sqlite3
@@ -377,15 +376,3 @@ def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch:
             SqlStore(tmp_path)
     with closing(SqlStore(tmp_path)) as store:
         assert get_all(store, 4) == READ
-
-
-def test_an_estimate_counts_replies_of_older_versions_as_paid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from debate_judge.runs.estimates.dry_run import _stored_replies
-
-    with _stored_replies(tmp_path) as store:
-        assert store is None
-    (tmp_path / "x.replies").write_bytes(b"".join(LINES))
-    with caplog.at_level(logging.WARNING), _stored_replies(tmp_path) as store:
-        assert store is not None
-        assert get_all(store, 4) == READ
-    assert not caplog.records

@@ -1,9 +1,10 @@
-"""Candidates of one source, and several aspects, in one call: order, splitting, later rounds, and calls that fail."""
+"""Candidates of one source, and several aspects, in one call: order, splitting, later rounds, calls that fail; which
+judges of several aspects share a call."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -11,9 +12,14 @@ import dspy
 import pytest
 from dspy import lm15
 
+from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item
+from debate_judge.programs.debate.personas import PLAIN, STRICT
+from debate_judge.programs.debate.table import Scoring
+from debate_judge.programs.geval.judge import GEval
+from debate_judge.programs.judge import Item, Judge
 from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, hold, requested, scripted_lm, section
 from tests.programs.tables import (
@@ -168,17 +174,7 @@ def label_of(prompt: str, text: str) -> str:
     return next(f"candidate_{number}" for number, shown in shown_candidates(prompt).items() if shown == text)
 
 
-def test_the_order_depends_on_texts_and_seed_and_not_on_arrival() -> None:
-    def order(candidates: list[Item], seed: int = 0) -> list[str]:
-        _, lm = judged(Debate(rounds=0, together=8, order=seed), table_script(by_text), candidates)
-        return list(shown_candidates(lm.prompts[0]).values())
-
-    first = order(FOUR)
-    assert order(FOUR[::-1]) == first
-    assert {tuple(order(FOUR, seed)) for seed in range(6)} != {tuple(first)}
-
-
-def test_a_call_from_python_sends_what_a_run_sends() -> None:
+def test_a_call_from_python_sends_what_a_run_sends_whatever_the_order_of_arrival() -> None:
     _, by_run = judged(table_judge(together=3), table_script(by_text), FOUR)
     by_call = scripted_lm(table_script(by_text))
     first = FOUR[0]
@@ -196,7 +192,7 @@ def test_equal_texts_without_a_source_have_a_place_in_the_table_of_each_group(jo
         [replace(item, source="", context="", group=f"g{n}") for item in items("same text", f"text of {n}")]
         for n in (1, 2)
     ]
-    judge = Debate(debate_config=DebateConfig(1, tie_breaker=True), together=4, joint=joint)
+    judge = Debate(rounds=1, tie_breaker=True, together=4, joint=joint)
     script = table_script(lambda _, text: 2 if text == "same text" else 4, lambda _, text: "TOO LOW")
     judgements, lm = judged(judge, script, [*groups[0], *groups[1]])
     assert values(judgements) == [2, 4, 2, 4]
@@ -330,3 +326,66 @@ def test_a_table_split_in_a_later_round_has_the_prefixes_of_shorter_debates(
         settled = hold(lm, judge.break_ties(candidates, read))
         assert settled == hold(scripted_lm(script), judge.break_ties(candidates, straight))
         assert sum(t.calls for t in settled) == pytest.approx(sum(t.calls for t in read) + len(lm.prompts))
+
+
+TWO = cells("one", "two")
+NAMES = ("coherence", "plain style")
+
+
+def guided(guide: str) -> Debate:
+    judge = joint_judge(1, tie_breaker=True)
+    judge.scorer.signature = Scoring.with_instructions(with_guide(Scoring.instructions, guide))
+    return judge
+
+
+def prompts(judge: Debate, other: Debate, about: Sequence[Item] = TWO) -> list[str]:
+    (shared,) = shared_judges(dict(zip(NAMES, (judge, other), strict=True)))
+    script = joint_table_script(lambda *_: 3, lambda *_: "TOO LOW")
+    judgements, lm = judged(shared.judge, script, about)
+    assert values(judgements) == [3] * 4
+    return lm.prompts
+
+
+def test_the_prompt_has_guide_and_scale_for_each_aspect() -> None:
+    for prompt in prompts(guided("They like rain."), guided("They like sun.")):
+        assert section(prompt, "guide_coherence") == "They like rain."
+        assert section(prompt, "guide_plain_style") == "They like sun."
+        assert "They like" not in section(prompt, "standard")
+        for name in ("aspect_coherence", "aspect_plain_style"):
+            assert section(prompt, name).endswith("where the candidate does.")
+
+
+SAME = [
+    (guided("Rain."), guided("Sun.")),
+    (guided("Rain."), joint_judge(1, tie_breaker=True)),
+    # No Critic speaks in a single call, and no Tie-breaker where there is none.
+    (Debate(STRICT, rounds=0, joint=True), Debate(PLAIN, rounds=0, tie_breaker=True, joint=True)),
+]
+OTHER = [
+    (joint_judge(1), joint_judge(2)),
+    (joint_judge(1), joint_judge(1, tie_breaker=True)),
+    (joint_judge(1, together=4), joint_judge(1, together=8)),
+    (joint_judge(1), joint_judge(1, score_mode="sampled:2")),
+    (Debate(STRICT, rounds=1, joint=True), Debate(PLAIN, rounds=1, joint=True)),
+    (Debate(joint=True, order=1), Debate(joint=True)),
+    (Debate(joint=True), Debate()),
+    (Debate(), Debate()),
+    (GEval(), GEval()),
+    # Personas that score blind, at another distance.
+    (Debate("blind-half", rounds=1, joint=True), Debate("blind-every", rounds=1, joint=True)),
+]
+REWRITTEN = joint_judge(1)
+REWRITTEN.scorer.signature = REWRITTEN.scorer.signature.with_instructions("Judge otherwise.")
+
+
+@pytest.mark.parametrize(
+    ("pair", "groups"),
+    [
+        *((pair, [NAMES]) for pair in SAME),
+        *((pair, [NAMES[:1], NAMES[1:]]) for pair in (*OTHER, (joint_judge(1), REWRITTEN))),
+    ],
+)
+def test_judges_share_a_call_where_only_what_they_know_differs(
+    pair: tuple[Judge, Judge], groups: list[tuple[str, ...]]
+) -> None:
+    assert [shared.aspects for shared in shared_judges(dict(zip(NAMES, pair, strict=True)))] == groups
