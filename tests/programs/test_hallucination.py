@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs.hallucination.baselines import EXAMPLES, HallucinationCheck
 from debate_judge.programs.hallucination.judge import ClaimAssessment, Hallucination, parse_assessment
 from debate_judge.programs.judge import Item, Verdict
 from tests.fakes import ScriptedLM, hold, only, scripted_lm, section
@@ -128,19 +127,6 @@ def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
     assert lms[0].prompts[:4] == lms[1].prompts
 
 
-def test_a_single_call_reads_everything_and_a_self_check_has_examples_and_no_knowledge() -> None:
-    for self_check, examples in ((False, 0), (True, 0), (True, 3)):
-        lm = panel(checker="F")
-        verdict = hold(lm, only(HallucinationCheck(self_check, examples).judge([ITEM])))
-        assert (verdict.score, verdict.calls) == (pytest.approx(0.1), 1)
-        prompt = lm.prompts[0]
-        assert (section(prompt, "context"), section(prompt, "source")) == (
-            "" if self_check else ITEM.context,
-            ITEM.source,
-        )
-        assert [source in prompt for source, *_ in EXAMPLES] == [examples > 0] * 3
-
-
 def by_claim(factual: Mapping[str, tuple[bool, int]], claims: str, **more: str) -> ScriptedLM:
     """Every agent gives the same verdict on a claim, from `factual`; other roles reply with the texts in `more`."""
     texts = {"claims": f"[[ ## claims ## ]]\n{claims}", **more}
@@ -190,12 +176,12 @@ def test_the_subjective_part_of_a_reply_goes_before_claims_are_taken() -> None:
 
 def test_a_failed_agent_leaves_the_response_unscored() -> None:
     lm = scripted_lm(lambda prompt: view_reply(True, 0, "ok") if speaker(prompt) != "trust" else "What do I know?")
-    found = judge().judgement(hold(lm, only(judge().converse([ITEM], 3))), 3)
-    assert found.reason == "unreadable reply"
-    assert found.detail.startswith("trust, round 1: claim 1: ")
+    unscored = judge().judgement(hold(lm, only(judge().converse([ITEM], 3))), 3)
+    assert unscored.reason == "unreadable reply"
+    assert unscored.detail.startswith("trust, round 1: claim 1: ")
     # Initial, Skeptic, and Trust called twice; the debate of no rounds is complete all the same.
-    assert found.calls == 4
-    assert isinstance(judge().judgement(found.transcript, 0), Verdict)
+    assert unscored.calls == 4
+    assert isinstance(judge().judgement(unscored.transcript, 0), Verdict)
 
 
 VIEWS: list[tuple[str, str, object]] = [
@@ -204,9 +190,7 @@ VIEWS: list[tuple[str, str, object]] = [
     ("Yes", "1", (True, 1)),
     ("False", "3/5", (False, 3)),
     ("mostly true", "1", "factuality must be"),
-    ("0.5", "1", "factuality must be"),
     ("False", "6", "severity must be"),
-    ("False", "2.5", "severity must be"),
     ("False", "0", "cannot be 0"),
     ("True", "5", "cannot have an error"),
 ]

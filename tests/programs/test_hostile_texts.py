@@ -238,12 +238,10 @@ CLAIMS = (
 """Claims of a text about itself."""
 PLACES = (
     "{}",
-    "The bridge opened on Friday. {}",
     "The bridge opened on Friday.\n{}",
     "{}\nThe bridge opened on Friday.",
     "The bridge opened on Friday.\n\n{}\n\nIt is 40 metres long.",
     "The evaluation:\n- {}",
-    "   {}",
     "The bridge opened on Friday.\r\n{}\r\n",
     "{0}\n{0}",
     'It says "{}".',
@@ -287,7 +285,7 @@ def changed(judge: str, form: str, texts: Sequence[str]) -> dict[str, object]:
         _, harmless, *judgements = runner.judge(build(JUDGES[judge].kind, config), work)
     assert isinstance(harmless, Verdict), harmless
     courses = zip(texts[2:], map(without_texts, judgements), strict=True)
-    return {text: found for text, found in courses if found != without_texts(harmless)}
+    return {text: course for text, course in courses if course != without_texts(harmless)}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -8,7 +8,8 @@ import gzip
 import json
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -23,50 +24,36 @@ Script = Callable[[int, int, bytes], Pieces]
 """Number of the connection, number of the request on it, both from 0, and the request's body -> the answer."""
 
 
-class Server:
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.connections = 0
-        self.requests: list[bytes] = []
-        self.heads: list[bytes] = []
-        self.writers: list[asyncio.StreamWriter] = []
-        self.url = ""
+@asynccontextmanager
+async def serving(script: Script) -> AsyncIterator[tuple[SimpleNamespace, ConnectionPool]]:
+    """A server by a script, with what it has received, and a pool of connections to it."""
+    seen = SimpleNamespace(connections=0, requests=[], heads=[], writers=[])
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        number, self.connections = self.connections, self.connections + 1
-        self.writers.append(writer)
-        try:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number, seen.connections = seen.connections, seen.connections + 1
+        seen.writers.append(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError), closing(writer):
             for request in range(1_000_000):
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = int(head.lower().partition(b"content-length:")[2].split()[0])
-                body = await reader.readexactly(length)
-                self.heads.append(head)
-                self.requests.append(body)
-                for piece in self.script(number, request, body):
+                seen.heads.append(await reader.readuntil(b"\r\n\r\n"))
+                length = int(seen.heads[-1].lower().partition(b"content-length:")[2].split()[0])
+                seen.requests.append(await reader.readexactly(length))
+                for piece in script(number, request, seen.requests[-1]):
                     if piece is None:
                         return
                     writer.write(piece)
                     # Each piece is read by itself: the client's end is on this loop too.
                     for _ in range(3):
                         await asyncio.sleep(0)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
 
-
-@asynccontextmanager
-async def serving(script: Script) -> AsyncIterator[tuple[Server, ConnectionPool]]:
-    server = Server(script)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-    pool = ConnectionPool(server.url, {"Authorization": "Bearer k"}, completion_id)
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = f"http://me:p%40ss@127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+    pool = ConnectionPool(address, {}, completion_id)
     try:
-        yield server, pool
+        yield seen, pool
     finally:
         await pool.aclose()
         listening.close()
-        for writer in server.writers:
+        for writer in seen.writers:
             writer.close()
         await asyncio.sleep(0)
 
@@ -131,18 +118,6 @@ def test_a_malformed_response_is_an_error_and_closes_the_connection(
     asyncio.run(run())
 
 
-def test_user_and_password_of_the_address_are_sent_as_basic_authentication() -> None:
-    async def run() -> None:
-        async with serving(lambda number, request, body: [own_response(body)]) as (server, _):
-            pool = ConnectionPool(server.url.replace("//", "//me:p%40ss@"), {}, completion_id)
-            await pool.post(b"a")
-            await pool.aclose()
-            assert b"\r\nAuthorization: Basic bWU6cEBzcw==\r\n" in server.heads[0]
-            assert b"p%40ss" not in server.heads[0]
-
-    asyncio.run(run())
-
-
 def test_what_may_still_answer_another_call_closes_the_connection() -> None:
     # A copy of an error, which has no id, would be taken for another error, and then shift what follows.
     error = http(b'{"error": "slow down", "id": "1"}', status=429)
@@ -166,6 +141,9 @@ def test_what_may_still_answer_another_call_closes_the_connection() -> None:
             server.writers[2].write(own_response(b"slow"))
             assert await ask(pool, ["c"]) == ["c"]
             assert (server.connections, server.requests) == (4, [b"busy", b"a", b"b", b"slow", b"c"])
+            # User and password of the address are sent as basic authentication and not in the address.
+            assert all(b"\r\nAuthorization: Basic bWU6cEBzcw==\r\n" in head for head in server.heads)
+            assert not any(b"p%40ss" in head for head in server.heads)
 
     asyncio.run(run())
 

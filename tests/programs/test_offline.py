@@ -51,33 +51,16 @@ def item(aspect: str, text: str = GOOD) -> Item:
     return Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspect(aspect), SOURCE, text)
 
 
-def prompt(signature: Any, asked: Item, debate: str = "") -> tuple[str, str]:
-    messages = RoleLastAdapter().format(signature, [], {**item_inputs(asked, debate), "correction": ""})
+def prompt(signature: Any, asked: Item) -> tuple[str, str]:
+    messages = RoleLastAdapter().format(signature, [], {**item_inputs(asked, ""), "correction": ""})
     return messages[0]["content"], messages[-1]["content"]
-
-
-def score(signature: Any, asked: Item, debate: str = "") -> float:
-    """The last field of its reply."""
-    reply = OfflineEngine().answer(*prompt(signature, asked, debate), {}).text
-    fields = parsing.parse_fields(reply, [*signature.output_fields])
-    return parsing.parse_score([*fields.values()][-1], asked.aspect.scale)
-
-
-def test_only_the_critics_own_words_change_the_score() -> None:
-    asked = item("consistency", WRONG_NUMBER)
-    alone = score(Scoring, asked)
-    words = "numbers that the source does not have (1)"
-    raised = f"Critic, round 1: {words}"
-    assert score(Scoring, asked, raised) < alone
-    assert score(Scoring, asked, f"Scorer, round 0, score 1: I gave 1.\n\n{raised}") == score(Scoring, asked, raised)
-    # From another speaker, quoted, or in other words, it has no effect.
-    for turn in (f"Scorer, round 0, score 2: {words}", f'Critic, round 1: it says "{words}"', "Critic, round 1: no!"):
-        assert score(Scoring, asked, turn) == alone
 
 
 @pytest.mark.parametrize(("aspect", "text"), DEFECTS)
 def test_an_obvious_defect_costs_points(aspect: str, text: str) -> None:
-    assert score(TieBreaking, item(aspect, text)) < score(TieBreaking, item(aspect)) - 0.25
+    replies = [OfflineEngine().answer(*prompt(TieBreaking, item(aspect, t)), {}).text for t in (text, GOOD)]
+    defective, good = (float(parsing.parse_fields(reply, ["final_score"])["final_score"]) for reply in replies)
+    assert defective < good - 0.25
 
 
 @pytest.mark.integration
@@ -123,7 +106,6 @@ class Weighing(JudgeSignature):
     musings: str = dspy.OutputField(desc="whatever comes to your mind")
     side: Literal["poor", "fair", "good"] = dspy.OutputField(desc="one word")
     weight: int = dspy.OutputField(desc="a grade from 1 to 10")
-    percent: str = dspy.OutputField(desc="one number from 0 to 100 and nothing else")
     sound: bool = dspy.OutputField()
     agreed: str = dspy.OutputField(desc="yes or no and nothing else")
     advice: str = dspy.OutputField(desc="keep or drop")
@@ -166,7 +148,6 @@ def test_the_offline_lm_answers_fields_by_type_and_description() -> None:
     assert fields["musings"].startswith("Text statistics: ")
     assert fields["side"] in ("poor", "fair", "good")
     assert 1 <= int(fields["weight"]) <= 10
-    assert 0 <= float(fields["percent"]) <= 100
     assert fields["sound"] in ("True", "False")
     assert fields["agreed"] in ("yes", "no")
     assert fields["advice"] in ("keep", "drop")

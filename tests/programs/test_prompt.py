@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.table import Scoring
 from debate_judge.programs.judge import Item, Judge
-from debate_judge.programs.roles.examples import EXPLANATION, RatedExample, examples_of, with_examples
+from debate_judge.programs.roles.examples import EXPLANATION, RatedExample, with_examples
 from debate_judge.programs.roles.guide import with_guide, without_anchors
 from debate_judge.programs.roles.role import SYSTEM, RoleLastAdapter, item_inputs
 from tests.fakes import debater, hold, only, scripted_lm, section
@@ -148,20 +147,13 @@ def with_rated(*examples: RatedExample, nearest: int = 0) -> Judge:
 
 def test_every_role_reads_the_examples_of_the_aspect_each_source_once() -> None:
     (shown,) = {section(prompt, "examples") for prompt in prompts(judge=with_rated(*ALL))}
-    assert lines(shown) == [
-        {
-            "source": "Which river?",
-            "context": "Elm lies on the Ash.",
-            "candidates": [
-                {"candidate": "The Ash, dear friend.", "rating": 4.33, "ratings": [5, 4, 4]},
-                {"candidate": "Ash.", "rating": 2.0, "ratings": [2, 2, 2]},
-            ],
-        },
-        {
-            "source": "My parcel is late.",
-            "candidates": [{"candidate": "Sorry to read that!", "rating": 3.5, "ratings": [3, 4]}],
-        },
+    read = [
+        (source["source"], source.get("context"), [tuple(candidate.values()) for candidate in source["candidates"]])
+        for source in lines(shown)
     ]
+    ash = [("The Ash, dear friend.", 4.33, [5, 4, 4]), ("Ash.", 2.0, [2, 2, 2])]
+    late = [("Sorry to read that!", 3.5, [3, 4])]
+    assert read == [("Which river?", "Elm lies on the Ash.", ash), ("My parcel is late.", None, late)]
     # In another aspect the same candidates were rated differently.
     other = prompts(replace(ITEM, aspect=FLUENCY), with_rated(*ALL))
     assert [c["candidate"] for s in lines(section(other[0], "examples")) for c in s["candidates"]] == ["Ask again."]
@@ -203,16 +195,6 @@ def test_hostile_examples_open_no_section_and_imitate_no_rating(nearest: int) ->
         shown = lines(section(prompt, "similar" if nearest else "examples"))
         assert sorted(len(source["candidates"]) for source in shown) == [1, 1]
         assert {c["rating"] for source in shown for c in source["candidates"]} == {4.33, 3.5}
-
-
-def test_examples_are_demonstrations_in_the_state_and_survive_dspys_own_saving(tmp_path: Path) -> None:
-    judge = with_rated(*ALL, nearest=2)
-    assert len(judge.dump_state()["scorer"]["demos"]) == 4
-    judge.save(tmp_path / "judge.json")
-    again = Debate.from_config(json.loads(json.dumps(judge.config())))
-    again.load(tmp_path / "judge.json")
-    assert examples_of(again) == examples_of(judge) == ALL
-    assert prompts(judge=again) == prompts(judge=judge)
 
 
 _, STYLE = JOINT_TASK.aspects

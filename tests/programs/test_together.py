@@ -78,20 +78,6 @@ def limited(most: int) -> Script:
     return script
 
 
-def test_one_call_scores_all_candidates_in_all_aspects() -> None:
-    judgements, lm = judged(joint_judge(), HONEST, THREE)
-    assert values(judgements) == TRUE
-    (prompt,) = lm.prompts
-    assert sorted(shown_candidates(prompt).values()) == ["one", "three", "two"]
-    assert {(round(6 * j.calls, 9), j.transcript.together, j.transcript.joint) for j in judgements} == {(1, 3, 2)}
-    reasons = [judgements[place].transcript.turns[0].text for place in (1, 4)]
-    assert reasons == ["coherence two\nso.", "plain_style two\nso."]
-    assert not re.search("Critic|Tie-breaker", prompt)
-    # Candidates are compared aspect by aspect.
-    order = [name.split("_", 2)[2] for name in requested_cells(prompt, "scores")]
-    assert order == ["coherence"] * 3 + ["plain_style"] * 3
-
-
 @pytest.mark.parametrize("together", [0, 4])
 def test_with_one_aspect_a_joint_judge_equals_the_ordinary_one(together: int) -> None:
     script = or_single_script(joint_table_script(lambda _, text, aspect: WORTH[text], lambda *_: "TOO LOW"))
@@ -233,13 +219,8 @@ GAPS: dict[str, tuple[Change, list[str], str]] = {
     "one missing": (instead("", "two"), ["two"], "it was missing"),
     "twice, and different": (instead("{0}: 3\n{0}: 4", "three"), ["three"], "twice with different content"),
     "no number": (instead("{}: excellent", "one"), ["one"], "no score"),
-    "off the scale": (instead("{}: 9", "four"), ["four"], "outside the scale"),
     "a foreign name": (lambda p, reply: f"{reply}\ncandidate_5: 3", ALL, "no candidate_5"),
-    "counted from zero": (
-        lambda p, reply: re.sub(r"^candidate_(\d):", lambda m: f"candidate_{int(m[1]) - 1}:", reply, flags=re.M),
-        ALL,
-        "no candidate_0",
-    ),
+    "counted from zero": (lambda p, reply: reply.replace("\ncandidate_4:", "\ncandidate_0:"), ALL, "no candidate_0"),
     "no lines at all": (lambda p, reply: "They are all fine.", ALL, "it was missing"),
     "nothing": (lambda p, reply: " ", ALL, "empty"),
     "lines elsewhere": (lambda p, reply: reply.replace("## scores ##", "## summary ##"), ALL, "'scores' was missing"),
