@@ -174,6 +174,17 @@ def test_the_subjective_part_of_a_reply_goes_before_claims_are_taken() -> None:
     assert (verdict.score, verdict.calls, verdict.stop_reason) == (1.0, 1, "no issue")
 
 
+def test_the_earliest_failure_of_several_claims_counts_at_every_number_of_rounds() -> None:
+    def reply(prompt: str) -> str:
+        if speaker(prompt) == "claims":
+            return "[[ ## claims ## ]]\nAnn won.\nBob won."
+        failing = "leader" if section(prompt, "claim") == "Ann won." else "initial"
+        return "hm" if speaker(prompt) == failing else view_reply(True, 0, "ok")
+
+    transcript = hold(scripted_lm(reply), only(judge().converse([NEWS], 1)))
+    assert (transcript.failure.role, transcript.failure.round, transcript.failure.calls) == ("initial", 0, 4)
+
+
 def test_a_failed_agent_leaves_the_response_unscored() -> None:
     lm = scripted_lm(lambda prompt: view_reply(True, 0, "ok") if speaker(prompt) != "trust" else "What do I know?")
     unscored = judge().judgement(hold(lm, only(judge().converse([ITEM], 3))), 3)
