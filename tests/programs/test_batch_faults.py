@@ -42,6 +42,16 @@ def test_one_failed_request_creates_no_second_job(fault: str, endpoint: str) -> 
     assert scores(judgements) == [expected(item) for item in work]
 
 
+def test_a_wrong_key_ends_the_run_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
+    with BatchServer(answer) as server:
+        server.key = "sk-other"
+        with pytest.raises(dspy.LMAuthError) as caught:
+            judge(lm_at(server), items(3))
+        assert server.requests["POST /files"] == 1
+    assert "sk-mine" not in str(caught.value)
+
+
 def test_a_server_without_a_batch_service_is_an_error() -> None:
     with BatchServer(answer) as server:
         lm = make_lm("openai/mock", api_base=server.url + "/nothing", options=SHORT_WAITS)
@@ -172,9 +182,9 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-def stopped(folder: Path, server: BatchServer, work: list[Item]) -> None:
-    """A process that ends with its job created, because no request about it is answered."""
-    server.on_request = lambda method, path, number: "500" if method == "GET" else None
+def stopped(folder: Path, server: BatchServer, work: list[Item], failing: str = "GET") -> None:
+    """A process that ends with its job created, because requests of this kind fail."""
+    server.on_request = lambda method, path, number: "500" if failing in f"{method} {path}" else None
     with pytest.raises(ProviderDownError, match="has not answered"):
         resumed(folder, server, work, SHORT_OUTAGE)
     server.on_request = lambda method, path, number: None
@@ -258,3 +268,10 @@ def test_a_job_of_another_server_is_not_resumed(tmp_path: Path) -> None:
     with BatchServer(answer) as server:
         assert None not in scores(resumed(tmp_path, server, items(3)))
     assert {job.endpoint for job in recorded(tmp_path)} == {other.url}
+
+
+def test_calls_whose_file_is_deleted_are_made_again(tmp_path: Path) -> None:
+    with BatchServer(answer) as server:
+        stopped(tmp_path, server, items(3), failing="/content")
+        server.files.clear()
+        assert None not in scores(resumed(tmp_path, server, items(3)))

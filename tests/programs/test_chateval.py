@@ -15,7 +15,7 @@ from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict, corpus_items
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import ScriptedLM, debater, hold, only, scripted_lm, section
+from tests.fakes import ScriptedLM, debater, hold, in_turn, only, scripted_lm, section, settings_seen
 from tests.programs.tables import values
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
@@ -116,6 +116,17 @@ def test_a_discussion_contains_every_shorter_discussion(communication: str) -> N
     longer: Transcript = hold(numbered(), only(judge.converse([ITEM], 2)))
     for rounds in (0, 1):
         assert hold(numbered(), only(judge.converse([ITEM], rounds))) == longer.until(rounds)
+
+
+def test_multiple_evidence_averages_samples_of_its_own_for_each_referee(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = scripted_lm(in_turn([f'{{"rationale": "evidence {score}", "score": {score}}}' for score in (1, 2, 4, 5)]))
+    seen = settings_seen(lm, monkeypatch)
+    judge = ChatEval({"alpha": "You are same.", "beta": "You are same."}, "none", turns=1, samples=2)
+    verdict = hold(lm, only(judge.judge([ITEM])))
+    # The two share a role, so the four questions are one text; the number of the sample tells them apart.
+    assert seen == [{"temperature": 1.0, "sample": number} for number in range(4)]
+    assert [(t.score, t.text) for t in verdict.transcript.turns] == [(1.5, "evidence 1"), (4.5, "evidence 4")]
+    assert (verdict.score, verdict.calls) == (3.0, 4)
 
 
 def test_one_agent_without_a_score_leaves_the_item_unscored_and_is_named() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.judge import ClaimAssessment, Hallucination, parse_assessment
 from debate_judge.programs.judge import Item, Verdict
 from tests.fakes import ScriptedLM, hold, only, scripted_lm, section
@@ -125,6 +126,13 @@ def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
     assert (longer.calls, shorter.calls) == (7, 4)
     assert longer.turns[: len(shorter.turns)] == shorter.turns
     assert lms[0].prompts[:4] == lms[1].prompts
+
+
+@pytest.mark.parametrize(("self_check", "context"), [(False, ITEM.context), (True, "")])
+def test_a_self_check_has_no_knowledge(self_check: bool, context: str) -> None:
+    lm = panel(checker="F")
+    verdict = hold(lm, only(HallucinationCheck(self_check).judge([ITEM])))
+    assert (verdict.score, section(lm.prompts[0], "context")) == (pytest.approx(0.1), context)
 
 
 def by_claim(factual: Mapping[str, tuple[bool, int]], claims: str, **more: str) -> ScriptedLM:

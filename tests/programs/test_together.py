@@ -21,7 +21,7 @@ from debate_judge.programs.judge import Item, Judge
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import Script, debater, hold, requested, scripted_lm, section
+from tests.fakes import Script, debater, hold, requested, scripted_lm, section, settings_seen
 from tests.programs.tables import (
     block,
     cells,
@@ -150,6 +150,16 @@ def test_long_tables_are_split_between_candidates_and_then_between_aspects(
     # Opening, review, revision and tie-break of each part, and once what was too long.
     assert len(lm.prompts) == tried + 4 * parts
     assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))
+
+
+@pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 900), (None, None)])
+def test_the_token_limit_grows_with_the_number_of_cells(
+    limit: int | None, given: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = scripted_lm(HONEST, max_tokens=limit)
+    seen = settings_seen(lm, monkeypatch)
+    hold(lm, joint_judge().judge(THREE))
+    assert [settings.get("max_tokens") for settings in seen] == [given]
 
 
 def by_text(prompt: str, text: str) -> int:
