@@ -35,7 +35,7 @@ from tests.programs.debates import (
     speakers,
     tie_break_reply,
 )
-from tests.programs.tables import items, requested_candidates, shown_candidates, table_script, values
+from tests.programs.tables import items
 from tests.stores import count, get
 
 
@@ -270,21 +270,6 @@ def test_the_distance_decides(persona: str, blind: float, debated: bool) -> None
     judgement, lm = judged(Debate(persona, rounds=1), score_reply(4), score_reply(blind), no_issue_reply())
     assert len(lm.prompts) == 2 + debated
     assert judgement.score == ((4 + blind) / 2 if persona == "second-reading" else 4)
-
-
-def test_in_a_table_only_items_with_distant_blind_scores_are_debated() -> None:
-    def score(prompt: str, text: str) -> float:
-        if "before you have seen any score" in prompt:
-            return 2 if text == "two" else 4
-        return 3 if section(prompt, "debate") else 4
-
-    lm = scripted_lm(table_script(score, lambda prompt, text: "TOO HIGH"))
-    judgements = hold(lm, Debate("blind", rounds=1, together=8).judge(items("one", "two", "three")))
-    assert values(judgements) == [4, 3, 4]
-    assert [judgement.calls for judgement in judgements] == [2 / 3, 2 / 3 + 2, 2 / 3]
-    opening, blind, review, revision = lm.prompts
-    assert shown_candidates(opening) == shown_candidates(blind) == shown_candidates(review)
-    assert requested_candidates(review, "decisions") == requested_candidates(revision, "scores") == [2]
 
 
 @pytest.mark.parametrize(("name", "calls"), [("lower", 2), ("upper", 6)])

@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import build, build_preset
+from debate_judge.programs import build
 from debate_judge.programs.judge import Item, Judgement, Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics import metric
@@ -161,15 +161,6 @@ def test_bartscore_conditions_on_the_right_text(tmp_path: Path) -> None:
     scores = {d: value(with_model("bartscore", folder, direction=d), about) for d in expected}
     assert scores == pytest.approx(expected, abs=1e-4)
     assert len({round(score, 3) for score in expected.values()}) == 4
-
-
-def test_the_texts_that_bartscore_compares(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metric, "missing_packages", lambda packages: ())
-    about = item("text", "one", "two", source="source", context="context")
-    expected = dict.fromkeys(("precision", "recall", "f"), ("one", "two")) | {"faithfulness": ("source\n\ncontext",)}
-    judges = {direction: build_preset("bartscore", {"direction": direction}) for direction in expected}
-    assert {direction: judge.reference_texts(about) for direction, judge in judges.items()} == expected
-    assert judges["recall"].reference_texts(item("text", context="context")) == ("context",)
 
 
 @pytest.mark.parametrize("name", ["bertscore", "bartscore"])

@@ -1,5 +1,5 @@
-"""The offline LM on texts with known defects: no state, equal replies in every process, alone and in tables; and a
-user's own judge, whose fields it does not know."""
+"""The offline LM on texts with known defects: no state, equal replies in every process; and a user's
+own judge, whose fields it does not know."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from typing import Any, Literal
 
 import dspy
 import pytest
 
-from debate_judge import data
 from debate_judge.data.tasks import SUMMARIZATION
-from debate_judge.programs import build_preset
 from debate_judge.programs.debate.table import Criticism, Scoring, TieBreaking
-from debate_judge.programs.judge import Item, ItemJudge, corpus_items
-from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.judge import Item, ItemJudge
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.role import Fields, JudgeSignature, Role, RoleLastAdapter, item_inputs
 from debate_judge.programs.testing import check_judge
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
-from debate_judge.runs.runner.runner import JudgeRunner
 
 SOURCE = (
     "The town council of Elmford voted on Monday to close the old stone bridge for 14 months. Engineers found "
@@ -75,29 +70,6 @@ def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     for seed in ("0", "77"):
         command, env = [sys.executable, "-c", program], {**os.environ, "PYTHONHASHSEED": seed}
         assert subprocess.check_output(command, input=json.dumps(asked), env=env, text=True) == here
-
-
-# --- tables ---
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("name", ["single", "debate+tiebreak", "multiagent+tiebreak"])
-def test_side_by_side_gives_the_scores_that_each_candidate_has_alone(name: str) -> None:
-    corpus = data.load("sample")
-    few = replace(corpus, groups=corpus.groups[:3])
-    items = [item for aspect in corpus.task.aspects for item in corpus_items(few, aspect)]
-
-    def judged(**options: object) -> list[tuple[object, ...]]:
-        """Scores with rounds and reason; the calls that the verdicts count are those that were made."""
-        lm = make_lm("offline")
-        with JudgeRunner(lm, progress=False) as runner:
-            judgements = runner.judge(build_preset(name, options), items)
-        assert sum(j.calls for j in judgements) == pytest.approx(lm.meter.executed.total())
-        return [(j.score, j.rounds, j.stop_reason) for j in judgements]
-
-    alone = judged()
-    for together, joint in ((3, False), (8, False), (0, True), (8, True)):
-        assert judged(together=together, joint=joint) == alone
 
 
 class Weighing(JudgeSignature):
