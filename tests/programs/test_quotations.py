@@ -218,7 +218,7 @@ REPEATED = [
 
 @pytest.mark.integration
 def test_no_text_causes_catastrophic_backtracking() -> None:
-    """Texts of 30 kB are read at once; a pattern that needs quadratic time takes minutes."""
+    """Texts of 20 kB are read at once; a pattern that needs quadratic time takes minutes."""
     readers: list[Callable[[str], object]] = [
         parse_decision,
         escape,
@@ -227,11 +227,11 @@ def test_no_text_causes_catastrophic_backtracking() -> None:
         lambda text: parse_scores(text, "scores", [*TABLE], TABLE),
         lambda text: parse_decisions(block("decisions", text), [*TABLE], TABLE),
     ]
-    begins = ("", "4", "score: 4", "candidate_1", "candidate_A: ", "candidate_1: TOO HIGH ")
+    begins = ("", "score: 4", "candidate_1", "candidate_1: TOO HIGH ")
     for reader, piece, begin in product(readers, REPEATED, begins):
         start = time.process_time()
-        reader(begin + piece * (30_000 // len(piece)) + "x")
-        assert time.process_time() - start < 2, (reader, piece, begin)
+        reader(begin + piece * (20_000 // len(piece)) + "x")
+        assert time.process_time() - start < 1, (reader, piece, begin)
 
 
 PLAIN = {"candidate_1": "It reads: {}", "candidate_2": "Dull.", "scores": "candidate_1: 2\ncandidate_2: 4"}
