@@ -7,7 +7,6 @@ import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
@@ -37,12 +36,14 @@ def clock() -> Clock:
     return Clock()
 
 
-def progress(clock: Callable[[], float], price: Price | None = None) -> RunProgress:
+@pytest.fixture
+def shown(clock: Clock) -> RunProgress:
+    """The progress of a run whose calls cost 10 cents."""
     lm = scripted_lm(debater())
-    lm.price = price
-    one = RunProgress(lm, visible=False, clock=clock)
-    one.start()
-    return one
+    lm.price = Price(100.0, 100.0, 0.0)
+    progress = RunProgress(lm, visible=False, clock=clock)
+    progress.start()
+    return progress
 
 
 def figures(line: str) -> list[str]:
@@ -55,8 +56,16 @@ def spend(shown: RunProgress, calls: int) -> None:
         shown.lm.meter.count_reply("scorer", Reply("4", 1000, 0, 100))
 
 
-def test_step_items_agreement_calls_money_and_time_in_one_line(clock: Clock) -> None:
-    shown = progress(clock, Price(100.0, 100.0, 0.0))
+def drawn(text: str) -> str:
+    """What has been written, without what steers the terminal."""
+    return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", text)
+
+
+def test_step_items_agreement_calls_money_and_time_in_one_text_as_wide_as_the_terminal(
+    shown: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = io.StringIO()
     shown.phases = PHASES
     shown.agreement = 0.617
     with stage("fluency: tuning"), shown.track("guides", 4):
@@ -73,10 +82,15 @@ def test_step_items_agreement_calls_money_and_time_in_one_line(clock: Clock) -> 
             # Of the search 2.5 of 3 passes: .2 + .6 * 2.5 / 3 = .7 of the work in 70 s.
             assert shown.share == pytest.approx(0.7)
             assert figures(shown.line()) == ["2", "3", "0.62", "14", "20", "1.40", "2.00", "30", "1", "5", "10"]
+            shown.tick(stream, terminal=True)
+    shown.stop()
+    assert max(map(len, drawn(stream.getvalue()).splitlines())) <= 60
+    text = " ".join(drawn(stream.getvalue()).split())
+    parts = ("step 2 of 3, search", "14 LM calls of about 20", "$1.40 of about $2.00", "30 s left", "5 of 10")
+    assert [part for part in parts if part not in text] == []
 
 
-def test_passes_without_phases_are_extrapolated_one_by_one(clock: Clock) -> None:
-    shown = progress(clock, Price(100.0, 100.0, 0.0))
+def test_passes_without_phases_are_extrapolated_one_by_one(shown: RunProgress, clock: Clock) -> None:
     with shown.track("judges", 10):
         spend(shown, 40)
         clock.now += 100
@@ -92,8 +106,8 @@ def test_passes_without_phases_are_extrapolated_one_by_one(clock: Clock) -> None
         assert figures(shown.line()) == ["60", "6.00", "30", "1", "4"], "these ask no LM"
 
 
-def test_the_share_never_falls_and_steps_go_forwards(clock: Clock) -> None:
-    shown, shares = progress(clock), []
+def test_the_share_never_falls_and_steps_go_forwards(shown: RunProgress) -> None:
+    shares = []
     shown.phases = PHASES
     for name in ("a: tuning", "a: search, debates dev", "b: tuning", "a: held-out", "a: search, debates dev", "odd"):
         with stage(name), shown.track(name, 2) as items:
@@ -104,23 +118,8 @@ def test_the_share_never_falls_and_steps_go_forwards(clock: Clock) -> None:
     assert shown.share == pytest.approx(1.0)
 
 
-def test_lines_come_now_and_then_where_there_is_no_terminal(clock: Clock) -> None:
-    shown, stream = progress(clock), io.StringIO()
-    with shown.track("scoring", 10) as items:
-        items.advance()
-        spend(shown, 1)
-        for _ in range(61):
-            clock.now += 1
-            shown.tick(stream, terminal=False)
-    # Calls of about so many, minutes left, and items.
-    assert [figures(line.split(" ", 1)[1]) for line in stream.getvalue().splitlines()] == [
-        ["1", "10", f"{9 * LINE_INTERVAL / 60:.0f}", "1", "10"],
-        ["1", "10", "9", "1", "10"],
-    ]
-
-
-def test_the_first_reply_is_waited_for_aloud(clock: Clock) -> None:
-    shown, stream = progress(clock), io.StringIO()
+def test_lines_come_now_and_then_where_there_is_no_terminal(shown: RunProgress, clock: Clock) -> None:
+    stream = io.StringIO()
     clock.now += 8
     shown.tick(stream, terminal=False)
     assert stream.getvalue() == "", "nothing has been asked"
@@ -128,23 +127,25 @@ def test_the_first_reply_is_waited_for_aloud(clock: Clock) -> None:
     for _ in range(12):
         shown.tick(stream, terminal=False)
         clock.now += 1
-    (line,) = stream.getvalue().splitlines()
-    assert f"{shown.lm.model} ({FIRST_REPLY_DELAY:.0f} s)" in line
-    spend(shown, 1)
-    assert "waiting" not in shown.line()
+    (waiting,) = stream.getvalue().splitlines()
+    assert f"{shown.lm.model} ({FIRST_REPLY_DELAY:.0f} s)" in waiting
+    with shown.track("scoring", 10) as items:
+        items.advance()
+        spend(shown, 1)
+        assert "waiting" not in shown.line()
+        for _ in range(2 * int(LINE_INTERVAL)):
+            clock.now += 1
+            shown.tick(stream, terminal=False)
+    lines = stream.getvalue().splitlines()[1:]
+    assert len(lines) == 2
+    assert all("1 of 10" in line for line in lines)
 
 
-STEERING = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
-
-
-def drawn(text: str) -> str:
-    """What has been written, without what steers the terminal."""
-    return STEERING.sub("", text)
-
-
-def test_on_a_terminal_one_bar_is_drawn_again_and_again(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_one_bar_is_drawn_again_and_again(
+    shown: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    shown, stream = progress(clock), io.StringIO()
+    stream = io.StringIO()
     shown.phases = PHASES
     with stage("a: search, debates dev"), shown.track("debates", 4) as items:
         shown.tick(stream, terminal=True)
@@ -159,44 +160,21 @@ def test_on_a_terminal_one_bar_is_drawn_again_and_again(clock: Clock, monkeypatc
         assert stream.getvalue() == before, "nothing is drawn where nothing is new"
     shown.stop()
     assert " 30% " in drawn(stream.getvalue()), "half a pass of three: .2 + .6 / 6"
-    assert "step 2 of 3, search" in drawn(stream.getvalue())
     assert (before.count("\n"), before.count("\x1b[1A")) == (2, 1), "two lines, drawn over the two before"
     assert "\x1b[?25l" not in stream.getvalue(), "a run that is killed would leave the terminal without a cursor"
 
 
-def test_a_narrow_terminal_has_the_whole_text_in_several_lines(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    shown, stream = progress(clock, Price(100.0, 100.0, 0.0)), io.StringIO()
-    shown.phases = PHASES
-    shown.agreement = 0.617
-    with stage("a: search, debates dev"), shown.track("debates", 4) as items:
-        items.advance()
-        spend(shown, 14)
-        clock.now += 60
-        shown.tick(stream, terminal=True)
-    assert max(map(len, drawn(stream.getvalue()).splitlines())) <= 60
-    told = " ".join(drawn(stream.getvalue()).split())
-    for part in (
-        "step 2 of 3, search",
-        "0.62",
-        "14 LM calls of about 56",
-        "$1.40 of about $5.60",
-        "3 min left",
-        "1 of 4",
-    ):
-        assert part in told
-    shown.stop()
-
-
-def test_what_is_written_meanwhile_stands_above_the_bar(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_meanwhile_stands_above_the_bar(
+    shown: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     handler = logging.StreamHandler(stream)
-    logging.getLogger("of.a.library").addHandler(handler)
-    assert logging.lastResort is not None
-    logging.getLogger("of.another").addHandler(logging.lastResort)
-    shown = progress(clock)
+    # A handler of a library, and the one that looks for the stream anew.
+    handlers = {"of.a.library": handler, "of.another": logging.lastResort}
+    for name, own in handlers.items():
+        logging.getLogger(name).addHandler(own)
     with shown.track("debates", 4):
         clock.now += 3
         shown.tick(stream, terminal=True)
@@ -211,10 +189,9 @@ def test_what_is_written_meanwhile_stands_above_the_bar(clock: Clock, monkeypatc
             assert erased.strip("\r") == ""
             assert re.search(r"(logged \[/x\] by a library|printed)\n(.*\n)*.*debates: 0 of 4", drawn(text))
     shown.stop()
-    assert sys.stderr is stream
-    assert handler.stream is stream
-    logging.getLogger("of.a.library").removeHandler(handler)
-    logging.getLogger("of.another").removeHandler(logging.lastResort)
+    assert sys.stderr is handler.stream is stream
+    for name, own in handlers.items():
+        logging.getLogger(name).removeHandler(own)
 
 
 def test_steps_that_ask_no_lm_are_counted(clock: Clock) -> None:
@@ -230,28 +207,29 @@ def test_steps_that_ask_no_lm_are_counted(clock: Clock) -> None:
 
 
 def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
+    def progress(totals: RunTotals, price: Price | None = None) -> DistributedProgress:
+        shown = DistributedProgress(totals, price)
+        shown.clock, shown.started = clock, clock() - 100
+        return shown
+
     totals = RunTotals({"0": 90, "1": 90, "2": 720})
     rows = RowTotals(rows=50)
     rows.unscored["no [\x1b] reply"] = 2
     totals.add(UnitResult("0", rows))
-    shown = DistributedProgress(totals, None)
-    shown.clock = clock
-    shown.started = clock() - 100
     # Items, a second, unscored, calls, per cent and minutes.
-    assert figures(shown.line()) == ["50", "0.5", "2", "0", "10", "15"]
-    assert "2 no [?] reply" in shown.line()
-    assert shown.share == 0.1
+    assert figures(progress(totals).line()) == ["50", "0.5", "2", "0", "10", "15"]
+    assert "2 no [?] reply" in progress(totals).line()
+    assert progress(totals).share == 0.1
     # Of another run.
     add_rows(totals.rows, RowTotals(rows=10, existing=10))
-    assert figures(shown.line())[:3] == ["50", "0.5", "10"]
+    assert figures(progress(totals).line())[:3] == ["50", "0.5", "10"]
     calls = {"a": Tokens(calls=3, fresh=900_000), "b": Tokens(calls=2, fresh=100_000, output=500_000)}
     for (name, used), at in zip(calls.items(), ({"0": 50, "1": 4}, {"2": 4}), strict=True):
         meter = Meter(executed=Counter({"scorer": used.calls}), accounts={("scorer", 0): used})
         totals.report(name, ActorReport(meter, at))
-    spending = DistributedProgress(totals, Price(1.0, 0.5, 4.0))
-    spending.clock, spending.started = clock, clock() - 100
+    spending = progress(totals, Price(1.0, 0.5, 4.0))
     assert "5 LM calls, $3.00" in spending.line()
     # What a unit that is done has said before counts once.
     assert spending.line().startswith("58 items scored")
     assert spending.share == 0.1
-    assert DistributedProgress(RunTotals({"all": 900}), None).share is None, "how much of it is done is not known"
+    assert progress(RunTotals({"all": 900})).share is None, "how much of it is done is not known"

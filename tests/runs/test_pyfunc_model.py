@@ -16,7 +16,7 @@ import pytest
 
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import JUDGES, build
+from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.tracking import model as model_files
@@ -26,6 +26,7 @@ from tests.runs.registered_models import registration
 SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
 NO_TEXT = "no text: the row needs a text"
 MAP = Calibration(((1, 1.5), (5, 3.5)), 14, 112)
+ASPECTS = ("clarity", "truth")
 TEXTS = [f"The ferry takes {n} minutes to cross the bay." for n in range(30)]
 
 
@@ -34,14 +35,8 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """An exported judge of two aspects, registered twice."""
     scale = Scale(1, 5)
     task = Task("toy", "article", "summary", (Aspect("clarity", "easy to read", scale), Aspect("truth", "true", scale)))
-    debate, single = JUDGES["debate"], JUDGES["single"]
-    judge = CompiledJudge(
-        task,
-        {
-            "clarity": AspectJudge(build(debate.kind, {**debate.config, "rounds": 1}), "half", MAP),
-            "truth": AspectJudge(build(single.kind, single.config), calibration=MAP),
-        },
-    )
+    clarity = AspectJudge(build_preset("debate", {"rounds": 1}), "half", MAP)
+    judge = CompiledJudge(task, {"clarity": clarity, "truth": AspectJudge(build_preset("single", {}), calibration=MAP)})
     folder = tmp_path_factory.mktemp("registered")
     exported = export.save(folder / "exports" / "toy", judge, lm={"spec": "offline"}, evidence={}, name="toy")
     with Tracker(uri=None, store=folder / "store", experiment="debate/toy", run_name="toy") as tracker:
@@ -65,11 +60,10 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 def test_each_compile_is_a_new_version_that_belongs_to_its_run(logged: SimpleNamespace) -> None:
     assert logged.uris == ["models:/judges-a-b/1", "models:/judges-a-b/2"]
-    assert logged.version.run_id == logged.run.info.run_id
-    assert logged.version.status == "READY"
-    made = [logged.client.get_logged_model(output.model_id) for output in logged.run.outputs.model_outputs]
-    assert {model.status for model in made} == {"READY"}
-    links = sorted(link["version"] for model in made for link in json.loads(model.tags["mlflow.modelVersions"]))
+    assert (logged.version.run_id, logged.version.status) == (logged.run.info.run_id, "READY")
+    models = [logged.client.get_logged_model(output.model_id) for output in logged.run.outputs.model_outputs]
+    assert {model.status for model in models} == {"READY"}
+    links = sorted(link["version"] for model in models for link in json.loads(model.tags["mlflow.modelVersions"]))
     assert [str(number) for number in links] == ["1", "2"]
     assert logged.version.description == "two"
     registered = logged.client.get_registered_model("judges-a-b")
@@ -80,8 +74,7 @@ def test_each_compile_is_a_new_version_that_belongs_to_its_run(logged: SimpleNam
 def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNamespace) -> None:
     code = [p.relative_to(logged.path / "code") for p in (logged.path / "code").rglob("*") if p.is_file()]
     assert {p.suffix for p in code} == {".py"}
-    code = [p.relative_to("debate_judge") for p in code if p.name != "pyfunc.py" or len(p.parts) > 1]
-    assert {p.parts[0] for p in code} == {"__init__.py", "data", "programs", "runs"}
+    assert {p.parts[1] for p in code if len(p.parts) > 1} == {"__init__.py", "data", "programs", "runs"}
     requirements = (logged.path / "requirements.txt").read_text().split()
     assert {f"dspy=={version('dspy')}", f"psycopg[binary]=={version('psycopg')}"} <= {*requirements}
     assert all("==" in line for line in requirements)
@@ -104,8 +97,8 @@ def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path) -> No
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("")
     package = model_files._copy_code(root, tmp_path / "staged")
-    found = {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()}
-    assert found == kept | inits - {"data/sample/__init__.py", "optimize/__init__.py"}
+    copied = {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()}
+    assert copied == kept | inits - {"data/sample/__init__.py", "optimize/__init__.py"}
 
 
 _USE = """
@@ -153,18 +146,10 @@ def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
         (elsewhere / name).mkdir()
         for file in (f"{name}.py", f"{name}/__init__.py"):
             (elsewhere / file).write_text("raise RuntimeError('a module of the user was imported')\n")
-    before = sorted(os.listdir(elsewhere))
-    rows: list[dict[str, Any]] = [
-        {"source": SOURCE, "text": text, "context": "", "aspect": aspect}
-        for text in TEXTS
-        for aspect in ("clarity", "truth")
-    ]
-    rows += [
-        {"source": SOURCE, "text": "", "context": "", "aspect": "clarity"},
-        {"source": SOURCE, "text": TEXTS[0], "context": "", "aspect": "grace"},
-        {"source": SOURCE, "text": TEXTS[0], "context": None, "aspect": None},
-        {"source": SOURCE, "text": "", "context": None, "aspect": " "},
-    ]
+    before = {*os.listdir(elsewhere)}
+    asked: list[tuple[str, str | None]] = [(text, aspect) for text in TEXTS for aspect in ASPECTS]
+    asked += [("", "clarity"), (TEXTS[0], "grace"), (TEXTS[0], None), ("", " ")]
+    rows = [{"source": SOURCE, "text": text, "context": "", "aspect": aspect} for text, aspect in asked]
     done = subprocess.run(
         [sys.executable, "-c", _USE, str(logged.path)],
         input=json.dumps(rows),
@@ -177,20 +162,19 @@ def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
     )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return {**result, "left behind": sorted({*result["folder"]} - {*before})}
+    return {**result, "left behind": {*result["folder"]} - before}
 
 
 @pytest.mark.integration
-def test_the_code_comes_from_the_model(abroad: dict[str, Any], logged: SimpleNamespace) -> None:
+def test_the_code_comes_from_the_model_and_its_imports_are_among_the_requirements(
+    abroad: dict[str, Any], logged: SimpleNamespace
+) -> None:
     assert len(abroad["files"]) > 20
     assert {Path(f).is_relative_to(logged.path / "code" / "debate_judge") for f in abroad["files"]} == {True}
-    assert abroad["left behind"] == []
+    assert abroad["left behind"] == set()
     # Loads with the same settings share a judge; the LM can be another one.
     assert abroad["shared"] == [True, False]
     assert "'nonsense'" in abroad["refused"]
-
-
-def test_what_the_code_imports_is_among_the_requirements(abroad: dict[str, Any], logged: SimpleNamespace) -> None:
     top = [node for file in abroad["files"] for node in ast.parse(Path(file).read_text(encoding="utf-8")).body]
     names = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in top if isinstance(node, ast.ImportFrom)}
@@ -200,68 +184,49 @@ def test_what_the_code_imports_is_among_the_requirements(abroad: dict[str, Any],
     assert {name for name in foreign if not required & set(providers[name])} == set()
 
 
+@pytest.mark.integration
 def test_scores_are_those_of_the_export_in_the_order_of_the_rows(
     abroad: dict[str, Any], logged: SimpleNamespace
 ) -> None:
     with export.load(logged.export) as judge:
         expected = judge.score_many([{"source": SOURCE, "text": text} for text in TEXTS])
-    found = abroad["rows"][: 2 * len(TEXTS)]
-    assert [(r["aspect"], r["score"], r["rounds"], r["stop_reason"], r["calls"], r["unscored"]) for r in found] == [
+    rows = abroad["rows"][: 2 * len(TEXTS)]
+    assert [(r["aspect"], r["score"], r["rounds"], r["stop_reason"], r["calls"], r["unscored"]) for r in rows] == [
         (aspect, s.score, s.rounds, s.stop_reason, s.calls, None)
         for by_aspect in expected
         for aspect, s in by_aspect.items()
     ]
+    # On the raters' scale.
+    own = [row["score"] for row in rows[:4]]
+    assert [row["judge_score"] for row in rows[:4]] == own
+    assert abroad["mapped"] == [[MAP.map_score(score), score] for score in own]
 
 
-def test_scores_can_be_had_on_the_raters_scale(abroad: dict[str, Any]) -> None:
-    own = [row["score"] for row in abroad["rows"][:4]]
-    assert [row["judge_score"] for row in abroad["rows"][:4]] == own
-    assert abroad["mapped"] == [[MAP.map_score(value), value] for value in own]
-
-
+@pytest.mark.integration
 def test_a_row_that_cannot_be_scored_has_a_null_score_and_a_reason(abroad: dict[str, Any]) -> None:
-    empty, unknown = abroad["rows"][2 * len(TEXTS) :][:2]
-    assert empty == {
-        "aspect": "clarity",
-        "score": None,
-        "judge_score": None,
-        "unscored": NO_TEXT,
-        "reason": NO_TEXT,
-        "rounds": None,
-        "stop_reason": None,
-        "calls": 0,
-        "together": 1,
-        "joint": 1,
-    }
+    first = 2 * len(TEXTS)
+    empty, unknown, *whole, empty_clarity, empty_truth = abroad["rows"][first:]
+    assert empty == empty_clarity
+    assert empty | {"aspect": "truth"} == empty_truth
+    missing = dict.fromkeys(["score", "judge_score", "rounds", "stop_reason"])
+    assert empty == {"aspect": "clarity", **missing, **dict.fromkeys(["unscored", "reason"], NO_TEXT)} | {
+        "calls": 0, "together": 1, "joint": 1,
+    }  # fmt: skip
     assert (unknown["aspect"], unknown["score"]) == ("grace", None)
     assert "'grace'" in unknown["unscored"]
-
-
-def test_a_row_without_an_aspect_is_scored_on_all_aspects(abroad: dict[str, Any]) -> None:
-    """Null, blank or no column at all; each of its rows has the index of the input row."""
-    both, one = abroad["rows"][-4:], abroad["rows"][:2]
-    assert both[:2] == one
-    assert [(row["aspect"], row["unscored"]) for row in both[2:]] == [
-        (aspect, NO_TEXT) for aspect in ("clarity", "truth")
-    ]
-    rows = 2 * len(TEXTS)
-    last = [10 * (rows + n) for n in (0, 1, 2, 2, 3, 3)]
-    assert abroad["index"] == [*(10 * n for n in range(rows)), *last]
-    found = [(label, aspect, score) for label, aspect, score in abroad["without the column"]]
-    assert found == [(10 * n, row["aspect"], row["score"]) for n in (0, 1) for row in one]
-
-
-def test_a_row_with_a_column_for_each_aspect(abroad: dict[str, Any]) -> None:
-    (clarity, truth), row = abroad["rows"][:2], 2 * len(TEXTS)
-    unknown = abroad["rows"][row + 1]["unscored"]
+    # Without an aspect (null, blank or no column at all) a row is scored on all; each row has the index of its input.
+    assert whole == abroad["rows"][:2]
+    assert abroad["index"] == [10 * n for n in (*range(first), *(first + n for n in (0, 1, 2, 2, 3, 3)))]
+    assert abroad["without the column"] == [[10 * n, row["aspect"], row["score"]] for n in (0, 1) for row in whole]
+    # With a column for each aspect.
     assert abroad["columns"] == {
-        "index": [10 * (row + n) for n in range(-1, 4)],
+        "index": [10 * (first + n) for n in range(-1, 4)],
         "columns": ["clarity", "truth", "unscored", "calls"],
         "data": [
-            [None, abroad["rows"][row - 1]["score"], "", 1.0],
+            [None, abroad["rows"][first - 1]["score"], "", 1.0],
             [None, None, f"clarity: {NO_TEXT}", 0.0],
-            [None, None, f"grace: {unknown}", 0.0],
-            [clarity["score"], truth["score"], "", clarity["calls"] + truth["calls"]],
+            [None, None, f"grace: {unknown['unscored']}", 0.0],
+            [whole[0]["score"], whole[1]["score"], "", whole[0]["calls"] + whole[1]["calls"]],
             [None, None, f"clarity: {NO_TEXT}; truth: {NO_TEXT}", 0.0],
         ],
     }

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.agreement.tables import compare
 from debate_judge.runs.tracking.champion import ALIAS, SCORES_FILE, Challenger, challenge, from_json, to_json
 from debate_judge.runs.tracking.contents import alias_of, prompt_name, prompts_of
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.runs.foreign_runs import started
+from tests.runs.registered_models import paired_difference
 
 RATINGS = (1.0, 2.0, 3.0, 4.0)
 NOISE = ((2, 1, 4, 3), (1, 3, 2, 4), (4, 3, 2, 1), (2, 4, 1, 3), (3, 1, 4, 2), (1, 2, 4, 3), (3, 4, 1, 2), (2, 3, 1, 4))
-
-VERSUS = partial(compare, statistic="spearman", level="summary", resamples=200, seed=0)
 
 
 def scores(orders: Sequence[Sequence[float]], ratings: Sequence[float] = RATINGS) -> dict[str, list[GroupScores]]:
@@ -29,7 +26,6 @@ def scores(orders: Sequence[Sequence[float]], ratings: Sequence[float] = RATINGS
 
 
 WEAK, STRONG = scores(NOISE), scores([RATINGS] * len(NOISE))
-NEARLY = scores([RATINGS, *NOISE[1:]])
 
 
 @pytest.fixture(scope="module")
@@ -39,55 +35,41 @@ def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracker]:
         yield opened
 
 
-def entered(tracker: Tracker, name: str, found: Any) -> str:
-    """A version of a registered model whose run holds the scores; returns what came of the challenge."""
+def challenged(tracker: Tracker, name: str, held_out: Any) -> tuple[str, str]:
+    """Register a version whose run holds these scores; returns what came of the challenge, and the champion."""
     place = tracker.tracking_store
-    run_id = started(place, name, {})
-    if found is not None:
-        place.client.log_text(run_id, found if isinstance(found, str) else json.dumps(to_json(found)), SCORES_FILE)
-    try:
-        place.client.get_registered_model(name)
-    except Exception:
+    run_id = started(place, name)
+    if held_out is not None:
+        text = held_out if isinstance(held_out, str) else json.dumps(to_json(held_out))
+        place.client.log_text(run_id, text, SCORES_FILE)
+    if not place.client.search_registered_models(f"name = '{name}'"):
         place.client.create_registered_model(name)
     version = place.client.create_model_version(name, "file:///nowhere", run_id, await_creation_for=0).version
-    new = found if isinstance(found, dict) else STRONG
-    return challenge(place, name, version, Challenger(new, VERSUS))
-
-
-def champion(tracker: Tracker, name: str) -> str:
-    return str(tracker.tracking_store.client.get_model_version_by_alias(name, ALIAS).version)
-
-
-def test_the_first_version_is_the_champion_until_one_is_shown_to_be_better(tracker: Tracker) -> None:
-    assert "there was none" in entered(tracker, "better", WEAK)
-    assert champion(tracker, "better") == "1"
-    told = entered(tracker, "better", STRONG)
-    assert "version 2 of better" in told
-    assert "version 2 minus version 1" in told
-    assert champion(tracker, "better") == "2"
+    own = held_out if isinstance(held_out, dict) else STRONG
+    decision = challenge(place, name, version, Challenger(own, paired_difference))
+    return decision, str(place.client.get_model_version_by_alias(name, ALIAS).version)
 
 
 @pytest.mark.parametrize(
-    ("name", "new", "reason"),
+    ("name", "first", "second", "champion", "reason"),
     [
-        ("luck", NEARLY, "version 2 minus version 1"),
-        ("other-ratings", scores([RATINGS] * len(NOISE), (1.0, 2.0, 3.0, 5.0)), "other sources or ratings"),
-        ("fewer", scores([RATINGS] * 6), "other sources or ratings"),
+        ("better", WEAK, STRONG, "2", "version 2 minus version 1"),
+        ("luck", WEAK, scores([RATINGS, *NOISE[1:]]), "1", "version 2 minus version 1"),
+        ("other-ratings", WEAK, scores([RATINGS] * len(NOISE), (1.0, 2.0, 3.0, 5.0)), "1", "other sources or ratings"),
+        ("fewer", WEAK, scores([RATINGS] * 6), "1", "other sources or ratings"),
+        ("absent", None, STRONG, "1", "not in its run"),
+        ("broken", '{"clarity": [{"group": "g"}]}', STRONG, "1", "not in its run"),
     ],
 )
-def test_it_stays_where_nothing_better_is_shown(tracker: Tracker, name: str, new: Any, reason: str) -> None:
-    entered(tracker, name, WEAK)
-    told = entered(tracker, name, new)
-    assert f"version 1 of {name} stays the champion: " in told
-    assert reason in told
-    assert champion(tracker, name) == "1"
-
-
-@pytest.mark.parametrize(("name", "broken"), [("absent", None), ("broken", '{"clarity": [{"group": "g"}]}')])
-def test_a_champion_whose_scores_cannot_be_read_stays(tracker: Tracker, name: str, broken: str | None) -> None:
-    entered(tracker, name, broken)
-    assert "not in its run" in entered(tracker, name, STRONG)
-    assert champion(tracker, name) == "1"
+def test_the_first_version_is_the_champion_until_one_is_shown_to_be_better(
+    tracker: Tracker, name: str, first: Any, second: Any, champion: str, reason: str
+) -> None:
+    decision, alias = challenged(tracker, name, first)
+    assert ("there was none" in decision, alias) == (True, "1")
+    decision, alias = challenged(tracker, name, second)
+    assert decision.startswith(f"version {champion} of {name} {'is' if champion == '2' else 'stays'} the champion")
+    assert reason in decision
+    assert alias == champion
 
 
 def test_scores_survive_being_written_and_nothing_else_is_read_as_them() -> None:
@@ -105,10 +87,10 @@ def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path:
             tracker.log_prompts(judge, prompts_of("debate-toy task", {"clarity": {"scorer": text, "critic": ""}}))
     client = tracker.tracking_store.client
     name = "debate-toy-task.clarity.scorer"
-    found = {a: client.get_prompt_version_by_alias(name, a) for a in ("one", "two-again", "three")}
-    assert {alias: int(p.version) for alias, p in found.items()} == {"one": 1, "two-again": 1, "three": 2}
-    assert found["three"].template == "Rate {{with}} care."
-    assert found["one"].tags["run_id"] == tracker.run_id
+    versions = {a: client.get_prompt_version_by_alias(name, a) for a in ("one", "two-again", "three")}
+    assert {alias: int(p.version) for alias, p in versions.items()} == {"one": 1, "two-again": 1, "three": 2}
+    assert versions["three"].template == "Rate {{with}} care."
+    assert versions["one"].tags["run_id"] == tracker.run_id
     linked = json.loads(client.get_run(tracker.run_id).data.tags["mlflow.linkedPrompts"])
     assert linked == [{"name": name, "version": "2"}]
     assert client.load_prompt("debate-toy-task.clarity.critic", allow_missing=True) is None

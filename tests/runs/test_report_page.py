@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -136,10 +137,22 @@ def blocks(text: str) -> tuple[ReportBlock, ...]:
     )
 
 
-def opened(browser: Browser, folder: Path, html: str, **look: Any) -> OpenPage:
-    file = folder / "page.html"
-    file.write_text(html, encoding="utf-8", newline="\n")
-    return browser.open(file, **look)
+Shown = Callable[..., OpenPage]
+
+
+@pytest.fixture
+def shown(browser: Browser, tmp_path: Path) -> Shown:
+    """Opens the report on a corpus with these blocks, or a page that is given."""
+
+    def show(on: Corpus | str, *blocks: ReportBlock, **look: Any) -> OpenPage:
+        if isinstance(on, Corpus):
+            made, texts = report(on, *blocks)
+            on = Page(made).html(texts)
+        file = tmp_path / "page.html"
+        file.write_text(on, encoding="utf-8", newline="\n")
+        return browser.open(file, **look)
+
+    return show
 
 
 def choose(page: OpenPage, name: str, value: str) -> str:
@@ -149,51 +162,58 @@ def choose(page: OpenPage, name: str, value: str) -> str:
     return str(page.value("document.querySelector('.count').textContent"))
 
 
-pytestmark = needs_browser
+def rows(page: OpenPage) -> list[str]:
+    """What the list shows, from the top."""
+    texts: list[str] = page.value(
+        "[...document.querySelectorAll('.row')].map(r => [r.offsetTop, r.innerText]).sort((a, b) => a[0] - b[0])"
+        ".map(r => r[1].replace(/\\s+/g, ' ').trim())"
+    )
+    return texts
+
+
+def texts_of(page: OpenPage, selector: str) -> list[str]:
+    texts: list[str] = page.value(f"[...document.querySelectorAll('{selector}')].map(e => e.textContent)")
+    return texts
+
+
+def count(page: OpenPage, selector: str) -> int:
+    return int(page.value(f"document.querySelectorAll('{selector}').length"))
+
+
+def detail(page: OpenPage) -> str:
+    return texts_of(page, ".debate")[0]
+
+
+pytestmark = [needs_browser, pytest.mark.integration]
 
 SHORT = [text[:200] for text in HOSTILE]
 
 
-@pytest.fixture(scope="module")
-def hostile() -> tuple[Page, DebateTexts]:
-    """A page with these texts wherever it can have one."""
+@pytest.mark.parametrize("full", [False, True])
+def test_hostile_texts_are_shown_and_do_nothing(shown: Shown, tmp_path: Path, full: bool) -> None:
+    """On a page with these texts wherever it can have one."""
     on = corpus(HOSTILE, tuple(f"{i} {text}" for i, text in enumerate(SHORT)))
     made, texts = report(on, *(block for text in SHORT for block in blocks(text)))
-    return Page(replace(made, title=SHORT[0], stand_in=SHORT[1])), texts
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("full", [False, True])
-def test_hostile_texts_are_shown_and_do_nothing(
-    hostile: tuple[Page, DebateTexts], browser: Browser, tmp_path: Path, full: bool
-) -> None:
-    made, texts = hostile
-    page = opened(browser, tmp_path, made.html(texts if full else None))
+    page = shown(Page(replace(made, title=SHORT[0], stand_in=SHORT[1])).html(texts if full else None))
     assert page.value("window.hacked") is None
-    assert page.dialogs == []
-    assert page.complaints == []
+    assert (page.dialogs, page.complaints) == ([], [])
     assert page.requests == [(tmp_path / "page.html").as_uri()]
-    names = ("script", "img", "meta", "a")
-    counts = {name: page.value(f"document.querySelectorAll('{name}').length") for name in names}
-    links = page.value("document.querySelectorAll('nav a').length")
-    assert counts == {"script": 2, "img": 0, "meta": 5, "a": links}
-    assert page.value("document.querySelector('h1').textContent") == SHORT[0]
+    elements = {name: count(page, name) for name in ("script", "img", "meta", "a")}
+    assert elements == {"script": 2, "img": 0, "meta": 5, "a": count(page, "nav a")}
+    assert texts_of(page, "h1") == [SHORT[0]]
     assert page.value("getComputedStyle(document.querySelector('main')).display") == "block"
     # Each chart is whole, and each text that HTML can hold stands there letter by letter.
-    assert page.value("document.querySelectorAll('svg').length") == 4 * len(SHORT) + 6
-    quoted = page.value("[...document.querySelectorAll('blockquote')].map(b => b.textContent)")
-    assert quoted == [text.replace("\0", "").replace("\ud83d", "?") for text in SHORT]
+    assert count(page, "svg") == 4 * len(SHORT) + 6
+    assert texts_of(page, "blockquote") == [text.replace("\0", "").replace("\ud83d", "?") for text in SHORT]
 
 
-def test_every_text_arrives_letter_by_letter(browser: Browser, tmp_path: Path) -> None:
+def test_every_text_arrives_letter_by_letter(shown: Shown, tmp_path: Path) -> None:
     """Through JSON even what HTML cannot hold does, but for half of a surrogate pair."""
-    made, texts = report(corpus(HOSTILE))
-    page = opened(browser, tmp_path, Page(made).html(texts))
+    page = shown(corpus(HOSTILE))
     choose(page, "order", "file")
-    whole = "[...document.querySelectorAll('.debate .text')].map(t => t.textContent)"
     for number, text in enumerate(HOSTILE):
-        page.value(f"document.querySelector('.list').scrollTop = {60 * 3 * number}")
         place = 3 * number
+        page.value(f"document.querySelector('.list').scrollTop = {60 * place}")
         page.value(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {"
             f"document.querySelector('#row-{place}').click(); done() }})))"
@@ -201,58 +221,37 @@ def test_every_text_arrives_letter_by_letter(browser: Browser, tmp_path: Path) -
         page.value("document.querySelectorAll('.debate .more').forEach(button => button.click())")
         # The rationale holds the candidate's text.
         expected = [f"{name}: {text}" for name in ("comment", "candidate 0", "context", "source")]
-        expected += [f"rationale: candidate 0: {text}", f"critique: candidate 0: {text}"]
-        expected = [one.replace("\ud83d", "?") for one in expected]
-        found = page.value(whole)
-        assert sorted(set(expected) - set(found)) == [], number
+        expected += [f"{name}: candidate 0: {text}" for name in ("rationale", "critique")]
+        missing = {whole.replace("\ud83d", "?") for whole in expected} - {*texts_of(page, ".debate .text")}
+        assert missing == set(), number
     assert page.value("window.hacked") is None
     assert page.requests == [(tmp_path / "page.html").as_uri()]
 
 
-def test_a_long_text_is_cut_until_it_is_asked_for(browser: Browser, tmp_path: Path) -> None:
-    made, texts = report(corpus(HOSTILE[-1:]))
-    page = opened(browser, tmp_path, Page(made).html(texts))
-    longest = "Math.max(...[...document.querySelectorAll('.text')].map(t => t.textContent.length))"
-    assert page.value(longest) < 5000
-    assert "show all 1,05" in page.value("document.querySelector('.more').textContent")
+def test_a_long_text_is_cut_until_it_is_asked_for(shown: Shown) -> None:
+    page = shown(corpus(HOSTILE[-1:]))
+    assert max(map(len, texts_of(page, ".text"))) < 5000
+    assert "show all 1,05" in texts_of(page, ".more")[0]
     page.value("document.querySelector('.more').click()")
-    assert page.value(longest) > 1_000_000
+    assert max(map(len, texts_of(page, ".text"))) > 1_000_000
 
 
-def test_the_policy_forbids_all_but_the_pages_own_script(browser: Browser, tmp_path: Path) -> None:
-    made, texts = report(corpus())
-    page = opened(browser, tmp_path, Page(made).html(texts))
+def test_the_policy_forbids_all_but_the_pages_own_script(shown: Shown) -> None:
+    page = shown(corpus())
     markup = "try { document.body.insertAdjacentHTML('beforeend', '<i>') ; 'done' } catch (error) { error.name }"
     assert page.value(markup) == "TypeError"
     assert page.value("fetch('http://127.0.0.1:9/').then(() => 'done', error => error.name)") == "TypeError"
-    inline = "const s = document.createElement('button'); s.setAttribute('id', 'b'); document.body.append(s); s.id"
-    assert page.value(inline) == "b"
     style = "const l = document.createElement('link'); l.rel = 'stylesheet'; l.href = 'http://127.0.0.1:9/a.css';"
     blocked = f"new Promise(done => {{ {style} l.onerror = () => done('blocked'); document.head.append(l) }})"
     assert page.value(blocked) == "blocked"
     assert any("Content Security Policy" in text for text in page.complaints)
 
 
-def rows(page: OpenPage) -> list[str]:
-    """What the list shows, from the top."""
-    found: list[str] = page.value(
-        "[...document.querySelectorAll('.row')].map(r => [r.offsetTop, r.innerText]).sort((a, b) => a[0] - b[0])"
-        ".map(r => r[1].replace(/\\s+/g, ' ').trim())"
-    )
-    return found
-
-
-def detail(page: OpenPage) -> str:
-    text: str = page.value("document.querySelector('.debate').textContent")
-    return text
-
-
 # --- looking through debates ---
 
 
-def test_the_largest_disagreement_comes_first(browser: Browser, tmp_path: Path) -> None:
-    made, texts = report(corpus(("a",)))
-    page = opened(browser, tmp_path, Page(made).html(texts))
+def test_a_debate_is_shown_as_a_conversation_the_largest_disagreement_first(shown: Shown) -> None:
+    page = shown(corpus(("a",)))
     # Of three candidates the scores are 2, 4, none; mean ratings 1.5, 2.5, 3.5 (clarity) and 0, 2, 4 (wit).
     assert rows(page) == [
         "+37.5 % g0 · c1 clarity: raters 2.5, judge 4",
@@ -262,14 +261,20 @@ def test_the_largest_disagreement_comes_first(browser: Browser, tmp_path: Path) 
         "– g0 · c2 clarity: raters 3.5, unscored: unreadable reply",
         "– g0 · c2 wit: raters 4, unscored: unreadable reply",
     ]
+    assert "Ratings: 2, 3; mean 2.5 (scale 1 to 5)" in detail(page)
+    # 2 and 3 are as far from 2.5 as each other: the first step is no nearer.
+    assert texts_of(page, ".path .chip") == [
+        *("scorer: 2", "critic 1", "scorer 1: 3 (farther)", "critic 2", "scorer 2: 4 (farther)", "score 4")
+    ]
+    turns = texts_of(page, ".turn .speaker")
+    assert turns[:3] == ["scorer, round 0, score 2", "critic, round 1", "scorer, round 1, score 3"]
     # Two rounds took the score from 2, which the raters give as well, to 4.
     choose(page, "order", "worse")
     assert rows(page)[0] == "+20 % g0 · c1 wit: raters 2, judge 4"
 
 
-def test_filters_and_search(browser: Browser, tmp_path: Path) -> None:
-    made, texts = report(corpus(("apple", "pear")))
-    page = opened(browser, tmp_path, Page(made).html(texts))
+def test_filters_and_search(shown: Shown) -> None:
+    page = shown(corpus(("apple", "pear")))
     assert choose(page, "aspect", "wit") == "6 of 12"
     assert choose(page, "rounds", "2") == "2 of 12"
     assert choose(page, "search", "PEAR") == "1 of 12"
@@ -286,95 +291,71 @@ def test_filters_and_search(browser: Browser, tmp_path: Path) -> None:
     assert rows(page)[0] == "+90 % g0 · c0 wit: raters 0, judge 100"
 
 
-def test_a_debate_is_shown_as_a_conversation(browser: Browser, tmp_path: Path) -> None:
-    made, texts = report(corpus(("a",)))
-    page = opened(browser, tmp_path, Page(made).html(texts))
-    text = detail(page)
-    assert "Ratings: 2, 3; mean 2.5 (scale 1 to 5)" in text
-    assert "comment of a rater" in text
-    path = page.value("[...document.querySelector('.path').querySelectorAll('.chip')].map(c => c.textContent)")
-    steps = ["scorer: 2", "critic 1", "scorer 1: 3", "critic 2", "scorer 2: 4 (farther)", "score 4"]
-    # 2 and 3 are as far from 2.5 as each other: the first step is no nearer.
-    assert path == [*steps[:2], "scorer 1: 3 (farther)", *steps[3:]]
-    turns = page.value("[...document.querySelectorAll('.turn .speaker')].map(s => s.textContent)")
-    assert turns[:3] == ["scorer, round 0, score 2", "critic, round 1", "scorer, round 1, score 3"]
-
-
-def test_comments_are_not_credited_to_ratings(browser: Browser, tmp_path: Path) -> None:
+def test_comments_are_not_credited_to_ratings(shown: Shown, tmp_path: Path) -> None:
     """One rater is silent and another leaves the rating blank: two ratings and two comments, of three raters."""
     file = tmp_path / "long.csv"
     row = "summary,article,s1,clarity,{},{},{}\n"
     raters = (("anna", "2", ""), ("bob", "5", "clear"), ("cid", "", "gave up: could not read it"))
     file.write_text("text,source,candidate,aspect,rater,rating,comment\n" + "".join(row.format(*r) for r in raters))
     on, aspect = load(str(file), TASK), ASPECTS[0]
-    unasked = (GroupScores(on.groups[0].id, ("s1",), tuple(on.groups[0].ratings(aspect.name)), (3.0,)),)
-    debates, texts = debates_of(on, (aspect,), {"metric": JudgedScores({aspect.name: unasked})}, "id")
-    page = opened(browser, tmp_path, Page(Report("compile", "toy", "Toy", "id", (), debates)).html(texts))
-    text = detail(page)
+    scores = (GroupScores(on.groups[0].id, ("s1",), tuple(on.groups[0].ratings(aspect.name)), (3.0,)),)
+    debates, texts = debates_of(on, (aspect,), {"metric": JudgedScores({aspect.name: scores})}, "id")
+    text = detail(shown(Page(Report("compile", "toy", "Toy", "id", (), debates)).html(texts)))
     assert "Ratings: 2, 5; mean 3.5 (scale 1 to 5)" in text
     assert "comment of a raterclearcomment of a ratergave up: could not read it" in text
 
 
-def test_of_thousands_of_debates_few_rows_are_drawn(browser: Browser, tmp_path: Path) -> None:
-    groups = corpus(tuple(f"text {i}" for i in range(834)))
-    made, texts = report(groups)
-    assert len(made.debates.items) == 5004
-    page = opened(browser, tmp_path, Page(made).html(texts))
-    assert page.value("document.querySelector('.count').textContent") == "5,004 of 5,004"
-    drawn = "document.querySelectorAll('.row').length"
-    assert 5 < page.value(drawn) < 60
+def test_of_thousands_of_debates_few_rows_are_drawn(shown: Shown) -> None:
+    page = shown(corpus(tuple(f"text {i}" for i in range(834))))
+    assert texts_of(page, ".count") == ["5,004 of 5,004"]
+    assert 5 < count(page, ".row") < 60
     page.value("document.querySelector('.list').dispatchEvent(new KeyboardEvent('keydown', {key: 'End'}))")
     assert page.value("document.querySelector('.row[aria-selected=true]').dataset.place") == "5003"
-    assert 5 < page.value(drawn) < 60
+    assert 5 < count(page, ".row") < 60
     assert choose(page, "search", "text 833") == "6 of 5,004"
 
 
 # --- looks ---
 
+WIDTH = "document.documentElement.scrollWidth"
+
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_wider_than_the_window(browser: Browser, tmp_path: Path, width: int) -> None:
+def test_nothing_is_wider_than_the_window(shown: Shown, width: int) -> None:
     long = "unbroken" * 60
-    made, texts = report(corpus((long,)), *blocks(long))
-    page = opened(browser, tmp_path, Page(made).html(texts), width=width, height=800)
-    assert page.value("document.documentElement.scrollWidth") <= width
+    assert shown(corpus((long,)), *blocks(long), width=width, height=800).value(WIDTH) <= width
 
 
-def test_light_and_dark(browser: Browser, tmp_path: Path) -> None:
-    made, texts = report(corpus(), *blocks("a"))
-    html = Page(made).html(texts)
-    ground = "getComputedStyle(document.body).backgroundColor"
-    ink = "getComputedStyle(document.querySelector('svg text')).fill"
-    found = {}
-    for dark in (False, True):
-        page = opened(browser, tmp_path, html, dark=dark)
-        found[dark] = (page.value(ground), page.value(ink))
-        assert page.value(ink) == page.value("getComputedStyle(document.body).color")
-    assert found[False] == ("rgb(255, 255, 255)", "rgb(26, 31, 38)")
-    assert found[True] == ("rgb(20, 24, 29)", "rgb(228, 232, 236)")
+@pytest.mark.parametrize(
+    ("dark", "ground", "ink"),
+    [(False, "rgb(255, 255, 255)", "rgb(26, 31, 38)"), (True, "rgb(20, 24, 29)", "rgb(228, 232, 236)")],
+)
+def test_light_and_dark(shown: Shown, dark: bool, ground: str, ink: str) -> None:
+    page = shown(corpus(), *blocks("a"), dark=dark)
+    assert page.value("getComputedStyle(document.body).backgroundColor") == ground
+    assert page.value("getComputedStyle(document.body).color") == ink
+    assert page.value("getComputedStyle(document.querySelector('svg text')).fill") == ink
 
 
-def test_on_paper_everything_is_open_and_nothing_is_to_be_pressed(browser: Browser, tmp_path: Path) -> None:
+def test_on_paper_everything_is_open_and_nothing_is_to_be_pressed(shown: Shown) -> None:
     long = "unbroken" * 20
-    made, texts = report(corpus((long,)), *blocks(long))
-    page = opened(browser, tmp_path, Page(made).html(texts))
+    page = shown(corpus((long,)), *blocks(long))
     page.send("Emulation.setEmulatedMedia", {"media": "print"})
     page.value("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.value("document.querySelectorAll('details:not([open])').length") == 0
+    assert count(page, "details:not([open])") == 0
     # As wide as the text of a page of A4.
     size = {"width": 718, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
     page.send("Emulation.setDeviceMetricsOverride", size)
-    assert page.value("document.documentElement.scrollWidth") <= 718
+    assert page.value(WIDTH) <= 718
     assert page.value("[...document.querySelectorAll('button, select, input')].filter(e => e.offsetHeight).length") == 0
     page.value("window.dispatchEvent(new Event('afterprint'))")
-    assert page.value("document.querySelectorAll('details:not([open])').length") > 0
+    assert count(page, "details:not([open])") > 0
 
 
-def test_a_stand_in_is_named_beside_every_figure(browser: Browser, tmp_path: Path) -> None:
-    made, _ = report(corpus(), *blocks("a"))
-    page = opened(browser, tmp_path, Page(made).html())
-    captions = page.value("[...document.querySelectorAll('.charts figcaption')].map(c => c.textContent)")
+def test_a_stand_in_is_named_beside_every_figure(shown: Shown) -> None:
+    page = shown(corpus(), *blocks("a"))
+    captions = texts_of(page, ".charts figcaption")
     assert captions
     assert all("stand-in LM" in caption for caption in captions)
-    assert page.value("document.querySelector('.banner').textContent") == "Stand-in LM. an LM of paper"
-    assert page.value("document.querySelectorAll('h2 .stand-in').length") == 3
+    assert texts_of(page, ".banner") == ["Stand-in LM. an LM of paper"]
+    assert count(page, "h2 .stand-in") == 3
