@@ -44,6 +44,14 @@ def line(group: int, candidates: int = 2, **more: Any) -> str:
     return json.dumps({"group": f"g{group}", "source": f"message {group}", "candidates": texts, **more})
 
 
+TABLE = """id,customer,reason,answer,note
+007,message 0,a,reply 0,=1+1
+008,message 0,b,reply 1,
+010,message 2,c,reply 12,"two
+lines, and a ""quote\"\""
+"""
+
+
 class Command:
     """`score.py` in a folder of its own, with a scripted LM."""
 
@@ -79,6 +87,12 @@ class Command:
         program = str(replace.pop("program", self.program))
         arguments |= {"--" + k: v for k, v in replace.items()}
         return score.main([program, *(str(part) for pair in arguments.items() for part in pair), *more])
+
+    def write_table(self, text: str = TABLE) -> tuple[str, ...]:
+        """Score a table of other columns from now on; returns the flags that name them."""
+        self.source = self.folder / "in.csv"
+        self.source.write_text(text, encoding="utf-8", newline="")
+        return ("--columns", "source=customer,text=answer")
 
     def rows(self) -> list[dict[str, Any]]:
         return [json.loads(text) for text in self.out.read_text(encoding="utf-8").splitlines()]

@@ -110,14 +110,11 @@ def test_what_each_does() -> None:
     item = ITEMS[0]
     parts = sentences(item.text)
     edited = {name: PERTURBATIONS[name].apply(item, 0).text for name in PERTURBATIONS}
-    assert edited["control"] == "  ".join(parts)
-    assert edited["shorter"] == " ".join(parts[:2])
+    assert (edited["control"], edited["shorter"]) == ("  ".join(parts), " ".join(parts[:2]))
     assert (len(sentences(edited["repeated"])), set(sentences(edited["repeated"]))) == (4, set(parts))
-    assert edited["longer"].startswith(item.text)
     assert all(edited["longer"].count(sentence) == 2 for sentence in parts)
     wordings = {PERTURBATIONS["instruction"].apply(one, 0).text.replace(one.text, "") for one in ITEMS}
-    assert len([wording for wording in wordings if "5" in wording]) == len(wordings) == 3
-    assert len({PERTURBATIONS["polite"].apply(item, seed).text for seed in range(20)}) > 1
+    assert ["5" in wording for wording in wordings] == [True] * 3
 
 
 # --- judges ---
@@ -139,11 +136,6 @@ def test_a_judge_that_likes_length_is_caught_upwards_and_from_half_a_point_on(bo
     assert (change(effects, "longer"), moved(effects, "longer")) == (pytest.approx(bonus), share)
     assert effects["longer"]["tone"].shows_bias is (bonus > 0)
     assert [change(effects, name) for name in ("control", "repeated")] == [0, 0]
-
-
-def test_of_changes_without_a_direction_those_downwards_count_as_well() -> None:
-    effects, _ = probed(SINGLE, alone(lambda t: value(t) - ("  " in t)), "control")
-    assert (change(effects, "control"), moved(effects, "control")) == (-1, 1)
 
 
 def test_a_judge_that_obeys_is_caught_by_the_share_that_it_moves() -> None:
@@ -279,18 +271,17 @@ def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
     assert kept == [result, result]
 
 
-@pytest.mark.integration
 def test_what_it_executes_is_what_it_estimates(files: tuple[str, str], tmp_path: Path) -> None:
     rated, program = files
     flags = CompareFlags(
-        data=rated, part="all", judges=(program, "single"), probes=("all",), store=str(tmp_path / "store")
+        data=rated, part="all", judges=(program, "single"), probes=("order", "longer"), store=str(tmp_path / "store")
     )
     plan = prepare(flags)
     judged = (plan.setup.corpus, plan.setup.aspects)
     estimate = estimate_evaluation(
         EstimateTarget("offline"), *judged, plan.entrants, plan.perturbations, plan.setup.seed
     )
-    assert list(estimate.rows) == ["mine", "single", *(f"probe {name}" for name in PERTURBATIONS)]
+    assert list(estimate.rows) == ["mine", "single", "probe order", "probe longer"]
     lm = make_lm("offline", store=InMemoryStore())
     with JudgeRunner(lm, progress=False) as runner:
         evaluate(runner, plan.entrants, *judged, plan.perturbations, plan.setup.seed)

@@ -16,7 +16,7 @@ from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.runs.distributed.actor import ActorReport, UnitResult
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals, add_rows
 from debate_judge.runs.runner.billing import stage
-from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress, StepProgress
+from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress
 from debate_judge.runs.scoring.output import RowTotals
 from tests.fakes import debater, scripted_lm
 
@@ -192,18 +192,6 @@ def test_what_is_written_meanwhile_stands_above_the_bar(
     assert sys.stderr is handler.stream is stream
     for name, own in handlers.items():
         logging.getLogger(name).removeHandler(own)
-
-
-def test_steps_that_ask_no_lm_are_counted(clock: Clock) -> None:
-    steps, stream = StepProgress("dry run", 8), io.StringIO()
-    steps.clock = clock
-    steps.start()
-    assert list(steps.track("ab")) == ["a", "b"]
-    clock.now += LINE_INTERVAL
-    steps.tick(stream, terminal=False)
-    steps.stop()
-    assert figures(stream.getvalue().split(" ", 1)[1]) == ["2", "8", "2"]
-    assert StepProgress("items read", None).line() == "items read: 0"
 
 
 def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:

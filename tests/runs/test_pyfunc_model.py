@@ -19,7 +19,6 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import folder as export
-from debate_judge.runs.tracking import model as model_files
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.runs.registered_models import registration
 
@@ -87,18 +86,6 @@ def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNames
     assert example["columns"] == ["source", "text", "context", "aspect"]
     assert example["data"][0][0] == "Invented article: the ferry crosses the bay in 22 minutes."
     assert SOURCE not in json.dumps(example)
-
-
-def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path) -> None:
-    root, kept = tmp_path / "project", {"__init__.py", "data/schema.py", "programs/judge.py", "runs/score.py"}
-    beside = {"data/sample/build.py", "programs/__pycache__/judge.py", "runs/store/exports/mine/code.py"}
-    inits = {f"{name}/__init__.py" for name in ("data", "data/sample", "programs", "runs", "optimize")}
-    for name in (*kept, *beside, *inits, "data/texts.jsonl", "runs/store/mlflow.db", "optimize/job.py"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text("")
-    package = model_files._copy_code(root, tmp_path / "staged")
-    copied = {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()}
-    assert copied == kept | inits - {"data/sample/__init__.py", "optimize/__init__.py"}
 
 
 _USE = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,24 +56,17 @@ ASPECTS = (Aspect("clarity", "Is it clear?", Scale(1, 5)), Aspect("wit", "Is it 
 TASK = Task("toy", "article", "summary", ASPECTS, "background")
 
 
-def corpus(texts: tuple[str, ...] = ("plain",), names: tuple[str, ...] = ()) -> Corpus:
+def corpus(texts: Sequence[str] = ("plain",), names: Sequence[str] = ()) -> Corpus:
     """A group for each text, which is its source, its context, its candidates and the comments on them."""
+
+    def candidate(number: int, text: str) -> Candidate:
+        ratings = {"clarity": (number + 1.0, number + 2.0), "wit": (2.0 * number,)}
+        comments = {"clarity": (f"comment: {text}", "no comment")}
+        return Candidate(f"c{number}", f"candidate {number}: {text}", ratings, comments)
+
     groups = [
-        RatedGroup(
-            names[i] if names else f"g{i}",
-            f"source: {text}",
-            tuple(
-                Candidate(
-                    f"c{j}",
-                    f"candidate {j}: {text}",
-                    {"clarity": (j + 1.0, j + 2.0), "wit": (2.0 * j,)},
-                    {"clarity": (f"comment: {text}", "no comment")},
-                )
-                for j in range(3)
-            ),
-            f"context: {text}",
-        )
-        for i, text in enumerate(texts)
+        RatedGroup(name, f"source: {text}", tuple(candidate(number, text) for number in range(3)), f"context: {text}")
+        for name, text in zip(names or [f"g{i}" for i in range(len(texts))], texts, strict=True)
     ]
     return Corpus(TASK, tuple(groups), Origin("toy", "nowhere"))
 
@@ -91,35 +84,33 @@ def judgement(number: int, text: str) -> Judgement:
     return Unscored("unreadable reply", f"critic, round 1: reply: {text}", 2, Transcript((opening,), failed))
 
 
-def judged(on: Corpus) -> dict[str, JudgedScores]:
-    """A debate, and scores from a file that lie on a scale of their own."""
-    texts = [c.text for g in on.groups for c in g.candidates]
-    found = {a.name: [judgement(i, text) for i, text in enumerate(texts)] for a in ASPECTS}
-
-    def scores(aspect: str, given: list[float | None]) -> list[GroupScores]:
-        values = iter(given)
-        return [
-            GroupScores(
-                g.id,
-                tuple(c.id for c in g.candidates),
-                tuple(g.ratings(aspect)),
-                tuple(next(values) for _ in g.candidates),
-            )
-            for g in on.groups
-        ]
-
-    debate = {a: scores(a, [j.score if isinstance(j, Verdict) else None for j in own]) for a, own in found.items()}
-    file = {a.name: scores(a.name, [100.0 - i for i in range(len(texts))]) for a in ASPECTS}
-    return {"debate": JudgedScores(debate, found), "metric": JudgedScores(file, on_scale=False)}
+def beside_ratings(on: Corpus, aspect: str, scores: Sequence[float | None]) -> list[GroupScores]:
+    values, ids = iter(scores), ("c0", "c1", "c2")
+    return [
+        GroupScores(g.id, ids, tuple(g.ratings(aspect)), (next(values), next(values), next(values))) for g in on.groups
+    ]
 
 
 def report(on: Corpus, *blocks: ReportBlock) -> tuple[Report, DebateTexts]:
-    judges = judged(on)
-    debates, texts = debates_of(on, ASPECTS, judges, "id")
+    """A debate, and scores from a file that lie on a scale of their own."""
+    texts = [c.text for g in on.groups for c in g.candidates]
+    judgements = [judgement(i, text) for i, text in enumerate(texts)]
+    scores = [j.score if isinstance(j, Verdict) else None for j in judgements]
+    judges = {
+        "debate": JudgedScores(
+            {a.name: beside_ratings(on, a.name, scores) for a in ASPECTS}, {a.name: judgements for a in ASPECTS}
+        ),
+        "metric": JudgedScores(
+            {a.name: beside_ratings(on, a.name, [100.0 - i for i in range(len(texts))]) for a in ASPECTS},
+            on_scale=False,
+        ),
+    }
+    debates, texts_of_debates = debates_of(on, ASPECTS, judges, "id")
     drawn = [*score_charts(ASPECTS, judges["debate"]), *score_charts(ASPECTS, judges["metric"])]
     sections = (Section("First", blocks), Section("Scores against ratings", tuple(drawn))) if blocks else ()
     labels = {"source": "article", "candidate": "summary", "context": "background"}
-    return Report("compile", "toy", "Toy", "id", sections, debates, "an LM of paper", labels=labels), texts
+    made = Report("compile", "toy", "Toy", "id", sections, debates, "an LM of paper", labels=labels)
+    return made, texts_of_debates
 
 
 def blocks(text: str) -> tuple[ReportBlock, ...]:

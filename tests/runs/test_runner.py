@@ -17,14 +17,13 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict, corpus_items
+from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore, Messages, Reply
-from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge, charged_to
-from debate_judge.runs.runner.runner import JudgeRunner, PassJob, group_scores, require_scored, run_shared_pass
+from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_shared_pass
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
 from tests.runs.rated_corpora import COHERENCE, arguing, corpus, the_number
@@ -81,33 +80,6 @@ def test_an_interrupt_stops_the_wait_and_keeps_what_was_answered() -> None:
     # The next run pays for the rest only.
     assert scores_of(judged(lm, ITEMS)) == SCORES
     assert len(lm.prompts) == len(ITEMS)
-
-
-def test_scores_stand_beside_the_ratings_group_by_group_in_the_points_that_are_reported() -> None:
-    def verdict(score: float) -> Verdict:
-        return Verdict(score, 0, "single call", 1, Transcript((Turn("scorer", 0, "", score=score),)))
-
-    unscored = Unscored("unreadable reply", "scorer, round 0: no score", 2, Transcript())
-    judgements = [verdict(1.2), verdict(4.6), unscored, verdict(5), verdict(2.25)]
-    given = group_scores(CORPUS, COHERENCE, judgements, "given")
-    assert [(g.group, g.candidates, g.ratings, g.scores) for g in given] == [
-        ("g0", ("c0", "c1", "c2"), (1, 2, 5), (1.2, 4.6, None)),
-        ("g1", ("c0", "c1"), (4, 2), (5, 2.25)),
-    ]
-    # Intervals rest on sources.
-    assert [g.source_id for g in given] == [group.source_id for group in CORPUS.groups]
-    half, whole = (group_scores(CORPUS, COHERENCE, judgements, points) for points in ("half", "whole"))
-    assert [g.scores for g in half] == [(1, 4.5, None), (5, 2.5)]
-    assert [g.scores for g in whole] == [(1, 5, None), (5, 2)]
-
-
-def test_a_judge_that_scores_too_little_is_refused_with_the_reasons() -> None:
-    failed = [Unscored(reason, "", 1, Transcript()) for reason in ("refused", "lm error")]
-    judgements = [*[Verdict(3.0, 0, "single call", 1, Transcript())] * 6, *failed]
-    require_scored(judgements, 0.25, "dev items")
-    require_scored([], 0.0, "dev items")
-    with pytest.raises(InputError, match=r"2 of 8 dev items(.|\n)*1 refused, 1 lm error"):
-        require_scored(judgements, 0.2, "dev items")
 
 
 # --- many judges in one pass ---

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from dataclasses import dataclass
@@ -24,36 +21,24 @@ from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
 from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys
+from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parent.parent.parent
 TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is the text easy to follow?", Scale(1, 5)),))
 COUNT = 150
 
 HURRY = {"attempt_timeout": 60.0, "retries": 4, "first_wait": 0.01, "max_wait": 0.2}
 """Waits short enough for a test."""
 
-SCALED = """
-import json, sys
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.runs import score
-from debate_judge.runs.scoring import scorer
-
-scorer.lm_options = lambda arguments: LMOptions(**json.loads(sys.argv[1]))
-sys.exit(score.main(sys.argv[2:]))
-"""
-
 
 def answer(body: bytes) -> str:
     """The Critic objects to every second letter, once."""
-    found = re.search(rb"Letter-(\d+)", body)
-    letter, heard = int(found[1]) if found else 0, body.count(b"Critic, round ")
-    if b"## decision ##" in body:
-        decision = "ISSUE" if letter % 2 and not heard else "NO ISSUE"
-        return f"[[ ## review ## ]]\nWell.\n\n[[ ## decision ## ]]\n{decision}\n\n[[ ## feedback ## ]]\nToo kind."
-    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{1 + (letter * 7 + heard) % 5}"
+    prompt = json.loads(body)["messages"][-1]["content"]
+    letter, objections = int(re.findall(r"Letter-(\d+)", prompt)[0]), prompt.count("Critic, round ")
+    decision = "ISSUE" if letter % 2 and not objections else "NO ISSUE"
+    return debater(score=str(1 + (letter * 7 + objections) % 5), decision=decision)(prompt)
 
 
 @dataclass(frozen=True)
@@ -74,46 +59,25 @@ class Command:
     source: Path
 
     def __call__(
-        self,
-        server: FaultyServer,
-        name: str = "out",
-        *more: str,
-        key: str = "sk-1",
-        max_outage: float = 60.0,
-        process: bool = False,
+        self, server: FaultyServer, name: str, *more: str, key: str = "sk-1", max_outage: float = 60.0
     ) -> Done:
-        out = self.folder / f"{name}.jsonl"
-        flags = {"--in": self.source, "--out": out, "--store": self.folder / name}
-        flags |= {"--api-base": server.url, "--concurrency": "8"}
-        arguments = [str(self.program), *(str(part) for pair in flags.items() for part in pair), *more]
-        limits = {**HURRY, "max_outage": max_outage}
-        if not process:
-            err = io.StringIO()
-            with pytest.MonkeyPatch.context() as patch, redirect_stderr(err):
-                patch.setenv("OPENAI_API_KEY", key)
-                patch.setattr(scorer, "lm_options", lambda arguments: LMOptions(**limits))
-                return Done(score.main(arguments), err.getvalue(), out.read_bytes())
-        done = subprocess.run(
-            [sys.executable, "-c", SCALED, json.dumps(limits), *arguments],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_API_KEY": key},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        return Done(done.returncode, done.stderr, out.read_bytes())
+        out, err = self.folder / f"{name}.jsonl", io.StringIO()
+        flags = {"--in": self.source, "--out": out, "--store": self.folder / name, "--api-base": server.url}
+        arguments = [str(self.program), *(str(part) for pair in flags.items() for part in pair), "--concurrency", "8"]
+        # Waits short enough for a test.
+        limits = LMOptions(attempt_timeout=60.0, retries=4, first_wait=0.01, max_wait=0.2, max_outage=max_outage)
+        with pytest.MonkeyPatch.context() as patch, redirect_stderr(err):
+            patch.setenv("OPENAI_API_KEY", key)
+            patch.setattr(scorer, "lm_options", lambda arguments: limits)
+            return Done(score.main([*arguments, *more]), err.getvalue(), out.read_bytes())
 
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     folder = tmp_path_factory.mktemp("score")
     judge = build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": False})
-    program = save(
-        folder / "program",
-        CompiledJudge(TASK, {"clarity": AspectJudge(judge)}),
-        lm={"spec": "openai/mock"},
-        evidence={},
-        name="x",
-    )
+    compiled = CompiledJudge(TASK, {"clarity": AspectJudge(judge)})
+    program = save(folder / "program", compiled, lm={"spec": "openai/mock"}, evidence={}, name="x")
     source = folder / "in.jsonl"
     groups = (
         {"group": f"g{i}", "source": f"Letter-{i}", "candidates": [{"id": "c", "text": f"Note {i}."}]}
@@ -126,11 +90,18 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
 @pytest.fixture(scope="module")
 def undisturbed(command: Command) -> bytes:
     with FaultyServer(answer) as server:
-        done = command(server, "undisturbed", process=True)
+        done = command(server, "undisturbed")
     assert done.code == 0, done.err
-    rows = [json.loads(line) for line in done.rows.splitlines()]
-    assert [row["score"] for row in rows] == [1 + (i * 7 + i % 2) % 5 for i in range(COUNT)]
+    assert [json.loads(row)["score"] for row in done.rows.splitlines()] == [
+        1 + (i * 7 + i % 2) % 5 for i in range(COUNT)
+    ]
     return done.rows
+
+
+def begun(stopped: Done, undisturbed: bytes) -> bool:
+    """Whether the run left whole rows of those that were to come, and no row for what had no answer."""
+    assert "Traceback" not in stopped.err
+    return undisturbed.startswith(stopped.rows) and 0 < stopped.rows.count(b"\n") < COUNT
 
 
 @pytest.fixture
@@ -142,64 +113,58 @@ def once() -> Iterator[Callable[[], bool]]:
 def test_a_revoked_key_ends_the_run_and_a_good_one_pays_for_the_rest_only(command: Command, undisturbed: bytes) -> None:
     with FaultyServer(answer, latency=0.005) as server:
         server.key, server.revoke_after = "sk-secret-1", 200
-        stopped = command(server, "revoked", key="sk-secret-1", process=True)
+        stopped = command(server, "revoked", key="sk-secret-1")
         assert stopped.code == EXIT_LM
-        assert "HTTP 401" in stopped.err
-        assert "OPENAI_API_KEY" in stopped.err
-        assert "command again" in stopped.err
-        assert "Traceback" not in stopped.err
+        assert [text for text in ("HTTP 401", "OPENAI_API_KEY", "command again") if text not in stopped.err] == []
         assert "sk-secret-1" not in stopped.err
-        # Whole rows of before, none for what the key could not pay for; at once: only calls in flight were refused.
-        assert undisturbed.startswith(stopped.rows)
-        assert 0 < stopped.rows.count(b"\n") < COUNT
-        assert 0 < server.refused <= 8
+        assert begun(stopped, undisturbed)
+        assert 0 < server.refused <= 8, "only calls in flight are refused"
         server.key, server.revoke_after = "sk-2", None
-        done = command(server, "revoked", key="sk-2", process=True)
+        done = command(server, "revoked", key="sk-2")
     assert done.code == 0, done.err
     assert done.rows == undisturbed
     assert set(server.answered.values()) == {1}
 
 
-def test_a_server_that_comes_back_is_waited_for(command: Command, undisturbed: bytes, once: Callable[[], bool]) -> None:
+def test_a_server_that_comes_back_is_waited_for(
+    command: Command, undisturbed: bytes, once: Callable[[], bool], caplog: pytest.LogCaptureFixture
+) -> None:
     def script(body: bytes, attempt: int) -> str | None:
         if server.requests >= 150 and once():
             server.leave_for(2.5)
         return None
 
     with FaultyServer(answer, script, latency=0.002) as server:
-        done = command(server, "back", process=True)
+        done = command(server, "back")
     assert done.code == 0, done.err
     assert done.rows == undisturbed
-    assert done.err.count("does not respond") == 1
-    assert done.err.count("responds again") == 1
+    assert (caplog.text.count("does not respond"), caplog.text.count("responds again")) == (1, 1)
     # A call may be cut off between the server's answer and its arrival.
     assert server.answered.total() <= len(server.answered) + 8
 
 
-@pytest.mark.parametrize("way", ["gone", "429"])
+@pytest.mark.parametrize("fault", ["gone", "429"])
 def test_a_server_that_stays_away_ends_the_run_and_leaves_no_row_for_it(
-    command: Command, undisturbed: bytes, once: Callable[[], bool], way: str
+    command: Command, undisturbed: bytes, once: Callable[[], bool], fault: str
 ) -> None:
     healthy = False
 
     def script(body: bytes, attempt: int) -> str | None:
         if healthy or server.requests < 150:
             return None
-        if way == "gone" and once():
+        if fault == "gone" and once():
             server.leave_for(3600)
-        return None if way == "gone" else way
+        return None if fault == "gone" else fault
 
     with FaultyServer(answer, script, latency=0.002) as server:
-        stopped = command(server, f"away-{way}", max_outage=2.0)
+        stopped = command(server, f"away-{fault}", max_outage=2.0)
         assert stopped.code == EXIT_LM
         assert "no call was answered" in stopped.err
-        assert "Traceback" not in stopped.err
-        assert undisturbed.startswith(stopped.rows)
-        assert 0 < stopped.rows.count(b"\n") < COUNT
+        assert begun(stopped, undisturbed)
         healthy = True
-        if way == "gone":
+        if fault == "gone":
             server.come_back()
-        done = command(server, f"away-{way}")
+        done = command(server, f"away-{fault}")
     assert done.code == 0, done.err
     assert done.rows == undisturbed
     assert server.answered.total() <= len(server.answered) + 8
@@ -211,8 +176,5 @@ def test_an_lm_that_needs_longer_replies_is_given_them(command: Command, undistu
 
     with FaultyServer(answer, script) as server:
         stopped = command(server, "long")
-        assert stopped.code == EXIT_INPUT
-        assert "max-tokens" in stopped.err
-        done = command(server, "long", *keys(max_tokens=9000))
-    assert done.code == 0, done.err
-    assert done.rows == undisturbed
+        assert (stopped.code, "max-tokens" in stopped.err) == (EXIT_INPUT, True)
+        assert command(server, "long", *keys(max_tokens=9000)).rows == undisturbed

@@ -1,4 +1,4 @@
-"""What ends a scoring run and what does not: keys, outages, the user, other runs and full places."""
+"""What ends a scoring run and what does not, and that the next one goes on from any byte to the same file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,71 @@ import dspy
 import pytest
 from filelock import FileLock
 
-from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
+from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_INTERRUPTED
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED
 from tests.config_keys import keys
 from tests.fakes import debater, section
 from tests.runs.score_command import SCRIPT, Command, digit, line
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.xlsx", "out.parquet"])
+def test_a_stop_at_any_byte_changes_no_byte_of_the_file(command: Command, name: str) -> None:
+    if name.endswith("xlsx"):
+        pytest.importorskip("xlsxwriter", reason="pip install -e '.[test]' has it")
+    flags = (*command.write_table(), "--wide", "--keep-columns")
+    out, lines = command.folder / name, command.folder / "rows.jsonl"
+    growing = out if name.endswith(("jsonl", "csv")) else out.with_name(name + ".rows.jsonl")
+    assert command(*flags, out=lines) == 0
+    assert command(*flags, out=out) == 0
+    whole = out.read_bytes()
+    rows = whole if growing == out else lines.read_bytes()
+    assert growing.exists() is (growing == out)
+    header = rows.index(b"\n")
+    for cut in [0, 1, header - 1, header, header + 1, *range(header + 20, len(rows), 60), len(rows) - 1, len(rows)]:
+        growing.write_bytes(rows[:cut])
+        assert command(*flags, out=out) == 0
+        assert out.read_bytes() == whole, cut
+        assert command.lm.prompts == []
+
+
+@pytest.mark.integration
+def test_rows_and_transcripts_go_on_together_at_no_cost(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    debates = command.folder / "debates.jsonl"
+    with_debates = keys(transcripts=debates)
+    assert command(*with_debates) == 0
+    rows, turns = command.out.read_bytes(), debates.read_bytes()
+    lines = turns.splitlines(keepends=True)
+    for cut in [0, 1, len(rows) // 3, len(rows) // 2, len(rows) - 1]:
+        command.out.write_bytes(rows[:cut])
+        # The transcript is written first: one whole line more than rows, and perhaps a torn one.
+        whole = rows[:cut].count(b"\n") + 1
+        torn = lines[whole][:30] if whole < len(lines) else b""
+        debates.write_bytes(b"".join(lines[:whole]) + torn if cut else b"")
+        assert command(*with_debates) == 0
+        assert (command.out.read_bytes(), debates.read_bytes()) == (rows, turns), cut
+        assert command.lm.prompts == []
+    # Transcripts can be had later, and rows that are there are not touched while they are compared.
+    debates.unlink()
+    written = command.out.stat().st_mtime_ns
+    assert command(*with_debates) == 0
+    assert debates.read_bytes() == turns
+    assert command.lm.prompts == []
+    assert command.out.stat().st_mtime_ns == written
+    capsys.readouterr()
+    assert command(*with_debates) == 0
+    assert "nothing left to do" in capsys.readouterr().err
+
+
+def test_an_input_that_has_grown_is_gone_on_with(command: Command) -> None:
+    command()
+    before = command.out.read_bytes()
+    with command.source.open("a", encoding="utf-8") as file:
+        file.write(line(9) + "\n")
+    assert command() == 0
+    assert command.out.read_bytes().startswith(before)
+    assert [r["group"] for r in command.rows()[20:]] == ["g9"] * 4
+    assert len(command.lm.prompts) == 6
 
 
 def test_unscored_rows_have_a_reason_and_too_many_are_a_failure(
@@ -29,28 +89,6 @@ def test_unscored_rows_have_a_reason_and_too_many_are_a_failure(
     assert command(*keys(max_unscored=0.19)) == EXIT_UNSCORED
     assert "20 % of the items" in capsys.readouterr().err
     assert len(command.rows()) == 20
-
-
-def test_a_wrong_key_ends_the_run_and_the_next_goes_on(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    calls = iter(range(10_000))
-
-    def revoked(prompt: str) -> str:
-        if next(calls) >= 10:
-            raise dspy.LMAuthError("the key was revoked")
-        return SCRIPT(prompt)
-
-    command.script = revoked
-    assert command("--concurrency", "1") == EXIT_LM
-    message = capsys.readouterr().err
-    assert "the key was revoked" in message
-    assert "not paid" in message
-    assert "Traceback" not in message
-    assert len(command.rows()) < 20
-    command.script = SCRIPT
-    assert command() == 0
-    assert len(command.rows()) == 20
-    # 30 calls in all, of which 10 were answered before.
-    assert len(command.lm.prompts) == 20
 
 
 def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None:

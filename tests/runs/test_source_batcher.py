@@ -42,21 +42,24 @@ def test_concurrent_calls_about_one_source_are_asked_together(side_by_side: Path
         warnings.simplefilter("error")
         batcher = SourceBatcher(judge, wait=LONG)
 
-        async def work() -> list[float | None]:
+        async def work() -> None:
             texts = [(f"message {n % 2}", f"reply {n}") for n in range(6)]
-            found = await asyncio.gather(*(batcher.ascore(source=s, text=t) for s, t in texts))
-            assert {scores["tone"].together for scores in found} == {3}
-            return [scores["tone"].score for scores in found]
+            scores = await asyncio.gather(*(batcher.ascore(source=s, text=t) for s, t in texts))
+            assert {score["tone"].together for score in scores} == {3}
+            assert [score["tone"].score for score in scores] == [score_for(text) for _, text in texts]
+            # The same text gets the same score at no further call.
+            again = await asyncio.gather(*(batcher.ascore(source=s, text=t) for s, t in texts[:1] * 2))
+            assert again == scores[:1] * 2
 
-        assert asyncio.run(work()) == [score_for(f"reply {n}") for n in range(6)]
+        asyncio.run(work())
     assert len(lms[0].prompts) == 2 * 2, "two sources in two aspects"
 
 
 def test_so_are_calls_from_threads(side_by_side: Path, lms: list[ScriptedLM]) -> None:
     with load(side_by_side) as judge, ThreadPoolExecutor(3) as pool:
         batcher = SourceBatcher(judge, "tone", wait=LONG)
-        found = list(pool.map(lambda n: batcher.score(source="Late!", text=f"reply {n}")["tone"].score, range(3)))
-        assert found == [score_for(f"reply {n}") for n in range(3)]
+        scores = pool.map(lambda n: batcher.score(source="Late!", text=f"reply {n}")["tone"].score, range(3))
+        assert list(scores) == [score_for(f"reply {n}") for n in range(3)]
         assert batcher.read_alone == 0
     assert len(lms[0].prompts) == 1
 
@@ -72,24 +75,12 @@ def test_a_text_that_stays_alone_is_read_alone_with_one_warning(side_by_side: Pa
         assert batcher.read_alone == 2
 
 
-def test_the_same_text_gets_the_same_score_at_no_further_call(side_by_side: Path, lms: list[ScriptedLM]) -> None:
-    with load(side_by_side) as judge:
-        batcher = SourceBatcher(judge, "tone", wait=LONG)
-
-        async def work() -> None:
-            first = await asyncio.gather(*(batcher.ascore(source="s", text=f"reply {n}") for n in (1, 2, 3, 1)))
-            assert first[0] == first[3] == await batcher.ascore(source="s", text="reply 2") | first[0]
-
-        asyncio.run(work())
-    assert len(lms[0].prompts) == 1
-
-
 def test_an_empty_text_is_not_asked_about_and_one_alone_not_waited_for(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     with load(save_judge(tmp_path / "judge")) as judge, warnings.catch_warnings():
         warnings.simplefilter("error")
         batcher = SourceBatcher(judge, wait=LONG)
         empty = batcher.score(source="s", text=" \n")
-        assert {(name, one.score, one.unscored) for name, one in empty.items()} == {
+        assert {(name, score.score, score.unscored) for name, score in empty.items()} == {
             ("tone", None, "no text"),
             ("help", None, "no text"),
         }
@@ -115,30 +106,25 @@ def test_an_export_is_loaded_when_it_is_needed_and_once_for_the_process(tmp_path
     assert len(lms) == 1
 
 
-def test_scores_between_0_and_1() -> None:
-    assert [to_unit(score, TONE) for score in (1, 2, 5, None)] == [0, 0.25, 1, None]
-
-
-def test_the_text_in_what_a_tool_hands_over() -> None:
-    both = {"question": "q", "source": "s", "n": 3}
-    assert text_in("t", "source") == "t"
-    assert [text_in(both, "source"), text_in(both, "source", "question")] == ["s", "q"]
-    assert text_in({"answer": "a", "n": 3}, "text") == "a"
-
-
 def test_what_has_no_score_is_asked_about_again_and_what_has_one_is_not(
     tmp_path: Path, lms: list[ScriptedLM], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with load(save_judge(tmp_path / "judge")) as judge:
-        batcher, asked, scored = SourceBatcher(judge, "tone"), list[int](), judge.ascore_items
+        scored, asked = judge.ascore_items, list[str]()
 
         async def counted(items: Sequence[Item], scale: ScoreScale = "judge") -> list[Score]:
-            asked.append(len(items))
+            asked.extend(item.text for item in items)
             return await scored(items, scale)
 
         monkeypatch.setattr(judge, "ascore_items", counted)
-        for text, times in (("unreadable", 2), ("reply 1", 1)):
-            for _ in range(2):
-                batcher.score(source="s", text=text)
-            assert len(asked) == times
-            asked.clear()
+        batcher = SourceBatcher(judge, "tone")
+        for text in ("unreadable", "unreadable", "reply 1", "reply 1"):
+            batcher.score(source="s", text=text)
+    assert asked == ["unreadable", "unreadable", "reply 1"]
+
+
+def test_scores_between_0_and_1_and_the_text_in_what_a_tool_hands_over() -> None:
+    assert [to_unit(score, TONE) for score in (1, 2, 5, None)] == [0, 0.25, 1, None]
+    both = {"question": "q", "source": "s", "n": 3}
+    assert [text_in(both, "source"), text_in(both, "source", "question")] == ["s", "q"]
+    assert [text_in("t", "source"), text_in({"answer": "a", "n": 3}, "text")] == ["t", "a"]

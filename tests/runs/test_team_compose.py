@@ -26,17 +26,32 @@ def compose() -> dict[str, Any]:
     return composed()
 
 
-def test_images_have_a_major_version_and_every_service_says_whether_it_is_well(compose: dict[str, Any]) -> None:
+def test_services_say_whether_they_are_well_and_are_published_on_loopback(compose: dict[str, Any]) -> None:
     assert set(compose["services"]) == {"database", "mlflow", "judge", "serve"}
     for name, service in compose["services"].items():
+        # Of a major version.
         assert re.search(r":\d+(\.\d+)*(-\w+)?$", service["image"]), name
         assert service["healthcheck"]["test"][0] == "CMD", name
         for needed, condition in service.get("depends_on", {}).items():
             assert condition == {"condition": "service_healthy"}, (name, needed)
-    assert re.search(r"^FROM python:3\.\d+", (TEAM / "Dockerfile").read_text(), re.MULTILINE)
+        for port in service["ports"]:
+            assert filled_in(port, {}).rsplit(":", 2)[0] == "127.0.0.1", name
+        # What is mounted and built from is there.
+        for mounted in service["volumes"]:
+            source = mounted.split(":")[0]
+            assert (TEAM / source).is_file() if source.startswith(".") else source in compose["volumes"]
+        if "build" in service:
+            context = (TEAM / service["build"]["context"]).resolve()
+            assert context == ROOT
+            assert (context / service["build"]["dockerfile"]).is_file()
+    dockerfile = (TEAM / "Dockerfile").read_text()
+    assert re.search(r"^FROM python:3\.\d+", dockerfile, re.MULTILINE)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (wanted,) = re.findall(r"/source\[([\w,]+)\]", dockerfile)
+    assert {*wanted.split(",")} <= set(extras)
 
 
-def test_secrets_come_from_a_file_that_git_ignores(compose: dict[str, Any]) -> None:
+def test_secrets_come_from_a_file_that_git_ignores_and_get_into_no_layer_of_the_image(compose: dict[str, Any]) -> None:
     text = (TEAM / "compose.yaml").read_text(encoding="utf-8")
     assert set(re.findall(r"\$\{(\w+)", text)) == set(example())
     assert {name for name, value in example().items() if value} & {"POSTGRES_PASSWORD", "OPENAI_API_KEY"} == set()
@@ -47,10 +62,7 @@ def test_secrets_come_from_a_file_that_git_ignores(compose: dict[str, Any]) -> N
             assert not re.search(r"://\w+:[^@]*@", str(value)), name
     ignored = subprocess.run(["git", "check-ignore", "-q", "runs/team/.env"], cwd=ROOT, check=False)
     assert ignored.returncode == 0
-
-
-def test_no_secret_and_nothing_large_gets_into_a_layer_of_the_image() -> None:
-    """All but what the package is built from is left out, and of that, by the last lines, stores and hidden files."""
+    # All but what the package is built from is left out, and of that, by the last lines, stores and hidden files.
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     first, *patterns = [line for line in lines if line and not line.startswith("#")]
     assert first == "*"
@@ -60,48 +72,14 @@ def test_no_secret_and_nothing_large_gets_into_a_layer_of_the_image() -> None:
     assert patterns[-5:] == ["runs/store", "runs/team", "**/.*", "!.src/debate_judge", "**/__pycache__"]
 
 
-def test_ports_are_published_on_loopback_unless_the_user_says_otherwise(compose: dict[str, Any]) -> None:
-    ports = [port for service in compose["services"].values() for port in service["ports"]]
-    assert {filled_in(port, {}).rsplit(":", 2)[0] for port in ports} == {"127.0.0.1"}
-
-
-def test_what_is_mounted_and_built_from_is_there(compose: dict[str, Any]) -> None:
-    for service in compose["services"].values():
-        for mounted in service["volumes"]:
-            source = mounted.split(":")[0]
-            assert (TEAM / source).is_file() if source.startswith(".") else source in compose["volumes"]
-        if "build" in service:
-            context = (TEAM / service["build"]["context"]).resolve()
-            assert context == ROOT
-            assert (context / service["build"]["dockerfile"]).is_file()
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    (wanted,) = re.findall(r"/source\[([\w,]+)\]", (TEAM / "Dockerfile").read_text())
-    assert {*wanted.split(",")} <= set(extras)
-
-
-def test_mlflow_takes_the_commands_and_the_judge_its_variables(compose: dict[str, Any]) -> None:
-    from mlflow.cli import cli
-
-    for name in ("mlflow", "judge"):
-        service = compose["services"][name]
-        program, *words = [filled_in(word, example()) for word in service["command"]]
-        assert program == "mlflow"
-        group, context = cli, None
-        while hasattr(group, "commands"):
-            context = group.make_context(words[0], words[1:], parent=context, resilient_parsing=True)
-            group, words = group.commands[words[0]], words[1:]
-        parsed = group.make_context(name, words)
-        assert parsed.params["host"] == "0.0.0.0"
-    own = {key for key in compose["services"]["judge"]["environment"] if key.startswith("DEBATE_")}
-    assert own <= {environment_variable(name) for name in SETTINGS} | {"DEBATE_REPLIES"}
-
-
 def test_the_command_of_the_service_is_one_of_ours_and_needs_its_key(
     compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = compose["services"]["serve"]
     words = [filled_in(word, example()) for word in service["command"]]
     assert words[:2] == ["debate", "serve"]
+    own = {key for key in compose["services"]["judge"]["environment"] if key.startswith("DEBATE_")}
+    assert own <= {environment_variable(name) for name in SETTINGS} | {"DEBATE_REPLIES"}
     flags = read_settings(ServeFlags, make_parser("serve", "", ServeFlags).parse_args(words[2:]))
     assert f":{flags.port}:{flags.port}" in service["ports"][0]
     assert lm_options(flags).budget.usd == 20

@@ -9,7 +9,6 @@ import json
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -33,17 +32,7 @@ from tests.runs.registered_models import registration
 
 pytestmark = pytest.mark.integration
 
-RUNS = {"sample-single-offline": ("single", 0.61), "sample-debate-offline": ("debate", 0.76)}
-"""Name of a run -> its judge and its agreement; the better one is the later."""
-
-DESCRIPTION = (
-    "**Is the judge good?** {0}\n\n| aspect | compiled debate |\n| --- | --- |\n| coherence | {0} [0.71, 0.81] |"
-)
-"""In the form of a compile's."""
-
-
 LETTER = "A letter about a ferry."
-EMPTY = {"source": LETTER, "text": "", "aspect": "tone"}
 
 
 def answer(body: bytes) -> str:
@@ -101,99 +90,96 @@ def judge(
         yield address
 
 
-def test_mlflows_server_keeps_runs_in_postgresql_and_hands_artifacts_through(
-    served: str, artifacts: Path, tmp_path: Path
-) -> None:
-    with Tracker(uri=served, store=tmp_path / "store", experiment="debate/served", run_name="mine") as tracker:
-        tracker.log_metrics({"agreement": 0.5})
-        tracker.log_details({"calls": 3.0})
-    run = tracker.tracking_store.client.get_run(tracker.run_id)
-    assert (run.info.status, run.data.metrics["agreement"]) == ("FINISHED", 0.5)
-    # The client knows nothing of the server's folder.
-    assert run.info.artifact_uri.startswith("mlflow-artifacts:/")
-    assert list(artifacts.rglob("metrics.json"))
-
-
 def invoked(judge: str, rows: list[dict[str, str]]) -> list[dict[str, Any]]:
     body = json.dumps({"dataframe_records": rows}).encode()
     request = urllib.request.Request(f"{judge}/invocations", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:
-        found: list[dict[str, Any]] = json.load(answer)["predictions"]
-        return found
+        predictions: list[dict[str, Any]] = json.load(answer)["predictions"]
+        return predictions
 
 
 def test_the_service_gives_the_scores_of_the_command_and_shares_its_replies(
     judge: str, export: Path, lm: FaultyServer, replies: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [f"note {'x' * number}" for number in range(6)]
-    *found, nothing = invoked(judge, [*({"source": LETTER, "text": text} for text in texts), EMPTY])
-    assert (nothing["score"], nothing["unscored"]) == (None, "no text: the row needs a text")
-    assert [row["aspect"] for row in found] == ["clarity", "tone"] * 6
-    asked = lm.requests
-    assert asked > 0
+    empty = {"source": LETTER, "text": "", "aspect": "tone"}
+    *scored, unscored = invoked(judge, [*({"source": LETTER, "text": text} for text in texts), empty])
+    assert (unscored["score"], unscored["unscored"]) == (None, "no text: the row needs a text")
+    requests = lm.requests
+    assert requests > 0
     candidates = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
     (tmp_path / "in.jsonl").write_text(json.dumps({"group": "g", "source": LETTER, "candidates": candidates}))
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     arguments = [str(export), "--api-base", lm.url, "--in", str(tmp_path / "in.jsonl")]
     arguments += ["--out", str(tmp_path / "out.jsonl"), "--store", str(tmp_path / "store")]
-    arguments += keys(replies=replies, preflight=False)
-    assert score.main(arguments) == 0
+    assert score.main([*arguments, *keys(replies=replies, preflight=False)]) == 0
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [(row["aspect"], row["score"]) for row in found] == [(row["aspect"], row["score"]) for row in rows]
-    assert len({row["score"] for row in found}) > 2
+    assert [(row["aspect"], row["score"]) for row in scored] == [(row["aspect"], row["score"]) for row in rows]
+    assert [row["aspect"] for row in rows] == ["clarity", "tone"] * 6
+    assert len({row["score"] for row in rows}) > 2
     # What the service has paid for is the team's.
-    assert lm.requests == asked
     with psycopg.connect(replies) as connection:
         (stored,) = connection.execute("SELECT count(*) FROM replies").fetchone() or (0,)
-    assert stored == asked
+    assert lm.requests == stored == requests
 
 
-# --- pages ---
+# --- runs and their pages ---
+
+RUNS = {"sample-single-offline": ("single", 0.61), "sample-debate-offline": ("debate", 0.76)}
+"""Name of a run -> its judge and its agreement; the better one is the later."""
 
 
 def _track(server: str, store: Path, name: str, judge: str, agreement: float) -> Tracker:
-    tracker = Tracker(uri=server, store=store, experiment="debate/sample", run_name=name)
-    with tracker:
-        shown = {"data": "sample", "judge": judge, "lm": "offline", "tuner": "guide", "seed": 0}
-        tracker.log_settings(shown, shown)
+    with Tracker(uri=server, store=store, experiment="debate/sample", run_name=name) as tracker:
+        settings = {"data": "sample", "judge": judge, "lm": "offline", "tuner": "guide", "seed": 0}
+        tracker.log_settings(settings, settings)
         tracker.log_trial("n=0, knowledge: none", {"rounds": 0}, {"choice_agreement": 0.8})
         figures = {"agreement": agreement, "agreement_low": agreement - 0.05, "agreement_high": agreement + 0.05}
         tracker.log_metrics({**figures, "agreement/coherence": agreement, "calls_per_item": 1.0, "unscored": 0.0})
-        tracker.set_description(DESCRIPTION.format(agreement))
+        # In the form of a compile's.
+        table = f"| aspect | compiled debate |\n| --- | --- |\n| coherence | {agreement} [0.71, 0.81] |"
+        tracker.set_description(f"**Is the judge good?** {agreement}\n\n{table}")
     return tracker
 
 
 @pytest.fixture(scope="module")
-def tracked(served: str, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+def tracked(served: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tracker]:
     store = tmp_path_factory.mktemp("store")
-    runs = {name: _track(served, store, name, judge, agreement) for name, (judge, agreement) in RUNS.items()}
-    last = runs["sample-debate-offline"]
-    return SimpleNamespace(runs=runs, client=last.tracking_store.client, last=last, store=store, server=served)
+    return {name: _track(served, store, name, judge, agreement) for name, (judge, agreement) in RUNS.items()}
 
 
-def test_an_edited_note_stays(tracked: SimpleNamespace) -> None:
-    client, experiment = tracked.client, tracked.last.tracking_store.experiment_id
+def test_the_server_keeps_runs_in_postgresql_hands_artifacts_through_and_an_edited_note_stays(
+    tracked: dict[str, Tracker], served: str, artifacts: Path, tmp_path: Path
+) -> None:
+    last = tracked["sample-debate-offline"]
+    client, experiment = last.tracking_store.client, last.tracking_store.experiment_id
+    run = client.get_run(last.run_id)
+    assert (run.info.status, run.data.metrics["agreement"]) == ("FINISHED", 0.76)
+    # The client knows nothing of the server's folder.
+    assert run.info.artifact_uri.startswith("mlflow-artifacts:/")
+    assert list(artifacts.rglob("settings.json"))
     assert client.get_experiment(experiment).tags["mlflow.note.content"] == NOTE
     client.set_experiment_tag(experiment, "mlflow.note.content", "Ours.")
-    _track(tracked.server, tracked.store, "unmeasured", "debate", float("nan"))
+    _track(served, tmp_path, "unmeasured", "debate", float("nan"))
     assert client.get_experiment(experiment).tags["mlflow.note.content"] == "Ours."
 
 
 @needs_browser
-def test_the_links_open_runs_by_agreement_their_comparison_and_a_run_with_its_verdict(tracked: SimpleNamespace) -> None:
-    last = tracked.last
-    ids = quote(json.dumps([one.run_id for one in tracked.runs.values()]))
+def test_the_links_open_runs_by_agreement_their_comparison_and_a_run_with_its_verdict(
+    tracked: dict[str, Tracker], served: str
+) -> None:
+    last = tracked["sample-debate-offline"]
+    ids = quote(json.dumps([tracker.run_id for tracker in tracked.values()]))
+    experiments = quote(json.dumps([last.tracking_store.experiment_id]))
     with Browser() as browser:
         table = browser.open(last.runs_link(), width=2400)
         table.until("document.body?.innerText.includes('sample-single-offline')")
         links = table.value("[...document.querySelectorAll('[role=row] a')].map(link => link.innerText)")
         assert [text for text in links if text in RUNS] == ["sample-debate-offline", "sample-single-offline"]
-        shown = table.value("document.body.innerText")
-        assert "knowledge: none" not in shown
-        assert {"agreement_low", "calls_per_item", "judge"} <= set(shown.split())
-        compared = browser.open(
-            f"{tracked.server}/#/compare-runs?runs={ids}&experiments={quote(json.dumps([last.tracking_store.experiment_id]))}"
-        )
+        text = table.value("document.body.innerText")
+        assert "knowledge: none" not in text
+        assert {"agreement_low", "calls_per_item", "judge"} <= set(text.split())
+        compared = browser.open(f"{served}/#/compare-runs?runs={ids}&experiments={experiments}")
         compared.until("document.body?.innerText.includes('agreement/coherence')")
         text = compared.value("document.body.innerText")
         plot = text[text.index("Parameters:") : text.index("Clear All")].split()

@@ -63,24 +63,21 @@ def echo(prompt: str) -> str:
 
 
 def test_a_judge_is_the_metric_of_another_program(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:
-    metric = ProgramMetric(judge, source="message", text="reply")
+    metric = ProgramMetric(judge, source="message", text="reply", failure_score=-1)
     devset = [dspy.Example(message=f"message {n}").with_inputs("message") for n in range(4)]
     with dspy.context(lm=scripted_lm(echo)):
-        found = dspy.Evaluate(devset=devset, metric=metric, num_threads=2)(Replier())
-    assert found.score == pytest.approx(100 * sum(unit(f"reply {n}") for n in range(4)) / 4, abs=0.01)
+        result = dspy.Evaluate(devset=devset, metric=metric, num_threads=2)(Replier())
+    assert result.score == pytest.approx(100 * sum(unit(f"reply {n}") for n in range(4)) / 4, abs=0.01)
     asked = len(lms[0].prompts)
     # GEPA asks again with five arguments.
     feedback = metric(devset[3], dspy.Prediction(reply="reply 3"), None, "write", None)
     assert feedback.score == unit("reply 3")
     assert re.fullmatch("tone .*2.5 .*1 to 5: I read reply 3.", feedback.feedback.splitlines()[0])
     assert len(lms[0].prompts) == asked
-
-
-def test_what_has_no_score_never_enters_a_mean_as_none(judge: LoadedJudge) -> None:
-    metric = ProgramMetric(judge, source="message", text="reply", failure_score=-1)
-    found = metric(dspy.Example(message="m"), dspy.Prediction(reply="unreadable 3"))
-    assert found.score == -1
-    assert "unreadable reply" in found.feedback
+    # What has no score never enters a mean as None.
+    failed = metric(dspy.Example(message="m"), dspy.Prediction(reply="unreadable 3"))
+    assert failed.score == -1
+    assert "unreadable reply" in failed.feedback
     assert list(metric.unscored) == ["unreadable 3"]
 
 
@@ -88,21 +85,17 @@ def test_what_has_no_score_never_enters_a_mean_as_none(judge: LoadedJudge) -> No
 
 
 def test_a_frame_keeps_its_rows_and_gets_scores_and_reasons(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    rows = {
-        "article": ["a", "b", "a", "b", None, "a"],
-        "summary": ["reply 3", "reply 4", "reply 5", "reply 6", "reply 7", None],
-    }
-    frame = pd.DataFrame(rows, index=[10, 20, 30, 40, 50, 60])
+    texts = [*(f"reply {n}" for n in range(3, 8)), None]
+    frame = pd.DataFrame({"article": ["a", "b", "a", "b", None, "a"], "summary": texts}, index=range(10, 70, 10))
     with load(save_judge(tmp_path / "side-by-side", together=2)) as judge:
         scored = score_frame(frame, judge, source="article", text="summary", aspects="tone")
     assert list(scored.columns) == ["article", "summary", "tone", "tone_reason", "tone_unscored"]
     assert list(scored.index) == list(frame.index)
     assert list(frame.columns) == ["article", "summary"]
-    assert list(scored["tone"][:5]) == [score_for(f"reply {n}") for n in (3, 4, 5, 6, 7)]
+    assert list(scored["tone"][:5]) == [score_for(f"reply {n}") for n in range(3, 8)]
     assert math.isnan(scored["tone"][60])
-    assert scored["tone_unscored"][10] == ""
-    assert scored["tone_unscored"][60].startswith("no text")
-    assert len([p for p in lms[0].prompts if "2 candidates" in p]) >= 1, "rows of a source are asked about together"
+    assert (scored["tone_unscored"][10], scored["tone_unscored"][60][:7]) == ("", "no text")
+    assert any("2 candidates" in prompt for prompt in lms[0].prompts), "rows of a source are asked about together"
 
 
 # --- LangSmith and OpenEvals ---
@@ -120,11 +113,9 @@ def test_langsmith_takes_the_evaluator(judge: LoadedJudge, monkeypatch: pytest.M
     run = Run(name="app", run_type="chain", inputs={}, outputs={"answer": "reply 16"}, trace_id=known["id"], **known)
     example = Example(id=known["id"], inputs={"message": "Late!"}, outputs={"answer": "Sorry."}, dataset_id=known["id"])
     results = evaluator.evaluate_run(run, example)["results"]
-    assert all(isinstance(one, EvaluationResult) for one in results)
-    assert {one.key: (one.score, one.comment) for one in results} == {
-        "tone": (4.5, "I read reply 16."),
-        "help": (4.5, "I read reply 16."),
-    }
+    assert all(isinstance(result, EvaluationResult) for result in results)
+    expected = dict.fromkeys(("tone", "help"), (4.5, "I read reply 16."))
+    assert {result.key: (result.score, result.comment) for result in results} == expected
     # As OpenEvals calls it as well.
     (missing,) = langsmith_evaluator(judge, aspects="tone")(inputs={"m": "s"}, outputs={"a": "unreadable 1"}, id=3)
     assert (missing["score"], missing["metadata"]["unscored"]) == (None, "unreadable reply")
@@ -187,11 +178,11 @@ def test_deepeval_takes_the_metric(judge: LoadedJudge, monkeypatch: pytest.Monke
             async_config=AsyncConfig(run_async=concurrent), error_config=ErrorConfig(ignore_errors=True),
             cache_config=CacheConfig(write_cache=False), display_config=DisplayConfig(print_results=False),
         )  # fmt: skip
-        found = {r.input + r.actual_output: r.metrics_data[0] for r in result.test_results}
-        assert found["Late!reply 16"].score == unit("reply 16")
-        assert [found[f"Late!{c.actual_output}"].success for c in cases] == [True, False, False]
-        assert found["Late!unreadable 1"].score is None
-        assert "unreadable reply" in found["Late!unreadable 1"].error
+        by_text = {r.actual_output: r.metrics_data[0] for r in result.test_results}
+        assert by_text["reply 16"].score == unit("reply 16")
+        assert [by_text[case.actual_output].success for case in cases] == [True, False, False]
+        assert by_text["unreadable 1"].score is None
+        assert "unreadable reply" in by_text["unreadable 1"].error
 
 
 # --- Inspect ---
@@ -220,7 +211,7 @@ def test_inspect_takes_the_scorer(export: Path, tmp_path: Path, monkeypatch: pyt
     (done,) = inspect_ai.eval(task, model=model, log_dir=str(tmp_path / "logs"), max_samples=1)
     assert done.status == "success", done.error
     scores = [next(iter(sample.scores.values())) for sample in done.samples]
-    assert [one.value for one in scores[:2]] == [{"tone": 4.5, "help": 4.5}, {"tone": 2.5, "help": 2.5}]
+    assert [score.value for score in scores[:2]] == [{"tone": 4.5, "help": 4.5}, {"tone": 2.5, "help": 2.5}]
     assert scores[0].explanation == "tone: I read reply 16.\n\nhelp: I read reply 16."
     assert (math.isnan(scores[2].value), scores[2].reason) == (True, "grader_failed")
     means = {score.name: score.metrics["mean"].value for score in done.results.scores}

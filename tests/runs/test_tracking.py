@@ -158,16 +158,6 @@ def test_settings_are_kept_and_secrets_are_not(kept: SimpleNamespace) -> None:
     assert SECRET.encode() not in everything
 
 
-def test_the_ui_is_named_by_a_command_and_a_page(kept: SimpleNamespace) -> None:
-    command = f"mlflow ui --backend-store-uri 'sqlite:///{kept.store}/mlflow.db'"
-    settings, _, rest = kept.tracker.ui_command.partition(" mlflow ")
-    assert f"mlflow {rest}" == command
-    assert "LITELLM_LOCAL_MODEL_COST_MAP=True" in settings
-    runs, training = f"#/experiments/{kept.run.info.experiment_id}/runs", "workflowType=machine_learning"
-    assert kept.tracker.run_link() == f"http://127.0.0.1:5000/{runs}/{kept.run.info.run_id}?{training}"
-    assert kept.tracker.runs_link() == f"http://127.0.0.1:5000/{runs}?{training}&viewStateShareKey=agreement"
-
-
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [
