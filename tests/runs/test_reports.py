@@ -1,14 +1,16 @@
-"""The page of a report in a real browser: hostile texts do nothing, debates can be looked through, and how it looks."""
+"""The report: what its charts show and the numbers behind them, and the page in a real browser."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.colors import to_hex
 
 from debate_judge.data import load
 from debate_judge.data.agreement.results import GroupScores
@@ -29,10 +31,145 @@ from debate_judge.runs.reports.html.blocks import (
     Section,
     TextChange,
 )
+from debate_judge.runs.reports.html.charts import AnyChart, draw, figure
 from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.items import JudgedScores, debates_of, score_charts
-from debate_judge.runs.reports.html.page import Page
+from debate_judge.runs.reports.html.page import MAX_WORDS, Page, changed_words
 from tests.browser import Browser, OpenPage, needs_browser
+
+RATINGS = (1.0, 2.0, 2.4, 2.6, 5.0, None, 3.0)
+SCORES = (1.0, 4.0, 2.0, 2.5, 4.6, 3.0, None)
+
+
+def charts(
+    scale: Scale, ratings: Sequence[float | None], scores: Sequence[float | None], *, on_scale: bool = True
+) -> list[Any]:
+    """The charts of one aspect with these candidates, the first of which is a group of its own."""
+    ids = tuple(f"c{i}" for i in range(len(ratings)))
+    parts = (slice(0, 1), slice(1, None))
+    groups = [GroupScores(f"g{p.stop}", ids[p], tuple(ratings[p]), tuple(scores[p])) for p in parts]
+    return list(score_charts((Aspect("wit", "?", scale),), JudgedScores({"wit": groups}, on_scale=on_scale)))
+
+
+def test_items_with_both_a_rating_and_a_score_are_drawn_and_counted_in_whole_points() -> None:
+    scatter, spread, counts = charts(Scale(1, 5), RATINGS, SCORES)
+    assert scatter.points == ((1, 1), (2, 4), (2.4, 2), (2.6, 2.5), (5, 4.6))
+    assert scatter.total == 5
+    assert spread.edges == (0.5, 1.5, 2.5, 3.5, 4.5, 5.5)
+    assert spread.ratings == (1 / 5, 2 / 5, 1 / 5, 0, 1 / 5)
+    # 2.5 lies on an end, and belongs to the bin above it.
+    assert spread.scores == (1 / 5, 1 / 5, 1 / 5, 1 / 5, 1 / 5)
+    assert counts.labels == ("1", "2", "3", "4", "5")
+    # Ratings by rows. Rated 2 and 2.4: one scored 4, one 2. Rated 2.6, scored 2.5: both are 3.
+    assert counts.counts == ((1, 0, 0, 0, 0), (0, 1, 0, 1, 0), (0, 0, 1, 0, 0), (0, 0, 0, 0, 0), (0, 0, 0, 0, 1))
+
+
+def test_scales_of_many_points_have_ten_bins_and_scores_off_the_scale_none() -> None:
+    tenths = [i / 10 for i in range(11)]
+    _, spread = charts(Scale(0, 1, 0.01), tenths, tenths)
+    # Each bin begins at a tenth; the last holds both 0.9 and 1.
+    assert spread.ratings == spread.scores == pytest.approx((1 / 11,) * 9 + (2 / 11,))
+    (scatter,) = charts(Scale(1, 5), RATINGS, [90.0] * 7, on_scale=False)
+    assert scatter.points == tuple((rating, 90.0) for rating in RATINGS if rating is not None)
+    assert charts(Scale(1, 5), (None, 2.0), (3.0, None)) == [], "where no item has both"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "runs"),
+    [
+        ("Rate the\ntext now.", "Rate the text\n  now.", [("same", "Rate the text\n  now.")]),
+        ("Rate the text.", "Rate the whole text.", [("same", "Rate the "), ("added", "whole "), ("same", "text.")]),
+        ("One two", "One three", [("same", "One "), ("removed", "two"), ("added", "three")]),
+        ("Old.", "", [("removed", "Old.")]),
+        # Too long to be compared.
+        ("word " * MAX_WORDS, "word " * MAX_WORDS, [("removed", "word " * MAX_WORDS), ("added", "word " * MAX_WORDS)]),
+    ],
+    ids=["a line broken elsewhere", "added", "replaced", "removed", "too long"],
+)
+def test_words_are_kept_removed_or_added(before: str, after: str, runs: list[tuple[str, str]]) -> None:
+    assert [tuple(run) for run in changed_words(before, after)] == runs
+
+
+NOTE = "offline LM: text statistics, a stand-in, not an LLM"
+PLAIN = LineSeries("plain", (IntervalValue(0.3, 0.2, 0.5), IntervalValue(0.4, 0.3, 0.6)))
+STRICT = LineSeries("strict", (IntervalValue(0.3, 0.2, 0.5), IntervalValue(None)))
+ROUNDS = LineChart("coherence", "summary-level Spearman, 9 groups", (PLAIN, STRICT), ("plain", 1))
+
+
+def axes_of(chart: AnyChart, note: str | None = NOTE) -> Any:
+    (axes,) = figure(chart, "The title", note).axes
+    return axes
+
+
+def legend(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def lines(axes: Any) -> list[list[tuple[float, float]]]:
+    """The points of what is drawn, without what stands for it in the legend."""
+    drawn = [list(zip(map(float, line.get_xdata()), map(float, line.get_ydata()), strict=True)) for line in axes.lines]
+    return [points for points in drawn if points]
+
+
+def bars(axes: Any) -> list[tuple[float, ...]]:
+    """The ends of the intervals, of x or of y, whichever differ."""
+    segments = [segment for c in axes.collections for segment in c.get_segments()]
+    return [
+        tuple(round(float(end), 3) for (a, b) in zip(*s, strict=True) if a != b for end in (a, b)) for s in segments
+    ]
+
+
+def test_a_line_a_series_with_its_known_values_intervals_and_the_choice() -> None:
+    axes = axes_of(ROUNDS)
+    assert legend(axes) == ["plain", "strict", "chosen: plain, n = 1"]
+    plain, ring, strict = lines(axes)
+    assert [[y for _, y in points] for points in (plain, strict, ring)] == [[0.3, 0.4], [0.3], [0.4]]
+    assert plain[0][0] < strict[0][0], "points of equal n must not hide one another"
+    assert sorted(bars(axes)) == [(0.2, 0.5), (0.2, 0.5), (0.3, 0.6)]
+    title = axes.get_title(loc="left").splitlines()
+    assert title == ["The title", "summary-level Spearman, 9 groups; 95 % intervals", NOTE]
+    assert NOTE not in axes_of(ROUNDS, None).get_title(loc="left")
+    axes = axes_of(LineChart("curve", "agreement", (PLAIN,), x="train sources learnt from", ticks=("0", "14")))
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "14"]
+    assert axes.get_xlabel() == "train sources learnt from"
+
+
+def test_judges_have_a_row_an_aspect_and_a_colour_each() -> None:
+    judges = tuple(
+        LineSeries(name, (IntervalValue(v, v - 0.1, v + 0.1), IntervalValue(v + 0.2)))
+        for name, v in (("a", 0.1), ("b", 0.5))
+    )
+    axes = axes_of(JudgesChart("held-out", "Spearman", ("style", "average"), judges, (0.8, None)))
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["style", "average"]
+    assert legend(axes)[:2] == ["a", "b"]
+    assert "human ceiling" in legend(axes)[2]
+    *of_judges, rule = lines(axes)
+    assert [[x for x, _ in points] for points in of_judges] == [[0.1, pytest.approx(0.3)], [0.5, 0.7]]
+    assert [round(y) for _, y in of_judges[0]] == [0, 1]
+    assert len({to_hex(line.get_color()) for line in axes.lines[:2]}) == 2
+    # Of the second row neither judge has an interval.
+    assert sorted(bars(axes)) == [(-0.46, 0.46), (0.0, 0.2), (0.4, 0.6)]
+    assert rule[0][1] == 0.5
+
+
+def test_the_front_is_numbered_by_cost_and_named_beside() -> None:
+    a, b, c = CostPoint(1.0, 0.3, "a"), CostPoint(3.0, 0.5, "b"), CostPoint(2.0, 0.2, "c")
+    axes = axes_of(CostChart("coherence", "Spearman", (a, b, c), (b, a), a))
+    assert legend(axes) == ["a", "b", "c", "chosen: a"]
+    assert lines(axes)[:2] == [[(1.0, 0.3), (3.0, 0.5), (2.0, 0.2)], [(1.0, 0.3), (3.0, 0.5)]]
+    assert [(t.get_text(), t.xy) for t in axes.texts] == [("1", (1.0, 0.3)), ("2", (3.0, 0.5)), ("3", (2.0, 0.2))]
+
+
+def test_on_the_page_colours_are_the_pages_and_nothing_is_registered_with_pyplot() -> None:
+    drawn = draw(ROUNDS, "c1")
+    assert {entry.css for entry in drawn.legend} == {"var(--series-0)", "var(--series-1)", "currentColor"}
+    assert "var(--series-1)" in drawn.svg
+    assert "#0072b2" not in drawn.svg.lower()
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    assert pyplot is None or pyplot.get_fignums() == []
+
+
+# --- the page: hostile texts do nothing, debates can be looked through, and how it looks ---
 
 HOSTILE = (
     "</script><script>window.hacked = 1</script>",
@@ -131,6 +268,11 @@ def blocks(text: str) -> tuple[ReportBlock, ...]:
 Shown = Callable[..., OpenPage]
 
 
+def in_a_browser(test: Callable[..., None]) -> Callable[..., None]:
+    marked: Callable[..., None] = needs_browser(pytest.mark.integration(test))
+    return marked
+
+
 @pytest.fixture
 def shown(browser: Browser, tmp_path: Path) -> Shown:
     """Opens the report on a corpus with these blocks, or a page that is given."""
@@ -175,11 +317,10 @@ def detail(page: OpenPage) -> str:
     return texts_of(page, ".debate")[0]
 
 
-pytestmark = [needs_browser, pytest.mark.integration]
-
 SHORT = [text[:200] for text in HOSTILE]
 
 
+@in_a_browser
 @pytest.mark.parametrize("full", [False, True])
 def test_hostile_texts_are_shown_and_do_nothing(shown: Shown, tmp_path: Path, full: bool) -> None:
     """On a page with these texts wherever it can have one."""
@@ -198,6 +339,7 @@ def test_hostile_texts_are_shown_and_do_nothing(shown: Shown, tmp_path: Path, fu
     assert texts_of(page, "blockquote") == [text.replace("\0", "").replace("\ud83d", "?") for text in SHORT]
 
 
+@in_a_browser
 def test_every_text_arrives_letter_by_letter(shown: Shown, tmp_path: Path) -> None:
     """Through JSON even what HTML cannot hold does, but for half of a surrogate pair."""
     page = shown(corpus(HOSTILE))
@@ -219,6 +361,7 @@ def test_every_text_arrives_letter_by_letter(shown: Shown, tmp_path: Path) -> No
     assert page.requests == [(tmp_path / "page.html").as_uri()]
 
 
+@in_a_browser
 def test_a_long_text_is_cut_until_it_is_asked_for(shown: Shown) -> None:
     page = shown(corpus(HOSTILE[-1:]))
     assert max(map(len, texts_of(page, ".text"))) < 5000
@@ -227,6 +370,7 @@ def test_a_long_text_is_cut_until_it_is_asked_for(shown: Shown) -> None:
     assert max(map(len, texts_of(page, ".text"))) > 1_000_000
 
 
+@in_a_browser
 def test_the_policy_forbids_all_but_the_pages_own_script(shown: Shown) -> None:
     page = shown(corpus())
     markup = "try { document.body.insertAdjacentHTML('beforeend', '<i>') ; 'done' } catch (error) { error.name }"
@@ -241,6 +385,7 @@ def test_the_policy_forbids_all_but_the_pages_own_script(shown: Shown) -> None:
 # --- looking through debates ---
 
 
+@in_a_browser
 def test_a_debate_is_shown_as_a_conversation_the_largest_disagreement_first(shown: Shown) -> None:
     page = shown(corpus(("a",)))
     # Of three candidates the scores are 2, 4, none; mean ratings 1.5, 2.5, 3.5 (clarity) and 0, 2, 4 (wit).
@@ -264,6 +409,7 @@ def test_a_debate_is_shown_as_a_conversation_the_largest_disagreement_first(show
     assert rows(page)[0] == "+20 % g0 · c1 wit: raters 2, judge 4"
 
 
+@in_a_browser
 def test_filters_and_search(shown: Shown) -> None:
     page = shown(corpus(("apple", "pear")))
     assert choose(page, "aspect", "wit") == "6 of 12"
@@ -282,6 +428,7 @@ def test_filters_and_search(shown: Shown) -> None:
     assert rows(page)[0] == "+90 % g0 · c0 wit: raters 0, judge 100"
 
 
+@in_a_browser
 def test_comments_are_not_credited_to_ratings(shown: Shown, tmp_path: Path) -> None:
     """One rater is silent and another leaves the rating blank: two ratings and two comments, of three raters."""
     file = tmp_path / "long.csv"
@@ -296,6 +443,7 @@ def test_comments_are_not_credited_to_ratings(shown: Shown, tmp_path: Path) -> N
     assert "comment of a raterclearcomment of a ratergave up: could not read it" in text
 
 
+@in_a_browser
 def test_of_thousands_of_debates_few_rows_are_drawn(shown: Shown) -> None:
     page = shown(corpus(tuple(f"text {i}" for i in range(834))))
     assert texts_of(page, ".count") == ["5,004 of 5,004"]
@@ -311,12 +459,14 @@ def test_of_thousands_of_debates_few_rows_are_drawn(shown: Shown) -> None:
 WIDTH = "document.documentElement.scrollWidth"
 
 
+@in_a_browser
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_window(shown: Shown, width: int) -> None:
     long = "unbroken" * 60
     assert shown(corpus((long,)), *blocks(long), width=width, height=800).value(WIDTH) <= width
 
 
+@in_a_browser
 @pytest.mark.parametrize(
     ("dark", "ground", "ink"),
     [(False, "rgb(255, 255, 255)", "rgb(26, 31, 38)"), (True, "rgb(20, 24, 29)", "rgb(228, 232, 236)")],
@@ -328,6 +478,7 @@ def test_light_and_dark(shown: Shown, dark: bool, ground: str, ink: str) -> None
     assert page.value("getComputedStyle(document.querySelector('svg text')).fill") == ink
 
 
+@in_a_browser
 def test_on_paper_everything_is_open_and_nothing_is_to_be_pressed(shown: Shown) -> None:
     long = "unbroken" * 20
     page = shown(corpus((long,)), *blocks(long))
@@ -343,6 +494,7 @@ def test_on_paper_everything_is_open_and_nothing_is_to_be_pressed(shown: Shown) 
     assert count(page, "details:not([open])") > 0
 
 
+@in_a_browser
 def test_a_stand_in_is_named_beside_every_figure(shown: Shown) -> None:
     page = shown(corpus(), *blocks("a"))
     captions = texts_of(page, ".charts figcaption")
