@@ -17,22 +17,20 @@ import pytest
 import debate_judge
 from debate_judge import data
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.schema import Candidate, RatedGroup, group_to_json
 from debate_judge.data.tasks import PAIRS
 from debate_judge.programs import build_preset
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import check
 from debate_judge.runs.after import measure
 from debate_judge.runs.after import next as next_sources
 from debate_judge.runs.after import recheck as recheck_command
 from debate_judge.runs.after.common import recorded_scores_for
-from debate_judge.runs.export.folder import save
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.export.recorded import RECORDED, record_scores, recorded_scores_in
+from debate_judge.runs.export.recorded import RECORDED, record_scores
 from tests.fakes import section
 from tests.runs.known_judges import LMS, RATED, SEEN, asked, command, export, file_of, scores_of
 from tests.runs.rated_corpora import TASK, the_number
+from tests.runs.score_command import export_of
 
 __all__ = ["asked"]
 
@@ -123,16 +121,11 @@ def test_an_export_tells_several_pairs_of_a_source_apart() -> None:
 
     corpus = replace(RATED, task=PAIRS, groups=tuple(pair(source, n) for source in range(6) for n in range(2)))
     scores = {"preference": [GroupScores(g.id, ("a", "b"), (1.0, 0.0), (0.9, 0.2)) for g in corpus.groups]}
-    manifest = {"evidence": {RECORDED: record_scores(corpus, scores, {}, scored_by="export", seen=())}}
-    recorded = recorded_scores_in(manifest)
-    assert recorded.sources == {group.source_id for group in corpus.groups}
-    table = agreement_table(recorded.scores, levels=("summary",), resamples=50)
-    assert table.aspects["preference"]["summary"]["pearson"].groups == 12
+    evidence = {RECORDED: record_scores(corpus, scores, {}, scored_by="export", seen=())}
+    exported = cast(Export, SimpleNamespace(manifest={"evidence": evidence}))
     # Compared with another LM's, they rest on sources.
-    kept = recorded_scores_for(cast(Export, SimpleNamespace(manifest=manifest)), corpus, PAIRS.aspects)["preference"]
-    assert [(group.group, group.source_id) for group in kept] == [
-        (group.id, group.source_id) for group in corpus.groups
-    ]
+    kept = recorded_scores_for(exported, corpus, PAIRS.aspects)["preference"]
+    assert [(group.group, group.source_id) for group in kept] == [(g.id, g.source_id) for g in corpus.groups]
     assert {group.scores for group in kept} == {(0.9, 0.2)}
 
 
@@ -224,9 +217,7 @@ def export_guided(folder: Path, guided: bool = True, **evidence: Any) -> str:
         scorer.signature = scorer.signature.with_instructions(f"{scorer.signature.instructions} {GUIDE}")
     own = scores_of(RATED, lambda rating: rating)
     known = record_scores(RATED, own, {}, scored_by="folds", seen={g.source_id for g in RATED.groups})
-    judges = {aspect.name: AspectJudge(judge) for aspect in TASK.aspects}
-    kept = {**evidence, RECORDED: known}
-    return str(save(folder, CompiledJudge(TASK, judges), lm={"spec": "scripted/old"}, evidence=kept, name="mine"))
+    return str(export_of(folder, TASK, judge, lm="scripted/old", **{**evidence, RECORDED: known}))
 
 
 Choose = Callable[..., dict[str, Any]]
@@ -275,13 +266,22 @@ def test_a_judges_rival_is_a_single_call_and_that_of_a_plain_one_a_debate(
     assert not (tmp_path / "none").exists()
 
 
-def test_random_sources_ask_no_lm_and_may_prove(choose: Choose, tmp_path: Path, lm: list[str]) -> None:
-    out = tmp_path / "proof.csv"
-    sources = choose("--budget", "60", "--draw", "random", "--out", str(out))["sources"]
-    assert lm == []
-    assert [source["drawn"] for source in sources] == [None] * 6
+def test_random_sources_ask_no_lm_and_may_prove(
+    choose: Choose, tmp_path: Path, lm: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, pool = export_guided(tmp_path / "judge"), file_of(tmp_path / "pool.jsonl", POOL)
+    out, store = tmp_path / "proof.csv", str(tmp_path / "store")
+    result = debate_judge.next(address, pool, 40, store=store, out=str(out))
+    assert (result.ratings, len(result.groups), result.distances, lm) == (40, 4, (), [])
     assert "drawn" not in out.read_text().splitlines()[0]
     assert {source["drawn"] for source in choose("--budget", "160")["sources"]} == {None}, "all sources are no choice"
+    printed = []
+    for draw in ([], ["--draw", "chosen"]):
+        assert next_sources.main([address, "--pool", pool, "--budget", "40", "--store", store, *draw]) == 0
+        printed.append(capsys.readouterr().out)
+    assert all(group.id in printed[0] for group in result.groups)
+    assert ["rankings apart" in text for text in printed] == [False, True]
+    assert [int(n) for n in re.findall(r"\d+", printed[1].partition("\n")[0])] == [4, 16, 20, 40]
 
 
 @pytest.mark.integration
@@ -367,17 +367,3 @@ def test_of_chosen_and_other_sources_the_others_prove(
     result = json.loads(capsys.readouterr().out)
     assert result["sources"] == len(POOL) - 2
     assert "2 sources were selected" in result["notes"][0]
-
-
-def test_as_a_function_and_as_text(lm: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    address, pool = export_guided(tmp_path / "judge"), file_of(tmp_path / "pool.jsonl", POOL)
-    result = debate_judge.next(address, pool, 40, store=str(tmp_path / "store"))
-    assert (result.ratings, len(result.groups), result.distances) == (40, 4, ())
-    arguments = [address, "--pool", pool, "--budget", "40", "--store", str(tmp_path / "store")]
-    assert next_sources.main(arguments) == 0
-    random_sample = capsys.readouterr().out
-    assert all(group.id in random_sample for group in result.groups)
-    assert next_sources.main([*arguments, "--draw", "chosen"]) == 0
-    printed = capsys.readouterr().out
-    assert ["rankings apart" in text for text in (random_sample, printed)] == [False, True]
-    assert [int(n) for n in re.findall(r"\d+", printed.partition("\n")[0])] == [4, 16, 20, 40]

@@ -12,9 +12,8 @@ from xml.etree import ElementTree
 import pytest
 
 from debate_judge import Debate
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.export.folder import save
 from tests.runs.integration_exports import TASK
+from tests.runs.score_command import export_of
 
 pytestmark = pytest.mark.integration
 
@@ -44,8 +43,7 @@ def own_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_failure_shows_the_debate_and_junit_has_the_scores_of_all_tests(tmp_path: Path) -> None:
-    judge = CompiledJudge(TASK, {aspect.name: AspectJudge(Debate(rounds=1)) for aspect in TASK.aspects})
-    save(tmp_path / "judge", judge, lm={"spec": "offline"}, evidence={}, name="mine")
+    export_of(tmp_path / "judge", TASK, Debate(rounds=1), lm="offline")
     (tmp_path / "test_replies.py").write_text(TESTS)
     printed = own_pytest(tmp_path, "--debate-judge", "judge", "--junitxml", "report.xml").stdout
     assert "2 failed, 1 passed" in printed

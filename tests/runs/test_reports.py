@@ -107,16 +107,16 @@ def legend(axes: Any) -> list[str]:
 
 def lines(axes: Any) -> list[list[tuple[float, float]]]:
     """The points of what is drawn, without what stands for it in the legend."""
-    drawn = [list(zip(map(float, line.get_xdata()), map(float, line.get_ydata()), strict=True)) for line in axes.lines]
-    return [points for points in drawn if points]
+    drawn = (zip(map(float, line.get_xdata()), map(float, line.get_ydata()), strict=True) for line in axes.lines)
+    return [points for points in map(list, drawn) if points]
 
 
 def bars(axes: Any) -> list[tuple[float, ...]]:
     """The ends of the intervals, of x or of y, whichever differ."""
     segments = [segment for c in axes.collections for segment in c.get_segments()]
-    return [
+    return sorted(
         tuple(round(float(end), 3) for (a, b) in zip(*s, strict=True) if a != b for end in (a, b)) for s in segments
-    ]
+    )
 
 
 def test_a_line_a_series_with_its_known_values_intervals_and_the_choice() -> None:
@@ -125,30 +125,28 @@ def test_a_line_a_series_with_its_known_values_intervals_and_the_choice() -> Non
     plain, ring, strict = lines(axes)
     assert [[y for _, y in points] for points in (plain, strict, ring)] == [[0.3, 0.4], [0.3], [0.4]]
     assert plain[0][0] < strict[0][0], "points of equal n must not hide one another"
-    assert sorted(bars(axes)) == [(0.2, 0.5), (0.2, 0.5), (0.3, 0.6)]
+    assert bars(axes) == [(0.2, 0.5), (0.2, 0.5), (0.3, 0.6)]
     title = axes.get_title(loc="left").splitlines()
     assert title == ["The title", "summary-level Spearman, 9 groups; 95 % intervals", NOTE]
     assert NOTE not in axes_of(ROUNDS, None).get_title(loc="left")
     axes = axes_of(LineChart("curve", "agreement", (PLAIN,), x="train sources learnt from", ticks=("0", "14")))
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "14"]
-    assert axes.get_xlabel() == "train sources learnt from"
 
 
 def test_judges_have_a_row_an_aspect_and_a_colour_each() -> None:
-    judges = tuple(
-        LineSeries(name, (IntervalValue(v, v - 0.1, v + 0.1), IntervalValue(v + 0.2)))
-        for name, v in (("a", 0.1), ("b", 0.5))
-    )
-    axes = axes_of(JudgesChart("held-out", "Spearman", ("style", "average"), judges, (0.8, None)))
+    judges = [
+        LineSeries(n, (IntervalValue(v, v - 0.1, v + 0.1), IntervalValue(v))) for n, v in (("a", 0.1), ("b", 0.5))
+    ]
+    axes = axes_of(JudgesChart("held-out", "Spearman", ("style", "average"), tuple(judges), (0.8, None)))
     assert [t.get_text() for t in axes.get_yticklabels()] == ["style", "average"]
-    assert legend(axes)[:2] == ["a", "b"]
+    assert [text.split(",")[0] for text in legend(axes)[:2]] == ["a", "b"]
     assert "human ceiling" in legend(axes)[2]
     *of_judges, rule = lines(axes)
-    assert [[x for x, _ in points] for points in of_judges] == [[0.1, pytest.approx(0.3)], [0.5, 0.7]]
+    assert [[x for x, _ in points] for points in of_judges] == [[0.1, 0.1], [0.5, 0.5]]
     assert [round(y) for _, y in of_judges[0]] == [0, 1]
     assert len({to_hex(line.get_color()) for line in axes.lines[:2]}) == 2
     # Of the second row neither judge has an interval.
-    assert sorted(bars(axes)) == [(-0.46, 0.46), (0.0, 0.2), (0.4, 0.6)]
+    assert bars(axes) == [(-0.46, 0.46), (0.0, 0.2), (0.4, 0.6)]
     assert rule[0][1] == 0.5
 
 
@@ -341,7 +339,7 @@ def test_hostile_texts_are_shown_and_do_nothing(shown: Shown, tmp_path: Path, fu
 
 @in_a_browser
 def test_every_text_arrives_letter_by_letter(shown: Shown, tmp_path: Path) -> None:
-    """Through JSON even what HTML cannot hold does, but for half of a surrogate pair."""
+    """Even what HTML cannot hold, but for half of a surrogate pair; a long text is cut until it is asked for."""
     page = shown(corpus(HOSTILE))
     choose(page, "order", "file")
     for number, text in enumerate(HOSTILE):
@@ -351,6 +349,9 @@ def test_every_text_arrives_letter_by_letter(shown: Shown, tmp_path: Path) -> No
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {"
             f"document.querySelector('#row-{place}').click(); done() }})))"
         )
+        if text == HOSTILE[-1]:
+            assert max(map(len, texts_of(page, ".text"))) < 5000
+            assert "show all 1,05" in texts_of(page, ".more")[0]
         page.value("document.querySelectorAll('.debate .more').forEach(button => button.click())")
         # The rationale holds the candidate's text.
         expected = [f"{name}: {text}" for name in ("comment", "candidate 0", "context", "source")]
@@ -359,15 +360,6 @@ def test_every_text_arrives_letter_by_letter(shown: Shown, tmp_path: Path) -> No
         assert missing == set(), number
     assert page.value("window.hacked") is None
     assert page.requests == [(tmp_path / "page.html").as_uri()]
-
-
-@in_a_browser
-def test_a_long_text_is_cut_until_it_is_asked_for(shown: Shown) -> None:
-    page = shown(corpus(HOSTILE[-1:]))
-    assert max(map(len, texts_of(page, ".text"))) < 5000
-    assert "show all 1,05" in texts_of(page, ".more")[0]
-    page.value("document.querySelector('.more').click()")
-    assert max(map(len, texts_of(page, ".text"))) > 1_000_000
 
 
 @in_a_browser
@@ -471,11 +463,17 @@ def test_nothing_is_wider_than_the_window(shown: Shown, width: int) -> None:
     ("dark", "ground", "ink"),
     [(False, "rgb(255, 255, 255)", "rgb(26, 31, 38)"), (True, "rgb(20, 24, 29)", "rgb(228, 232, 236)")],
 )
-def test_light_and_dark(shown: Shown, dark: bool, ground: str, ink: str) -> None:
+def test_light_and_dark_a_stand_in_is_named_beside_every_figure(
+    shown: Shown, dark: bool, ground: str, ink: str
+) -> None:
     page = shown(corpus(), *blocks("a"), dark=dark)
     assert page.value("getComputedStyle(document.body).backgroundColor") == ground
     assert page.value("getComputedStyle(document.body).color") == ink
     assert page.value("getComputedStyle(document.querySelector('svg text')).fill") == ink
+    captions = texts_of(page, ".charts figcaption")
+    assert ["stand-in LM" in caption for caption in captions] == [True] * (len(captions) or 1)
+    assert texts_of(page, ".banner") == ["Stand-in LM. an LM of paper"]
+    assert count(page, "h2 .stand-in") == 3
 
 
 @in_a_browser
@@ -492,13 +490,3 @@ def test_on_paper_everything_is_open_and_nothing_is_to_be_pressed(shown: Shown) 
     assert page.value("[...document.querySelectorAll('button, select, input')].filter(e => e.offsetHeight).length") == 0
     page.value("window.dispatchEvent(new Event('afterprint'))")
     assert count(page, "details:not([open])") > 0
-
-
-@in_a_browser
-def test_a_stand_in_is_named_beside_every_figure(shown: Shown) -> None:
-    page = shown(corpus(), *blocks("a"))
-    captions = texts_of(page, ".charts figcaption")
-    assert captions
-    assert all("stand-in LM" in caption for caption in captions)
-    assert texts_of(page, ".banner") == ["Stand-in LM. an LM of paper"]
-    assert count(page, "h2 .stand-in") == 3

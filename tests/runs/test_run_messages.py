@@ -20,12 +20,13 @@ from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGro
 from debate_judge.programs import build_preset
 from debate_judge.programs.grouping import Question
 from debate_judge.programs.judge import Judge, corpus_items
+from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.distributed.actor import ActorReport, UnitResult
-from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals, add_rows
+from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_shortest, preflight, preflight_checks
 from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress
@@ -53,17 +54,19 @@ def corpus(*groups: tuple[str, Sequence[str]]) -> Corpus:
 LETTERS = corpus(*((letter, [f"Note on {letter}", "Short."]) for letter in ("A letter.", "A very long letter.", "?")))
 
 
-def checks(judge: Judge, on: Corpus, *aspects: Aspect) -> list[PreflightCheck]:
-    return preflight_checks("judge", dict.fromkeys((aspect.name for aspect in aspects), judge), on, list(aspects))
+def checks(judge: Judge, on: Corpus, aspects: Sequence[Aspect]) -> list[PreflightCheck]:
+    return preflight_checks("judge", dict.fromkeys((aspect.name for aspect in aspects), judge), on, aspects)
 
 
-def prompts_of(
-    script: Script, name: str = "debate+tiebreak", aspects: Sequence[Aspect] = (TONE,), **options: Any
-) -> list[str]:
-    lm = scripted_lm(script)
+def check(
+    lm: JudgeLM,
+    name: str = "debate+tiebreak",
+    on: Corpus = LETTERS,
+    aspects: Sequence[Aspect] = (TONE,),
+    **options: Any,
+) -> None:
     with JudgeRunner(lm, progress=False) as runner:
-        preflight(runner, checks(build_preset(name, options), LETTERS, *aspects))
-    return lm.prompts
+        preflight(runner, checks(build_preset(name, options), on, aspects))
 
 
 def failing(error: Exception, source: str = "") -> Script:
@@ -81,23 +84,18 @@ TOO_LONG = lm15.ContextLengthError("prompt is too long", status=400)
 
 
 def test_every_role_speaks_once_about_the_longest_item() -> None:
-    prompts = prompts_of(debater())
-    assert [requested(prompt)[0] for prompt in prompts] == ["rationale", "review", "reasoning"]
-    assert {(section(prompt, "source"), section(prompt, "candidate")) for prompt in prompts} == {
-        ("A very long letter.", "Note on A very long letter.")
-    }
-    assert prompts_of(debater(), "rouge-l") == []
-    stand_in = make_lm("offline")
-    with JudgeRunner(stand_in, progress=False) as runner:
-        preflight(runner, checks(build_preset("debate", {}), LETTERS, TONE))
-    assert not stand_in.meter.requested
-
-
-def test_each_scale_is_tried() -> None:
-    judge = build_preset("single", {})
-    tried = [check.questions[0].items[0].aspect.name for check in checks(judge, LETTERS, TONE, HELP)]
+    lm, stand_in = scripted_lm(debater()), make_lm("offline")
+    check(lm)
+    assert [requested(prompt)[0] for prompt in lm.prompts] == ["rationale", "review", "reasoning"]
+    shown = {(section(prompt, "source"), section(prompt, "candidate")) for prompt in lm.prompts}
+    assert shown == {("A very long letter.", "Note on A very long letter.")}
+    check(lm, "rouge-l")
+    check(stand_in)
+    assert (len(lm.prompts), stand_in.meter.requested.total()) == (3, 0)
+    # Each scale is tried.
+    single, same_scale = build_preset("single", {}), replace(TONE, name="other")
+    tried = [check.questions[0].items[0].aspect.name for check in checks(single, LETTERS, (TONE, HELP, same_scale))]
     assert tried == ["help", "tone"]
-    assert len(checks(judge, LETTERS, TONE, replace(TONE, name="other"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -106,8 +104,8 @@ def test_each_scale_is_tried() -> None:
 )
 def test_a_wrong_key_and_an_unknown_model_end_it_at_the_first_call(error: Any, kind: type[Exception]) -> None:
     lm = scripted_lm(failing(error("no", status=401)))
-    with JudgeRunner(lm, progress=False) as runner, pytest.raises(kind):
-        preflight(runner, checks(build_preset("debate", {}), LETTERS, TONE))
+    with pytest.raises(kind):
+        check(lm)
     assert len(lm.prompts) == 1
 
 
@@ -121,45 +119,35 @@ def without_tables(prompt: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("script", "options", "keywords"),
+    ("script", "options", "keywords", "calls"),
     [
-        (failing(TOO_LONG), {}, ("does not fit", "'g2'", "preflight=false")),
-        # One text may be at fault by itself: two items are tried, each twice.
-        (without_form, {}, ("cannot play the critic", "larger or better instructed")),
-        (debater(), {"name": "debate", "score_mode": "expected"}, ("log-probabilities", "score-mode sampled:20")),
-        (without_tables, {"name": "single", "together": 4}, ("cannot play the scorer", "together = 0")),
-        (
-            without_tables,
-            {"name": "single", "joint": True, "aspects": (TONE, HELP)},
-            ("cannot play the scorer", "without joint"),
-        ),
+        (failing(TOO_LONG), {}, ("does not fit", "'g2'", "preflight=false"), 1),
+        # One text may be at fault by itself: two items are tried, the role twice each.
+        (without_form, {}, ("cannot play the critic", "larger or better instructed"), 2 + 4),
+        (debater(), {"name": "debate", "score_mode": "expected"}, ("log-probabilities", "score-mode sampled:20"), 1),
+        (without_tables, {"name": "single", "together": 4}, ("cannot play the scorer", "together = 0"), 4),
+        (without_tables, {"name": "single", "joint": True, "aspects": (TONE, HELP)}, ("without joint",), 4),
     ],
 )
 def test_what_the_lm_cannot_do_is_refused_with_what_to_do(
-    script: Script, options: dict[str, Any], keywords: tuple[str, ...]
+    script: Script, options: dict[str, Any], keywords: tuple[str, ...], calls: int
 ) -> None:
-    calls = 0
-
-    def counted(prompt: str) -> str:
-        nonlocal calls
-        calls += "decision" in requested(prompt) or bool(section(prompt, "candidates"))
-        return script(prompt)
-
+    lm = scripted_lm(script)
     with pytest.raises(InputError) as refused:
-        prompts_of(counted, **options)
+        check(lm, **options)
     assert [keyword for keyword in keywords if keyword not in str(refused.value)] == []
-    assert calls == (4 if "cannot play" in keywords[0] else 0)
+    assert len(lm.prompts) == calls
 
 
 def test_one_item_that_fails_by_itself_stops_nothing() -> None:
-    prompts_of(lambda prompt: "What?" if "very long" in section(prompt, "source") else debater()(prompt))
+    check(scripted_lm(lambda prompt: "What?" if "very long" in section(prompt, "source") else debater()(prompt)))
     # Of new texts a long one may be left unscored; where a judge is compiled, the longest must fit.
     questions = longest_and_shortest([Question((item,)) for item in corpus_items(LETTERS, TONE)])
-    check = PreflightCheck("tone", build_preset("debate", {}), questions, longest_first=False)
+    trial = PreflightCheck("tone", build_preset("debate", {}), questions, longest_first=False)
     with JudgeRunner(scripted_lm(failing(TOO_LONG, "very long")), progress=False) as runner:
-        preflight(runner, [check])
+        preflight(runner, [trial])
         with pytest.raises(InputError, match="does not fit"):
-            preflight(runner, [replace(check, longest_first=True)])
+            preflight(runner, [replace(trial, longest_first=True)])
 
 
 @pytest.mark.parametrize(
@@ -177,12 +165,9 @@ def test_a_table_is_tried_where_calls_are_shared(
     sizes = (2, 4, 1)
     on = corpus(*((f"Letter {n}.", [f"Note {n}{i} " * (n + 1) for i in range(size)]) for n, size in enumerate(sizes)))
     lm = scripted_lm(joint_table_script(lambda *_: 2, lambda *_: "TOO LOW"))
-    with JudgeRunner(lm, progress=False) as runner:
-        preflight(runner, checks(build_preset("debate+tiebreak", options), on, TONE, HELP)[:1])
-    assert {(section(prompt, "source"), len(shown_candidates(prompt))) for prompt in lm.prompts} == {
-        (source, candidates)
-    }
-    assert len(lm.prompts) == 4
+    check(lm, on=on, aspects=(TONE, HELP), **options)
+    shown = [(section(prompt, "source"), len(shown_candidates(prompt))) for prompt in lm.prompts]
+    assert shown[:4] == [(source, candidates)] * 4
     assert len(requested_cells(lm.prompts[0], "scores")) == cells
 
 
@@ -256,22 +241,6 @@ def test_step_items_agreement_calls_money_and_time_in_one_text_as_wide_as_the_te
     text = " ".join(drawn(stream.getvalue()).split())
     parts = ("step 2 of 3, search", "14 LM calls of about 20", "$1.40 of about $2.00", "30 s left", "5 of 10")
     assert [part for part in parts if part not in text] == []
-
-
-def test_passes_without_phases_are_extrapolated_one_by_one(shown: RunProgress, clock: Clock) -> None:
-    with shown.track("judges", 10):
-        spend(shown, 40)
-        clock.now += 100
-    with shown.track("ablations", 10) as items:
-        for _ in range(5):
-            items.advance()
-        spend(shown, 20)
-        clock.now += 30
-        assert figures(shown.line()) == ["60", "80", "6.00", "8.00", "30", "5", "10"]
-    with shown.track("intervals", 4) as tables:
-        tables.advance()
-        clock.now += 10
-        assert figures(shown.line()) == ["60", "6.00", "30", "1", "4"], "these ask no LM"
 
 
 def test_the_share_never_falls_and_steps_go_forwards(shown: RunProgress) -> None:
@@ -368,17 +337,12 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
         shown.clock, shown.started = clock, clock() - 100
         return shown
 
-    totals = RunTotals({"0": 90, "1": 90, "2": 720})
-    rows = RowTotals(rows=50)
+    totals, rows = RunTotals({"0": 90, "1": 90, "2": 720}), RowTotals(rows=50)
     rows.unscored["no [\x1b] reply"] = 2
     totals.add(UnitResult("0", rows))
     # Items, a second, unscored, calls, per cent and minutes.
     assert figures(progress(totals).line()) == ["50", "0.5", "2", "0", "10", "15"]
     assert "2 no [?] reply" in progress(totals).line()
-    assert progress(totals).share == 0.1
-    # Of another run.
-    add_rows(totals.rows, RowTotals(rows=10, existing=10))
-    assert figures(progress(totals).line())[:3] == ["50", "0.5", "10"]
     calls = {"a": Tokens(calls=3, fresh=900_000), "b": Tokens(calls=2, fresh=100_000, output=500_000)}
     for (name, used), at in zip(calls.items(), ({"0": 50, "1": 4}, {"2": 4}), strict=True):
         meter = Meter(executed=Counter({"scorer": used.calls}), accounts={("scorer", 0): used})

@@ -15,30 +15,23 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.calibration import Calibration
-from debate_judge.data.schema import Scale, Task
+from debate_judge.data.schema import Scale
 from debate_judge.programs import build_preset
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.compiled import AspectJudge
 from debate_judge.runs import check
-from debate_judge.runs.export.folder import load, save
+from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.recorded import RECORDED
 from debate_judge.runs.flags.parser import EXIT_INPUT
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys
 from tests.fakes import debater, section
-from tests.runs.score_command import SCRIPT, TABLE, TASK, Command, line
+from tests.runs.score_command import TABLE, TASK, Command, export_of, line
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
-
-
-def single_call(folder: Path, task: Task) -> Path:
-    """An export that judges all aspects of a task by single calls."""
-    judge = AspectJudge(build_preset("single", {}))
-    compiled = CompiledJudge(task, {aspect.name: judge for aspect in task.aspects})
-    return save(folder / task.name, compiled, lm={"spec": "scripted/lm"}, evidence={}, name="x")
 
 
 def test_rows_in_the_order_of_the_input_and_transcripts_with_every_turn(
@@ -189,7 +182,7 @@ def test_groups_of_json_keep_what_belongs_to_group_and_candidate(
 
 def test_a_yes_no_aspect_has_a_decision(command: Command) -> None:
     safe = replace(TASK.aspects[1], name="safe", scale=Scale(0, 1))
-    command.program = single_call(command.folder, replace(TASK, aspects=(safe,)))
+    command.program = export_of(command.folder / "safe", replace(TASK, aspects=(safe,)), build_preset("single", {}))
     command.script = debater(score=lambda prompt: str(int(section(prompt, "candidate").split()[-1]) % 2))
     assert command("--wide") == 0
     assert {(row["safe"], row["safe_decision"]) for row in command.rows()} == {(0.0, False), (1.0, True)}
@@ -220,22 +213,6 @@ def test_parquet_has_one_type_a_column_also_where_nothing_has_a_score(command: C
     assert set(frame["tone_unscored"]) == {"unreadable reply"}
 
 
-def test_a_text_that_had_no_score_may_have_one_later(command: Command) -> None:
-    def failing(prompt: str) -> str:
-        unreadable = section(prompt, "aspect").startswith("help") and section(prompt, "candidate").endswith("1")
-        return "no score" if unreadable else SCRIPT(prompt)
-
-    out = command.folder / "out.csv"
-    flags = (*command.write_table(), "--wide", *keys(max_unscored=1))
-    command.script = failing
-    assert command(*flags, out=out) == 0
-    assert [row["help"] for row in read_csv(out)] == ["1.0", "", "3.0"]
-    command.script = SCRIPT
-    # Answers of another store: what is scored now stands in a row that was there without.
-    assert command(*flags, "--store", str(command.folder / "other"), out=out) == 0
-    assert [row["help"] for row in read_csv(out)] == ["1.0", "2.0", "3.0"]
-
-
 def test_columns_are_named_once(command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rated, task_file = tmp_path / "rated.csv", tmp_path / "support.toml"
     lines = [f"what {i}?;reply {i}{j};{1 + (i + j) % 5};{1 + (2 * i + j) % 5}" for i in range(20) for j in range(2)]
@@ -244,7 +221,7 @@ def test_columns_are_named_once(command: Command, tmp_path: Path, capsys: pytest
     assert "--columns" not in capsys.readouterr().out
     corpus = data.load(str(rated), str(task_file))
     assert len(corpus.groups) == 20
-    command.program = single_call(tmp_path, corpus.task)
+    command.program = export_of(tmp_path / "learnt", corpus.task, build_preset("single", {}))
     command.source = tmp_path / "new.csv"
     for number, (header, columns, score) in enumerate(
         [
@@ -282,10 +259,7 @@ def measured(command: Command) -> Command:
     """A judge with a map, and with held-out scores in its export."""
     judge = AspectJudge(build_preset("single", {}), calibration=Calibration(((1, 1), (5, 5)), 4, 20))
     evidence = {RECORDED: recorded(), "objective": {"statistic": "spearman", "level": "summary"}}
-    compiled = CompiledJudge(TASK, {"tone": judge, "help": judge})
-    command.program = save(
-        command.folder / "measured", compiled, lm={"spec": "scripted/lm"}, evidence=evidence, name="m"
-    )
+    command.program = export_of(command.folder / "measured", TASK, judge, **evidence)
     return command
 
 

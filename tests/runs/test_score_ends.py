@@ -17,17 +17,15 @@ from filelock import FileLock
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
-from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
 from debate_judge.runs.scoring import scorer
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED
 from tests.config_keys import keys
 from tests.fakes import debater, section
 from tests.faulty_server import FaultyServer
-from tests.runs.score_command import SCRIPT, Command, digit, line
+from tests.runs.score_command import SCRIPT, Command, digit, export_of, line
 
 
 @pytest.mark.integration
@@ -148,10 +146,10 @@ def test_two_runs_cannot_write_to_one_file(command: Command, capsys: pytest.Capt
     assert "another process" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["out.jsonl", "out.csv"])
-def test_what_the_lm_did_not_answer_is_asked_again(command: Command, name: str) -> None:
+@pytest.mark.parametrize(("name", "layout"), [("out.jsonl", ()), ("out.csv", ()), ("out.csv", ("--wide",))])
+def test_what_the_lm_did_not_answer_is_asked_again(command: Command, name: str, layout: tuple[str, ...]) -> None:
     out, debates = command.folder / name, command.folder / "debates.jsonl"
-    more = ["--out", str(out), *keys(transcripts=debates, max_unscored=0.5)]
+    more = ["--out", str(out), *layout, *keys(transcripts=debates, max_unscored=0.5)]
 
     def deaf(prompt: str) -> str:
         if section(prompt, "candidate") == "reply 10":
@@ -188,6 +186,8 @@ HURRY = {"attempt_timeout": 60.0, "retries": 4, "first_wait": 0.01, "max_wait": 
 def answer(body: bytes) -> str:
     """The Critic objects to every second letter, once."""
     prompt = json.loads(body)["messages"][-1]["content"]
+    if "Letter-" not in prompt:
+        return "I am here."
     letter, objections = int(re.findall(r"Letter-(\d+)", prompt)[0]), prompt.count("Critic, round ")
     decision = "ISSUE" if letter % 2 and not objections else "NO ISSUE"
     return debater(score=str(1 + (letter * 7 + objections) % 5), decision=decision)(prompt)
@@ -228,8 +228,7 @@ class HttpCommand:
 def http(tmp_path_factory: pytest.TempPathFactory) -> HttpCommand:
     folder = tmp_path_factory.mktemp("score")
     judge = build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": False})
-    compiled = CompiledJudge(TASK, {"clarity": AspectJudge(judge)})
-    program = save(folder / "program", compiled, lm={"spec": "openai/mock"}, evidence={}, name="x")
+    program = export_of(folder / "program", TASK, judge, lm="openai/mock")
     source = folder / "in.jsonl"
     groups = (
         {"group": f"g{i}", "source": f"Letter-{i}", "candidates": [{"id": "c", "text": f"Note {i}."}]}

@@ -18,9 +18,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score, serve
-from debate_judge.runs.export.folder import save
 from debate_judge.runs.export.process import SETTINGS, environment_variable
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.flags.parser import make_parser, read_settings
@@ -34,6 +32,7 @@ from tests.faulty_server import FaultyServer
 from tests.postgresql import PASSWORD, PostgresServer, free_port
 from tests.runs.compose_services import ROOT, TEAM, composed, example, filled_in, started
 from tests.runs.registered_models import registration
+from tests.runs.score_command import export_of
 from tests.source_tree import SOURCES
 
 
@@ -150,8 +149,7 @@ def lm() -> Iterator[FaultyServer]:
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     task = Task("notes", "letter", "note", (Aspect("clarity", "?", Scale(1, 5)), Aspect("tone", "?", Scale(1, 5))))
     debate = build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": True})
-    judge = CompiledJudge(task, {aspect.name: AspectJudge(debate) for aspect in task.aspects})
-    return save(tmp_path_factory.mktemp("export"), judge, lm={"spec": "openai/mock"}, evidence={}, name="x")
+    return export_of(tmp_path_factory.mktemp("export"), task, debate, lm="openai/mock")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -69,15 +68,6 @@ def test_concurrent_calls_about_one_source_are_asked_together(side_by_side: Path
     assert len(lms[0].prompts) == 2 * 2, "two sources in two aspects"
 
 
-def test_so_are_calls_from_threads(side_by_side: Path, lms: list[ScriptedLM]) -> None:
-    with load(side_by_side) as judge, ThreadPoolExecutor(3) as pool:
-        batcher = SourceBatcher(judge, "tone", wait=LONG)
-        scores = pool.map(lambda n: batcher.score(source="Late!", text=f"reply {n}")["tone"].score, range(3))
-        assert list(scores) == [score_for(f"reply {n}") for n in range(3)]
-        assert batcher.read_alone == 0
-    assert len(lms[0].prompts) == 1
-
-
 def test_a_text_that_stays_alone_is_read_alone_with_one_warning(side_by_side: Path, lms: list[ScriptedLM]) -> None:
     with load(side_by_side) as judge:
         batcher = SourceBatcher(judge, wait=0)
@@ -110,14 +100,6 @@ def test_the_judges_own_lm_answers_and_leaves_no_trace_in_another_program(
     with load(save_judge(tmp_path / "judge")) as judge, dspy.context(lm=other, trace=trace):
         assert SourceBatcher(judge).score(source="s", text="reply 8")["tone"].score == 5
     assert (other.prompts, trace) == ([], [])
-
-
-def test_an_export_is_loaded_when_it_is_needed_and_once_for_the_process(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    folder = save_judge(tmp_path / "judge")
-    first, second = SourceBatcher(folder), SourceBatcher(str(folder))
-    assert lms == []
-    assert first.judge is second.judge
-    assert len(lms) == 1
 
 
 def test_what_has_no_score_is_asked_about_again_and_what_has_one_is_not(
@@ -162,18 +144,8 @@ def unit(text: str) -> float:
 # --- DSPy ---
 
 
-class Replier(dspy.Module):
-    """A program under evaluation: it echoes, and its LM is another one than the judge's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.write = dspy.Predict("message -> reply")
-
-    def forward(self, message: str) -> dspy.Prediction:
-        return self.write(message=message)
-
-
 def echo(prompt: str) -> str:
+    """The LM of a program under evaluation, which is another one than the judge's."""
     return f"[[ ## reply ## ]]\nreply {prompt.split('message ## ]]')[1].split()[1]}\n\n[[ ## completed ## ]]"
 
 
@@ -181,7 +153,7 @@ def test_a_judge_is_the_metric_of_another_program(judge: LoadedJudge, lms: list[
     metric = ProgramMetric(judge, source="message", text="reply", failure_score=-1)
     devset = [dspy.Example(message=f"message {n}").with_inputs("message") for n in range(4)]
     with dspy.context(lm=scripted_lm(echo)):
-        result = dspy.Evaluate(devset=devset, metric=metric, num_threads=2)(Replier())
+        result = dspy.Evaluate(devset=devset, metric=metric, num_threads=2)(dspy.Predict("message -> reply"))
     assert result.score == pytest.approx(100 * sum(unit(f"reply {n}") for n in range(4)) / 4, abs=0.01)
     asked = len(lms[0].prompts)
     # GEPA asks again with five arguments.
@@ -352,14 +324,11 @@ def test_every_score_is_an_event_where_a_provider_is_configured(
     judge(source="Late!", text="unreadable 1", aspect="tone")
     records = [data.log_record for data in exporter.get_finished_logs()]
     assert {record.event_name for record in records} == {"gen_ai.evaluation.result"}
-    assert [dict(record.attributes) for record in records[:2]] == [
-        {
-            "gen_ai.evaluation.name": aspect,
-            "gen_ai.evaluation.score.value": 4.5,
-            "gen_ai.evaluation.explanation": "I read reply 16.",
-        }
-        for aspect in ("tone", "help")
-    ]
-    failed = dict(records[2].attributes)
-    assert (failed["gen_ai.evaluation.score.label"], failed["error.type"]) == ("unscored", "unreadable reply")
-    assert "gen_ai.evaluation.score.value" not in failed
+    scored = {"score.value": 4.5, "explanation": "I read reply 16."}
+    *events, failed = (
+        {name.removeprefix("gen_ai.evaluation."): value for name, value in record.attributes.items()}
+        for record in records
+    )
+    assert events == [{"name": aspect, **scored} for aspect in ("tone", "help")]
+    assert (failed["score.label"], failed["error.type"]) == ("unscored", "unreadable reply")
+    assert "score.value" not in failed

@@ -130,17 +130,14 @@ def test_debates_are_traces_of_their_run(kept: SimpleNamespace, monkeypatch: pyt
 
 
 def test_parts_of_the_split_are_inputs_with_digest_and_use(kept: SimpleNamespace) -> None:
-    inputs = {
-        tag.value: given.dataset
-        for given in kept.run.inputs.dataset_inputs
-        for tag in given.tags
-        if tag.key == "mlflow.data.context"
+    inputs = {tuple(tag.value for tag in given.tags): given.dataset for given in kept.run.inputs.dataset_inputs}
+    assert {tags: dataset.digest for tags, dataset in inputs.items()} == {
+        ("train", "r1"): "aaaa",
+        ("dev", "r1"): "bbbb",
     }
-    assert {part: dataset.digest for part, dataset in inputs.items()} == {"train": "aaaa", "dev": "bbbb"}
-    assert inputs["dev"].name == "toy"
-    assert json.loads(inputs["dev"].source) == {"url": "https://example.org/toy.jsonl"}
-    assert json.loads(inputs["dev"].profile) == {"groups": 2, "candidates": 3}
-    assert {tag.value for tag in kept.run.inputs.dataset_inputs[0].tags} >= {"r1"}
+    dataset = inputs["dev", "r1"]
+    assert (dataset.name, json.loads(dataset.profile)) == ("toy", {"groups": 2, "candidates": 3})
+    assert json.loads(dataset.source) == {"url": "https://example.org/toy.jsonl"}
 
 
 def test_settings_are_kept_and_secrets_are_not(kept: SimpleNamespace) -> None:

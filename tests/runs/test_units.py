@@ -12,6 +12,7 @@ from typing import Any
 
 import fsspec
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from debate_judge.data.errors import InputError
@@ -19,11 +20,11 @@ from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.schema import RatedGroup
 from debate_judge.runs.distributed import units
 from debate_judge.runs.distributed.units import ReadingOptions, cut_into_units, find_inputs, read_unit
-from debate_judge.runs.flags.parser import EXIT_INPUT
+from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
 from debate_judge.runs.scoring.scorer import new_groups
 from tests.data.test_formats import workbook
 from tests.runs.distributed_command import Command, in_this_process
-from tests.runs.distributed_run import group, write_jsonl
+from tests.runs.distributed_run import group, write_csv, write_jsonl, write_parquet
 from tests.runs.score_command import TASK
 
 
@@ -219,6 +220,37 @@ def test_any_number_of_bad_lines_cost_only_themselves(
     reported = re.findall(rf"error: {re.escape(str(path))}, line (\d+)", output)
     assert sorted(map(int, reported)) == [place + 1 for place in shown]
     assert (f"{path}: 5 further lines" in output) == (size > 2000)
+
+
+@pytest.mark.integration
+def test_a_run_from_one_store_to_another_goes_on_after_a_stop(
+    command: Command, memory: fsspec.AbstractFileSystem, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(10))
+    write_csv(command.folder / "in-1.csv", range(10, 15))
+    write_parquet(command.folder / "in-2.parquet", range(15, 20))
+    memory.put(f"{command.folder}/in-*", "/texts/")
+    places: dict[str, str | Path] = {"in": "memory://texts/in-*", "out": "memory://texts/scores.parquet"}
+    assert command(budget="calls=60", **places) == EXIT_LM
+    stopped = len(memory.glob("/texts/scores.parquet/part-*"))
+    assert command(**places) == 0
+    parts = memory.glob("/texts/scores.parquet/part-*")
+    assert stopped < len(parts)
+    rows = pq.read_table("/texts/scores.parquet", filesystem=memory).to_pylist()
+    assert [row["group"] for row in rows] == [f"g{n}" for n in range(20) for _ in range(4)]
+    assert all(row["score"] is not None for row in rows)
+    assert max(command.server.asked.values()) == 1
+    # The same texts on this machine have the same rows.
+    assert command() == 0
+    assert [json.loads(row) for row in command.rows()] == rows
+    # A part that is lost is made again; an input that has changed is refused.
+    memory.rm_file(parts[1])
+    assert command(**places) == 0
+    assert memory.exists(parts[1])
+    content = memory.cat_file("/texts/in-1.csv")
+    memory.pipe_file("/texts/in-1.csv", content.replace(b"message 12", b"message 99"))
+    assert command(**places) == EXIT_INPUT
+    assert "different inputs" in capsys.readouterr().err
 
 
 @pytest.mark.integration
