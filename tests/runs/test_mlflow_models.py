@@ -22,6 +22,7 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.runs.export import folder as export
+from debate_judge.runs.tracking import model as model_files
 from debate_judge.runs.tracking.champion import ALIAS, SCORES_FILE, Challenger, challenge, from_json, to_json
 from debate_judge.runs.tracking.contents import alias_of, prompt_name, prompts_of
 from debate_judge.runs.tracking.tracker import Tracker
@@ -95,6 +96,16 @@ def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNames
     assert example["columns"] == ["source", "text", "context", "aspect"]
     assert example["data"][0][0] == "Invented article: the ferry crosses the bay in 22 minutes."
     assert SOURCE not in json.dumps(example)
+
+
+def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path) -> None:
+    code = ["__init__.py", *(f"{name}/__init__.py" for name in ("data", "programs", "runs")), "runs/score.py"]
+    beside = ["data/sample/__init__.py", "data/sample/build.py", "data/texts.jsonl", "optimize/job.py"]
+    for name in (*code, *beside, "programs/__pycache__/judge.py", "runs/store/exports/mine/code.py"):
+        (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "project" / name).write_text("")
+    package = model_files._copy_code(tmp_path / "project", tmp_path / "staged")
+    assert sorted(str(p.relative_to(package)) for p in package.rglob("*") if p.is_file()) == sorted(code)
 
 
 _USE = """
