@@ -17,20 +17,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.judge import Judgement, Unscored, Verdict
 from debate_judge.programs.transcript import Failure, Transcript, Turn
-from debate_judge.runs.reports.html.blocks import (
-    CostChart,
-    CostPoint,
-    DataTable,
-    IntervalValue,
-    JudgesChart,
-    LineChart,
-    LineSeries,
-    Paragraph,
-    Quotation,
-    ReportBlock,
-    Section,
-    TextChange,
-)
+from debate_judge.runs.reports.html import blocks
 from debate_judge.runs.reports.html.charts import AnyChart, draw, figure
 from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.items import JudgedScores, debates_of, score_charts
@@ -91,9 +78,9 @@ def test_words_are_kept_removed_or_added(before: str, after: str, runs: list[tup
 
 
 NOTE = "offline LM: text statistics, a stand-in, not an LLM"
-PLAIN = LineSeries("plain", (IntervalValue(0.3, 0.2, 0.5), IntervalValue(0.4, 0.3, 0.6)))
-STRICT = LineSeries("strict", (IntervalValue(0.3, 0.2, 0.5), IntervalValue(None)))
-ROUNDS = LineChart("coherence", "summary-level Spearman, 9 groups", (PLAIN, STRICT), ("plain", 1))
+PLAIN = blocks.LineSeries("plain", (blocks.IntervalValue(0.3, 0.2, 0.5), blocks.IntervalValue(0.4, 0.3, 0.6)))
+STRICT = blocks.LineSeries("strict", (blocks.IntervalValue(0.3, 0.2, 0.5), blocks.IntervalValue(None)))
+ROUNDS = blocks.LineChart("coherence", "summary-level Spearman, 9 groups", (PLAIN, STRICT), ("plain", 1))
 
 
 def axes_of(chart: AnyChart, note: str | None = NOTE) -> Any:
@@ -129,15 +116,16 @@ def test_a_line_a_series_with_its_known_values_intervals_and_the_choice() -> Non
     title = axes.get_title(loc="left").splitlines()
     assert title == ["The title", "summary-level Spearman, 9 groups; 95 % intervals", NOTE]
     assert NOTE not in axes_of(ROUNDS, None).get_title(loc="left")
-    axes = axes_of(LineChart("curve", "agreement", (PLAIN,), x="train sources learnt from", ticks=("0", "14")))
+    axes = axes_of(blocks.LineChart("curve", "agreement", (PLAIN,), x="train sources learnt from", ticks=("0", "14")))
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "14"]
 
 
 def test_judges_have_a_row_an_aspect_and_a_colour_each() -> None:
     judges = [
-        LineSeries(n, (IntervalValue(v, v - 0.1, v + 0.1), IntervalValue(v))) for n, v in (("a", 0.1), ("b", 0.5))
+        blocks.LineSeries(n, (blocks.IntervalValue(v, v - 0.1, v + 0.1), blocks.IntervalValue(v)))
+        for n, v in (("a", 0.1), ("b", 0.5))
     ]
-    axes = axes_of(JudgesChart("held-out", "Spearman", ("style", "average"), tuple(judges), (0.8, None)))
+    axes = axes_of(blocks.JudgesChart("held-out", "Spearman", ("style", "average"), tuple(judges), (0.8, None)))
     assert [t.get_text() for t in axes.get_yticklabels()] == ["style", "average"]
     assert [text.split(",")[0] for text in legend(axes)[:2]] == ["a", "b"]
     assert "human ceiling" in legend(axes)[2]
@@ -151,8 +139,8 @@ def test_judges_have_a_row_an_aspect_and_a_colour_each() -> None:
 
 
 def test_the_front_is_numbered_by_cost_and_named_beside() -> None:
-    a, b, c = CostPoint(1.0, 0.3, "a"), CostPoint(3.0, 0.5, "b"), CostPoint(2.0, 0.2, "c")
-    axes = axes_of(CostChart("coherence", "Spearman", (a, b, c), (b, a), a))
+    a, b, c = blocks.CostPoint(1.0, 0.3, "a"), blocks.CostPoint(3.0, 0.5, "b"), blocks.CostPoint(2.0, 0.2, "c")
+    axes = axes_of(blocks.CostChart("coherence", "Spearman", (a, b, c), (b, a), a))
     assert legend(axes) == ["a", "b", "c", "chosen: a"]
     assert lines(axes)[:2] == [[(1.0, 0.3), (3.0, 0.5), (2.0, 0.2)], [(1.0, 0.3), (3.0, 0.5)]]
     assert [(t.get_text(), t.xy) for t in axes.texts] == [("1", (1.0, 0.3)), ("2", (3.0, 0.5)), ("3", (2.0, 0.2))]
@@ -226,7 +214,7 @@ def beside_ratings(on: Corpus, aspect: str, scores: Sequence[float | None]) -> l
     ]
 
 
-def report(on: Corpus, *blocks: ReportBlock) -> tuple[Report, DebateTexts]:
+def report(on: Corpus, *parts: blocks.ReportBlock) -> tuple[Report, DebateTexts]:
     """A debate, and scores from a file that lie on a scale of their own."""
     texts = [c.text for g in on.groups for c in g.candidates]
     judgements = [judgement(i, text) for i, text in enumerate(texts)]
@@ -242,24 +230,24 @@ def report(on: Corpus, *blocks: ReportBlock) -> tuple[Report, DebateTexts]:
     }
     debates, texts_of_debates = debates_of(on, ASPECTS, judges, "id")
     drawn = [*score_charts(ASPECTS, judges["debate"]), *score_charts(ASPECTS, judges["metric"])]
-    sections = (Section("First", blocks), Section("Scores against ratings", tuple(drawn))) if blocks else ()
+    sections = (blocks.Section("First", parts), blocks.Section("Scores against ratings", tuple(drawn))) if parts else ()
     labels = {"source": "article", "candidate": "summary", "context": "background"}
     made = Report("compile", "toy", "Toy", "id", sections, debates, "an LM of paper", labels=labels)
     return made, texts_of_debates
 
 
-def blocks(text: str) -> tuple[ReportBlock, ...]:
+def one_of_each(text: str) -> tuple[blocks.ReportBlock, ...]:
     """Everything that a section may hold, with the text wherever there is one."""
-    spans = (IntervalValue(0.5, 0.4, 0.6), IntervalValue(None), IntervalValue(0.7))
-    point = CostPoint(1.0, 0.5, text)
+    spans = (blocks.IntervalValue(0.5, 0.4, 0.6), blocks.IntervalValue(None), blocks.IntervalValue(0.7))
+    point = blocks.CostPoint(1.0, 0.5, text)
     return (
-        Paragraph(text, text),
-        DataTable((text, "n"), ((text, "1"), ("b", "2.5 [1.0, 3.0]")), text, total=True),
-        Quotation(text, text),
-        TextChange(text, f"kept {text}", f"kept and new {text}"),
-        LineChart(text, text, (LineSeries(text, spans), LineSeries("other", spans)), (text, 0)),
-        CostChart(text, text, (point, CostPoint(2.0, 0.4, "b")), (point,), point),
-        JudgesChart(text, text, (text, "b", "c"), (LineSeries(text, spans),)),
+        blocks.Paragraph(text, text),
+        blocks.DataTable((text, "n"), ((text, "1"), ("b", "2.5 [1.0, 3.0]")), text, total=True),
+        blocks.Quotation(text, text),
+        blocks.TextChange(text, f"kept {text}", f"kept and new {text}"),
+        blocks.LineChart(text, text, (blocks.LineSeries(text, spans), blocks.LineSeries("other", spans)), (text, 0)),
+        blocks.CostChart(text, text, (point, blocks.CostPoint(2.0, 0.4, "b")), (point,), point),
+        blocks.JudgesChart(text, text, (text, "b", "c"), (blocks.LineSeries(text, spans),)),
     )
 
 
@@ -273,11 +261,11 @@ def in_a_browser(test: Callable[..., None]) -> Callable[..., None]:
 
 @pytest.fixture
 def shown(browser: Browser, tmp_path: Path) -> Shown:
-    """Opens the report on a corpus with these blocks, or a page that is given."""
+    """Opens the report on a corpus with these parts, or a page that is given."""
 
-    def show(on: Corpus | str, *blocks: ReportBlock, **look: Any) -> OpenPage:
+    def show(on: Corpus | str, *parts: blocks.ReportBlock, **look: Any) -> OpenPage:
         if isinstance(on, Corpus):
-            made, texts = report(on, *blocks)
+            made, texts = report(on, *parts)
             on = Page(made).html(texts)
         file = tmp_path / "page.html"
         file.write_text(on, encoding="utf-8", newline="\n")
@@ -323,7 +311,7 @@ SHORT = [text[:200] for text in HOSTILE]
 def test_hostile_texts_are_shown_and_do_nothing(shown: Shown, tmp_path: Path, full: bool) -> None:
     """On a page with these texts wherever it can have one."""
     on = corpus(HOSTILE, tuple(f"{i} {text}" for i, text in enumerate(SHORT)))
-    made, texts = report(on, *(block for text in SHORT for block in blocks(text)))
+    made, texts = report(on, *(block for text in SHORT for block in one_of_each(text)))
     page = shown(Page(replace(made, title=SHORT[0], stand_in=SHORT[1])).html(texts if full else None))
     assert page.value("window.hacked") is None
     assert (page.dialogs, page.complaints) == ([], [])
@@ -455,7 +443,7 @@ WIDTH = "document.documentElement.scrollWidth"
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_window(shown: Shown, width: int) -> None:
     long = "unbroken" * 60
-    assert shown(corpus((long,)), *blocks(long), width=width, height=800).value(WIDTH) <= width
+    assert shown(corpus((long,)), *one_of_each(long), width=width, height=800).value(WIDTH) <= width
 
 
 @in_a_browser
@@ -466,7 +454,7 @@ def test_nothing_is_wider_than_the_window(shown: Shown, width: int) -> None:
 def test_light_and_dark_a_stand_in_is_named_beside_every_figure(
     shown: Shown, dark: bool, ground: str, ink: str
 ) -> None:
-    page = shown(corpus(), *blocks("a"), dark=dark)
+    page = shown(corpus(), *one_of_each("a"), dark=dark)
     assert page.value("getComputedStyle(document.body).backgroundColor") == ground
     assert page.value("getComputedStyle(document.body).color") == ink
     assert page.value("getComputedStyle(document.querySelector('svg text')).fill") == ink
@@ -479,7 +467,7 @@ def test_light_and_dark_a_stand_in_is_named_beside_every_figure(
 @in_a_browser
 def test_on_paper_everything_is_open_and_nothing_is_to_be_pressed(shown: Shown) -> None:
     long = "unbroken" * 20
-    page = shown(corpus((long,)), *blocks(long))
+    page = shown(corpus((long,)), *one_of_each(long))
     page.send("Emulation.setEmulatedMedia", {"media": "print"})
     page.value("window.dispatchEvent(new Event('beforeprint'))")
     assert count(page, "details:not([open])") == 0

@@ -20,17 +20,25 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict, corpus_items
+from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore, Messages, Reply
 from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.estimates.items import estimate_scoring
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge, charged_to
-from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_shared_pass
+from debate_judge.runs.runner.runner import (
+    JudgeRunner,
+    PassJob,
+    calls_per_item,
+    group_scores,
+    require_scored,
+    run_shared_pass,
+)
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.batch_server import BatchServer
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
@@ -92,6 +100,22 @@ def test_an_interrupt_stops_the_wait_and_keeps_what_was_answered() -> None:
     # The next run pays for the rest only.
     assert scores_of(judged(lm, ITEMS)) == SCORES
     assert len(lm.prompts) == len(ITEMS)
+
+
+def test_judgements_stand_beside_the_ratings_and_too_many_without_a_score_are_refused() -> None:
+    verdicts = [Verdict(score, 0, "single call", 1, Transcript()) for score in (1.2, 4.6, 5, 2.25)]
+    judgements = [*verdicts[:2], Unscored("unreadable reply", "no score", 2, Transcript()), *verdicts[2:]]
+    half = group_scores(CORPUS, COHERENCE, judgements, "half")
+    assert [(g.group, g.candidates, g.ratings, g.scores) for g in half] == [
+        ("g0", ("c0", "c1", "c2"), (1, 2, 5), (1, 4.5, None)),
+        ("g1", ("c0", "c1"), (4, 2), (5, 2.5)),
+    ]
+    # Intervals rest on sources.
+    assert [g.source_id for g in half] == [group.source_id for group in CORPUS.groups]
+    assert calls_per_item(judgements) == 6 / 5
+    require_scored(judgements, 0.2, "dev items")
+    with pytest.raises(InputError, match=r"1 of 5 dev items(.|\n)*1 unreadable reply"):
+        require_scored(judgements, 0.1, "dev items")
 
 
 # --- many judges in one pass ---
