@@ -152,20 +152,20 @@ def test_what_the_lm_did_not_answer_is_asked_again(command: Command, name: str, 
     more = ["--out", str(out), *layout, *keys(transcripts=debates, max_unscored=0.5)]
 
     def deaf(prompt: str) -> str:
-        if section(prompt, "candidate") == "reply 10":
+        if section(prompt, "candidate") == "reply 10" and section(prompt, "aspect").startswith("help"):
             raise dspy.LMInvalidRequestError("not today")
         return SCRIPT(prompt)
 
     command.script = deaf
     assert command(*more) == 0
     before = out.read_bytes()
-    assert before.count(b"not today") == 2
+    assert before.count(b"not today") == 1
     # As long as it is not answered, nothing changes.
     assert command(*more) == 0
     assert out.read_bytes() == before
     command.script = SCRIPT
     assert command(*more) == 0
-    assert len(command.lm.prompts) == 3
+    assert len(command.lm.prompts) == 2
     finished, turns = out.read_bytes(), debates.read_bytes()
     out.unlink()
     debates.unlink()
