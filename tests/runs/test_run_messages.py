@@ -29,7 +29,7 @@ from debate_judge.runs.distributed.actor import ActorReport, UnitResult
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_shortest, preflight, preflight_checks
-from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress
+from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress, StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.scoring.output import RowTotals
 from tests.fakes import Script, debater, requested, scripted_lm, section
@@ -241,6 +241,19 @@ def test_step_items_agreement_calls_money_and_time_in_one_text_as_wide_as_the_te
     text = " ".join(drawn(stream.getvalue()).split())
     parts = ("step 2 of 3, search", "14 LM calls of about 20", "$1.40 of about $2.00", "30 s left", "5 of 10")
     assert [part for part in parts if part not in text] == []
+
+
+def test_passes_without_phases_are_extrapolated_one_by_one(shown: RunProgress, clock: Clock) -> None:
+    with shown.track("judges", 10):
+        spend(shown, 40)
+        clock.now += 100
+    with shown.track("ablations", 10) as items:
+        for _ in range(5):
+            items.advance()
+        spend(shown, 20)
+        clock.now += 30
+        assert figures(shown.line()) == ["60", "80", "6.00", "8.00", "30", "5", "10"]
+    assert StepProgress("items read", None).line() == "items read: 0"
 
 
 def test_the_share_never_falls_and_steps_go_forwards(shown: RunProgress) -> None:

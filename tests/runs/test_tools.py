@@ -8,6 +8,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -66,6 +67,14 @@ def test_concurrent_calls_about_one_source_are_asked_together(side_by_side: Path
 
         asyncio.run(work())
     assert len(lms[0].prompts) == 2 * 2, "two sources in two aspects"
+
+
+def test_so_are_calls_from_threads(side_by_side: Path, lms: list[ScriptedLM]) -> None:
+    with load(side_by_side) as judge, ThreadPoolExecutor(3) as pool:
+        batcher = SourceBatcher(judge, "tone", wait=LONG)
+        scores = pool.map(lambda n: batcher.score(source="Late!", text=f"reply {n}")["tone"].score, range(3))
+        assert list(scores) == [score_for(f"reply {n}") for n in range(3)]
+    assert (len(lms[0].prompts), batcher.read_alone) == (1, 0)
 
 
 def test_a_text_that_stays_alone_is_read_alone_with_one_warning(side_by_side: Path, lms: list[ScriptedLM]) -> None:
