@@ -116,15 +116,15 @@ from mlflow.pyfunc.scoring_server import predictions_to_json
 model = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": 4})
 rows = pd.DataFrame(json.loads(sys.stdin.read()))
 rows.index = [10 * i for i in range(len(rows))]
-found = model.predict(rows)
+scored = model.predict(rows)
 served = io.StringIO()
-predictions_to_json(found, served)
+predictions_to_json(scored, served)
 plain = model.predict(rows[["source", "text"]].iloc[:2])
 mapped = model.predict(rows.iloc[:4], params={"scale": "raters"})
 wide = model.predict(rows.iloc[-5:], params={"layout": "columns"})
 again = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": "4"})
 other = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": 5})
-judges = [one.unwrap_python_model()._judge for one in (model, again, other)]
+judges = [loaded.unwrap_python_model()._judge for loaded in (model, again, other)]
 try:
     mlflow.pyfunc.load_model(sys.argv[1], model_config={"lm": "nonsense"})
     refused = ""
@@ -133,11 +133,11 @@ except Exception as error:
 files = [module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "debate_judge"]
 print(json.dumps({
     "rows": json.loads(served.getvalue())["predictions"],
-    "index": [int(label) for label in found.index],
+    "index": [int(label) for label in scored.index],
     "without the column": [[int(label), row.aspect, row.score] for label, row in plain.iterrows()],
     "mapped": mapped[["score", "judge_score"]].values.tolist(),
     "columns": wide.to_dict("split"),
-    "shared": [judges[0] is one for one in judges[1:]],
+    "shared": [judges[0] is judge for judge in judges[1:]],
     "files": files,
     "refused": refused,
     "folder": os.listdir(),

@@ -113,7 +113,7 @@ def test_what_each_does() -> None:
     assert (edited["control"], edited["shorter"]) == ("  ".join(parts), " ".join(parts[:2]))
     assert (len(sentences(edited["repeated"])), set(sentences(edited["repeated"]))) == (4, set(parts))
     assert all(edited["longer"].count(sentence) == 2 for sentence in parts)
-    wordings = {PERTURBATIONS["instruction"].apply(one, 0).text.replace(one.text, "") for one in ITEMS}
+    wordings = {PERTURBATIONS["instruction"].apply(item, 0).text.replace(item.text, "") for item in ITEMS}
     assert ["5" in wording for wording in wordings] == [True] * 3
 
 
@@ -136,6 +136,11 @@ def test_a_judge_that_likes_length_is_caught_upwards_and_from_half_a_point_on(bo
     assert (change(effects, "longer"), moved(effects, "longer")) == (pytest.approx(bonus), share)
     assert effects["longer"]["tone"].shows_bias is (bonus > 0)
     assert [change(effects, name) for name in ("control", "repeated")] == [0, 0]
+
+
+def test_of_noise_changes_downwards_count_as_well() -> None:
+    effects, _ = probed(SINGLE, alone(lambda t: value(t) - ("  " in t)), "control")
+    assert (change(effects, "control"), moved(effects, "control")) == (-1, 1)
 
 
 def test_a_judge_that_obeys_is_caught_by_the_share_that_it_moves() -> None:

@@ -181,6 +181,14 @@ def test_what_one_judge_cannot_do_ends_its_jobs_and_no_others(error: Exception) 
     assert [scores_of(judgements) for judgements in done.results] == [[], [], SCORES]
 
 
+def test_an_error_of_the_lm_for_everybody_ends_the_pass() -> None:
+    def script(prompt: str) -> str:
+        raise lm15.AuthError("wrong key")
+
+    with JudgeRunner(billed_lm(script)) as runner, pytest.raises(dspy.LMAuthError):
+        run_shared_pass(runner, [job("a", DebateConfig(0)), job("b", DebateConfig(1))], "test")
+
+
 # --- the order of calls, and what ends them ---
 
 ASPECT = Aspect("clarity", "Is it clear?", Scale(1, 5))
