@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from debate_judge import data
@@ -29,7 +30,8 @@ def group(name: str, ratings: Sequence[float], scores: Sequence[float], ids: str
     return GroupScores(name, tuple(ids) or tuple("abcdef"[: len(ratings)]), tuple(ratings), tuple(scores))
 
 
-ONE = {"x": [group("a", [1, 2], [1, 2])]}
+ONE, EQUAL = {"x": [group("a", [1, 2], [1, 2])]}, {"x": [group("a", [1, 1], [1, 1])]}
+YES, RULE = Aspect("x", "?", Scale(0, 1)), DecisionRule("binary", 0.5, 0.5)
 
 
 def compared(**other: Any) -> Callable[[], object]:
@@ -48,22 +50,11 @@ AGREEMENT = [
     row("nothing decided", lambda: classify([Decision("a", "win", None)]), None, "no decision", plain=True),
     row("no such label", lambda: classify([Decision("a", "win", "win")], "maybe"), None, "no such label"),
     row("a group of one as a pair", lambda: pair_decisions([group("5", [1], [1])]), None, "not a pair"),
-    row(
-        "equal ratings as decisions",
-        lambda: decision_rules_from_scores({"x": [group("a", [1, 1], [1, 1])]}, "binary"),
-        None,
-        "equal",
-        plain=True,
-    ),
-    row(
-        "a cut on one side of all ratings",
-        lambda: decision_cuts((Aspect("x", "?", Scale(0, 1)),), {"x": DecisionRule("binary", 0.5, 0.5)}, 3),
-        "cut",
-        "one side",
-    ),
+    row("equal ratings as decisions", partial(decision_rules_from_scores, EQUAL, "binary"), None, "equal", plain=True),
+    row("a cut on one side of all ratings", partial(decision_cuts, (YES,), {"x": RULE}, 3), "cut", "one side"),
     *(
-        row(f"a map with the knots {knots}", lambda k=knots: Calibration(k, 1, 1), None, "knots", plain=True)  # type: ignore[misc]
-        for knots in ((), ((1, 2), (1, 3)), ((1, 3), (2, 3)), ((1, 3), (2, 1)), ((1, math.nan),))
+        row(f"a map with the knots {knots}", partial(Calibration, knots, 1, 1), None, "knots", plain=True)
+        for knots in ((), ((1, 2), (1, 3)), ((1, 3), (2, 1)), ((1, math.nan),))
     ),
 ]
 
@@ -82,29 +73,20 @@ def rare() -> Corpus:
     return replace(whole, groups=(replace(first, candidates=solved), *whole.groups[1:]))
 
 
+def tested(first: int) -> Corpus:
+    """Half of the sample with a test set, of which so many sources were chosen for rating."""
+    own, test_set = (replace(SAMPLE, groups=part) for part in (SAMPLE.groups[12:], chosen(first).groups[:12]))
+    return append_held_out(own, test_set)
+
+
+SHARED = {"seed": 0, "aspects": ["coherence"]}
+SINGLE = toned(*((1.0 + i % 5,) for i in range(20)))
 CORPORA = [
-    row("a split of chosen sources", lambda: split(chosen(16), aspects=["coherence"], seed=0), None, "at random"),
-    row(
-        "folds of chosen sources",
-        lambda: make_folds(chosen(23), aspects=["coherence"], seed=0, count=4),
-        None,
-        "at random",
-    ),
-    row(
-        "a test set of selected sources",
-        lambda: append_held_out(
-            replace(SAMPLE, groups=SAMPLE.groups[12:]), replace(SAMPLE, groups=chosen(1).groups[:12])
-        ),
-        None,
-        "selected",
-    ),
+    row("a split of chosen sources", lambda: split(chosen(16), **SHARED), None, "at random"),
+    row("folds of chosen sources", lambda: make_folds(chosen(23), count=4, **SHARED), None, "at random"),
+    row("a test set of selected sources", lambda: tested(1), None, "selected"),
     row("an aspect rated in few groups", lambda: split(rare(), aspects=["tone", "solved"], seed=0), None, "--aspects"),
-    row(
-        "too few single candidates",
-        lambda: split(toned(*((1.0 + i % 5,) for i in range(20))), aspects=["tone"], seed=0),
-        None,
-        "at least 8",
-    ),
+    row("too few single candidates", lambda: split(SINGLE, aspects=["tone"], seed=0), None, "at least 8"),
     row("ranks in groups of one", lambda: require_level(toned((1.0,), (2.0,)), "summary"), None, "sample"),
     row("systems of one text", lambda: require_level(toned((1.0,), (2.0,)), "system"), None, "two candidate ids"),
     row("all aspects and one", lambda: aspects_to_judge(SAMPLE, ("all", "fluency")), "aspects", "'all'"),

@@ -44,8 +44,8 @@ def made(name: str, *records: dict[str, object]) -> Callable[[Path], object]:
 
 def nested_argilla(folder: Path) -> None:
     answers = {"helpfulness": [{"value": 5, "user_id": "ann"}]}
-    record = {"id": "r", "fields": {"question": "q", "answer": "a"}, "responses": answers, "suggestions": {}}
-    made("a.jsonl", record)(folder)
+    fields = {"question": "q", "answer": "a"}
+    made("a.jsonl", {"id": "r", "fields": fields, "responses": answers, "suggestions": {}})(folder)
 
 
 def late_answers(folder: Path) -> None:
@@ -63,72 +63,23 @@ def comparison(texts: dict[str, object], side: str) -> Callable[[Path], object]:
     return made("a.jsonl", {"data": texts, "annotations": [{"completed_by": 1, "result": [result]}]})
 
 
+LANGFUSE, LANGSMITH = "langfuse_scores.csv", "langsmith_feedback.jsonl"
+SIDES: dict[str, object] = {"question": "q", "answer1": "x", "answer2": "y"}
+OTHER_TEXTS: dict[str, object] = {"question": "q", "mine": "x", "theirs": "y"}
+BETTER = "annotations[0].result, better"
+RATING = "annotations[0].result[0].value.rating"
 TABLE = [
     row(name, loaded(files, *columns, task=SUPPORT), field, keyword, file, line, change=change)
     for name, files, columns, change, file, line, field, keyword in (
-        (
-            "scores of Langfuse alone",
-            "langfuse_scores.csv",
-            (),
-            copied("langfuse_scores.csv"),
-            "langfuse_scores.csv",
-            None,
-            None,
-            "langfuse_scores.csv+",
-        ),
-        (
-            "feedback of LangSmith alone",
-            "langsmith_feedback.jsonl",
-            (),
-            copied("langsmith_feedback.jsonl"),
-            "langsmith_feedback.jsonl",
-            None,
-            None,
-            "langsmith_feedback.jsonl+",
-        ),
-        ("a trace that is not there", "langfuse_scores.csv+t.jsonl", (), one_trace, None, 6, "traceId", "t2"),
-        (
-            "a rating of Label Studio",
-            "a.jsonl",
-            TEXTS,
-            off_scale,
-            "a.jsonl",
-            2,
-            "annotations[0].result[0].value.rating",
-            "scale",
-        ),
+        ("Langfuse alone", LANGFUSE, (), copied(LANGFUSE), LANGFUSE, None, None, f"{LANGFUSE}+"),
+        ("LangSmith alone", LANGSMITH, (), copied(LANGSMITH), LANGSMITH, None, None, f"{LANGSMITH}+"),
+        ("a trace that is not there", f"{LANGFUSE}+t.jsonl", (), one_trace, None, 6, "traceId", "t2"),
+        ("a rating of Label Studio", "a.jsonl", TEXTS, off_scale, "a.jsonl", 2, RATING, "scale"),
         ("records of Argilla in objects", "a.jsonl", (), nested_argilla, "a.jsonl", 1, "responses", "flatten=True"),
         ("answers far below", "a.jsonl", (), late_answers, "a.jsonl", 301, None, "put a rated record first"),
         ("lists without commas", "a.csv", (), lists_of_numpy, "a.csv", 2, f"{ANSWERS}.users", "df.to_json"),
-        (
-            "a comparison of who knows what",
-            "a.jsonl",
-            (),
-            comparison({"question": "q", "mine": "x", "theirs": "y"}, "left"),
-            "a.jsonl",
-            1,
-            "data",
-            "response_a, the left one",
-        ),
-        (
-            "a comparison that names no side",
-            "a.jsonl",
-            (),
-            comparison({"question": "q", "answer1": "x", "answer2": "y"}, "middle"),
-            "a.jsonl",
-            1,
-            "annotations[0].result, better",
-            "left or right",
-        ),
-        (
-            "a run of LangSmith without end",
-            "langsmith_feedback.jsonl+runs.jsonl",
-            (),
-            a_deep_run,
-            None,
-            None,
-            "text",
-            "missing",
-        ),
+        ("unknown texts", "a.jsonl", (), comparison(OTHER_TEXTS, "left"), "a.jsonl", 1, "data", "response_a, the left"),
+        ("no side", "a.jsonl", (), comparison(SIDES, "middle"), "a.jsonl", 1, BETTER, "left or right"),
+        ("a run of LangSmith without end", f"{LANGSMITH}+runs.jsonl", (), a_deep_run, None, None, "text", "missing"),
     )
 ]
