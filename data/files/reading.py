@@ -321,7 +321,7 @@ _FLATTER = "leave out what is not read, or write it with fewer levels"
 def _parse_line(text: str, path: Path, line: int) -> object:
     if len(text) > _MAX_LINE_VALUES and _max_values_in(text) > _MAX_LINE_VALUES:
         problem = f"a line of more than {_MAX_LINE_VALUES:,} values"
-        raise InputError(problem, file=path, line=line, remedy="leave out the fields that are not rated texts")
+        raise InputError(problem, file=path, line=line, remedy="leave out what is not read")
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:

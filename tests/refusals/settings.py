@@ -91,6 +91,7 @@ OPTIONS = (
     + rows(
         optional,
         ("chateval both-orders=False", "both_orders", "true or false"),
+        ("chateval comparing=no", "comparing", "true or false"),
         ("chateval turns=two", "turns", "from 1 to 101"),
         ("chateval samples=2.5", "samples", "from 1 to 1000"),
         ("chateval samples=1000000", "samples", "from 1 to 1000"),
@@ -207,7 +208,7 @@ ADDRESSES = [
         "sqlite:///",
         "htp://host:5000",
         "http://h:port",
-        "mysql://h/d",
+        "mysql://h:p/d",
     ),
     *rows(tracked, ("sqlite:///rated.jsonl", None, "not a database")),
     *rows(replies, ("postgresql://judge@127.0.0.1:1/replies", None, "127.0.0.1")),
