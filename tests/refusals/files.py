@@ -160,13 +160,19 @@ REPLIES: list[tuple[str, list[dict[str, Any]], int | None, str | None, str]] = [
     ("facts differ", [REPLY, {**REPLY, "system_id": "B", "context": "x"}], 13, "context", "the context of line 2"),
 ]
 
-COPIES: list[tuple[str, dict[str, Any], str]] = [
-    ("a label too few", {"labels": "TIE\nTIE\n"}, "3 lines, one per question"),
-    ("an unknown label", {"labels": "TIE\nGPT4\nTIE\n"}, "line 2, field 'label': unknown label 'GPT4'"),
-    ("an answer missing", {"vicuna": answers("v", (1, 5))}, "no answer of vicuna-13b to question 3"),
-    ("an answer twice", {"gpt": answers("g", (1, 3, 5, 3))}, "question 3 occurs twice"),
-    ("a question twice", {"questions": [*QUESTIONS[:2], QUESTIONS[1]]}, "question 3 occurs twice"),
-    ("no questions", {"questions": [], "labels": ""}, "no questions"),
+
+def copied(**files: Any) -> Callable[[Path], object]:
+    """A copy of FairEval in which some files are different."""
+    return lambda folder: copy_of_faireval(folder / "copy", **files)
+
+
+COPIES = [
+    ("a label too few", copied(labels="TIE\nTIE\n"), "3 lines, one per question"),
+    ("an unknown label", copied(labels="TIE\nGPT4\nTIE\n"), "line 2, field 'label': unknown label 'GPT4'"),
+    ("an answer missing", copied(vicuna=answers("v", (1, 5))), "no answer of vicuna-13b to question 3"),
+    ("an answer twice", copied(gpt=answers("g", (1, 3, 5, 3))), "question 3 occurs twice"),
+    ("a question twice", copied(questions=[*QUESTIONS[:2], QUESTIONS[1]]), "question 3 occurs twice"),
+    ("no questions", copied(questions=[], labels=""), "no questions"),
 ]
 
 REPEATED = "text,when,reviewed_by,annotatorId,tone\n" + "".join(
@@ -240,38 +246,26 @@ DRAWN: list[Place] = [
     for value in ("0", "often")
 ]
 
+ARRAYS: list[Place] = [
+    ("no JSON in an array", '[\n{"source": "a"},\n{"source" "b"}]', 3, None, "not valid JSON"),
+    ("a number in an array", '[\n{"source": "a"},\n\n7]', 4, None, "must be an object"),
+    ("an open array", '[\n{"source": "a"},\n', 3, None, "not closed"),
+]
+
 TABLE = [
     *places("rated.jsonl", load, JSONL),
     *places("rated.csv", lambda path: load(path, "summarization"), CSV),
     *places("a.csv", lambda path: load(path, TASK), CELLS),
     *places("support.toml", read_task, [(name, text, at, field, word) for name, text, field, at, word in TASKS]),
-    *places("s.jsonl", summeval.load, [(name, lines(rows), at, *rest) for name, rows, at, *rest in ARTICLES]),  # type: ignore[misc]
-    *places("t.json", topical_chat.load, [(name, json.dumps(rows, indent=1), *rest) for name, rows, *rest in REPLIES]),  # type: ignore[misc]
+    *places("s.jsonl", summeval.load, [(name, lines(own), at, *rest) for name, own, at, *rest in ARTICLES]),  # type: ignore[misc]
+    *places("t.json", topical_chat.load, [(name, json.dumps(own, indent=1), *rest) for name, own, *rest in REPLIES]),  # type: ignore[misc]
     *places("d.jsonl", dialsummeval.load, [("another dialogue", SAID_TWICE, 2, "id", "another dialogue")]),
     *places("u.jsonl", summeval.load, [("an id of two articles", lines(UNIEVAL), 2, "doc_id", "second source")]),
-    *places(
-        "t.json",
-        topical_chat.load,
-        [
-            ("no JSON in an array", '[\n{"source": "a"},\n{"source" "b"}]', 3, None, "not valid JSON"),
-            ("a number in an array", '[\n{"source": "a"},\n\n7]', 4, None, "must be an object"),
-            ("an open array", '[\n{"source": "a"},\n', 3, None, "not closed"),
-        ],
-    ),
+    *places("t.json", topical_chat.load, ARRAYS),
+    *(row(name, partial(faireval.load, Path("copy")), None, word, "copy", change=copy) for name, copy, word in COPIES),
     *(
-        row(
-            name,
-            lambda: faireval.load(Path("copy")),
-            None,
-            keyword,
-            "copy",
-            change=lambda f, of=files: copy_of_faireval(f / "copy", **of),
-        )  # type: ignore[misc]
-        for name, files, keyword in COPIES
-    ),
-    *(
-        row(f"{name} {number}", partial(data.load, f"{name}=set.json"), None, word, files={"set.json": lines(rows)})
-        for number, (name, rows, word) in enumerate(FACTUALITY)
+        row(f"{name} {number}", partial(data.load, f"{name}=set.json"), None, word, files={"set.json": lines(own)})
+        for number, (name, own, word) in enumerate(FACTUALITY)
     ),
     row("a set without its folder", lambda: faireval.load(Path("absent")), None, "not a folder", "absent"),
     *rows(
@@ -303,14 +297,7 @@ TABLE = [
     row("a document", lambda: iter_groups(Path("rated.docx")), None, ".jsonl", "rated.docx"),
     *places("x.toml", toml, [("too deep", "a = " + "[" * 20_000 + "]" * 20_000, None, None, "deeply")]),
     *places("x.toml", toml, [("too long", "a = " + "9" * 5_000, None, None, "thousands of digits")]),
-    row(
-        "a folder",
-        partial(load, Path("d.csv")),
-        None,
-        "cannot be read",
-        "d.csv",
-        change=lambda f: (f / "d.csv").mkdir(),
-    ),
+    row("a folder", partial(load, Path("d.csv")), None, "cannot be", "d.csv", change=lambda f: (f / "d.csv").mkdir()),
     row("a pipe", lambda: load(Path("x.jsonl")), None, "pipe", "x.jsonl", change=lambda f: os.mkfifo(f / "x.jsonl")),
     *places("t.csv", lambda path: data.load(str(path), "summarization"), DRAWN),
     *places("p.jsonl", lambda path: data.load(str(path), "pairs", ("source=question",)), PAIRS),

@@ -1,8 +1,9 @@
-"""Files that are refused for how they are made: sheets, Parquet, sets of the hub, users' tables."""
+"""Files that are refused for how they are made: sheets, Parquet, sets of the hub, tables of users and of tools."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import zipfile
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from debate_judge.data.tasks import SUMMARIZATION
 from tests.data.files_of_rows import TASK
 from tests.data.test_formats import parquet
 from tests.data.test_formats import workbook as sheet_file
+from tests.data.test_layouts import FOLDER, TEXTS
+from tests.data.test_layouts import TASK as SUPPORT
 from tests.data.test_public_sets import ARTICLE, REPLY, Rows, home
 from tests.refusals.refusal import row
 
@@ -263,4 +266,78 @@ PLACES = [
     for name in ("rated.jsonl/a.json", "judge", "/proc/nothing/a.json")
 ]
 
-TABLE = [*WORKBOOKS, *PARQUET, *HUGE, *USERS, *SETS, *PLACES]
+# --- exports of annotation tools ---
+
+
+def exported(*names: str) -> Callable[[Path], object]:
+    return lambda folder: [shutil.copy(FOLDER / name, folder) for name in names]
+
+
+def off_scale(folder: Path) -> None:
+    tasks = json.loads((FOLDER / "label_studio.json").read_text())
+    tasks[1]["annotations"][0]["result"][0]["value"]["rating"] = 9
+    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, tasks)))
+
+
+def one_trace(folder: Path) -> None:
+    exported("langfuse_scores.csv")(folder)
+    (folder / "t.jsonl").write_text((FOLDER / "langfuse_traces.jsonl").read_text().splitlines()[0])
+
+
+def a_deep_run(folder: Path) -> None:
+    exported("langsmith_feedback.jsonl")(folder)
+    deep = {"id": "t1", "inputs": "s", "outputs": json.loads('{"a":' * 300 + '"x"' + "}" * 300)}
+    other = (FOLDER / "langsmith_runs.jsonl").read_text().splitlines()[1]
+    (folder / "runs.jsonl").write_text("\n".join([json.dumps(deep), other]))
+
+
+ANSWERS = "helpfulness.responses"
+
+
+def recorded(name: str, *records: dict[str, object]) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text("\n".join(map(json.dumps, records)))
+
+
+def nested_argilla(folder: Path) -> None:
+    answers = {"helpfulness": [{"value": 5, "user_id": "ann"}]}
+    fields = {"question": "q", "answer": "a"}
+    recorded("a.jsonl", {"id": "r", "fields": fields, "responses": answers, "suggestions": {}})(folder)
+
+
+def late_answers(folder: Path) -> None:
+    plain: dict[str, object] = {"question": "q", "answer": "a", "helpfulness": 1}
+    recorded("a.jsonl", *[plain] * 300, {**plain, ANSWERS: [5], f"{ANSWERS}.users": ["ann"]})(folder)
+
+
+def lists_of_numpy(folder: Path) -> None:
+    header = f"question,answer,{ANSWERS},{ANSWERS}.users\n"
+    (folder / "a.csv").write_text(header + "q,a,\"[5, 3]\",\"['ann' 'ben']\"\n")
+
+
+def comparison(texts: dict[str, object], side: str) -> Callable[[Path], object]:
+    result = {"from_name": "better", "value": {"selected": side}}
+    return recorded("a.jsonl", {"data": texts, "annotations": [{"completed_by": 1, "result": [result]}]})
+
+
+LANGFUSE, LANGSMITH = "langfuse_scores.csv", "langsmith_feedback.jsonl"
+SIDES: dict[str, object] = {"question": "q", "answer1": "x", "answer2": "y"}
+OTHER_TEXTS: dict[str, object] = {"question": "q", "mine": "x", "theirs": "y"}
+BETTER = "annotations[0].result, better"
+RATING = "annotations[0].result[0].value.rating"
+TOOLS = [
+    row(name, loaded(files, *columns, task=SUPPORT), field, keyword, file, line, change=change)
+    for name, files, columns, change, file, line, field, keyword in (
+        ("Langfuse alone", LANGFUSE, (), exported(LANGFUSE), LANGFUSE, None, None, f"{LANGFUSE}+"),
+        ("LangSmith alone", LANGSMITH, (), exported(LANGSMITH), LANGSMITH, None, None, f"{LANGSMITH}+"),
+        ("a trace that is not there", f"{LANGFUSE}+t.jsonl", (), one_trace, None, 6, "traceId", "t2"),
+        ("a rating of Label Studio", "a.jsonl", TEXTS, off_scale, "a.jsonl", 2, RATING, "scale"),
+        ("records of Argilla in objects", "a.jsonl", (), nested_argilla, "a.jsonl", 1, "responses", "flatten=True"),
+        ("answers far below", "a.jsonl", (), late_answers, "a.jsonl", 301, None, "put a rated record first"),
+        ("lists without commas", "a.csv", (), lists_of_numpy, "a.csv", 2, f"{ANSWERS}.users", "df.to_json"),
+        ("unknown texts", "a.jsonl", (), comparison(OTHER_TEXTS, "left"), "a.jsonl", 1, "data", "response_a, the left"),
+        ("no side", "a.jsonl", (), comparison(SIDES, "middle"), "a.jsonl", 1, BETTER, "left or right"),
+        ("a run of LangSmith without end", f"{LANGSMITH}+runs.jsonl", (), a_deep_run, None, None, "text", "missing"),
+    )
+]
+
+TABLE = [*WORKBOOKS, *PARQUET, *HUGE, *USERS, *SETS, *PLACES, *TOOLS]

@@ -1,10 +1,12 @@
-"""What the public functions, judges, exports and integrations refuse of their arguments."""
+"""What the public functions, judges, exports, integrations and statistics refuse of their arguments."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,17 @@ import debate_judge
 from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, load, offline_lm
 from debate_judge.data import LOADERS
 from debate_judge.data import load as load_data
+from debate_judge.data.agreement.classification import Decision, classify, pair_decisions
+from debate_judge.data.agreement.decisions import DecisionRule, decision_rules_from_scores
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.tables import agreement_table, compare
+from debate_judge.data.calibration import Calibration
 from debate_judge.data.folds import make_folds
-from debate_judge.data.requirements import require_ratings
+from debate_judge.data.inference.absolute_agreement import decision_cuts
+from debate_judge.data.requirements import aspects_to_judge, require_level, require_ratings
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.data.sources import select_sources
-from debate_judge.data.splits import split
+from debate_judge.data.splits import append_held_out, split
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.process import judge_of_process
 from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
@@ -239,7 +247,6 @@ CORPORA = [
     row("folds of equal texts", folded(toned(*((3,),) * 24), 4), None, "are equal"),
     row("a source twice", parted(TWICE), None, "same source text", "made.jsonl"),
     row("a split of four", parted(toned(*((1, 2),) * 4)), None, "at least 2 groups"),
-    row("an aspect without ratings", parted(MANY, "solved"), None, "solved"),
     row("an aspect of no task", parted(MANY, "tune"), "aspects", "'tone'"),
     *(
         row(f"parts {parts}", parted(MANY, fractions=parts), None, "add up to 1")
@@ -251,4 +258,82 @@ CORPORA = [
     row("sources 20-31", lambda: select_sources(MANY, "20-31"), "sources", "at most 30"),
 ]
 
-TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *SCORED, *CORPORA]
+
+# --- statistics ---
+
+SAMPLE = load_data("sample")
+KIND = Task("tone", "message", "reply", (Aspect("kind", "Is it kind?", Scale(1, 5)),))
+
+
+def group(name: str, ratings: Sequence[float], scores: Sequence[float], ids: str = "") -> GroupScores:
+    return GroupScores(name, tuple(ids) or tuple("abcdef"[: len(ratings)]), tuple(ratings), tuple(scores))
+
+
+ONE, EQUAL = {"x": [group("a", [1, 2], [1, 2])]}, {"x": [group("a", [1, 1], [1, 1])]}
+YES, RULE = Aspect("x", "?", Scale(0, 1)), DecisionRule("binary", 0.5, 0.5)
+
+
+def compared(**other: Any) -> Callable[[], object]:
+    return lambda: compare(ONE, other)
+
+
+AGREEMENT = [
+    row("agreement of no aspect", lambda: agreement_table({}), None, "no aspect", plain=True),
+    row("a group twice", lambda: agreement_table({"x": [ONE["x"][0]] * 2}), None, "twice"),
+    row("a candidate of a group twice", lambda: group("a", [1, 2], [1, 2], "aa"), None, "same id", plain=True),
+    row("an endless score", lambda: group("a", [1, 2], [1, math.inf]), None, "finite", plain=True),
+    row("other aspects", compared(y=ONE["x"]), None, "same aspects"),
+    row("other groups", compared(x=[group("b", [1, 2], [1, 2])]), None, "same groups", plain=True),
+    row("other ratings", compared(x=[group("a", [1, 3], [1, 2])]), None, "'a'", plain=True),
+    row("other candidates", compared(x=[group("a", [1, 2], [1, 2], "pq")]), None, "'a'", plain=True),
+    row("nothing decided", lambda: classify([Decision("a", "win", None)]), None, "no decision", plain=True),
+    row("no such label", lambda: classify([Decision("a", "win", "win")], "maybe"), None, "no such label"),
+    row("a group of one as a pair", lambda: pair_decisions([group("5", [1], [1])]), None, "not a pair"),
+    row("equal ratings as decisions", partial(decision_rules_from_scores, EQUAL, "binary"), None, "equal", plain=True),
+    row("a cut on one side of all ratings", partial(decision_cuts, (YES,), {"x": RULE}, 3), "cut", "one side"),
+    *(
+        row(f"a map with the knots {knots}", partial(Calibration, knots, 1, 1), None, "knots", plain=True)
+        for knots in ((), ((1, 2), (1, 3)), ((1, 3), (2, 1)), ((1, math.nan),))
+    ),
+]
+
+
+def chosen(count: int) -> Corpus:
+    """The sample with so many of its 24 sources chosen for rating."""
+    own = [replace(g, sampling_probability=0.25) if i < count else g for i, g in enumerate(SAMPLE.groups)]
+    return replace(SAMPLE, groups=tuple(own))
+
+
+def rare() -> Corpus:
+    """An aspect that is rated in one group of many."""
+    whole = toned(*((1, 2 + i % 3) for i in range(31)))
+    first = whole.groups[0]
+    solved = tuple(replace(c, ratings={**c.ratings, "solved": (float(i),)}) for i, c in enumerate(first.candidates))
+    return replace(whole, groups=(replace(first, candidates=solved), *whole.groups[1:]))
+
+
+def tested(first: int) -> Corpus:
+    """Half of the sample with a test set, of which so many sources were chosen for rating."""
+    own, test_set = (replace(SAMPLE, groups=part) for part in (SAMPLE.groups[12:], chosen(first).groups[:12]))
+    return append_held_out(own, test_set)
+
+
+SHARED = {"seed": 0, "aspects": ["coherence"]}
+CHOSEN = [
+    row("a split of chosen sources", lambda: split(chosen(16), **SHARED), None, "at random"),
+    row("folds of chosen sources", lambda: make_folds(chosen(23), count=4, **SHARED), None, "at random"),
+    row("a test set of selected sources", lambda: tested(1), None, "selected"),
+    row("an aspect rated in few groups", lambda: split(rare(), aspects=["tone", "solved"], seed=0), None, "--aspects"),
+    row(
+        "too few single candidates",
+        lambda: split(toned(*((1.0 + i % 5,) for i in range(20))), aspects=["tone"], seed=0),
+        None,
+        "at least 8",
+    ),
+    row("ranks in groups of one", lambda: require_level(toned((1.0,), (2.0,)), "summary"), None, "sample"),
+    row("systems of one text", lambda: require_level(toned((1.0,), (2.0,)), "system"), None, "two candidate ids"),
+    row("all aspects and one", lambda: aspects_to_judge(SAMPLE, ("all", "fluency")), "aspects", "'all'"),
+    row("a sample for another task", lambda: load_data("sample", KIND), None, "'tone'"),
+]
+
+TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *SCORED, *CORPORA, *AGREEMENT, *CHOSEN]

@@ -130,21 +130,12 @@ RUNS += rows(
     PARQUET, ("", None, "changed after"), change=scored(edited_table, PARQUET), begun=("out.parquet.rows.jsonl",)
 )
 
-SUPPORT_SCORE = "score support --in scored.jsonl --out o.jsonl"
-PLACES = [
-    *rows(
-        SUPPORT_SCORE,
-        ("--out place/x.jsonl", "--out", "cannot be written"),
-        ("--store place/x", "--store", "cannot be written"),
-        patch=read_only,
-    ),
-    *rows(
-        SUPPORT_SCORE,
-        ("--config transcripts=place/x.jsonl", "transcripts", "cannot be written"),
-        patch=read_only,
-        begun=("o.jsonl", "o.jsonl.lock", "o.jsonl.state.json"),
-    ),
-]
+PLACES = rows(
+    "score support --in scored.jsonl --out o.jsonl",
+    ("--out place/x.jsonl", "--out", "cannot be written"),
+    ("--store place/x", "--store", "cannot be written"),
+    patch=read_only,
+)
 
 # --- stores and exports ---
 

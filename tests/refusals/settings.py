@@ -45,14 +45,6 @@ number = 3
 """
 
 
-def with_examples(text: str) -> object:
-    return Settings(examples=text)
-
-
-def measured_by(text: str) -> object:
-    return Settings(metric=text)
-
-
 SETTINGS = rows(
     Settings,
     ({"seed": "1"}, "--seed", "a whole number"),
@@ -70,10 +62,11 @@ SETTINGS = rows(
     ({"name": "a/b"}, "--name", "letters"),
     ({"name": ".."}, "--name", "letters"),
 )
+EXAMPLES = ("0", "nearest", "nearest:0", "near:3", "pairs", "3.5", "many")
+METRICS = ("", "summary/sample", "spearman/pearson", "summary/spearman/auto", "system/spearman", "mae,ccc")
 TEXTS = [
-    *alike(with_examples, "--examples", "nearest:N", "0", "nearest", "nearest:0", "near:3", "pairs", "3.5", "many"),
-    *alike(measured_by, "--metric", "not a metric", "", "summary/sample", "spearman/pearson", "summary/spearman/auto"),
-    *alike(measured_by, "--metric", "not a metric", "system/spearman", "mae,ccc"),
+    *alike(Settings, "--examples", "nearest:N", *({"examples": text} for text in EXAMPLES)),
+    *alike(Settings, "--metric", "not a metric", *({"metric": text} for text in METRICS)),
 ]
 
 
