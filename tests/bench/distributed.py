@@ -66,21 +66,20 @@ def measure(base: str, folder: Path, given: argparse.Namespace, actors: int) -> 
     command += ["--store", str(place / "store"), "--api-base", f"{base}/v1", "--concurrency", str(given.concurrency)]
     command += [*keys(actors=actors, preflight=False), *(["--rpm", str(given.rpm)] if given.rpm else [])]
     urllib.request.urlopen(urllib.request.Request(f"{base}/reset", method="POST"), timeout=60).close()
-    began, memory, killed = time.monotonic(), [], 0
+    began, memory = time.monotonic(), []
     with subprocess.Popen(command, env=ENVIRONMENT) as driver:
         while driver.poll() is None:
             time.sleep(1.0)
             quarter = (len(memory) + 1) * given.items / 4
             if stats(base)["requests"] >= quarter and (sizes := actors_of(driver.pid)):
                 memory.append(round(max(sizes.values())))
-                if len(memory) == 2 and not given.spare:
+                if len(memory) == 2:
                     os.kill(max(sizes), signal.SIGKILL)
-                    killed += 1
     if driver.returncode:
         raise RuntimeError(f"the command ended with {driver.returncode}")
     last = stats(base)
     twice = int(last["requests"] - last["different"])
-    in_flight = killed * -(-given.concurrency // actors)
+    in_flight = -(-given.concurrency // actors)
     if last["different"] != given.items or twice > in_flight:
         raise RuntimeError(f"{last['different']} prompts and {twice} calls made again, at most {in_flight} in flight")
     check_rows(place / "out.parquet", given.items)
@@ -93,7 +92,6 @@ def measure(base: str, folder: Path, given: argparse.Namespace, actors: int) -> 
         "seconds": last["seconds"],
         "efficiency": ideal / last["seconds"],
         "items/s": given.items / last["seconds"],
-        "killed": killed,
         "calls twice": twice,
         "actor MB": "/".join(map(str, memory)),
         "whole s": time.monotonic() - began,
@@ -113,7 +111,6 @@ def check_rows(folder: Path, items: int) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = parser_of(__doc__, of_data=False, items=100_000, rpm=0.0, latency=1.0, concurrency=64)
     parser.add_argument("--actors", default="1,2,4")
-    parser.add_argument("--spare", action="store_true", help="kill no actor")
     given = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as name, started(given.latency) as base:
         folder = Path(name)

@@ -104,9 +104,6 @@ JSONL: list[Place] = [
 ]
 
 CSV: list[Place] = [
-    ("header only", HEADER, None, None, "no groups in the file"),
-    ("no text", "group,source\ng,x\n", 2, "text", "'text' is missing"),
-    ("misspelt source", "sources,text\ng,x\n", 2, "source", "did you mean 'sources'?"),
     ("a title above the header", "Ratings,,\nsource,text,tone\n", 1, None, "a title"),
     ("a title of one cell", "Ratings\nsource,text,tone\n", 1, None, "a title"),
     ("column twice", "source,text,text\ns,x,y\n", 1, "text", "two columns have the same name"),
@@ -127,7 +124,6 @@ CSV: list[Place] = [
 TASKS: list[tuple[str, str | bytes, str | None, int | None, str]] = [
     ("not TOML", HEAD + "low 1\n", None, 4, "not valid TOML"),
     ("no name", GOOD_TASK.replace('name = "support"\n', ""), "name", None, "add name at the top"),
-    ("label is a number", GOOD_TASK.replace('"reply"', "3"), "candidate_label", None, "a text in quotes"),
     ("unknown key", "lables = 1\n" + GOOD_TASK, "lables", None, "unknown field"),
     ("misspelt aspect key", GOOD_TASK + 'defnition = ""\n', "aspects.tone.defnition", None, "'definition'?"),
     ("empty aspects", HEAD + "[aspects]\n", "aspects", None, "at least one aspect"),

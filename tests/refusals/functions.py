@@ -75,10 +75,7 @@ JUDGES = [
         compiled,
         ({"data": TWO_TONES}, "tone", "rename"),
         ({"max_round": 1}, None, "max_rounds"),
-        ({"aspects": ["coherenc"]}, "aspects", "'coherence'"),
         ({"lm": "gpt-4o"}, "--lm", "PROVIDER/MODEL"),
-        ({"max_rounds": -1}, "--max-rounds", "at least 0"),
-        ({"data": "nowhere.csv"}, None, "no such"),
     ),
     row("arguments without a name", lambda: Debate(rounds=0)("question", "answer"), None, "keywords"),
     row("examples of no aspect", lambda: examples(corpus("sample"), ["coherense"]), "aspects", "coherence"),
@@ -133,7 +130,6 @@ EXPORTS = [
     row("intervals of nothing", exported(lambda j: j.intervals(aspects="wit")), "aspects", "wit"),
     *rows(
         call,
-        ({"aspect": "tune"}, "aspects", ""),
         ({"aspect": ANOTHER}, "aspect", ""),
         ({"task": "dialogue"}, "task", ""),
         ({"scale": "raters"}, "scale", ""),
@@ -252,7 +248,6 @@ CORPORA = [
         row(f"parts {parts}", parted(MANY, fractions=parts), None, "add up to 1")
         for parts in ((0.5, 0.5, 0.0), (0.3, 0.3, 0.3), (float("nan"), 0.5, 0.5))
     ),
-    row("nothing rated of an aspect", rated(MANY, "solved"), None, "ratings of tone"),
     row("nothing rated", rated(toned((None,))), None, '"ratings"'),
     row("nothing but threes", rated(toned((3, 3), (3, None))), None, "only 3"),
     row("sources 20-31", lambda: select_sources(MANY, "20-31"), "sources", "at most 30"),
@@ -285,7 +280,6 @@ AGREEMENT = [
     row("other aspects", compared(y=ONE["x"]), None, "same aspects"),
     row("other groups", compared(x=[group("b", [1, 2], [1, 2])]), None, "same groups", plain=True),
     row("other ratings", compared(x=[group("a", [1, 3], [1, 2])]), None, "'a'", plain=True),
-    row("other candidates", compared(x=[group("a", [1, 2], [1, 2], "pq")]), None, "'a'", plain=True),
     row("nothing decided", lambda: classify([Decision("a", "win", None)]), None, "no decision", plain=True),
     row("no such label", lambda: classify([Decision("a", "win", "win")], "maybe"), None, "no such label"),
     row("a group of one as a pair", lambda: pair_decisions([group("5", [1], [1])]), None, "not a pair"),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import shlex
 import shutil
 import sqlite3
@@ -88,18 +86,6 @@ def edited_table(folder: Path) -> None:
     pd.read_parquet(folder / "out.parquet").assign(mine="x").to_parquet(folder / "out.parquet")
 
 
-def read_only(patch: pytest.MonkeyPatch) -> None:
-    """No folder can be made below `place`."""
-    mkdir, place = Path.mkdir, Path.cwd() / "place"
-
-    def refuse(self: Path, *arguments: Any, **options: Any) -> None:
-        if place in (self.absolute(), *self.absolute().parents):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
-        mkdir(self, *arguments, **options)
-
-    patch.setattr(Path, "mkdir", refuse)
-
-
 def edited_text(folder: Path) -> None:
     path = folder / "in.jsonl"
     path.write_text(path.read_text().replace("reply 0", "reply 1"))
@@ -128,13 +114,6 @@ RUNS = [
 ]
 RUNS += rows(
     PARQUET, ("", None, "changed after"), change=scored(edited_table, PARQUET), begun=("out.parquet.rows.jsonl",)
-)
-
-PLACES = rows(
-    "score support --in scored.jsonl --out o.jsonl",
-    ("--out place/x.jsonl", "--out", "cannot be written"),
-    ("--store place/x", "--store", "cannot be written"),
-    patch=read_only,
 )
 
 # --- stores and exports ---
@@ -254,4 +233,4 @@ JUDGED = [
     row("a test set without ratings", HELD_OUT, None, "coherence", change=unrated),
 ]
 
-TABLE = [*RUNS, *PLACES, *STORES, *EVIDENCE, *JUDGED]
+TABLE = [*RUNS, *STORES, *EVIDENCE, *JUDGED]
