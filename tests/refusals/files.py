@@ -118,6 +118,7 @@ CSV: list[Place] = [
     ("fraction", HEADER + "g,s,a,x,4/5\n", 2, "coherence", "a text: '4/5'"),
     ("sources differ", HEADER + "g,s,a,x,4\ng,S,b,y,5\n", 3, "source", "differ in source"),
     ("contexts differ", "group,source,context,text\ng,s,c,x\ng,s,,y\n", 3, "context", "differ in context"),
+    ("tasks differ", "group,source,task,text\ng,s,summarization,x\ng,s,dialogue,y\n", 3, "task", "differ in task"),
     ("candidate twice", HEADER + "g,s,a,x,4\ng,s,a,y,5\n", 3, "candidate", "two candidates"),
 ]
 
@@ -145,6 +146,8 @@ ARTICLES: list[tuple[str, list[dict[str, Any]], int | None, str | None, str]] = 
     ("short column", [ARTICLE, {**ARTICLE, "fluency": [5.0]}], 2, "fluency", "2 values, one per summary"),
     ("no summaries", [{**ARTICLE, "machine_summaries": []}], 1, "machine_summaries", "at least one summary"),
     ("model twice", [{**ARTICLE, "model_ids": ["M1", "M1"]}], 1, "model_ids", "a model occurs twice"),
+    ("short model names", [{**ARTICLE, "model_ids": ["M1"]}], 1, "model_ids", "2 values"),
+    ("text twice", [ARTICLE, {**ARTICLE, "id": "dm-2"}], 2, "text", "the text of line 1"),
     ("id twice", [ARTICLE, {**ARTICLE, "text": "Other ."}], 2, "id", "the id of line 1"),
 ]
 

@@ -287,7 +287,7 @@ AGREEMENT = [
     row("a cut on one side of all ratings", partial(decision_cuts, (YES,), {"x": RULE}, 3), "cut", "one side"),
     *(
         row(f"a map with the knots {knots}", partial(Calibration, knots, 1, 1), None, "knots", plain=True)
-        for knots in ((), ((1, 2), (1, 3)), ((1, 3), (2, 1)), ((1, math.nan),))
+        for knots in ((), ((1, 2), (1, 3)), ((1, 3), (2, 3)), ((1, math.nan),))
     ),
 ]
 

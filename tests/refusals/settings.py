@@ -61,7 +61,7 @@ SETTINGS = rows(
     ({"name": "a/b"}, "--name", "letters"),
     ({"name": ".."}, "--name", "letters"),
 )
-EXAMPLES = ("0", "nearest", "nearest:0", "near:3", "many")
+EXAMPLES = ("0", "nearest", "nearest:0", "near:3", ":3", "many")
 METRICS = ("", "summary/sample", "spearman/pearson", "summary/spearman/auto", "system/spearman", "mae,ccc")
 TEXTS = [
     *alike(Settings, "--examples", "nearest:N", *({"examples": text} for text in EXAMPLES)),
