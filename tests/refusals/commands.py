@@ -58,6 +58,7 @@ COMPILE = [
         ("--level=summary", "--level", "--metric"),
         ("--choose=dev-1se", "--choose", "removed"),
         ("--score-mode=expected", "--score-mode", "--config score-mode=expected"),
+        ("--no-preflight", "--no-preflight", "--config preflight=false"),
     ),
     *rows("compile", ("--data missing.jsonl", None, "no such"), file="missing.jsonl"),
     *rows("compile", ("--config missing.toml", None, "no such"), file="missing.toml"),
