@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,25 @@ OTHERS = [
         "transcripts",
         "cannot be written",
         begun=("o.jsonl", "o.jsonl.lock", "o.jsonl.state.json"),
+    ),
+    *(
+        row(
+            f"score by Ray {more}", f"score support --engine ray --in scored.jsonl --out o.jsonl {more}", field, keyword
+        )
+        for more, field, keyword in (
+            ("--config transcripts=t.jsonl", "transcripts", "--engine local"),
+            ("--config batch=openai", "batch", "--engine local"),
+            ("--concurrency 1", "--concurrency", "at least 2"),
+            ("--out scores.csv", "--out", ".parquet"),
+            ("--in nothing*", "--in", "no such file"),
+        )
+    ),
+    row(
+        "Ray is not installed",
+        "score support --engine ray --in scored.jsonl --out o.jsonl",
+        "--engine",
+        "[ray]",
+        patch=lambda p: p.setitem(sys.modules, "ray", None),
     ),
     row("another task", "score judge --in new.jsonl --out o.jsonl --config task=dialogue", "task", "dialogue"),
     row("a missing aspect", "score judge --in new.jsonl --out o.jsonl --aspects tone", "aspects", "tone"),

@@ -47,3 +47,11 @@ def write(folder: Path, judge: CompiledJudge | None = None, **arguments: Any) ->
 
 
 SCRIPT = debater(score="4.3", decision="ISSUE", final_score="2.26")
+
+NOTES = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 9)),))
+
+
+def single_call(folder: Path, spec: str = "openai/m", address: str | None = None) -> Path:
+    """The export of a judge that scores notes by one call."""
+    judge = CompiledJudge(NOTES, {"clarity": AspectJudge(build("debate", JUDGES["single"].config))})
+    return write(folder, judge, lm={"spec": spec, "api_base": address}, evidence={}, name="x")

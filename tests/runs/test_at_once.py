@@ -7,21 +7,17 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize import compile as compile_command
-from debate_judge.programs import build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
-from debate_judge.runs.export.folder import save
 from debate_judge.runs.tracking.store import open_tracking_store
 from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
+from tests.runs.exports import single_call
 
 pytestmark = [
     pytest.mark.integration,
@@ -42,7 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
         yield server
 
 
-def run_shared_pass(*commands: Callable[[], int]) -> list[int | None]:
+def run_at_once(*commands: Callable[[], int]) -> list[int | None]:
     """Run commands in processes of their own, at the same time; returns their exit codes."""
     context = multiprocessing.get_context("fork")
     begin = context.Barrier(len(commands))
@@ -59,45 +55,27 @@ def run_shared_pass(*commands: Callable[[], int]) -> list[int | None]:
     return [process.exitcode for process in processes]
 
 
-def note(number: int) -> dict[str, str]:
-    return {"id": "c", "text": f"note {'x' * number}"}
-
-
-def rows(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
-
-
-@pytest.fixture
-def scoring(server: FaultyServer, tmp_path: Path) -> list[list[str]]:
-    """The arguments of two commands that score files which have texts in common."""
-    task = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 5)),))
-    single = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})
-    judge = CompiledJudge(task, {"clarity": AspectJudge(single)})
-    export = save(tmp_path / "export", judge, lm={"spec": "openai/mock"}, evidence={}, name="x")
-    texts = [json.dumps({"group": f"g{n}", "source": "A letter.", "candidates": [note(n)]}) for n in range(40)]
-    found = []
-    for name, lines in {"a": texts[:30], "b": texts[10:]}.items():
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
-        arguments = [str(export), "--in", str(tmp_path / f"{name}.jsonl"), "--api-base", server.url]
-        found.append([*arguments, "--out", str(tmp_path / f"{name}.scores.jsonl"), "--concurrency", "4"])
-    return found
-
-
-@pytest.mark.parametrize("machines", [1, 2])
-def test_two_files_that_are_scored_at_once_pay_once_for_the_texts_in_both(
-    machines: int, scoring: list[list[str]], server: FaultyServer, tmp_path: Path, request: pytest.FixtureRequest
+def test_machines_that_share_a_database_pay_once_for_the_texts_of_both(
+    server: FaultyServer, tmp_path: Path, database: str
 ) -> None:
-    """On one machine by the folder of replies; on two, each with a folder of its own, by a database."""
-    shared = keys(replies=request.getfixturevalue("database")) if machines > 1 else []
-    commands = [
-        lambda own=own, number=number: score.main([*own, *shared, "--store", str(tmp_path / f"store {number}")])
-        for number, own in zip((0, machines - 1), scoring, strict=True)
+    export = single_call(tmp_path / "export")
+    texts = [
+        json.dumps({"group": f"g{n}", "source": "A letter.", "candidates": [{"id": "c", "text": f"note {'x' * n}"}]})
+        for n in range(40)
     ]
-    assert run_shared_pass(*commands) == [0, 0]
+
+    def command(name: str, lines: list[str]) -> Callable[[], int]:
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+        files = ["--in", tmp_path / f"{name}.jsonl", "--out", tmp_path / f"{name}.scores.jsonl"]
+        files += ["--store", tmp_path / f"store {name}"]
+        more = ["--api-base", server.url, "--concurrency", "4", *keys(replies=database)]
+        return lambda: score.main([str(export), *map(str, files), *more])
+
+    assert run_at_once(command("a", texts[:30]), command("b", texts[10:])) == [0, 0]
     assert set(server.answered.values()) == {1}
-    a, b = ({r["group"]: r["score"] for r in rows(tmp_path / f"{name}.scores.jsonl")} for name in "ab")
-    assert (len(a), len(b)) == (30, 30)
-    assert all(a[name] == b[name] for name in a.keys() & b.keys())
+    rows = {name: (tmp_path / f"{name}.scores.jsonl").read_text().splitlines() for name in "ab"}
+    assert [len(lines) for lines in rows.values()] == [30, 30]
+    assert rows["a"][10:] == rows["b"][:20]
 
 
 def test_compiles_at_once_pay_once_for_what_they_have_in_common(server: FaultyServer, tmp_path: Path) -> None:
@@ -111,7 +89,7 @@ def test_compiles_at_once_pay_once_for_what_they_have_in_common(server: FaultySe
         lambda own=own: compile_command.main([*common, *own])
         for own in (["--name", "one"], ["--name", "another", "--seed", "1"])
     ]
-    assert run_shared_pass(*commands) == [0, 0]
+    assert run_at_once(*commands) == [0, 0]
     assert set(server.answered.values()) == {1}
     assert all((tmp_path / "store" / "exports" / name).is_dir() for name in ("one", "another"))
     # Nor is a page made where none is wanted.

@@ -1,4 +1,4 @@
-"""`--batch openai` on the command lines: refused in time, without a say in results, and resumed after a kill."""
+"""`--batch openai` on the command line: without a say in results, and resumed after a kill."""
 
 from __future__ import annotations
 
@@ -11,38 +11,41 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.scoring import scorer
 from tests.batch_server import BatchServer
 from tests.config_keys import keys
 from tests.programs.batches import SHORT_WAITS, recorded
 from tests.programs.faults import TASK, answer, expected, items
 
+pytestmark = pytest.mark.integration
+
 JOBS = {("scorer", "0"): 30, ("critic", "1"): 30, ("scorer", "1"): 15}
 """Calls in the jobs of 30 letters."""
 
+HURRIED = """
+import sys
+from debate_judge.programs.lm.options import BatchTiming, LMOptions
+from debate_judge.runs import score
+from debate_judge.runs.scoring import scorer
+
+scorer.lm_options = lambda arguments: LMOptions(batch="openai", batch_timing=BatchTiming(0.05, 0.05))
+sys.exit(score.main(sys.argv[1:]))
+"""
+"""The command, which looks at its jobs more often."""
+
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _hurry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = LMOptions.from_settings.__func__  # type: ignore[attr-defined]
-
-    def hurried(cls: type[LMOptions], **values: Any) -> LMOptions:
-        made: LMOptions = usual(cls, **values)
-        return replace(made, batch_timing=SHORT_WAITS.batch_timing, first_wait=SHORT_WAITS.first_wait)
-
-    monkeypatch.setattr(LMOptions, "from_settings", classmethod(hurried))
+    usual, timing, wait = scorer.lm_options, SHORT_WAITS.batch_timing, SHORT_WAITS.first_wait
+    monkeypatch.setattr(scorer, "lm_options", lambda flags: replace(usual(flags), batch_timing=timing, first_wait=wait))
 
 
 def scoring(folder: Path, server: BatchServer, count: int) -> list[str]:
@@ -65,18 +68,6 @@ def rows(folder: Path) -> list[float]:
     return [json.loads(line)["score"] for line in (folder / "out.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("_hurry")
-def test_scoring_goes_in_three_jobs(tmp_path: Path) -> None:
-    with BatchServer(answer) as server:
-        assert score.main(scoring(tmp_path, server, 30)) == 0
-        assert server.made_calls == JOBS
-        assert server.direct == 0
-    assert rows(tmp_path) == [expected(item) for item in items(30)]
-
-
-@pytest.mark.integration
-@pytest.mark.usefixtures("_hurry")
 def test_the_calls_that_try_an_lm_out_wait_for_no_job(tmp_path: Path) -> None:
     with BatchServer(answer) as server:
         assert score.main(scoring(tmp_path, server, 30)[:-2]) == 0
@@ -92,20 +83,7 @@ PHASES = {
 }
 """When the process is killed: as soon as the service has received such a request, which it does not answer."""
 
-HURRIED = """
-import sys
-from debate_judge.programs.lm.options import BatchTiming, LMOptions
-from debate_judge.runs import score
-from debate_judge.runs.scoring import scorer
 
-scorer.lm_options = lambda arguments: LMOptions(batch="openai", batch_timing=BatchTiming(0.05, 0.05))
-sys.exit(score.main(sys.argv[1:]))
-"""
-"""The command, which looks at its jobs more often."""
-
-
-@pytest.mark.integration
-@pytest.mark.usefixtures("_hurry")
 @pytest.mark.parametrize("phase", PHASES)
 def test_scoring_that_was_killed_goes_on_with_its_jobs(phase: str, tmp_path: Path) -> None:
     method, path, fault = PHASES[phase]

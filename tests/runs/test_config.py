@@ -1,17 +1,20 @@
-"""Settings that are flags, settings that are keys of --config alone, and flags that are gone."""
+"""Settings that are flags, settings that are keys of --config alone, and options of a judge."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from debate_judge.data.errors import InputError
+from debate_judge.optimize.settings import Settings
+from debate_judge.programs import JUDGES, build_preset, options_of
+from debate_judge.programs.chateval.judge import ROLES
 from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
 from debate_judge.runs.flags.invocation import command
-from debate_judge.runs.flags.parser import as_command, make_parser, settings_of
+from debate_judge.runs.flags.parser import as_command, make_parser, read_settings, settings_of
 
 
 @flag_group("options of the stove")
@@ -54,63 +57,46 @@ def file(folder: Path, text: str) -> str:
 
 def test_only_what_is_listed_is_a_flag() -> None:
     parser = make_parser("check", "Cook.", CookFlags)
-    assert {one.dest for one in parser._actions} == {"help", "config", "dish", "salt", "stove_option"}
+    assert {action.dest for action in parser._actions} == {"help", "config", "dish", "salt", "stove_option"}
     text = " ".join(parser.format_help().split())
     assert "DISH [FLAGS]" in text
     assert "docs/settings.md" in text
     assert "minutes, spices, lid, note, rack, fan." in text
 
 
-def test_every_setting_is_a_key(tmp_path: Path) -> None:
+def test_every_setting_is_a_key_of_a_file_or_by_itself(tmp_path: Path) -> None:
     path = file(tmp_path, 'dish = "soup"\nminutes = 5\nspices = ["pepper", "dill"]\nlid = false\nfan = true\n')
-    found = cook("--config", path)
-    assert (found.dish, found.minutes, found.spices, found.lid, found.fan) == (
-        "soup",
-        5,
-        ("pepper", "dill"),
-        False,
-        True,
-    )
+    settings = CookFlags(dish="soup", minutes=5, spices=("pepper", "dill"), lid=False, fan=True)
+    assert cook("--config", path) == settings
+    keys = ("minutes=5", "spices=pepper,dill", "lid=false", "fan=true", "note=a=b")
+    by_key = cook("soup", *(part for text in keys for part in ("--config", text)))
+    assert by_key == CookFlags(dish="soup", minutes=5, spices=("pepper", "dill"), lid=False, fan=True, note="a=b")
 
 
 def test_flags_win_over_config_and_the_last_config_over_those_before_it(tmp_path: Path) -> None:
     path = file(tmp_path, 'dish = "soup"\nsalt = 3\nminutes = 5\n')
-    found = cook("stew", "--config", path, "--config", "minutes=7", "--salt", "2")
-    assert (found.dish, found.salt, found.minutes) == ("stew", 2.0, 7)
+    settings = cook("stew", "--config", path, "--config", "minutes=7", "--salt", "2")
+    assert (settings.dish, settings.salt, settings.minutes) == ("stew", 2.0, 7)
     assert cook("stew", "--config", "minutes=7", "--config", path).minutes == 5
-
-
-def test_a_key_may_be_given_by_itself() -> None:
-    given = ("minutes=5", "spices=pepper,dill", "lid=false", "note=a=b")
-    found = cook("stew", *(part for text in given for part in ("--config", text)))
-    assert (found.minutes, found.spices, found.lid, found.note) == (5, ("pepper", "dill"), False, "a=b")
 
 
 @pytest.mark.parametrize(
     ("text", "field", "expected"),
     [
-        ("minutes=0", "minutes", "at least 1"),
+        ("minutes = 0", "minutes", "at least 1"),
         ("lid=maybe", "lid", "true or false"),
         ("salt=x", "--salt", "a finite number"),
+        ("minuts = 5", "minuts", "'minutes'"),
+        ("oil = 5", "oil", "the dish decides"),
     ],
 )
-def test_a_value_is_refused_under_the_name_that_the_user_writes(text: str, field: str, expected: str) -> None:
-    error = refused("stew", "--config", text)
-    assert (error.field, error.expected) == (field, expected)
-
-
-def test_a_value_of_a_file_is_refused_with_the_file(tmp_path: Path) -> None:
-    error = refused("stew", "--config", file(tmp_path, "minutes = 0\n"))
-    assert (error.file, error.field) == (str(tmp_path / "cook.toml"), "minutes")
-
-
-def test_an_unknown_key_is_refused_with_the_nearest_name_or_what_became_of_it(tmp_path: Path) -> None:
-    error = refused("stew", "--config", file(tmp_path, "minuts = 5\n"))
-    assert (error.file, error.field) == (str(tmp_path / "cook.toml"), "minuts")
-    assert "'minutes'" in str(error.remedy)
-    alone = refused("stew", "--config", "minuts=5")
-    assert (alone.field, alone.remedy) == ("minuts", error.remedy)
-    assert "the dish decides" in str(refused("stew", "--config", file(tmp_path, "oil = 5\n")).remedy)
+def test_a_value_or_name_is_refused_as_the_user_writes_it(text: str, field: str, expected: str, tmp_path: Path) -> None:
+    """With spaces it is tried in a file as well."""
+    configs = [text.replace(" ", "")] + ([file(tmp_path, f"{text}\n")] if " " in text else [])
+    for config in configs:
+        error = refused("stew", "--config", config)
+        assert (error.field, error.file) == (field, config if config.endswith(".toml") else None)
+        assert expected in f"{error.expected} {error.remedy}"
 
 
 @pytest.mark.parametrize(
@@ -139,8 +125,9 @@ def test_a_flag_that_is_refused_says_what_became_of_it_and_shows_no_password() -
 
 
 def test_an_option_may_name_settings_of_its_group_alone() -> None:
-    found = cook("stew", "-S", "fan=true", "-S", "rack=3", "-S", "timer=on", "-S", "salt=3")
-    assert (found.fan, found.rack, found.salt, found.stove_option) == (True, 3, 1.0, ("timer=on", "salt=3"))
+    settings = cook("stew", "-S", "fan=true", "-S", "rack=3", "-S", "timer=on", "-S", "salt=3")
+    assert (settings.fan, settings.rack, settings.salt) == (True, 3, 1.0)
+    assert settings.stove_option == ("timer=on", "salt=3")
 
 
 def test_the_command_that_a_report_names_gives_the_same_settings() -> None:
@@ -149,3 +136,47 @@ def test_the_command_that_a_report_names_gives_the_same_settings() -> None:
     )
     typed = as_command("check", settings)
     assert cook(*shlex.split(typed.removeprefix(command("check")))) == settings
+
+
+# --- options of a judge ---
+
+
+def options(*arguments: str) -> dict[str, Any]:
+    flags = [part for text in arguments for part in ("-J", text)]
+    return read_settings(Settings, make_parser("compile", "", Settings).parse_args(flags)).options()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), {}),
+        (("score-mode=sampled:5", "joint=true"), {"score_mode": "sampled:5", "joint": True}),
+        (("turns=3", "both-orders=false"), {"turns": 3, "both_orders": False}),
+        (("transition=always-skeptic",), {"transition": "always-skeptic"}),
+        (("together=4", "roles=critic, scientist"), {"together": 4, "roles": ["critic", "scientist"]}),
+        (("same-role=annotator",), {"same_role": "annotator"}),
+    ],
+)
+def test_flags_become_options(arguments: tuple[str, ...], expected: dict[str, Any]) -> None:
+    assert options(*arguments) == expected
+
+
+def test_roles_come_from_a_file_and_one_role_can_be_everybodys(tmp_path: Path) -> None:
+    roles = tmp_path / "roles.toml"
+    roles.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
+    judge: Any = build_preset("chateval", options(f"roles={roles}"))
+    assert judge.role_texts == {"librarian": "You keep books.", "coach": "You train a team."}
+    assert judge.instructions()["roles['coach']"].startswith("You train a team.")
+    judge = build_preset("chateval", options(f"roles={roles}", "same-role=coach"))
+    assert judge.role_texts == {"coach-1": "You train a team.", "coach-2": "You train a team."}
+    judge = build_preset("chateval", options("same-role=annotator"))
+    assert judge.role_texts == {f"annotator-{i}": ROLES["annotator"] for i in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_every_option_of_a_judge_is_kept_in_its_configuration(name: str) -> None:
+    try:
+        config = build_preset(name, {}).config()
+    except InputError as error:
+        pytest.skip(str(error))
+    assert set(options_of(name)) - {"same_role"} <= set(config)

@@ -13,17 +13,18 @@ from tests.printed_output import printed
 PRICE = Price(input=1.0, cached=0.5, output=4.0)
 
 
+@pytest.fixture
 def meter() -> Meter:
-    found = Meter()
-    found.count_reply("scorer", Reply("a", 1000, 100, 600))
-    found.count_hit("scorer", Reply("b", 500, 50))
-    found.count_reply("scorer", Reply("c", 200, 20), round=1)
-    found.count_reply("critic", Reply("d", 300, 30), round=1)
-    return found
+    meter = Meter()
+    meter.count_reply("scorer", Reply("a", 1000, 100, 600))
+    meter.count_hit("scorer", Reply("b", 500, 50))
+    meter.count_reply("scorer", Reply("c", 200, 20), round=1)
+    meter.count_reply("critic", Reply("d", 300, 30), round=1)
+    return meter
 
 
-def test_each_role_and_round_has_its_row_in_the_order_of_a_debate() -> None:
-    rows = cost_rows(meter(), PRICE)
+def test_each_role_and_round_has_its_row_in_the_order_of_a_debate(meter: Meter) -> None:
+    rows = cost_rows(meter, PRICE)
     assert [(r["role"], r["round"], r["calls"], r["cache_hits"]) for r in rows] == [
         ("scorer", 0, 1, 1),
         ("critic", 1, 1, 0),
@@ -38,23 +39,19 @@ def test_each_role_and_round_has_its_row_in_the_order_of_a_debate() -> None:
     assert rows[-1]["usd"] == pytest.approx(sum(r["usd"] for r in rows[:-1]))
 
 
-def test_the_table_says_what_is_not_known() -> None:
-    assert "US dollars" not in printed(*cost_table(cost_rows(meter(), None))).splitlines()[2]
-    assert "prices=FILE" in printed(*cost_table(cost_rows(meter(), None)))
-    priced = printed(*cost_table(cost_rows(meter(), PRICE)))
+def test_the_table_says_what_is_not_known(meter: Meter) -> None:
+    unpriced, priced, free = (
+        printed(*cost_table(cost_rows(meter, price))) for price in (None, PRICE, Price(0.0, 0.0, 0.0))
+    )
+    assert "US dollars" not in unpriced.splitlines()[2]
+    assert "prices=FILE" in unpriced
     assert "0.0011" in priced
     assert "$0.0007 more" in priced
-    # A stand-in that costs nothing needs no column of zeros.
-    free = printed(*cost_table(cost_rows(meter(), Price(0.0, 0.0, 0.0))))
     assert "dollars" not in free
-    uncounted = meter()
-    uncounted.count_reply("scorer", Reply("e"))
     assert "did not report" not in priced
-    assert "of 1 calls" in printed(*cost_table(cost_rows(uncounted, PRICE)))
-
-
-def test_an_lm_without_a_price_is_not_billed_at_the_other_ones() -> None:
-    found = meter()
-    found.prices["reflection"] = None
-    found.count_reply("reflection", Reply("f", 1000, 100))
-    assert set(found.cost(PRICE)) == {"scorer", "critic"}
+    meter.count_reply("scorer", Reply("e"))
+    assert "of 1 calls" in printed(*cost_table(cost_rows(meter, PRICE)))
+    # An LM without a price is not billed at the price of another.
+    meter.prices["reflection"] = None
+    meter.count_reply("reflection", Reply("f", 1000, 100))
+    assert set(meter.cost(PRICE)) == {"scorer", "critic"}

@@ -23,13 +23,10 @@ ITEMS = [Item(f"g{n}", "c", TASK, ASPECT, f"Source {n}.", f"Text {n}.") for n in
 JUDGE = Debate(STRICT, DebateConfig(2, tie_breaker=True))
 
 
-def scores(judge: Judge, lm: ScriptedLM, memory: DebateCache | None, *rounds: int) -> list[Sequence[float]]:
-    found = []
-    with JudgeRunner(lm, progress=False, cache=memory) as runner:
-        for n in rounds:
-            held = runner.break_tie(judge, ITEMS, [t.until(n) for t in runner.converse(judge, ITEMS, n)])
-            found.append([v.score for t in held if isinstance(v := judge.judgement(t, n), Verdict)])
-    return found
+def with_instructions(text: str) -> Judge:
+    judge = JUDGE.deepcopy()
+    judge.scorer.signature = judge.scorer.signature.with_instructions(text)
+    return judge
 
 
 def disputing() -> ScriptedLM:
@@ -40,13 +37,18 @@ def disputing() -> ScriptedLM:
 
 
 def test_what_is_known_is_not_asked_again_and_says_the_same() -> None:
-    straight = scores(JUDGE, disputing(), None, 2, 1, 0, 2)
-    lm = disputing()
-    assert scores(JUDGE, lm, DebateCache(), 2, 1, 0, 2) == straight
-    asked = len(lm.prompts)
-    once = disputing()
-    scores(JUDGE, once, DebateCache(), 2, 1, 0)
-    assert asked == len(once.prompts)
+    def scores(lm: ScriptedLM, cache: DebateCache | None, *rounds: int) -> list[Sequence[float]]:
+        result = []
+        with JudgeRunner(lm, progress=False, cache=cache) as runner:
+            for n in rounds:
+                debates = runner.break_tie(JUDGE, ITEMS, [t.until(n) for t in runner.converse(JUDGE, ITEMS, n)])
+                result.append([v.score for t in debates if isinstance(v := JUDGE.judgement(t, n), Verdict)])
+        return result
+
+    twice, once = disputing(), disputing()
+    assert scores(twice, DebateCache(), 2, 1, 0, 2) == scores(disputing(), None, 2, 1, 0, 2)
+    scores(once, DebateCache(), 2, 1, 0)
+    assert len(twice.prompts) == len(once.prompts)
 
 
 @pytest.mark.parametrize(
@@ -55,26 +57,18 @@ def test_what_is_known_is_not_asked_again_and_says_the_same() -> None:
         Debate(PLAIN, DebateConfig(2)),
         JUDGE.from_config({**JUDGE.config(), "together": 2}),
         JUDGE.from_config({**JUDGE.config(), "order": 3}),
+        with_instructions("Be kind."),
     ],
 )
 def test_another_judge_is_asked_itself(other: Judge) -> None:
-    lm, memory = scripted_lm(debater()), DebateCache()
-    with JudgeRunner(lm, progress=False, cache=memory) as runner:
-        runner.converse(JUDGE, ITEMS, 1)
-        known = dict(memory._debates)
-        runner.converse(other, ITEMS, 1)
-    assert len(memory._debates) == 2 * len(known)
-
-
-def test_changed_instructions_make_another_judge() -> None:
-    told = JUDGE.deepcopy()
-    predictor = told.scorer
-    predictor.signature = predictor.signature.with_instructions("Be kind.")
     lm = scripted_lm(debater())
     with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
-        runner.converse(JUDGE, ITEMS, 0)
-        runner.converse(told, ITEMS, 0)
-    assert len(lm.prompts) == 2 * len(ITEMS)
+        runner.converse(JUDGE, ITEMS, 1)
+        runner.converse(JUDGE, ITEMS, 1)
+        known = lm.meter.requested.total()
+        runner.converse(other, ITEMS, 1)
+    # Also where the prompts are the same.
+    assert lm.meter.requested.total() == 2 * known == 4 * len(ITEMS)
 
 
 def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwise() -> None:
@@ -83,15 +77,16 @@ def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwi
     first, second = (aspect.name for aspect in JOINT_TASK.aspects)
     lm, texts = scripted_lm(joint_table_script(lambda prompt, text, aspect: 3)), cells("One.", "Two.")
     with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
-        for own in (plain, other):
-            (shared,) = shared_judges({first: plain, second: own})
+        for judge in (plain, other):
+            (shared,) = shared_judges({first: plain, second: judge})
             runner.judge(shared.judge, texts)
     assert len(lm.prompts) == 2
 
 
 def test_a_failure_is_not_remembered() -> None:
-    memory = DebateCache()
-    with JudgeRunner(scripted_lm(lambda prompt: "No field."), progress=False, cache=memory) as runner:
-        failed = runner.converse(JUDGE, ITEMS, 1)
-    assert all(transcript.failure is not None for transcript in failed)
-    assert not memory._debates
+    lm = scripted_lm(lambda prompt: "No field.")
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
+        assert all(transcript.failure is not None for transcript in runner.converse(JUDGE, ITEMS, 1))
+        requests = lm.meter.requested.total()
+        runner.converse(JUDGE, ITEMS, 1)
+    assert lm.meter.requested.total() == 2 * requests

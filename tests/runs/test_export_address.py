@@ -11,139 +11,111 @@ import pytest
 
 from debate_judge import load
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import JUDGES, build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
-from debate_judge.runs.export.folder import save
 from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
+from tests.runs.exports import single_call
 
 pytestmark = pytest.mark.integration
 
-TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 5)),))
 PROVIDERS = ("openai", "anthropic", "groq", "gemini", "hosted_vllm", "ollama_chat", "mistral")
+TRUST = keys(trust_export=True)
 
 
-class Listener(FaultyServer):
-    """Writes down what is sent to it."""
-
-    def __init__(self) -> None:
-        super().__init__(self._heard)
-        self.bodies: list[bytes] = []
-
-    def _heard(self, body: bytes) -> str:
-        self.bodies.append(body)
-        return "[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n4"
+def answer(body: bytes) -> str:
+    return "[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n4"
 
 
 @pytest.fixture
-def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
     for provider in PROVIDERS:
         monkeypatch.setenv(f"{provider.upper()}_API_KEY", f"sk-of-{provider}-0123456789")
         monkeypatch.delenv(f"{provider.upper()}_API_BASE", raising=False)
-    with Listener() as server:
+    with FaultyServer(answer) as server:
         yield server
 
 
-def export(folder: Path, spec: str, address: str | None) -> Path:
-    judge = CompiledJudge(TASK, {"clarity": AspectJudge(build("debate", JUDGES["single"].config))})
-    return save(folder / "export", judge, lm={"spec": spec, "api_base": address}, evidence={}, name="x")
-
-
-def run(folder: Path, program: Path, *more: str) -> int:
+def run(folder: Path, address: str | None, *more: str, spec: str = "openai/m") -> int:
+    """Score one text by an export with this address."""
     text = {"group": "g", "source": "A letter.", "candidates": [{"id": "c", "text": "A note."}]}
     (folder / "in.jsonl").write_text(json.dumps(text) + "\n")
     files = ("--in", str(folder / "in.jsonl"), "--out", str(folder / "out.jsonl"), "--store", str(folder / "store"))
-    return score.main([str(program), *files, *keys(preflight=False), *more])
+    export = single_call(folder / "export", spec, address)
+    return score.main([str(export), *files, *keys(preflight=False), *more])
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_address_of_the_export_gets_nothing(
-    provider: str, listener: Listener, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    provider: str, server: FaultyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = f"{provider}/m"
-    folder = export(tmp_path, spec, listener.url)
-    for given in (None, spec):
+    for lm in (None, spec):
         with pytest.raises(InputError, match="names the server"):
-            load(folder, lm=given)
-    assert run(tmp_path, folder) == 2
+            load(single_call(tmp_path / "export", spec, server.url), lm=lm)
+    assert run(tmp_path, server.url, spec=spec) == 2
     message = capsys.readouterr().err
-    assert listener.url in message
+    assert server.url in message
     assert "--api-base" in message
     assert not (tmp_path / "out.jsonl").exists()
-    assert listener.requests == 0
+    # An estimate sends nothing, so it needs no address.
+    assert run(tmp_path, server.url, "--estimate", spec=spec) == 0
+    assert "calls" in capsys.readouterr().out
+    assert server.requests == 0
 
 
-def test_an_address_that_the_user_names_is_used_and_told(
-    listener: Listener, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_address_of_the_users_is_used_and_named(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = export(tmp_path, "openai/m", "http://elsewhere.example/v1")
-    assert run(tmp_path, folder, "--api-base", listener.url) == 0
-    assert f"texts go to {listener.url}OPENAI_API_KEY" in capsys.readouterr().err
-    assert listener.requests == 1
-    with load(folder, api_base=listener.url) as judge:
+    elsewhere = "http://elsewhere.example/v1"
+    assert run(tmp_path, elsewhere, "--api-base", server.url) == 0
+    assert f"texts go to {server.url}, with the key in OPENAI_API_KEY" in capsys.readouterr().err
+    with load(tmp_path / "export", api_base=server.url) as judge:
         assert judge.score(text="Another note.", source="A letter.")["clarity"].score == 4
+    assert server.requests == 2
+    # So is one that the environment names as the export does.
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("OPENAI_API_BASE", server.url + "/")
+    assert run(tmp_path / "other", server.url) == 0
+    assert server.requests == 3
 
 
-def test_an_address_that_the_environment_names_as_well_is_the_users(
-    listener: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_BASE", listener.url + "/")
-    assert run(tmp_path, export(tmp_path, "openai/m", listener.url)) == 0
-    assert listener.requests == 1
+class Input(io.StringIO):
+    def __init__(self, text: str, terminal: bool) -> None:
+        super().__init__(text)
+        self.isatty = lambda: terminal  # type: ignore[method-assign]
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(("said", "code", "requests"), [("yes\n", 0, 1), ("y\n", 2, 0), ("\n", 2, 0), ("", 2, 0)])
-def test_an_export_is_trusted_once_the_user_has_said_so(
-    said: str,
+@pytest.mark.parametrize(
+    ("reply", "terminal", "code"),
+    [("yes\n", True, 0), ("y\n", True, 2), ("\n", True, 2), ("", True, 2), ("yes\n", False, 2)],
+)
+def test_an_export_is_trusted_once_the_user_has_said_so_at_a_terminal(
+    reply: str,
+    terminal: bool,
     code: int,
-    requests: int,
-    listener: Listener,
+    server: FaultyServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("sys.stdin", Terminal(said))
-    assert run(tmp_path, export(tmp_path, "openai/m", listener.url), *keys(trust_export=True)) == code
-    asked = capsys.readouterr().err
-    assert "OPENAI_API_KEY" in asked
-    assert listener.url in asked
-    assert listener.requests == requests
-
-
-def test_without_a_terminal_no_export_is_trusted(
-    listener: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
-    assert run(tmp_path, export(tmp_path, "openai/m", listener.url), *keys(trust_export=True)) == 2
-    assert listener.requests == 0
-
-
-def test_an_estimate_sends_nothing_and_needs_no_yes(
-    listener: Listener, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, export(tmp_path, "openai/m", listener.url), "--estimate") == 0
-    assert "calls" in capsys.readouterr().out
-    assert listener.requests == 0
+    monkeypatch.setattr("sys.stdin", Input(reply, terminal))
+    assert run(tmp_path, server.url, *TRUST) == code
+    assert server.requests == (code == 0)
+    question = capsys.readouterr().err
+    assert ("OPENAI_API_KEY" in question) or not terminal
+    assert server.url in question
 
 
 def test_two_servers_named_by_the_environment_do_not_share_replies(
-    listener: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = export(tmp_path, "openai/m", None)
-    with Listener() as other:
-        monkeypatch.setenv("OPENAI_API_BASE", listener.url)
-        assert run(tmp_path, folder) == 0
+    with FaultyServer(answer) as other:
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        assert run(tmp_path, None) == 0
         monkeypatch.setenv("OPENAI_API_BASE", other.url)
         # The rows that are there are of the other server, and must not be mixed with this one's.
-        assert run(tmp_path, folder) == 2
+        assert run(tmp_path, None) == 2
         assert "api_base" in capsys.readouterr().err
         (tmp_path / "out.jsonl").unlink()
-        assert run(tmp_path, folder) == 0
-        assert (listener.requests, other.requests) == (1, 1)
+        assert run(tmp_path, None) == 0
+        assert (server.requests, other.requests) == (1, 1)

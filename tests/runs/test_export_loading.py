@@ -1,63 +1,68 @@
-"""An export in Python: loaded by two lines, from folders and MLflow, under the LM that was asked for."""
+"""An export in Python: a DSPy program, loaded from folders and MLflow, under the LM that was asked for."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
 
+from debate_judge import Aspect, Debate, Scale, Task, load
 from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export import loaded
-from debate_judge.runs.export.folder import load, open_export, read
+from debate_judge.runs.export.folder import open_export, read
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from tests.fakes import ScriptedLM, scripted_lm
-from tests.runs.exports import SCRIPT, TASK, write
-from tests.tiny_models import skip_without
+from debate_judge.runs.export.process import judge_of_process
+from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.faulty_server import FaultyServer
+from tests.runs.exports import SCRIPT, TASK, single_call, write
+from tests.stores import count
 
 
 @pytest.fixture
-def with_lm(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedLM]:
-    """Let exports load with a scripted LM, which is returned."""
+def lm(monkeypatch: pytest.MonkeyPatch) -> ScriptedLM:
+    """The LM that exports are loaded with."""
+    lm = scripted_lm(SCRIPT)
 
-    def use(lm: ScriptedLM) -> ScriptedLM:
-        def make(spec: str, **options: Any) -> ScriptedLM:
-            lm.made_with = {"spec": spec, **options}
-            return lm
-
-        monkeypatch.setattr(loaded, "make_lm", make)
+    def make(spec: str, **options: Any) -> ScriptedLM:
+        lm.made_with = {"spec": spec, **options}
         return lm
 
-    return use
+    monkeypatch.setattr(loaded, "make_lm", make)
+    return lm
 
 
-def test_two_lines_of_python(tmp_path: Path, with_lm: Callable[[ScriptedLM], ScriptedLM]) -> None:
-    lm = with_lm(scripted_lm(SCRIPT))
+def test_scores_say_how_they_came_about_until_the_judge_is_closed(tmp_path: Path, lm: ScriptedLM) -> None:
     judge = load(write(tmp_path / "x"))
-    found = judge.score(source="My order is late.", text="Sorry!", context="Be polite.")
-    judge.close()
-    assert list(found) == ["tone", "Überblick v1.0", "help"]
+    scores = judge.score(source="My order is late.", text="Sorry!", context="Be polite.")
+    assert list(scores) == ["tone", "Überblick v1.0", "help"]
     # 2.26 by the Tie-breaker, in half steps of the scale; 1 + 2 x 2 + 1 calls.
-    tone = found["tone"]
+    tone = scores["tone"]
     assert (tone.score, tone.rounds, tone.stop_reason, tone.unscored, tone.calls) == (2.5, 2, "tie-breaker", None, 6)
-    assert (found["help"].score, found["help"].stop_reason, found["help"].calls) == (4.3, "rounds over", 3)
+    assert (scores["help"].score, scores["help"].stop_reason, scores["help"].calls) == (4.3, "rounds over", 3)
     # 4.3 is not on the scale from 0 to 1; asked twice, never clamped.
-    off = found["Überblick v1.0"]
+    off = scores["Überblick v1.0"]
     assert (off.score, off.stop_reason, off.unscored, off.calls) == (None, None, "unreadable reply", 2)
     assert "outside the scale" in off.detail
     assert len(lm.prompts) == 11
+    assert judge.score(text="Sorry!", source="", aspects="help")["help"].score is not None
+    assert all("[[ ## source ## ]]" not in prompt for prompt in lm.prompts[11:])
+    judge.close()
+    with pytest.raises(ValueError, match="closed"):
+        judge.score(text="t", source="s")
 
 
-def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(
-    tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]
-) -> None:
-    lm = with_lm(scripted_lm(SCRIPT))
+def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(tmp_path: Path, lm: ScriptedLM) -> None:
     own = {"spec": "openai/own", "api_base": "http://own/v1", "temperature": 0.5, "max_tokens": 77}
     folder = write(tmp_path / "x", lm=own)
 
@@ -65,34 +70,35 @@ def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(
         load(folder, **arguments).close()
         return tuple(lm.made_with[k] for k in ("spec", "api_base", "temperature", "max_tokens"))
 
-    with pytest.raises(InputError, match="names the server"):
-        load(folder)
     assert made_with(api_base="http://own/v1") == ("openai/own", "http://own/v1", 0.5, 77)
     assert made_with(api_base="http://other") == ("openai/own", "http://other", 0.5, 77)
-    assert made_with(lm="openai/other") == ("openai/other", None, 0.5, 77)
-
-
-def test_replies_are_kept_where_asked(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
-    lm = with_lm(scripted_lm(SCRIPT))
-    with load(write(tmp_path / "x"), store=tmp_path / "replies") as judge:
-        lm.recorded_engine.store = lm.made_with["store"]
-        judge.score(text="Sorry!", source="Late.", aspects="help")
+    assert made_with(lm="openai/other", store=tmp_path / "replies") == ("openai/other", None, 0.5, 77)
     assert (tmp_path / "replies" / FILE).exists()
 
 
-def test_a_text_may_be_judged_by_itself(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
-    lm = with_lm(scripted_lm(SCRIPT))
-    with load(write(tmp_path / "x")) as judge:
-        assert judge.score(text="Sorry!", source="", aspects="help")["help"].score is not None
-    assert all("[[ ## source ## ]]" not in prompt for prompt in lm.prompts)
-
-
-def test_a_closed_judge_scores_nothing(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
-    with_lm(scripted_lm(SCRIPT))
-    judge = load(write(tmp_path / "x"))
-    judge.close()
-    with pytest.raises(ValueError, match="closed"):
-        judge.score(text="t", source="s")
+def test_an_export_of_a_judge_of_ones_own_is_loaded_only_where_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, name = "own_judge_of_an_export", "own_judge_of_an_export:Small"
+    code = "from debate_judge.programs.debate.judge import Debate\n\nclass Small(Debate): ...\n"
+    (tmp_path / f"{module}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    judge = CompiledJudge(TASK, {"tone": AspectJudge(build(name, JUDGES["single"].config))})
+    folder = write(tmp_path / "mine", judge, lm={"spec": "offline"})
+    assert json.loads((folder / "manifest.json").read_text())["aspects"]["tone"]["kind"] == name
+    # The same again replaces it, for its writer has the class.
+    write(folder, judge, lm={"spec": "offline"})
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("mine")] == ["mine"]
+    monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(InputError, match=f"--config judge={name} "):
+        load(folder)
+    assert module not in sys.modules, "nothing is imported that was not named"
+    with load(folder, judges=[name]) as loaded_judge:
+        assert loaded_judge.score(text="It rained.", source="Rain fell.", aspects="tone")["tone"].score is not None
+    monkeypatch.delitem(sys.modules, module)
+    (tmp_path / f"{module}.py").unlink()
+    with pytest.raises(InputError, match="cannot be imported"):
+        load(folder, judges=[name])
 
 
 @pytest.mark.integration
@@ -127,18 +133,107 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
     monkeypatch.chdir(tmp_path / "elsewhere")
     for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
-        found = entrants(named_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
-        assert [one.name for one in found] == ["single", "mine", "toy/1", "toy@champion", "x"]
-        assert {one.held_out_fingerprint is None for one in found[1:]} == {False}
+        judges = entrants(named_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
+        assert [entrant.name for entrant in judges] == ["single", "mine", "toy/1", "toy@champion", "x"]
+        assert all(entrant.held_out_fingerprint is not None for entrant in judges[1:])
 
 
-@pytest.mark.parametrize("name", JUDGES)
-def test_every_judge_can_be_exported(tmp_path: Path, name: str) -> None:
-    skip_without(JUDGES[name].kind)
-    judge = build(JUDGES[name].kind, JUDGES[name].config)
-    compiled_judge = CompiledJudge(TASK, {"tone": AspectJudge(judge)})
-    back = read(write(tmp_path / "x", compiled_judge)).judge.aspects["tone"].judge
-    assert type(back) is type(judge)
-    assert back.config() == judge.config()
-    assert back.instructions() == judge.instructions()
-    assert back.debate_config == judge.debate_config
+# --- as a DSPy program ---
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A judge with a graded aspect and one of yes or no, for the offline LM."""
+    aspects = Aspect("tone", "Its manner.", Scale(1, 5)), Aspect("polite", "Whether it is polite.", Scale(0, 1))
+    judges = {"tone": AspectJudge(Debate(rounds=1), "half"), "polite": AspectJudge(Debate(rounds=0))}
+    judge = CompiledJudge(Task("support", "customer message", "reply", aspects), judges)
+    return write(tmp_path_factory.mktemp("exports") / "my-judge", judge, lm={"spec": "offline"})
+
+
+def test_an_export_is_called_evaluated_and_copied_like_any_program(export: Path) -> None:
+    with load(export) as judge:
+        assert isinstance(judge, dspy.Module)
+        assert len(judge.named_predictors()) == 6
+        prediction = judge(source="Late!", text="Sorry, we are late.", aspect="tone")
+        assert prediction.score == judge.score(source="Late!", text="Sorry, we are late.")["tone"].score
+        assert prediction.score * 2 == int(prediction.score * 2)
+        assert prediction.reason
+        listed = judge(source="Late!", texts=["Sorry.", "No."], aspect="polite")
+        assert [score >= listed.cut for score in listed.scores] == listed.decisions
+        every = judge(source="Late!", text="Sorry, we are late.")
+        assert every.scores == {"tone": prediction.score, "polite": every.scores["polite"]}
+        assert list(every.reasons) == ["tone", "polite"]
+        assert (list(every.decisions), every.cuts) == (["polite"], {"polite": 0.5})
+        assert judge(source="Late!", texts=["Sorry.", "No."]).scores["polite"] == listed.scores
+        assert asyncio.run(judge.acall(source="Late!", text="Sorry.", aspect="support.tone")).score is not None
+        copy = judge.deepcopy()
+        assert copy.lm is judge.lm
+        assert copy.judges["tone"] is not judge.judges["tone"]
+        rated = dspy.Example(source="s", texts=["a b", "c"], aspect="tone", ratings=[1.0, 2.0])
+        evaluate = dspy.Evaluate(
+            devset=[rated.with_inputs("source", "texts", "aspect")],
+            metric=lambda example, prediction, trace=None: len(prediction.scores),
+            display_progress=False,
+        )
+        assert evaluate(copy).score == evaluate(judge).score == 200
+
+
+@pytest.fixture
+def configured() -> Iterator[ScriptedLM]:
+    """The LM that DSPy is configured with."""
+    before, lm = dspy.settings.lm, scripted_lm(debater(score="1"))
+    dspy.configure(lm=lm)
+    yield lm
+    dspy.configure(lm=before)
+
+
+def test_an_exports_own_lm_answers_unless_a_context_names_another(export: Path, configured: ScriptedLM) -> None:
+    call, other = {"source": "s", "text": "t", "aspect": "polite"}, scripted_lm(debater(score="1"))
+    with load(export) as judge:
+        judge(**call)
+        assert configured.prompts == []
+        with dspy.context(lm=other):
+            assert judge(**call).score == 1
+        assert len(other.prompts) == 1
+
+
+# --- one judge for a process ---
+
+
+def test_a_judge_is_shared_until_it_is_closed_or_a_setting_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = single_call(tmp_path / "export")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
+    first = judge_of_process(export, {"api_base": "http://127.0.0.1:9/v1", "rpm": None})
+    monkeypatch.setenv("DEBATE_API_BASE", "http://127.0.0.1:9/v1")
+    assert judge_of_process(export, {}) is first
+    monkeypatch.setenv("DEBATE_RPM", "30")
+    paced = judge_of_process(export, {})
+    assert paced is not first
+    assert judge_of_process(export, {"rpm": 30}) is paced
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-second-0123456789")
+    assert judge_of_process(export, {}) is not paced
+    monkeypatch.delenv("DEBATE_RPM")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
+    first.close()
+    assert judge_of_process(export, {}) is not first
+
+
+@pytest.mark.integration
+def test_the_budget_of_the_environment_holds_for_all_loads_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = single_call(tmp_path / "export")
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    monkeypatch.setenv("DEBATE_BUDGET", "calls=2")
+    monkeypatch.setenv("DEBATE_STORE", str(tmp_path / "store"))
+    with FaultyServer(lambda body: "[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n4") as server:
+        for number in (1, 2, 1):
+            judge = judge_of_process(export, {"api_base": server.url})
+            assert judge.score(text=f"Note {number}.", source="A letter.")["clarity"].score == 4
+        with pytest.raises(dspy.LMError, match="exceed the budget"):
+            judge.score(text="Note 3.", source="A letter.")
+        assert server.requests == 2
+    judge.close()
+    assert count(tmp_path / "store" / "replies" / "openai_m") == 2

@@ -11,16 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item
-from debate_judge.runs.export.folder import load, save
+from debate_judge.programs.judge import Item
+from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.faulty_server import FaultyServer
+from tests.runs.exports import NOTES, single_call
 from tests.stores import count
 
 pytestmark = [
@@ -29,12 +26,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
 
-TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 9)),))
+ITEMS = [Item("g", str(n), NOTES, NOTES.aspects[0], "A letter.", f"Note-{n}") for n in range(1, 4)]
 
 
 def answer(body: bytes) -> str:
-    found = re.search(rb"Note-(\d+)", body)
-    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{found[1].decode() if found else 1}"
+    number = re.search(rb"Note-(\d+)", body)
+    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{number[1].decode() if number else 1}"
 
 
 @pytest.fixture
@@ -46,15 +43,8 @@ def server() -> Iterator[FaultyServer]:
 @pytest.fixture
 def judge(tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoadedJudge]:
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    single = build("debate", {"persona": "plain", "rounds": 0, "tie_breaker": False})
-    compiled = CompiledJudge(TASK, {"clarity": AspectJudge(single)})
-    folder = save(tmp_path / "export", compiled, lm={"spec": "openai/mock"}, evidence={}, name="x")
-    with load(folder, api_base=server.url, store=tmp_path / "replies") as judge:
+    with load(single_call(tmp_path / "export"), api_base=server.url, store=tmp_path / "replies") as judge:
         yield judge
-
-
-def scored(judge: LoadedJudge, number: int) -> float | None:
-    return judge.score(text=f"Note-{number}", source="A letter.")["clarity"].score
 
 
 def in_child(work: Callable[[], object]) -> object:
@@ -71,45 +61,39 @@ def in_child(work: Callable[[], object]) -> object:
         os._exit(0)
     os.close(writing)
     with open(reading, "rb") as file:
-        told = file.read()
+        result = file.read()
     os.waitpid(child, 0)
-    return json.loads(told or b'"the child hung"')
+    return json.loads(result or b'"the child hung"')
 
 
-def test_parent_and_child_score_with_connections_and_journals_of_their_own(
+def test_parent_and_child_score_with_connections_and_stores_of_their_own(
     judge: LoadedJudge, server: FaultyServer, tmp_path: Path
 ) -> None:
-    assert scored(judge, 1) == 1
+    def scores(*numbers: int) -> list[float | None]:
+        return [judge.score(text=f"Note-{n}", source="A letter.")["clarity"].score for n in numbers]
 
-    def work() -> object:
+    def score_and_close() -> object:
         # 1 was answered before the fork: the store has it.
-        found = [scored(judge, number) for number in (1, 2, 3)]
+        result = scores(1, 2, 3)
         judge.close()
-        return found
+        return result
 
-    assert in_child(work) == [1, 2, 3]
-    assert [scored(judge, number) for number in (4, 1, 5)] == [4, 1, 5]
-    assert in_child(lambda: [scored(judge, number) for number in (3, 5, 6)]) == [3, 5, 6]
-    assert scored(judge, 7) == 7
+    assert scores(1) == [1]
+    assert in_child(score_and_close) == [1, 2, 3]
+    assert scores(4, 1, 5) == [4, 1, 5]
+    assert in_child(lambda: scores(3, 5, 6)) == [3, 5, 6]
+    assert scores(7) == [7]
     judge.close()
     assert count(tmp_path / "replies") == 7
     assert set(server.answered.values()) == {1}
 
 
-_JUDGE: LoadedJudge
-
-
-def test_a_stream_that_was_begun_before_the_fork_says_what_to_do(judge: LoadedJudge) -> None:
-    items = [Item("g", str(n), TASK, TASK.aspects[0], "A letter.", f"Note-{n}") for n in range(1, 4)]
-    stream = judge.stream(items)
+def test_what_was_begun_before_the_fork_is_an_error_in_the_child_alone(judge: LoadedJudge) -> None:
+    stream = judge.stream(ITEMS)
     next(stream)
     assert in_child(lambda: len(list(stream))) == "RuntimeError"
     assert len(list(stream)) == 2
-
-
-def test_a_runner_that_was_started_before_the_fork_says_what_to_do() -> None:
-    item = Item("g", "c", TASK, TASK.aspects[0], "A letter.", "Note-1")
     with JudgeRunner(scripted_lm(debater(score="4")), progress=False) as runner:
-        debate = Debate(debate_config=DebateConfig(0))
-        assert in_child(lambda: len(runner.judge(debate, [item]))) == "RuntimeError"
-        assert len(runner.judge(debate, [item])) == 1
+        debate = judge.judges["clarity"]
+        assert in_child(lambda: len(runner.judge(debate, ITEMS))) == "RuntimeError"
+        assert len(runner.judge(debate, ITEMS)) == 3
