@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import Item
 from debate_judge.runs.export.folder import save
 from tests.fakes import debater
 
@@ -54,4 +56,15 @@ NOTES = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale
 def single_call(folder: Path, spec: str = "openai/m", address: str | None = None) -> Path:
     """The export of a judge that scores notes by one call."""
     judge = CompiledJudge(NOTES, {"clarity": AspectJudge(build("debate", JUDGES["single"].config))})
-    return write(folder, judge, lm={"spec": spec, "api_base": address}, evidence={}, name="x")
+    return write(folder, judge, lm={"spec": spec, "api_base": address}, evidence={})
+
+
+def items(count: int) -> list[Item]:
+    """Notes to score."""
+    return [Item(f"g{n}", "c", NOTES, NOTES.aspects[0], "A letter.", f"Note-{n}") for n in range(1, count + 1)]
+
+
+def number_of_note(body: bytes) -> str:
+    """An LM's answer to a request about a note: its number as the score."""
+    number = re.search(rb"Note-(\d+)", body)
+    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{number[1].decode() if number else 4}"

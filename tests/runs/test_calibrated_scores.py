@@ -13,10 +13,10 @@ from debate_judge.data.calibration import Calibration
 from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
-from debate_judge.runs.export.folder import read, save
+from debate_judge.runs.export.folder import read
 from tests.config_keys import keys
 from tests.fakes import debater, section
-from tests.runs.together_command import TASK
+from tests.runs.together_command import TASK, exported, rows_of
 
 MAPS = {
     "tone": Calibration(((1, 2.0), (3, 2.5), (5, 4.5)), 14, 112),
@@ -28,42 +28,34 @@ script = debater(score=lambda prompt: section(prompt, "candidate").split()[-1])
 pytestmark = pytest.mark.usefixtures("lms")
 
 
-def saved(folder: Path, maps: dict[str, Calibration]) -> Path:
+def saved(folder: Path, *aspects: str) -> Path:
+    """An export with the maps of these aspects."""
+    maps = {name: MAPS[name] for name in aspects}
     judges = {a.name: AspectJudge(build_preset("single", {}), "half", maps.get(a.name)) for a in TASK.aspects}
-    return save(folder, CompiledJudge(TASK, judges), lm={"spec": "scripted/lm"}, evidence={}, name="x")
+    return exported(folder, CompiledJudge(TASK, judges))
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
+def scored(folder: Path, program: Path, out: str, *more: str) -> int:
     texts = [{"id": f"c{n}", "text": f"reply {n}"} for n in (4, 1, 9, 2)]
-    (tmp_path / "in.jsonl").write_text(json.dumps({"group": "g", "source": "message", "candidates": texts}) + "\n")
-    return saved(tmp_path / "program", MAPS)
-
-
-def scored(program: Path, out: str, *more: str) -> int:
-    folder = program.parent
+    (folder / "in.jsonl").write_text(json.dumps({"group": "g", "source": "message", "candidates": texts}) + "\n")
     places = ["--in", str(folder / "in.jsonl"), "--out", str(folder / out), "--store", str(folder / "store")]
     return score.main([str(program), *places, *keys(max_unscored=1, preflight=False), *more])
 
 
-def test_an_export_keeps_the_maps(program: Path) -> None:
-    export = read(program)
-    assert {name: judge.calibration for name, judge in export.judge.aspects.items()} == MAPS
-    assert "--scale raters" in (program / "README.md").read_text()
-    half = saved(program.parent / "half", {"help": MAPS["help"]})
+def test_an_export_keeps_the_maps(tmp_path: Path) -> None:
+    both, half, none = (saved(tmp_path / str(len(names)), *names) for names in (MAPS, ["help"], []))
+    assert {name: judge.calibration for name, judge in read(both).judge.aspects.items()} == MAPS
     assert read(half).judge.aspects["tone"].calibration is None
-    assert read(half).fingerprint != export.fingerprint
+    assert len({read(export).fingerprint for export in (both, half, none)}) == 3
+    assert ["--scale raters" in (export / "README.md").read_text() for export in (both, none)] == [True, False]
     # An aspect with a map needs none of the others.
-    assert scored(half, "out.jsonl", "--scale", "raters", "--aspects", "help") == 0
-    assert "--scale raters" not in (saved(program.parent / "bare", {}) / "README.md").read_text()
+    assert scored(tmp_path, half, "out.jsonl", "--scale", "raters", "--aspects", "help") == 0
 
 
-def test_rows_hold_the_raters_score_and_the_judges_own(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert scored(program, "own.jsonl") == scored(program, "raters.jsonl", "--scale", "raters") == 0
-    own, mapped = (
-        [json.loads(line) for line in (program.parent / name).read_text().splitlines()]
-        for name in ("own.jsonl", "raters.jsonl")
-    )
+def test_rows_hold_the_raters_score_and_the_judges_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program, raters = saved(tmp_path, *MAPS), ["--scale", "raters"]
+    assert scored(tmp_path, program, "own.jsonl") == scored(tmp_path, program, "raters.jsonl", *raters) == 0
+    own, mapped = (rows_of(tmp_path / name) for name in ("own.jsonl", "raters.jsonl"))
     assert all("judge_score" not in row for row in own)
     assert [row["judge_score"] for row in mapped] == [row["score"] for row in own]
     for row in mapped:
@@ -72,24 +64,23 @@ def test_rows_hold_the_raters_score_and_the_judges_own(program: Path, capsys: py
         assert row["score"] == EXPECTED[row["aspect"]].get(number)
         assert (row["unscored"] is None) == (number != "9")
     assert list(mapped[0])[-1] == "judge_score"
-    assert scored(program, "own.jsonl", "--scale", "raters") == 2
+    assert scored(tmp_path, program, "own.jsonl", *raters) == 2
     assert "different scale" in capsys.readouterr().err
-
-
-def test_csv_rows_and_transcripts_hold_both_and_a_second_run_adds_nothing(program: Path) -> None:
-    more = ["--scale", "raters", *keys(transcripts=program.parent / "t.jsonl")]
-    assert scored(program, "raters.csv", *more) == 0
-    before = (program.parent / "raters.csv").read_bytes()
-    assert scored(program, "raters.csv", *more) == 0
-    assert (program.parent / "raters.csv").read_bytes() == before
-    rows = list(csv.DictReader(before.decode().splitlines()))
+    # In CSV and transcripts, too, and a second run adds nothing.
+    files = [tmp_path / "raters.csv", tmp_path / "t.jsonl"]
+    contents = []
+    for _ in range(2):
+        assert scored(tmp_path, program, "raters.csv", *raters, *keys(transcripts=files[1])) == 0
+        contents.append([file.read_bytes() for file in files])
+    assert contents[0] == contents[1]
+    rows = list(csv.DictReader(files[0].read_text().splitlines()))
     assert [(r["score"], r["judge_score"]) for r in rows[:2]] == [("3.5", "4.0"), ("1.75", "4.0")]
-    debate = json.loads((program.parent / "t.jsonl").read_text().splitlines()[0])
+    debate = rows_of(files[1])[0]
     assert (debate["score"], debate["judge_score"]) == (3.5, 4.0)
 
 
-def test_scores_from_python(program: Path) -> None:
-    with load(program) as judge:
+def test_scores_from_python(tmp_path: Path) -> None:
+    with load(saved(tmp_path, *MAPS)) as judge:
         own = judge.score(source="message", text="reply 2")
         mapped = judge.score(source="message", text="reply 2", scale="raters")
         by_group = judge.score_group(texts=["reply 4", "reply 9"], source="message", scale="raters")

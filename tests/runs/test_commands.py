@@ -39,16 +39,12 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
 def test_output_that_is_not_read_to_its_end_is_no_error(arguments: str, unbuffered: str) -> None:
     read, write = os.pipe()
     os.close(read)
-    out, err = (subprocess.PIPE, write) if arguments == "scor" else (write, subprocess.PIPE)
-    done = subprocess.run(
-        [*CONSOLE_SCRIPT, *arguments.split()],
-        stdout=out,
-        stderr=err,
-        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        check=False,
-    )
+    broken, whole = ("stderr", "stdout") if arguments == "scor" else ("stdout", "stderr")
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    streams = {broken: write, whole: subprocess.PIPE}
+    done = subprocess.run([*CONSOLE_SCRIPT, *arguments.split()], env=environment, check=False, **streams)
     os.close(write)
-    assert (done.returncode, done.stdout or b"", done.stderr or b"") == (141, b"", b"")
+    assert (done.returncode, getattr(done, whole)) == (141, b"")
 
 
 @pytest.mark.integration
@@ -101,11 +97,8 @@ def test_which_server_must_be_running(address: str, tmp_path: Path, monkeypatch:
     # Without an address it is that of the environment, by LiteLLM's variables, or the provider's usual one.
     monkeypatch.setenv("OPENAI_API_BASE", address)
     monkeypatch.setenv("OLLAMA_API_BASE", address)
-    for spec, field in (
-        ("openai/o", "OPENAI_API_BASE"),
-        ("ollama_chat/m", "OLLAMA_API_BASE"),
-        ("hosted_vllm/m", "--api-base"),
-    ):
+    fields = {"openai/o": "OPENAI_API_BASE", "ollama_chat/m": "OLLAMA_API_BASE", "hosted_vllm/m": "--api-base"}
+    for spec, field in fields.items():
         with pytest.raises(InputError, match=f"field '{field}': .*no server listens"):
             require_server(spec, None, str(tmp_path))
     monkeypatch.delenv("OLLAMA_API_BASE")

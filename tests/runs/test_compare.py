@@ -162,7 +162,8 @@ def test_settings_make_judges_of_their_own_in_table_report_and_estimate(command:
     assert sections["Runs of one judge"][0]["rows"][0][:3] == ["debate[rounds=1]", "samples", "2"]
     assert len(sections["Bias probes"][0]["rows"]) == len(table["probes"]["judges"]) == len(names)
     assert command.run(judges, *more, "--estimate") == 0
-    assert all(name in command.output() for name in names)
+    output = command.output()
+    assert all(name in output for name in names)
 
 
 def test_scores_from_a_file_take_part(command: Compare) -> None:
@@ -215,11 +216,11 @@ def test_an_export_takes_part_and_is_warned_of_where_its_split_was_another(comma
     evidence = {"splits": {"held_out": held_out}}
     export = save(command.folder / "tuned", judge, lm={"spec": "offline"}, evidence=evidence, name="tuned")
     for more, note in ((("--seed", "3"), "another split"), (("--part", "all"), "some of these groups"), ((), None)):
-        table = command.table(f"single,{export}", *more)
-        assert list(table["judges"]) == ["single", "tuned"]
-        assert (note is None) == (table["judges"]["tuned"]["note"] is None)
-        assert (note or "") in str(table["judges"]["tuned"]["note"])
-        assert ("tuned: compiled on" in command.output()) == (note is not None)
+        judges = command.table(f"single,{export}", *more)["judges"]
+        assert list(judges) == ["single", "tuned"]
+        assert (note is None) == (judges["tuned"]["note"] is None)
+        assert (note or "") in str(judges["tuned"]["note"])
+        assert (note or "") in command.output()
 
 
 def test_an_export_scores_with_its_own_lm_in_its_own_aspects_and_may_be_varied(command: Compare) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -64,20 +65,17 @@ def test_only_what_is_listed_is_a_flag() -> None:
     assert "minutes, spices, lid, note, rack, fan." in text
 
 
-def test_every_setting_is_a_key_of_a_file_or_by_itself(tmp_path: Path) -> None:
+def test_every_setting_is_a_key_and_flags_win_over_it(tmp_path: Path) -> None:
     path = file(tmp_path, 'dish = "soup"\nminutes = 5\nspices = ["pepper", "dill"]\nlid = false\nfan = true\n')
     settings = CookFlags(dish="soup", minutes=5, spices=("pepper", "dill"), lid=False, fan=True)
     assert cook("--config", path) == settings
     keys = ("minutes=5", "spices=pepper,dill", "lid=false", "fan=true", "note=a=b")
     by_key = cook("soup", *(part for text in keys for part in ("--config", text)))
-    assert by_key == CookFlags(dish="soup", minutes=5, spices=("pepper", "dill"), lid=False, fan=True, note="a=b")
-
-
-def test_flags_win_over_config_and_the_last_config_over_those_before_it(tmp_path: Path) -> None:
-    path = file(tmp_path, 'dish = "soup"\nsalt = 3\nminutes = 5\n')
-    settings = cook("stew", "--config", path, "--config", "minutes=7", "--salt", "2")
-    assert (settings.dish, settings.salt, settings.minutes) == ("stew", 2.0, 7)
-    assert cook("stew", "--config", "minutes=7", "--config", path).minutes == 5
+    assert by_key == replace(settings, note="a=b")
+    assert cook("stew", "--config", path, "--config", "salt=3", "--salt", "2") == replace(settings, dish="stew", salt=2)
+    # Of several the last one wins.
+    assert cook("--config", path, "--config", "minutes=7").minutes == 7
+    assert cook("--config", "minutes=7", "--config", path).minutes == 5
 
 
 @pytest.mark.parametrize(
@@ -103,7 +101,6 @@ def test_a_value_or_name_is_refused_as_the_user_writes_it(text: str, field: str,
     ("argv", "typed"),
     [
         (("--minutes", "5"), "--config minutes=5"),
-        (("--minutes=5",), "--config minutes=5"),
         (("--note", "for Ann"), "--config 'note=for Ann'"),
         (("--no-lid",), "--config lid=false"),
         (("--fan", "stew"), "--config fan=true"),
@@ -116,12 +113,12 @@ def test_a_key_that_is_given_as_a_flag_says_how_it_is_written(argv: tuple[str, .
     assert cook("stew", *shlex.split(typed)) != cook("stew")
 
 
-def test_a_flag_that_is_refused_says_what_became_of_it_and_shows_no_password() -> None:
+def test_a_flag_that_is_refused_shows_no_password() -> None:
     assert "the dish decides" in str(refused("stew", "--oil=2").remedy)
     error = refused("stew", "--note", "postgresql://judge:Sesame-9417@db.example/replies")
     assert "Sesame" not in str(error)
     assert "db.example/replies" in str(error.remedy)
-    assert (refused().field, refused().problem) == ("DISH", "no value is given")
+    assert refused().field == "DISH"
 
 
 def test_an_option_may_name_settings_of_its_group_alone() -> None:
@@ -131,9 +128,8 @@ def test_an_option_may_name_settings_of_its_group_alone() -> None:
 
 
 def test_the_command_that_a_report_names_gives_the_same_settings() -> None:
-    settings = CookFlags(
-        dish="soup", salt=2.0, spices=("dill", "salt"), lid=False, note="for Ann", rack=3, stove_option=("timer=on",)
-    )
+    values = {"dish": "soup", "salt": 2.0, "spices": ("dill", "salt"), "lid": False, "note": "for Ann", "rack": 3}
+    settings = CookFlags(**values, stove_option=("timer=on",))
     typed = as_command("check", settings)
     assert cook(*shlex.split(typed.removeprefix(command("check")))) == settings
 
@@ -152,7 +148,6 @@ def options(*arguments: str) -> dict[str, Any]:
         ((), {}),
         (("score-mode=sampled:5", "joint=true"), {"score_mode": "sampled:5", "joint": True}),
         (("turns=3", "both-orders=false"), {"turns": 3, "both_orders": False}),
-        (("transition=always-skeptic",), {"transition": "always-skeptic"}),
         (("together=4", "roles=critic, scientist"), {"together": 4, "roles": ["critic", "scientist"]}),
         (("same-role=annotator",), {"same_role": "annotator"}),
     ],

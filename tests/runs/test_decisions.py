@@ -40,7 +40,6 @@ Values = tuple[float | None, ...]
         (Scale(1, 5), [((4,), (2,)), ((3,), (3,))], PAIRS),
         (Scale(1, 5), [((4,), (2,)), ((3,),)], None),
         (Scale(1, 5), [((4,), (4,)), ((3,), (3,))], None),
-        (Scale(1, 5), [((4,), (2,), (3,))], None),
         # Two values that are not the ends of the scale are two grades.
         (Scale(1, 5), [((4,),), ((5,),)], None),
         (Scale(0, 1), [((1,),), ((1,),)], None),
@@ -50,12 +49,11 @@ Values = tuple[float | None, ...]
 def test_the_ratings_say_what_is_decided(
     scale: Scale, ratings: list[tuple[tuple[float, ...], ...]], expected: DecisionRule | None
 ) -> None:
+    def rated(name: str, values: tuple[float, ...]) -> Candidate:
+        return Candidate(name, f"text {name}", {"quality": values} if values else {})
+
     groups = [
-        RatedGroup(
-            f"g{i}",
-            f"Source {i}.",
-            tuple(Candidate(str(j), f"{i} {j}", {"quality": v} if v else {}) for j, v in enumerate(group)),
-        )
+        RatedGroup(f"g{i}", f"Source {i}.", tuple(rated(f"{i}{j}", v) for j, v in enumerate(group)))
         for i, group in enumerate(ratings)
     ]
     rules = find_decision_rules(groups, [Aspect("quality", "Is it good?", scale)])
@@ -75,49 +73,29 @@ def decided(groups: list[GroupScores], rule: DecisionRule = BINARY, **options: b
     return evaluate_decisions({"quality": groups}, {"quality": rule}, resamples=100, **options)["quality"]
 
 
+def values(result: DecisionResult) -> dict[str, float | None]:
+    return {name: measure.value for name, measure in result.measures.items()}
+
+
 def test_binary_decisions_by_hand() -> None:
     result = decided(CHECKED)
-    assert {name: m.value for name, m in result.measures.items()} == pytest.approx(
-        {
-            "accuracy": 4 / 6,
-            # Chance: (4 * 4 + 2 * 2) / 36 = 20/36; (24/36 - 20/36) / (16/36).
-            "kappa": 1 / 4,
-            "balanced_accuracy": (3 / 4 + 1 / 2) / 2,
-            "precision": 3 / 4,
-            "recall": 3 / 4,
-            "f1": 3 / 4,
-            # .9 and .8 beat both, .4 and .5 beat .2 alone: 6 of 8.
-            "auroc": 6 / 8,
-        }
-    )
+    # Kappa: (24/36 - 20/36) / (16/36). AUROC: .9 and .8 beat both negatives, .4 and .5 beat .2 alone.
+    expected = {"accuracy": 4 / 6, "kappa": 1 / 4, "balanced_accuracy": (3 / 4 + 1 / 2) / 2, "auroc": 6 / 8}
+    assert values(result) == pytest.approx({**expected, "precision": 3 / 4, "recall": 3 / 4, "f1": 3 / 4})
     assert [result.lower.measures[name].value for name in ("precision", "recall", "f1")] == [0.5, 0.5, 0.5]
     assert (result.labels, result.decisions) == ({POSITIVE: 4, NEGATIVE: 3}, {POSITIVE: 4, NEGATIVE: 2})
     assert (result.undecided, result.sources, result.majority_baseline) == (1, 4, 4 / 7)
-    accuracy = result.measures["accuracy"]
-    assert accuracy.low < 4 / 6 < accuracy.high
 
 
 def test_pairs_by_hand() -> None:
-    pairs = scores(
-        ((1, 0), (3, 2)),  # win, win
-        ((0, 1), (2, 2)),  # loss, tie
-        ((0.5, 0.5), (4, 4)),  # tie, tie
-        ((1, 0), (1, 2)),  # win, loss
-        ((1, 0), (None, 2)),
-    )
+    # Win and win, loss and tie, tie and tie, win and loss, win and nothing.
+    ratings = ((1, 0), (0, 1), (0.5, 0.5), (1, 0), (1, 0))
+    pairs = scores(*zip(ratings, ((3, 2), (2, 2), (4, 4), (1, 2), (None, 2)), strict=True))
     result = decided(pairs, PAIRS)
-    assert {name: m.value for name, m in result.measures.items()} == pytest.approx(
-        {
-            "accuracy": 2 / 4,
-            # Chance: (2 * 1 + 1 * 2 + 1 * 1) / 16 = 5/16; (8/16 - 5/16) / (11/16).
-            "kappa": 3 / 11,
-            "balanced_accuracy": (1 / 2 + 1 + 0) / 3,
-            # Better minus worse is 1, 0, -1; against -1, 0, 1 that is 2.5 + 1.5 + .5 of 9.
-            "auroc": 1 / 2,
-        }
-    )
-    assert result.labels == {"win": 3, "tie": 1, "loss": 1}
-    assert result.decisions == {"win": 1, "tie": 2, "loss": 1}
+    # Kappa: (8/16 - 5/16) / (11/16). AUROC: better minus worse is 1, 0, -1; against -1, 0, 1 that is 4.5 of 9.
+    expected = {"accuracy": 2 / 4, "kappa": 3 / 11, "balanced_accuracy": (1 / 2 + 1 + 0) / 3, "auroc": 1 / 2}
+    assert values(result) == pytest.approx(expected)
+    assert (result.labels, result.decisions) == ({"win": 3, "tie": 1, "loss": 1}, {"win": 1, "tie": 2, "loss": 1})
     assert (result.undecided, result.majority_baseline, result.lower) == (1, 3 / 5, None)
     caption = unwrapped(printed(*tables({"judge": {"quality": result}})))
     # One decision a source: what the confusion matrix gives has its posterior, AUROC the jackknife.
@@ -130,23 +108,23 @@ def test_pairs_by_hand() -> None:
 
 def test_what_has_no_label_or_no_decision() -> None:
     split = decided(scores(((1, 0.5), (0.9, 0.9)), ((0, 0.5), (0.1, 0.9))))
-    assert (split.labels, split.measures["accuracy"].value) == ({POSITIVE: 1, NEGATIVE: 1}, 1.0)
-    assert "2 more are left out" in unwrapped(printed(*tables({"judge": {"quality": split}})))
-    assert to_json({"judge": {"quality": split}})["judge"]["quality"]["ties"] == 2
-    assert evaluate_decisions({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
     silent = decided(scores(((1, 0), (None, None))))
+    assert (split.labels, split.measures["accuracy"].value) == ({POSITIVE: 1, NEGATIVE: 1}, 1.0)
     assert (silent.measures, silent.undecided, silent.majority_baseline) == ({}, 2, 0.5)
-    assert "–" in printed(*tables({"judge": {"quality": silent}}))
-    json.dumps(to_json({"judge": {"quality": silent}}), allow_nan=False)
-    assert tables({"plain": {}}) == []
+    results = {"split": {"quality": split}, "silent": {"quality": silent}}
+    assert to_json(results)["split"]["quality"]["ties"] == 2
+    json.dumps(to_json(results), allow_nan=False)
+    text = unwrapped(printed(*tables(results)))
+    assert "2 more are left out" in text
+    assert "–" in text
+    assert evaluate_decisions({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
 
 
 def test_scores_off_the_scale_are_ranked_and_not_cut() -> None:
-    metric = scores(*(((r,), (s,)) for r, s in ((1, -1.5), (0, -4), (1, -2), (0, -1.8))))
+    metric = scores(((1,), (-1.5,)), ((0,), (-4,)), ((1,), (-2,)), ((0,), (-1.8,)))
     result = decided(metric, on_scale=False)
     # -1.5 beats both, -2 beats -4 alone.
-    assert {name: m.value for name, m in result.measures.items()} == {"auroc": 3 / 4}
-    assert (result.decisions, result.lower) == ({}, None)
+    assert (values(result), result.decisions, result.lower) == ({"auroc": 3 / 4}, {}, None)
     tuned = with_tuned_cut(BINARY, metric, "dev")
     # At -3: both positives, one of two negatives. At -1.65: one of two positives, both negatives. -1.65 is nearer.
     assert (tuned.cut, tuned.chosen_on) == (pytest.approx(-1.65), "dev")
@@ -174,11 +152,10 @@ def test_the_cut_with_the_best_balanced_accuracy(positive: Values, negative: Val
 
 def test_recorded_scores_have_no_schema() -> None:
     graded = {"quality": scores(((1, 2, 3), (1, 2, 3)))}
-    assert decision_rules_from_scores({"quality": CHECKED}) == {"quality": BINARY}
-    assert decision_rules_from_scores(graded) == {}
-    assert decision_rules_from_scores(graded, "binary") == {"quality": DecisionRule("binary", 2.0, 2.0)}
     contest = {"quality": scores(((4, 2), (1, 1)), ((3, 3), (1, 1)))}
-    assert decision_rules_from_scores(contest) == {"quality": PAIRS}
+    rules = [decision_rules_from_scores(groups) for groups in ({"quality": CHECKED}, graded, contest)]
+    assert rules == [{"quality": BINARY}, {}, {"quality": PAIRS}]
+    assert decision_rules_from_scores(graded, "binary") == {"quality": DecisionRule("binary", 2.0, 2.0)}
 
 
 def test_table_json_and_metrics_say_what_their_figures_are() -> None:
@@ -186,15 +163,15 @@ def test_table_json_and_metrics_say_what_their_figures_are() -> None:
     results = {"plain": {"quality": decided(CHECKED)}, "tuned": {"quality": tuned}}
     upper, lower = tables(results)
     assert all(text in upper.caption for text in ("0.5 or more", "by the raters 4 / 3", "accuracy 0.57"))
-    assert [row[0] for row in upper.rows] == ["plain", "tuned (cut 0.3, chosen on dev)"]
-    assert upper.header[-2:] == ("decided positive / negative", "undecided")
-    assert [row[-2:] for row in upper.rows] == [("4 / 2", "1"), ("5 / 1", "1")]
+    assert [(row[0], *row[-2:]) for row in upper.rows] == [
+        ("plain", "4 / 2", "1"),
+        ("tuned (cut 0.3, chosen on dev)", "5 / 1", "1"),
+    ]
     assert "below 0.5" in lower.caption
-    assert lower.header == ("judge", "precision", "recall", "F1")
-    values, logged = to_json(results)["plain"]["quality"], metrics(results)
-    assert (values["kind"], values["threshold"], values["cut"], values["chosen_on"]) == ("binary", 0.5, 0.5, None)
-    assert set(values["measures"]["accuracy"]) == {"value", "low", "high", "method"}
-    assert logged["held_out/plain/quality/accuracy"] == values["measures"]["accuracy"]["value"] == pytest.approx(4 / 6)
-    assert logged["held_out/plain/quality/accuracy_low"] == values["measures"]["accuracy"]["low"]
-    assert logged["held_out/plain/quality/f1_lower"] == values["lower_label"]["f1"]["value"] == 0.5
-    assert logged["held_out/plain/quality/majority_accuracy"] == pytest.approx(4 / 7)
+    record, logged = to_json(results)["plain"]["quality"], metrics(results)
+    assert (record["kind"], record["threshold"], record["cut"], record["chosen_on"]) == ("binary", 0.5, 0.5, None)
+    accuracy, prefix = record["measures"]["accuracy"], "held_out/plain/quality"
+    assert logged[f"{prefix}/accuracy"] == accuracy["value"] == pytest.approx(4 / 6)
+    assert logged[f"{prefix}/accuracy_low"] == accuracy["low"] < 4 / 6 < accuracy["high"]
+    assert logged[f"{prefix}/f1_lower"] == record["lower_label"]["f1"]["value"] == 0.5
+    assert logged[f"{prefix}/majority_accuracy"] == pytest.approx(4 / 7)

@@ -76,6 +76,12 @@ def test_rows_are_those_of_one_process_and_repeated_runs_pay_nothing(
     assert [handle.begun for handle in command.ray.actors] == [[parts[0][5:-6]], [parts[-1][5:-6]]]
     assert command.rows() == rows == alone(command)
     assert command.server.asked.total() == calls
+    # Another judge or input is refused.
+    assert command(aspects="tone") == command("--columns", "text=other") == EXIT_INPUT
+    write_jsonl(command.folder / "in-0.jsonl", range(4))
+    assert command() == EXIT_INPUT
+    message = capsys.readouterr().err
+    assert all(f"different {name}" in message for name in ("aspects", "columns", "inputs"))
 
 
 @pytest.mark.parametrize("flags", [("--keep-columns",), ("--wide", "--keep-columns")])
@@ -114,38 +120,7 @@ def test_groups_of_one_source_share_calls_as_in_one_process(
     assert command.rows() == alone(command, program=program)
 
 
-# --- input, output, and who writes it ---
-
-
-def test_bad_input_stops_no_other_and_ends_with_its_code(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write_jsonl(command.folder / "in-0.jsonl", range(5))
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join([*lines[:3], "{", *lines[3:]]), encoding="utf-8")
-    (command.folder / "in-1.csv").write_text("text,source\n", encoding="utf-8")
-    (command.folder / "in-2.parquet").write_bytes(b"none")
-    (command.folder / "in-0.csv").write_text("group,source,text,candidat\ng,m,reply 1,x\n", encoding="utf-8")
-    messages = []
-    for calls in (22 * 3 // 2, 22 * 3 // 2):
-        # Reported each time, and paid for once.
-        assert command() == EXIT_INPUT
-        messages.append(message := capsys.readouterr().err)
-        assert f"{path}, line 4: not valid JSON" in message
-        assert "in-2.parquet" in message
-        assert "2 records" in message
-        assert command.server.asked.total() == calls
-    assert "did you mean 'candidate'?" in messages[0]
-    assert len(command.rows()) == 22
-
-
-def test_another_judge_or_input_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write_jsonl(command.folder / "in-0.jsonl", range(3))
-    assert command() == 0
-    assert command(aspects="tone") == EXIT_INPUT
-    assert command("--columns", "text=other") == EXIT_INPUT
-    write_jsonl(path, range(4))
-    assert command() == EXIT_INPUT
-    message = capsys.readouterr().err
-    assert all(f"different {name}" in message for name in ("aspects", "columns", "inputs"))
+# --- who writes them ---
 
 
 def test_a_folder_is_written_by_one_run_that_all_actors_see(

@@ -14,7 +14,7 @@ from debate_judge import data
 from debate_judge.data.schema import group_to_json
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.dry_run import DryRunEngine, EstimateCase, ItemReply, tokens_of
+from debate_judge.programs.dry_run import ItemReply
 from debate_judge.programs.grouping import Question
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
@@ -141,38 +141,26 @@ def test_a_stream_is_counted_whole_and_sampled_evenly() -> None:
 def test_only_what_is_about_an_item_is_multiplied_and_lengthened() -> None:
     longer = Stage.of("s", ItemTotals(10, 20_000), ItemTotals(2, 2_000))
     assert (longer.scale, longer.extra_tokens) == (5.0, pytest.approx(270.0))
-    paid = InMemoryStore()
-    store = DryRunStore({"scoring": Stage("all", scale=10, extra_tokens=5)}, paid)
+    store = DryRunStore({"scoring": Stage("all", scale=10, extra_tokens=5)}, InMemoryStore())
     with stage("scoring"):
         put(store, "a", ItemReply("new", 10, 5))
         put(store, "b", Reply("new", 10, 5))
     assert store.totals == {("all", "scorer"): CallTotals(11, 160, 55)}
 
 
-def test_replies_have_the_assumed_length_and_no_more_than_the_limit() -> None:
-    prompt = (
-        "[[ ## candidate ## ]]\nA text.\n\n[[ ## role ## ]]\nYou are the Scorer.\n\n"
-        "Reply with these fields:\n\n[[ ## rationale ## ]]\n<why>\n\n[[ ## score ## ]]\n<one number>"
-    )
-    for case in (EstimateCase("lower", 80, False), EstimateCase("expected", 250), EstimateCase("upper", 800)):
-        assert DryRunEngine(case).answer("", prompt, {}).output_tokens == pytest.approx(case.reply_tokens, rel=0.3)
-    reply = DryRunEngine(EstimateCase("upper", 800)).answer("", prompt, {"max_tokens": 300})
-    assert reply.output_tokens == pytest.approx(300, rel=0.1)
-    assert reply.input_tokens == tokens_of(prompt)
-    assert reply_tokens("100, 300,1000") == (100, 300, 1000)
-    assert reply_tokens("") == OFFLINE.reply_tokens
-
-
 def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text('["nobody/knows"]\ninput = 1\ncached = 0.1\noutput = 10\n')
+    target = EstimateTarget("nobody/knows", reply_tokens=reply_tokens("80, 250,800"), settings={"max_tokens": 400})
     direct, batch = (
-        estimated(judge_of("single"), ITEMS[:4], EstimateTarget("nobody/knows", options=options)).total
+        estimated(judge_of("single"), ITEMS[:4], replace(target, options=options)).total
         for options in (LMOptions(prices=prices), LMOptions(prices=prices, batch="openai"))
     )
-    for used, half in zip(direct, batch, strict=True):
+    for used, half, length in zip(direct, batch, (80, 250, 400), strict=True):
+        assert used.output == pytest.approx(4 * length, rel=0.3), "a reply has the assumed length, up to the limit"
         assert used.usd == pytest.approx((used.input + 10 * used.output) / 1e6)
         assert half.usd == pytest.approx((used.usd or 0) / 2)
+    assert reply_tokens("") == OFFLINE.reply_tokens
 
 
 @pytest.mark.parametrize(

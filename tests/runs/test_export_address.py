@@ -14,16 +14,11 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs import score
 from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
-from tests.runs.exports import single_call
+from tests.runs.exports import number_of_note, single_call
 
 pytestmark = pytest.mark.integration
 
 PROVIDERS = ("openai", "anthropic", "groq", "gemini", "hosted_vllm", "ollama_chat", "mistral")
-TRUST = keys(trust_export=True)
-
-
-def answer(body: bytes) -> str:
-    return "[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n4"
 
 
 @pytest.fixture
@@ -31,7 +26,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
     for provider in PROVIDERS:
         monkeypatch.setenv(f"{provider.upper()}_API_KEY", f"sk-of-{provider}-0123456789")
         monkeypatch.delenv(f"{provider.upper()}_API_BASE", raising=False)
-    with FaultyServer(answer) as server:
+    with FaultyServer(number_of_note) as server:
         yield server
 
 
@@ -99,7 +94,7 @@ def test_an_export_is_trusted_once_the_user_has_said_so_at_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.stdin", Input(reply, terminal))
-    assert run(tmp_path, server.url, *TRUST) == code
+    assert run(tmp_path, server.url, *keys(trust_export=True)) == code
     assert server.requests == (code == 0)
     question = capsys.readouterr().err
     assert ("OPENAI_API_KEY" in question) or not terminal
@@ -109,7 +104,7 @@ def test_an_export_is_trusted_once_the_user_has_said_so_at_a_terminal(
 def test_two_servers_named_by_the_environment_do_not_share_replies(
     server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with FaultyServer(answer) as other:
+    with FaultyServer(number_of_note) as other:
         monkeypatch.setenv("OPENAI_API_BASE", server.url)
         assert run(tmp_path, None) == 0
         monkeypatch.setenv("OPENAI_API_BASE", other.url)

@@ -25,7 +25,7 @@ from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.process import judge_of_process
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.faulty_server import FaultyServer
-from tests.runs.exports import SCRIPT, TASK, single_call, write
+from tests.runs.exports import SCRIPT, TASK, number_of_note, single_call, write
 from tests.stores import count
 
 
@@ -228,12 +228,12 @@ def test_the_budget_of_the_environment_holds_for_all_loads_together(
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     monkeypatch.setenv("DEBATE_BUDGET", "calls=2")
     monkeypatch.setenv("DEBATE_STORE", str(tmp_path / "store"))
-    with FaultyServer(lambda body: "[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n4") as server:
+    with FaultyServer(number_of_note) as server:
         for number in (1, 2, 1):
             judge = judge_of_process(export, {"api_base": server.url})
-            assert judge.score(text=f"Note {number}.", source="A letter.")["clarity"].score == 4
+            assert judge.score(text=f"Note-{number}", source="A letter.")["clarity"].score == number
         with pytest.raises(dspy.LMError, match="exceed the budget"):
-            judge.score(text="Note 3.", source="A letter.")
+            judge.score(text="Note-3", source="A letter.")
         assert server.requests == 2
     judge.close()
     assert count(tmp_path / "store" / "replies" / "openai_m") == 2

@@ -56,7 +56,7 @@ def read(folder: Path, rows: Rows, form: str = "jsonl") -> EvaluatedJudge:
 @pytest.mark.parametrize("rows", [long_rows, wide_rows])
 def test_every_layout_says_the_same(rows: Callable[[], Rows], form: str, tmp_path: Path) -> None:
     judge = read(tmp_path, rows()[::-1], form)
-    assert judge.unscored.total() == 0
+    assert sum(judge.unscored.values()) == 0
     assert "24 of 24 items" in str(judge.note)
     assert list(judge.scores) == ["coherence", "fluency"]
     for aspect, groups in judge.scores.items():
@@ -76,7 +76,7 @@ def test_what_is_missing_is_unscored_and_counted(form: str, tmp_path: Path) -> N
     rows = [{**row, **written} for row in long_rows() if row["group"] != "g2"][1:]
     rows[0] |= {"score": None, "rounds": None, "stop_reason": None, "unscored": "refused"}
     judge = read(tmp_path, rows, form)
-    assert judge.unscored.total() == 8
+    assert sum(judge.unscored.values()) == 8
     assert "16 of 24 items" in str(judge.note)
     for aspect in ("coherence", "fluency"):
         assert judge.scores[aspect][0].scores == (None, 20.0, 30.0)

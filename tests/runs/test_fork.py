@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from debate_judge.programs.judge import Item
+from debate_judge.programs import build_preset
 from debate_judge.runs.export.folder import load
-from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.faulty_server import FaultyServer
-from tests.runs.exports import NOTES, single_call
+from tests.runs.exports import items, number_of_note, single_call
 from tests.stores import count
 
 pytestmark = [
@@ -25,26 +23,6 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
-
-ITEMS = [Item("g", str(n), NOTES, NOTES.aspects[0], "A letter.", f"Note-{n}") for n in range(1, 4)]
-
-
-def answer(body: bytes) -> str:
-    number = re.search(rb"Note-(\d+)", body)
-    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{number[1].decode() if number else 1}"
-
-
-@pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with FaultyServer(answer) as server:
-        yield server
-
-
-@pytest.fixture
-def judge(tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoadedJudge]:
-    monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    with load(single_call(tmp_path / "export"), api_base=server.url, store=tmp_path / "replies") as judge:
-        yield judge
 
 
 def in_child(work: Callable[[], object]) -> object:
@@ -67,7 +45,7 @@ def in_child(work: Callable[[], object]) -> object:
 
 
 def test_parent_and_child_score_with_connections_and_stores_of_their_own(
-    judge: LoadedJudge, server: FaultyServer, tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scores(*numbers: int) -> list[float | None]:
         return [judge.score(text=f"Note-{n}", source="A letter.")["clarity"].score for n in numbers]
@@ -78,22 +56,24 @@ def test_parent_and_child_score_with_connections_and_stores_of_their_own(
         judge.close()
         return result
 
-    assert scores(1) == [1]
-    assert in_child(score_and_close) == [1, 2, 3]
-    assert scores(4, 1, 5) == [4, 1, 5]
-    assert in_child(lambda: scores(3, 5, 6)) == [3, 5, 6]
-    assert scores(7) == [7]
-    judge.close()
-    assert count(tmp_path / "replies") == 7
-    assert set(server.answered.values()) == {1}
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    with FaultyServer(number_of_note) as server:
+        judge = load(single_call(tmp_path / "export"), api_base=server.url, store=tmp_path / "replies")
+        assert scores(1) == [1]
+        assert in_child(score_and_close) == [1, 2, 3]
+        assert scores(4, 1, 5) == [4, 1, 5]
+        assert in_child(lambda: scores(3, 5, 6)) == [3, 5, 6]
+        stream = judge.stream(items(9))
+        next(stream)
+        assert in_child(lambda: len(list(stream))) == "RuntimeError", "begun in the parent"
+        assert len(list(stream)) == 8
+        judge.close()
+        assert count(tmp_path / "replies") == 9
+        assert set(server.answered.values()) == {1}
 
 
-def test_what_was_begun_before_the_fork_is_an_error_in_the_child_alone(judge: LoadedJudge) -> None:
-    stream = judge.stream(ITEMS)
-    next(stream)
-    assert in_child(lambda: len(list(stream))) == "RuntimeError"
-    assert len(list(stream)) == 2
+def test_a_runner_that_was_started_before_the_fork_is_an_error_in_the_child_alone() -> None:
     with JudgeRunner(scripted_lm(debater(score="4")), progress=False) as runner:
-        debate = judge.judges["clarity"]
-        assert in_child(lambda: len(runner.judge(debate, ITEMS))) == "RuntimeError"
-        assert len(runner.judge(debate, ITEMS)) == 3
+        debate = build_preset("single", {})
+        assert in_child(lambda: len(runner.judge(debate, items(3)))) == "RuntimeError"
+        assert len(runner.judge(debate, items(3))) == 3
