@@ -6,28 +6,18 @@ import csv
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-from debate_judge.programs import JUDGES, build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.export.folder import save
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
-from tests.runs.score_command import TASK, digit
+from tests.runs import score_command
+from tests.runs.score_command import TASK, digit, group
+
+__all__ = ["TASK", "AnsweringServer", "group", "program", "write_csv", "write_jsonl", "write_parquet"]
 
 
 def program(folder: Path, spec: str = "openai/m") -> Path:
     """An export: a single call for one aspect, a debate for the other."""
-    judges = {
-        "tone": AspectJudge(build("debate", JUDGES["single"].config)),
-        "help": AspectJudge(build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})),
-    }
-    return save(folder / "program", CompiledJudge(TASK, judges), lm={"spec": spec}, evidence={}, name="x")
-
-
-def group(number: int, candidates: int = 2) -> dict[str, Any]:
-    texts = [{"id": f"c{i}", "text": f"reply {number * 10 + i}"} for i in range(candidates)]
-    return {"group": f"g{number}", "source": f"message {number}", "candidates": texts}
+    return score_command.program(folder, spec, rounds=1)
 
 
 def write_jsonl(path: Path, numbers: range) -> Path:

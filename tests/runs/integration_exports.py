@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export.folder import save
 from tests.fakes import requested, section
 from tests.programs.tables import table_script
+from tests.runs.score_command import HELP, TASK, TONE
 
-TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
-HELP = Aspect("help", "Whether it helps.", Scale(1, 5))
-TASK = Task("support", "customer message", "reply", (TONE, HELP))
+__all__ = ["HELP", "TASK", "TONE", "number_in", "save_judge", "score_for", "script"]
 
 
 def save_judge(folder: Path, *, together: int = 0, lm: str = "scripted/lm") -> Path:

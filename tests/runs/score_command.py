@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import JUDGES, build
+from debate_judge.programs import build, build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export import loaded
@@ -19,15 +19,9 @@ from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ROOT = Path(__file__).parent.parent.parent
 
-TASK = Task(
-    "support",
-    "customer message",
-    "reply",
-    (
-        Aspect("tone", "How the reply treats the customer.", Scale(1, 5)),
-        Aspect("help", "Whether it helps.", Scale(1, 5)),
-    ),
-)
+TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
+HELP = Aspect("help", "Whether it helps.", Scale(1, 5))
+TASK = Task("support", "customer message", "reply", (TONE, HELP))
 
 
 def digit(prompt: str) -> str:
@@ -39,9 +33,27 @@ def digit(prompt: str) -> str:
 SCRIPT = debater(score=digit)
 
 
-def line(group: int, candidates: int = 2, **more: Any) -> str:
-    texts = [{"id": f"c{i}", "text": f"reply {group * 10 + i}"} for i in range(candidates)]
-    return json.dumps({"group": f"g{group}", "source": f"message {group}", "candidates": texts, **more})
+def group(number: int, candidates: int = 2, **more: Any) -> dict[str, Any]:
+    """A record of the input."""
+    texts = [{"id": f"c{i}", "text": f"reply {number * 10 + i}"} for i in range(candidates)]
+    return {"group": f"g{number}", "source": f"message {number}", "candidates": texts, **more}
+
+
+def line(number: int, candidates: int = 2, **more: Any) -> str:
+    return json.dumps(group(number, candidates, **more))
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+
+
+def program(folder: Path, spec: str = "scripted/lm", rounds: int = 2) -> Path:
+    """An export: a single call for one aspect, a debate for the other."""
+    judges = {
+        "tone": AspectJudge(build_preset("single", {})),
+        "help": AspectJudge(build("debate", {"persona": "plain", "rounds": rounds, "tie_breaker": False})),
+    }
+    return save(folder / "program", CompiledJudge(TASK, judges), lm={"spec": spec}, evidence={}, name="x")
 
 
 class Command:
@@ -54,13 +66,7 @@ class Command:
         self.lm = scripted_lm(SCRIPT)
         self.script: Callable[[str], str] = SCRIPT
         self.write([line(g) for g in range(5)])
-        judges = {
-            "tone": AspectJudge(build("debate", JUDGES["single"].config)),
-            "help": AspectJudge(build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": False})),
-        }
-        self.program = save(
-            folder / "program", CompiledJudge(TASK, judges), lm={"spec": "scripted/lm"}, evidence={}, name="x"
-        )
+        self.program = program(folder)
         monkeypatch.setattr(loaded, "make_lm", self._make)
 
     def _make(self, spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
@@ -81,4 +87,4 @@ class Command:
         return score.main([program, *(str(part) for pair in arguments.items() for part in pair), *more])
 
     def rows(self) -> list[dict[str, Any]]:
-        return [json.loads(text) for text in self.out.read_text(encoding="utf-8").splitlines()]
+        return rows_of(self.out)

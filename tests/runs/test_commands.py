@@ -1,22 +1,29 @@
-"""The console script: help, closed streams, servers that are not running, and what a command is called in hints."""
+"""The console script: help, closed streams, servers that are not running, and settings by flags and --config."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from debate_judge.data import errors
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
+from debate_judge.optimize.settings import Settings
+from debate_judge.programs import JUDGES, build_preset, options_of
+from debate_judge.programs.chateval.judge import ROLES
 from debate_judge.programs.lm.http.address import OPENAI_COMPATIBLE, default_address
 from debate_judge.runs.flags.invocation import COMMANDS, command, with_invoked_commands
 from debate_judge.runs.flags.lm import require_server
+from debate_judge.runs.flags.parser import as_command, make_parser, settings_of
 
 ROOT = Path(__file__).parents[2]
 CONSOLE_SCRIPT = [sys.executable, "-c", "import sys; from debate_judge.optimize.cli import main; sys.exit(main())"]
@@ -29,9 +36,6 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert main([form]) == 0
         text = capsys.readouterr().out
         assert all(f"  {name} " in text for name in COMMANDS)
-
-
-# --- streams that are closed ---
 
 
 @pytest.mark.integration
@@ -57,24 +61,15 @@ def test_a_stream_that_was_closed_before_is_no_failure(closed: str, tmp_path: Pa
     assert ("tone" in done.stdout) == (closed == "2>&-")
 
 
-# --- a server that is not running ---
-
-
-@pytest.fixture
-def address(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The usual address of vLLM, at which no server listens."""
+@pytest.mark.integration
+def test_a_server_that_is_not_running_is_named_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"http://localhost:{taken.getsockname()[1]}/v1"
     monkeypatch.setitem(OPENAI_COMPATIBLE, "hosted_vllm", address)
     monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
-    return address
-
-
-@pytest.mark.integration
-def test_commands_name_a_server_that_is_not_running_before_anything_is_loaded(
-    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     lm, store = ["--lm", "openai/m", "--api-base", address], ["--store", str(tmp_path)]
     for field, arguments in (
         ("--api-base", ["compile", *lm]),
@@ -84,16 +79,8 @@ def test_commands_name_a_server_that_is_not_running_before_anything_is_loaded(
     ):
         assert main([*arguments, *store]) == 3
         message = capsys.readouterr().err
-        assert f"field '{field}': the LM failed" in message
+        assert f"field '{field}': the LM failed: no server listens there" in message
         assert address in message
-
-
-@pytest.mark.integration
-def test_which_server_must_be_running(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Answers of earlier runs need none.
-    (tmp_path / "replies" / "openai_m").mkdir(parents=True)
-    (tmp_path / "replies" / "openai_m" / "0001.jsonl").touch()
-    require_server("openai/m", address, str(tmp_path))
     # Without an address it is that of the environment, by LiteLLM's variables, or the provider's usual one.
     monkeypatch.setenv("OPENAI_API_BASE", address)
     monkeypatch.setenv("OLLAMA_API_BASE", address)
@@ -103,12 +90,13 @@ def test_which_server_must_be_running(address: str, tmp_path: Path, monkeypatch:
             require_server(spec, None, str(tmp_path))
     monkeypatch.delenv("OLLAMA_API_BASE")
     assert default_address("ollama_chat/m") == "http://localhost:11434"
+    # Answers of earlier runs need none, nor does a provider; and there is one that is running.
+    (tmp_path / "replies" / "openai_m").mkdir(parents=True)
+    (tmp_path / "replies" / "openai_m" / "0001.jsonl").touch()
+    require_server("openai/m", address, str(tmp_path))
     require_server("anthropic/m", None, str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as server:
         require_server("openai/o", f"http://127.0.0.1:{server.getsockname()[1]}", str(tmp_path))
-
-
-# --- what a command is called ---
 
 
 @pytest.mark.integration
@@ -141,3 +129,125 @@ def test_a_checkout_is_installed_from_its_folder_and_a_wheel_by_its_name(monkeyp
     assert errors.install_hint("metrics").startswith("pip install -e '.[metrics]'")
     monkeypatch.setattr(errors, "__file__", "/site-packages/debate_judge/data/errors.py")
     assert errors.install_hint("metrics") == "pip install 'debate-judge[metrics]'"
+
+
+def settings(*argv: str) -> Settings:
+    return settings_of("compile", "Compile a judge.", Settings, argv)
+
+
+def config(*texts: str) -> list[str]:
+    return [part for text in texts for part in ("--config", text)]
+
+
+def file(folder: Path, text: str) -> str:
+    path = folder / "compile.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_only_what_is_listed_is_a_flag_and_help_names_the_keys() -> None:
+    parser = make_parser("compile", "Compile a judge.", Settings)
+    assert {action.dest for action in parser._actions} == {"help", "config", *Settings.FLAGS}
+    text = " ".join(parser.format_help().split())
+    assert "docs/settings.md" in text
+    assert "trials, " in text
+
+
+def test_every_setting_is_a_key_and_flags_win_over_it(tmp_path: Path) -> None:
+    path = file(tmp_path, 'data = "x.csv"\ntrials = 5\naspects = ["tone", "help"]\npreflight = false\nshared = true\n')
+    expected = Settings(data="x.csv", trials=5, aspects=("tone", "help"), preflight=False, shared=True)
+    assert settings("--config", path) == expected
+    keys = config("data=x.csv", "trials=5", "aspects=tone,help", "preflight=false", "shared=true", "name=a-b")
+    assert settings(*keys) == replace(expected, name="a-b")
+    assert settings("--data", "y.csv", "--config", path) == replace(expected, data="y.csv")
+    # Of several the last one wins.
+    assert settings(*config(path, "trials=7")).trials == 7
+    assert settings(*config("trials=7", path)).trials == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "expected"),
+    [
+        ("trials = 0", "trials", "at least 1"),
+        ("preflight = 1", "preflight", "true or false"),
+        ("seed = -1", "--seed", "at least 0"),
+        ("trails = 5", "trails", "'trials'"),
+        ("choose = 5", "choose", "removed"),
+    ],
+)
+def test_a_value_or_name_is_refused_as_the_user_writes_it(text: str, field: str, expected: str, tmp_path: Path) -> None:
+    for given in (text.replace(" ", ""), file(tmp_path, f"{text}\n")):
+        with pytest.raises(InputError) as caught:
+            settings("--config", given)
+        error = caught.value
+        assert (error.field, error.file) == (field, given if given.endswith(".toml") else None)
+        assert expected in f"{error.expected} {error.remedy}"
+
+
+@pytest.mark.parametrize(
+    ("argv", "typed"),
+    [
+        (("--trials", "5"), "--config trials=5"),
+        (("--log-texts",), "--config log-texts=true"),
+        (("--personas", "for Ann.toml"), "--config 'personas=for Ann.toml'"),
+        (("--replies", "postgresql://judge:Sesame-9417@db.example/r"), "db.example/r"),
+    ],
+)
+def test_a_key_that_is_given_as_a_flag_says_how_it_is_written_and_shows_no_password(
+    argv: tuple[str, ...], typed: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        settings(*argv)
+    assert caught.value.field == argv[0]
+    assert typed in str(caught.value.remedy)
+    assert "Sesame" not in str(caught.value)
+    assert not typed.startswith("--") or settings(*shlex.split(typed)) != settings()
+
+
+def test_the_command_that_a_report_names_gives_the_same_settings() -> None:
+    values: dict[str, Any] = {"data": "my file.csv", "aspects": ("tone", "help"), "preflight": False, "trials": 3}
+    expected = Settings(**values, budget="usd=2", judge_option=("turns=2", "roles=critic, scientist"))
+    typed = as_command("compile", expected)
+    assert settings(*shlex.split(typed.removeprefix(command("compile")))) == expected
+
+
+# --- options of a judge ---
+
+
+def options(*texts: str) -> dict[str, Any]:
+    return settings(*(part for text in texts for part in ("-J", text))).options()
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ((), {}),
+        (("score-mode=sampled:5", "joint=true"), {"score_mode": "sampled:5", "joint": True}),
+        (("turns=3", "both-orders=false"), {"turns": 3, "both_orders": False}),
+        (("together=4", "roles=critic, scientist"), {"together": 4, "roles": ["critic", "scientist"]}),
+        (("same-role=annotator",), {"same_role": "annotator"}),
+    ],
+)
+def test_flags_become_options(texts: tuple[str, ...], expected: dict[str, Any]) -> None:
+    assert options(*texts) == expected
+
+
+def test_roles_come_from_a_file_and_one_role_can_be_everybodys(tmp_path: Path) -> None:
+    roles = tmp_path / "roles.toml"
+    roles.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
+    judge: Any = build_preset("chateval", options(f"roles={roles}"))
+    assert judge.role_texts == {"librarian": "You keep books.", "coach": "You train a team."}
+    assert judge.instructions()["roles['coach']"].startswith("You train a team.")
+    judge = build_preset("chateval", options(f"roles={roles}", "same-role=coach"))
+    assert judge.role_texts == {"coach-1": "You train a team.", "coach-2": "You train a team."}
+    judge = build_preset("chateval", options("same-role=annotator"))
+    assert judge.role_texts == {f"annotator-{i}": ROLES["annotator"] for i in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_every_option_of_a_judge_is_kept_in_its_configuration(name: str) -> None:
+    try:
+        config = build_preset(name, {}).config()
+    except InputError as error:
+        pytest.skip(str(error))
+    assert set(options_of(name)) - {"same_role"} <= set(config)

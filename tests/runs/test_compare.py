@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,14 @@ class Compare:
         table: dict[str, Any] = json.loads((self.folder / "t.json").read_text())
         return table
 
+    def rate(self, change: Callable[[float], list[float]]) -> None:
+        """Change the ratings of the data."""
+        records = [json.loads(line) for line in self.data.read_text().splitlines()]
+        for candidate in (candidate for record in records for candidate in record["candidates"]):
+            candidate["ratings"] = {aspect: change(rating) for aspect, (rating,) in candidate["ratings"].items()}
+        self.data = self.folder / "changed.jsonl"
+        self.data.write_text("".join(json.dumps(record) + "\n" for record in records))
+
     def output(self) -> str:
         return unwrapped(self.capsys.readouterr().out)
 
@@ -87,21 +95,21 @@ def test_the_family_stands_in_one_table_and_the_same_command_goes_on_from_the_st
 
 def test_where_raters_are_several_judges_stand_beside_them(command: Compare) -> None:
     assert "raters" not in command.table("rouge-l", "--part", "all")
-    records = [json.loads(line) for line in command.data.read_text().splitlines()]
-    for record in records:
-        for candidate in record["candidates"]:
-            candidate["ratings"] = {a: [r, max(1, r - 1), r] for a, (r,) in candidate["ratings"].items()}
-    command.data = command.folder / "several.jsonl"
-    command.data.write_text("".join(json.dumps(record) + "\n" for record in records))
+    command.rate(lambda rating: [rating, max(1, rating - 1), rating])
     raters = command.table("rouge-l,single", "--part", "all")["raters"]
     metric, single = raters["rouge-l"]["coherence"], raters["single"]["coherence"]
-    assert single["raters"] == 3
-    assert single["ceiling"] == metric["ceiling"]
-    assert 0 < single["alpha"] < 1
+    assert (single["raters"], single["ceiling"]) == (3, metric["ceiling"])
     # ROUGE-L has a scale of its own: its distance from ratings means nothing.
-    assert metric["error"] is None
-    assert single["error"]["value"] >= abs(single["bias"]["value"])
+    assert (metric["error"], single["error"]["value"] > 0) == (None, True)
     assert "human ceiling" in command.output()
+
+
+def test_decisions_are_shown_where_ratings_have_two_values(command: Compare) -> None:
+    command.rate(lambda rating: [5 if rating > 3 else 1])
+    decisions = command.table("single,rouge-l", "--part", "all")["decisions"]
+    assert "balanced acc." in command.output()
+    assert set(decisions) == {"single", "rouge-l"}
+    assert decisions["single"]["coherence"]["measures"]["accuracy"]["value"] is not None
 
 
 def test_held_out_groups_of_compiles_split_are_scored_unless_others_are_wanted(command: Compare) -> None:
@@ -187,24 +195,6 @@ def test_scores_from_a_file_take_part(command: Compare) -> None:
     assert set(table["differences"]) == {"single"}
     assert "23 of 24 items" in command.output()
     assert command.run(",", "--external", f"oracle={file}") == 0
-
-
-def test_decisions_are_shown_where_ratings_are_categories(command: Compare) -> None:
-    task, command.data = command.folder / "support.toml", command.folder / "rated.csv"
-    task.write_text(
-        'name = "support"\nsource_label = "question"\ncandidate_label = "answer"\n\n[aspects.grounded]\n'
-        'definition = "Whether every statement is supported."\nlow = 0\nhigh = 1\nstep = 1\n'
-    )
-    cells = [
-        f"Which town number {i} has a bridge?,{text},{rating}"
-        for i in range(8)
-        for text, rating in ((f"Town number {i} has a bridge.", 1), ("Nobody has ever seen any such thing.", 0))
-    ]
-    command.data.write_text("\n".join(["source,text,grounded", *cells]))
-    decisions = command.table("single,rouge-l", "--task", str(task), aspects="grounded")["decisions"]
-    assert "balanced acc." in command.output()
-    assert set(decisions) == {"single", "rouge-l"}
-    assert decisions["single"]["grounded"]["measures"]["accuracy"]["value"] is not None
 
 
 # --- exports ---

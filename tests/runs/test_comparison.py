@@ -1,16 +1,21 @@
-"""The comparison: who needs which calls, who is told apart from whom, and how the table shows it."""
+"""The comparison: who takes part, who needs which calls, and who is told apart from whom."""
 
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from scipy import stats
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.compiled import AspectJudge
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.judge import DebateConfig, Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
@@ -20,15 +25,18 @@ from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, compare_all
 from debate_judge.runs.comparison.setup import ComparisonContext
 from debate_judge.runs.comparison.table import format_usd, judges_table, legend
+from debate_judge.runs.comparison.variability import run_variability, variability_table
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
+from debate_judge.runs.export.folder import save
+from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.reports.absolute_agreement import table_by_judge
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed
-from tests.runs.rated_corpora import COHERENCE, FLUENCY, arguing, evaluated_judge, setup, the_number
+from tests.runs.rated_corpora import COHERENCE, FLUENCY, TASK, arguing, evaluated_judge, setup, the_number
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
@@ -58,8 +66,6 @@ def test_unscored_candidates_are_counted_with_their_reasons() -> None:
     comparison = compare_all(SETUP, judges, baseline="single")
     assert "unscored" in printed(judges_table(comparison))
     assert comparison.results[0].table.average["summary"]["spearman"].unscored == 2
-    clean = compare_all(SETUP, scored(debater(score=the_number), "single")[0], baseline="single")
-    assert "unscored" not in printed(judges_table(clean))
 
 
 def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_alone() -> None:
@@ -195,7 +201,7 @@ def test_differences_are_to_the_baseline_and_corrected() -> None:
 
 
 def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
-    on = replace(MANY, resamples=200)
+    on = replace(MANY, resamples=200, cuts={"coherence": 4.0, "fluency": 4.0})
 
     def judge(score: Score, on_scale: bool = True) -> EvaluatedJudge:
         return replace(evaluated_judge(on, coherence=score, fluency=score), on_scale=on_scale)
@@ -206,35 +212,129 @@ def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
         "a metric": judge(right, on_scale=False),
         "right": judge(right),
     }
-    cuts = replace(on, cuts={"coherence": 4.0, "fluency": 4.0})
-    agreement = compare_all(cuts, entries, baseline="right").absolute_agreement
+    agreement = compare_all(on, entries, baseline="right").absolute_agreement
     # The baseline first, for changes are from it.
     assert list(agreement) == ["right", "high"]
-    exact, high = agreement["right"][AVERAGE], agreement["high"][AVERAGE]
-    assert [exact.measures[m].value for m in ("mae", "ccc", "kappa")] == pytest.approx([0, 1, 1])
+    exact, high = agreement["right"][AVERAGE].measures, agreement["high"][AVERAGE].measures
+    assert [exact[name].value for name in ("mae", "ccc", "kappa")] == pytest.approx([0, 1, 1])
     # 1, 2, 3, 4, 5 become 2, 3, 4, 5, 5: four of five a point off, and one decision of five another.
-    assert high.measures["mae"].value == high.changes["mae"].value == pytest.approx(0.8)
-    assert high.measures["kappa"].value == pytest.approx((0.8 - 0.48) / (1 - 0.48))
+    assert [high[name].value for name in ("mae", "kappa")] == pytest.approx([0.8, (0.8 - 0.48) / (1 - 0.48)])
     table = table_by_judge(agreement)
     assert table.header == ("judge", "error", "CCC", "kappa at 4", "scores")
-    assert table.rows[1][1] == "0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])"
-    assert [row[-1] for row in table.rows] == ["240", "240"]
-    assert compare_all(on, entries, baseline="right").absolute_agreement == {}
+    assert (table.rows[1][1], table.rows[1][-1]) == ("0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])", "240")
+    assert compare_all(replace(on, cuts={}), entries, baseline="right").absolute_agreement == {}
 
 
 def test_the_text_marks_the_best_and_gives_the_interval_of_the_average() -> None:
     table = judges_table(compared({"the_best": (right, right), "other": (wrong, torn)}, "other"))
-    assert table.header[:2] == ("judge", "coherence ρ/τ-b")
     # What is wider than a terminal goes on below.
     assert max(map(len, printed(table).splitlines())) <= 100
-    parts = [part.splitlines()[-2:] for part in printed(table).split("\n\n")]
-    first, second = ("  ".join(lines) for lines in zip(*parts, strict=True))
+    best, other = table.rows
+    assert best[0] == "the_best"
     # All 24 groups are at the end: the exact bound on their share is .025^(1/24) = .857, on the scale 2 * .857 - 1.
-    assert "1.000/1.000 * [0.715, 1.000]" in first
-    assert "< 0.001" in first
-    assert "*" not in second
-    assert [line.split("  ")[0] for part in parts for line in part] == ["the_best", "other"] * len(parts)
-    assert second.count("–") == 3, "no calls, and no difference to itself"
+    assert "1.000/1.000 * [0.715, 1.000]" in best
+    assert any("< 0.001" in cell for cell in best)
+    assert "*" not in "".join(other)
+    assert other.count("–") == 3, "no calls, and no difference to itself"
+    assert table.header[1] == "coherence ρ/τ-b"
     assert "$" not in " ".join(table.header), "no price is known"
-    amounts = (0, 0.0123, 0.5, 1.5, 12.345)
-    assert [format_usd(usd) for usd in amounts] == ["0", "0.012", "0.5", "1.50", "12.35"]
+    assert [format_usd(usd) for usd in (0, 0.0123, 0.5, 1.5, 12.345)] == ["0", "0.012", "0.5", "1.50", "12.35"]
+
+
+def made(text: str, personas: Path | None = None) -> list[Entrant]:
+    return entrants(named_judges(split_commas(text)), SETUP.aspects, personas)
+
+
+def judge(entrant: Entrant) -> Any:
+    return entrant.aspects["coherence"].judge
+
+
+# --- judges with settings in brackets ---
+
+
+def test_settings_stand_in_brackets_and_alternatives_are_judges_of_their_own(tmp_path: Path) -> None:
+    personas = tmp_path / "mine.toml"
+    personas.write_text('grumpy = "You never like a score."\n')
+    plain = ["debate[rounds=0,persona=plain]", "debate[rounds=2,persona=plain]"]
+    text = "debate[rounds=0|2,persona=plain],chateval[roles=[critic,news-author],turns=3]"
+    zero, two, chat, own = made(f"{text},debate[persona=grumpy,tie-breaker=true]", personas)
+    assert [entrant.name for entrant in (zero, two)] == plain
+    assert chat.name == "chateval[roles=[critic,news-author],turns=3]"
+    assert [judge(entrant).debate_config.rounds for entrant in (zero, two)] == [0, 2]
+    assert judge(two).instructions()["critic"] == PERSONAS["plain"].text
+    assert list(judge(chat).role_texts) == ["critic", "news-author"]
+    assert judge(own).instructions()["critic"] == "You never like a score."
+    assert (judge(own).debate_config, judge(own).config()["persona"]) == (DebateConfig(3, True), "grumpy")
+
+
+def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: Path) -> None:
+    tuned = Debate(rounds=3)
+    tuned.scorer.signature = tuned.scorer.signature.with_instructions("Score like our raters.")
+    tuned.critic.signature = tuned.critic.signature.with_instructions("Object like our raters.")
+    program = CompiledJudge(TASK, {"coherence": AspectJudge(tuned, "half")})
+    folder = save(tmp_path / "mine", program, lm={"spec": "offline"}, evidence={}, name="mine")
+    assert len({id(named.export) for named in named_judges([f"{folder}[rounds=0|1|2]"])}) == 1, "opened once"
+    whole, short, plain = made(f"{folder},{folder}[rounds=1,together=4],{folder}[persona=plain]")
+    assert [one.name for one in (whole, short, plain)] == ["mine", "mine[rounds=1,together=4]", "mine[persona=plain]"]
+    assert (judge(short).debate_config.rounds, judge(short).together) == (1, 4)
+    assert judge(short).instructions() == judge(whole).instructions()
+    assert short.aspects["coherence"].granularity == "half"
+    instructions = judge(plain).instructions()
+    assert (instructions["scorer"], instructions["critic"]) == ("Score like our raters.", PERSONAS["plain"].text)
+    # Exports with the same folder name go by their paths, and say what they were not tuned on.
+    (tmp_path / "b").mkdir()
+    evidence = {"splits": {"held_out": "b"}}
+    other = save(tmp_path / "b" / "mine", program, lm={"spec": "offline"}, evidence=evidence, name="mine")
+    both = made(f"{folder},{other}")
+    assert [one.name for one in both] == [str(folder), str(other)]
+    assert [one.held_out_fingerprint for one in both] == ["", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("debate", "whole"), ("geval", "whole"), ("rouge-l", "given"), ("chateval-compare", "given")],
+)
+def test_scores_keep_to_the_steps_of_a_scale(name: str, expected: str) -> None:
+    """What has no place on the scale, or is the outcome of a comparison, stays as it is."""
+    stepped = replace(COHERENCE, scale=replace(COHERENCE.scale, on_steps=True))
+    (entrant,) = entrants(named_judges([name]), (stepped, FLUENCY))
+    assert {a: judge.granularity for a, judge in entrant.aspects.items()} == {"coherence": expected, "fluency": "given"}
+
+
+def test_every_n_is_the_beginning_of_the_longest_debate_and_costs_no_call_more() -> None:
+    lm = scripted_lm(arguing(2))
+    judges = evaluated(lm, made("debate[rounds=0|1|2|3|4]")).judges.values()
+    # The Critic objects twice and is content in the third round: what the debate of four rounds needs alone.
+    assert lm.meter.executed.total() == 6 * ITEMS
+    assert [one.calls for one in judges] == [1, 3, 5, 6, 6]
+    values = [SETUP.agreement(one.scores).average["summary"]["spearman"].value for one in judges]
+    # Before the second round every score is the same: a judge that ranks nothing earns 0.
+    assert values == [0, 0, *[pytest.approx(1)] * 3]
+
+
+# --- how runs of one judge differ ---
+
+
+def test_variability_is_over_runs_and_items() -> None:
+    small = setup([1, 2, 5], [4, 2, 2], resamples=0)
+
+    def run(*scores: float | None) -> EvaluatedJudge:
+        values = iter(scores)
+        return evaluated_judge(small, coherence=lambda rating, group: next(values))
+
+    runs = [(1, 2, 5, 4, 2, 3), (5, 2, 1, 4, 2, 3), (3, 2, 4, 4, None, 3)]
+    judges = {f"debate[sample={n}]": run(*scores) for n, scores in enumerate(runs)}
+    comparison = compare_all(small, judges, baseline="debate[sample=0]")
+    (variability,) = run_variability(comparison, made("debate[sample=0|1|2]"))
+    # The third run's second group has ratings 4 and 2 that it orders rightly.
+    second = [stats.spearmanr([4, 2, 2], [4, 2, 3]).statistic] * 2 + [1.0]
+    first = [stats.spearmanr([1, 2, 5], scores[:3]).statistic for scores in runs]
+    agreement = [statistics.fmean(pair) for pair in zip(first, second, strict=True)]
+    assert (variability.judge, variability.varied, variability.items) == ("debate", "sample", 6)
+    assert variability.to_json()["agreement"]["coherence"]["runs"] == pytest.approx(agreement)
+    assert variability.mean_agreement("coherence") == pytest.approx(statistics.fmean(agreement))
+    assert variability.agreement_sd("coherence") == pytest.approx(statistics.stdev(agreement))
+    # Two items vary, by 1, 5, 3 and 5, 1, 4; the one that a run left out has two equal scores.
+    assert variability.score_sd == pytest.approx((statistics.stdev([1, 5, 3]) + statistics.stdev([5, 1, 4])) / 6)
+    assert variability.share_changed == pytest.approx(2 / 6)
+    assert "33.3 %" in printed(variability_table([variability], comparison, "openai/m"))

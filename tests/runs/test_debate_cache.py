@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from debate_judge.optimize.tuners.guide import add_guide
@@ -15,7 +17,7 @@ from tests.fakes import debater, scripted_lm
 from tests.programs.tables import JOINT_TASK, cells, joint_judge, joint_table_script
 from tests.runs.exports import items
 
-ITEMS = items(3)
+ITEMS = [replace(item, source=f"Letter {item.group}.") for item in items(3)]
 JUDGE = Debate(STRICT, DebateConfig(2, tie_breaker=True))
 
 

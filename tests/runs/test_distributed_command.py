@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pandas as pd
 import pytest
 from filelock import FileLock
+from fsspec.implementations.memory import MemoryFileSystem
 
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.distributed.actor import ScoringActor, ScoringJob
 from debate_judge.runs.distributed.driver import UnitDriver
+from debate_judge.runs.distributed.units import find_inputs, with_fingerprints
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
 from debate_judge.runs.runner import streaming
@@ -127,12 +131,11 @@ def test_a_folder_is_written_by_one_run_that_all_actors_see(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(3))
-    other = command.folder / "other.jsonl"
+    other, start = command.folder / "other.jsonl", ScoringActor.__init__
     assert command(out=other) == 0
     with FileLock(other / "_lock"):
         assert command(out=other) == EXIT_INPUT
     assert "another run is writing" in capsys.readouterr().err
-    start = ScoringActor.__init__
 
     def on_another_machine(actor: ScoringActor, job: ScoringJob) -> None:
         """The same path is another folder there."""
@@ -142,13 +145,11 @@ def test_a_folder_is_written_by_one_run_that_all_actors_see(
     with monkeypatch.context() as patch:
         patch.setattr(ScoringActor, "__init__", on_another_machine)
         assert command() == EXIT_INPUT
-    assert "object store" in capsys.readouterr().err
     (command.out / "_manifest.json").unlink()
     (command.out / "part-00000-00000.jsonl").write_bytes(b"{}\n")
-    assert command() == EXIT_INPUT
-    assert "no manifest" in capsys.readouterr().err
-    assert command(out="nowhere://bucket/out.jsonl") == EXIT_INPUT
-    assert "cannot be reached" in capsys.readouterr().err
+    assert command() == command(out="nowhere://bucket/out.jsonl") == EXIT_INPUT
+    message = capsys.readouterr().err
+    assert all(part in message for part in ("name a folder that all machines", "no manifest", "cannot be reached"))
 
 
 # --- budgets, interrupts and errors ---
@@ -220,27 +221,23 @@ def test_what_has_no_score_has_its_code_and_is_asked_again_if_the_lm_gave_no_ans
         return {row["group"] for row in map(json.loads, command.rows()) if row["unscored"]}
 
     write_jsonl(command.folder / "in-0.jsonl", range(9))
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret123456")
-    command.server.key = "another"
-    assert command(*keys(preflight=False)) == EXIT_LM
-    message = capsys.readouterr().err
-    assert "OPENAI_API_KEY" in message
-    assert "sk-secret123456" not in message
-    assert command.rows() == []
-    command.server.key = None
     faults = {b"reply 31": "400", b"reply 1\\n": "unreadable"}
     command.server.script = lambda body, attempt: next((fault for text, fault in faults.items() if text in body), None)
     assert command(*keys(preflight=False, max_unscored=0)) == EXIT_UNSCORED
     assert "unscored: unreadable reply" in capsys.readouterr().err
-    without = {
-        tuple(row[key] for key in ("group", "candidate")) for row in map(json.loads, command.rows()) if row["unscored"]
-    }
-    assert without == {("g3", "c1"), ("g0", "c1")}
-    command.server.script = lambda body, attempt: None
+    assert without_score() == {"g3", "g0"}
+    faults.clear()
     command.ray.actors.clear()
     assert command(*keys(max_unscored=1)) == 0
     assert [len(handle.begun) for handle in command.ray.actors] == [1]
     assert without_score() == {"g0"}
+    # A wrong key ends the run.
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret123456")
+    command.server.key = "another"
+    assert command(*keys(preflight=False), out=command.folder / "new.jsonl", store=command.folder / "new") == EXIT_LM
+    message = capsys.readouterr().err
+    assert "OPENAI_API_KEY" in message
+    assert "sk-secret123456" not in message
 
 
 def test_a_unit_that_ends_its_process_each_time_is_given_up(
@@ -266,3 +263,55 @@ def test_a_cluster_on_which_every_actor_dies_ends_the_run(command: Command, caps
     command.ray.dies_of = lambda handle, unit: True
     assert command(*keys(actors=1)) == EXIT_INPUT
     assert "one after the other" in capsys.readouterr().err
+
+
+# --- what a run knows its input by ---
+
+
+def fingerprints(pattern: str | Path) -> list[str]:
+    return [file.fingerprint for file in with_fingerprints(find_inputs(str(pattern)))]
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_an_edit_in_the_middle_of_a_file_is_noticed(tmp_path: Path, scheme: str) -> None:
+    path = write_jsonl(tmp_path / "in.jsonl", range(3000))
+    before, times = fingerprints(f"{scheme}{path}"), path.stat()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] = ord("x")
+    path.write_bytes(content)
+    os.utime(path, (times.st_atime, times.st_mtime))
+    assert len(content) > 3 * 64 * 1024
+    assert fingerprints(f"{scheme}{path}") == fingerprints(f"{scheme}{path}") != before
+
+
+@pytest.mark.parametrize(("known", "changed"), [(("created",), 250_000), ((), 499_999)])
+def test_a_store_says_which_version_a_file_is_or_its_ends_are_hashed(
+    monkeypatch: pytest.MonkeyPatch, known: tuple[str, ...], changed: int
+) -> None:
+    info = MemoryFileSystem.info
+
+    def bare(self: MemoryFileSystem, path: str, **more: Any) -> dict[str, Any]:
+        values = info(self, path, **more)
+        return {name: values[name] for name in ("name", "size", "type", *known)}
+
+    monkeypatch.setattr(MemoryFileSystem, "info", bare)
+    system = fsspec.filesystem("memory")
+    system.pipe_file("/texts/in.jsonl", b"a" * 500_000)
+    before = fingerprints("memory://texts/in.jsonl")
+    system.pipe_file("/texts/in.jsonl", b"a" * changed + b"b" * (500_000 - changed))
+    assert fingerprints("memory://texts/in.jsonl") != before
+    system.store.clear()
+
+
+def test_a_set_of_the_hub_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    datasets.disable_progress_bars()
+    folder = tmp_path / "replies"
+    folder.mkdir()
+    write_parquet(folder / "train.parquet", range(4))
+    before = fingerprints(f"hf:{folder}@train")
+    assert before == fingerprints(f"hf:{folder}@train") != [""]
+    write_parquet(folder / "train.parquet", range(5))
+    assert fingerprints(f"hf:{folder}@train") != before

@@ -1,4 +1,4 @@
-"""Estimates of scoring, of comparing and of what follows a compile: what is really asked lies within them."""
+"""Estimates of scoring, of comparing and of what follows a compile, and what a run has cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from debate_judge.programs.grouping import Question
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
+from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore, Reply
+from debate_judge.programs.lm.usage import Meter
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
 from debate_judge.runs.after import carry, measure, recheck
@@ -37,6 +39,7 @@ from debate_judge.runs.estimates.table import render
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
@@ -176,7 +179,7 @@ def test_a_budget_is_compared_with_the_total_and_totals_are_rounded_outwards(cal
     target = replace(OFFLINE, options=LMOptions(budget=BudgetCaps(calls=calls)))
     total = (CallTotals(10.6, 1, 1, 0.5), CallTotals(20, 2, 2, 1.5), CallTotals(3000.4, 3, 3, 2500))
     text = printed(*render(Estimate({"all": total}, total, target), "role"))
-    assert f"--budget: calls={calls} {expected}" in text
+    assert f"--budget: calls={calls:,} {expected}" in text
     assert "10 / 20 / 3,001" in text
     assert "0.50 / 1.50 / 2,500.00" in text
 
@@ -276,3 +279,34 @@ def test_a_carry_asks_both_lms_and_measure_only_where_a_judge_is_named(
     assert totals(capsys.readouterr().out) == [calls(HELD_OUT)]
     assert measure.main([rated, "--program", "judge", "--estimate"]) == 0
     assert totals(capsys.readouterr().out) == [calls(len(RATED.groups))]
+
+
+PRICE = Price(input=1.0, cached=0.5, output=4.0)
+
+
+def test_each_role_and_round_has_its_row_and_what_is_not_known_is_said() -> None:
+    meter = Meter()
+    meter.count_reply("scorer", Reply("a", 1000, 100, 600))
+    meter.count_hit("scorer", Reply("b", 500, 50))
+    meter.count_reply("scorer", Reply("c", 200, 20), round=1)
+    meter.count_reply("critic", Reply("d", 300, 30), round=1)
+    rows = cost_rows(meter, PRICE)
+    calls = [(r["role"], r["round"], r["calls"], r["cache_hits"]) for r in rows]
+    assert calls == [("scorer", 0, 1, 1), ("critic", 1, 1, 0), ("scorer", 1, 1, 0), ("total", None, 3, 1)]
+    tokens = [rows[0][name] for name in ("fresh_input", "cached_input", "output", "stored")]
+    assert tokens == [400, 600, 100, 550]
+    # 400 fresh at 1, 600 cached at half, 100 of output at 4 dollars a million.
+    assert (rows[0]["usd"], rows[0]["usd_saved"]) == pytest.approx(((400 + 300 + 400) / 1e6, (500 + 200) / 1e6))
+    assert rows[-1]["usd"] == pytest.approx(sum(r["usd"] for r in rows[:-1]))
+    prices = (None, PRICE, Price(0.0, 0.0, 0.0))
+    unpriced, priced, free = (printed(*cost_table(cost_rows(meter, price))) for price in prices)
+    assert "prices=FILE" in unpriced
+    assert "dollars" not in unpriced.splitlines()[2] + free
+    assert "$0.0007 more" in priced
+    assert "did not report" not in priced
+    meter.count_reply("scorer", Reply("e"))
+    assert "of 1 calls" in printed(*cost_table(cost_rows(meter, PRICE)))
+    # An LM without a price is not billed at the price of another.
+    meter.prices["reflection"] = None
+    meter.count_reply("reflection", Reply("f", 1000, 100))
+    assert set(meter.cost(PRICE)) == {"scorer", "critic"}

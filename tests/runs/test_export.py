@@ -23,12 +23,12 @@ from tests.tiny_models import skip_without
 
 
 def prompts(judge: CompiledJudge) -> list[tuple[str, str]]:
-    """System text and prompt of every call that judging one item of two aspects makes, in order."""
+    """System text and prompt of every call that judging one item per aspect makes, in order."""
     lm = scripted_lm(SCRIPT, concurrency=1)
-    items = [Item("g", "c", TASK, a, "My order is late.", "Sorry!", "Be polite.") for a in TASK.aspects]
     with JudgeRunner(lm, progress=False) as runner:
-        for item in items[:1] + items[2:]:
-            runner.judge(judge.aspects[item.aspect.name].judge, [item])
+        for aspect in TASK.aspects:
+            item = Item("g", "c", TASK, aspect, "My order is late.", "Sorry!", "Be polite.")
+            runner.judge(judge.aspects[aspect.name].judge, [item])
     return list(zip(lm.systems, lm.prompts, strict=True))
 
 
@@ -42,12 +42,13 @@ def test_comes_back_with_the_same_parts_and_the_same_prompts(tmp_path: Path) -> 
     assert after.task == before.task
     assert list(after.aspects) == list(before.aspects)
     personas = {"tone": "tuned", "Überblick v1.0": "devils-advocate", "help": "sophisticated"}
-    for name, chosen in before.aspects.items():
-        assert after.aspects[name].granularity == chosen.granularity
-        assert after.aspects[name].judge.config() == chosen.judge.config() | {"persona": personas[name]}
-        assert after.aspects[name].judge.instructions() == chosen.judge.instructions()
-    # Two rounds that stay open (5 calls) and their tie-break, and one round that stays open (3 calls).
-    assert len(prompts(before)) == 5 + 1 + 3
+    for name, expected in before.aspects.items():
+        loaded = after.aspects[name]
+        assert loaded.granularity == expected.granularity
+        assert loaded.judge.config() == expected.judge.config() | {"persona": personas[name]}
+        assert loaded.judge.instructions() == expected.judge.instructions()
+    # Two rounds that stay open (5 calls) and their tie-break, an unreadable score, and one round that stays open.
+    assert len(prompts(before)) == 5 + 1 + 2 + 3
     assert prompts(after) == prompts(before)
 
 
@@ -140,20 +141,17 @@ def test_no_secret_and_no_path_of_this_machine_is_written(tmp_path: Path, monkey
     assert manifest["evidence"]["data"] == {"location": "ratings.jsonl", "also": "ratings.csv"}
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        ("localhost:8000/v1/", "localhost:8000/v1/"),
-        ("https://key@host/a@b?k=1#x", "https://host/a@b"),
-        ("user:p%40ss@host", "host"),
-        ("http://host?api_key=secret", "http://host"),
-        ("https://key@gateway/http://host/v1", "https://gateway/http://host/v1"),
-        (None, None),
-    ],
-)
-def test_addresses_are_kept_without_credentials(tmp_path: Path, given: str | None, kept: str | None) -> None:
-    folder = write(tmp_path / "x", lm={"spec": "openai/m", "api_base": given})
-    assert read(folder).manifest["lm"].get("api_base") == kept
+def test_addresses_are_kept_without_credentials(tmp_path: Path) -> None:
+    for given, kept in {
+        "localhost:8000/v1/": "localhost:8000/v1/",
+        "https://key@host/a@b?k=1#x": "https://host/a@b",
+        "user:p%40ss@host": "host",
+        "http://host?api_key=secret": "http://host",
+        "https://key@gateway/http://host/v1": "https://gateway/http://host/v1",
+        None: None,
+    }.items():
+        folder = write(tmp_path / "x", lm={"spec": "openai/m", "api_base": given})
+        assert read(folder).manifest["lm"].get("api_base") == kept
 
 
 def test_an_export_replaces_itself_keeps_another_program_and_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

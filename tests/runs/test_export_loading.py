@@ -1,8 +1,9 @@
-"""An export in Python: a DSPy program, loaded from folders and MLflow, under the LM that was asked for."""
+"""A loaded export: a DSPy program, under the LM that was asked for, at no address that only the export names."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import sys
@@ -18,11 +19,13 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.store import FILE
+from debate_judge.runs import score
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import open_export, read
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.process import judge_of_process
+from tests.config_keys import keys
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.faulty_server import FaultyServer
 from tests.runs.exports import SCRIPT, TASK, number_of_note, single_call, write
@@ -85,10 +88,9 @@ def test_an_export_of_a_judge_of_ones_own_is_loaded_only_where_it_is_named(
     monkeypatch.syspath_prepend(tmp_path)
     judge = CompiledJudge(TASK, {"tone": AspectJudge(build(name, JUDGES["single"].config))})
     folder = write(tmp_path / "mine", judge, lm={"spec": "offline"})
-    assert json.loads((folder / "manifest.json").read_text())["aspects"]["tone"]["kind"] == name
     # The same again replaces it, for its writer has the class.
     write(folder, judge, lm={"spec": "offline"})
-    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("mine")] == ["mine"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["mine"]
     monkeypatch.delitem(sys.modules, module)
     with pytest.raises(InputError, match=f"--config judge={name} "):
         load(folder)
@@ -107,35 +109,33 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     from mlflow.tracking import MlflowClient
 
     (tmp_path / "runs/store").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
     uri = f"sqlite:///{tmp_path / 'runs/store/mlflow.db'}"
     folder, client = write(tmp_path / "x"), MlflowClient(tracking_uri=uri)
-    run = client.create_run(client.create_experiment("e", artifact_location=(tmp_path / "artifacts").as_uri()))
-    client.log_artifacts(run.info.run_id, str(folder), "export")
+    run = client.create_run(client.create_experiment("e", artifact_location=(tmp_path / "artifacts").as_uri())).info
+    client.log_artifacts(run.run_id, str(folder), "export")
     client.create_registered_model("toy")
-    client.create_model_version("toy", f"{run.info.artifact_uri}/export", run.info.run_id)
+    client.create_model_version("toy", f"{run.artifact_uri}/export", run.run_id)
     client.set_registered_model_alias("toy", "champion", "1")
-    addresses = (f"runs:/{run.info.run_id}/export", run.info.run_id, "models:/toy/1", "models:/toy@champion")
-    (tmp_path / "elsewhere").mkdir()
+    addresses = (f"runs:/{run.run_id}/export", run.run_id, "models:/toy/1", "models:/toy@champion")
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="models:/toy/1"):
+        open_export("models:/toy/1")
+    assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
+    assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
+    for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
+        judges = entrants(named_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
+        assert [entrant.name for entrant in judges] == ["single", "mine", "toy/1", "toy@champion", "x"]
+        assert all(entrant.held_out_fingerprint is not None for entrant in judges[1:])
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     with pytest.raises(InputError, match="models:/nobody/1") as caught:
         open_export("models:/nobody/1")
     assert "MLFLOW_TRACKING_URI" in str(caught.value.remedy)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    with pytest.raises(InputError, match="models:/toy/1"):
-        open_export("models:/toy/1")
-    assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
-    monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.iterdir())
-    assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     assert sorted(tmp_path.iterdir()) == before
-    assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
-        judges = entrants(named_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
-        assert [entrant.name for entrant in judges] == ["single", "mine", "toy/1", "toy@champion", "x"]
-        assert all(entrant.held_out_fingerprint is not None for entrant in judges[1:])
 
 
 # --- as a DSPy program ---
@@ -203,21 +203,20 @@ def test_an_exports_own_lm_answers_unless_a_context_names_another(export: Path, 
 def test_a_judge_is_shared_until_it_is_closed_or_a_setting_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    export = single_call(tmp_path / "export")
+    export, given = single_call(tmp_path / "export"), {"api_base": "http://127.0.0.1:9/v1"}
     monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
-    first = judge_of_process(export, {"api_base": "http://127.0.0.1:9/v1", "rpm": None})
-    monkeypatch.setenv("DEBATE_API_BASE", "http://127.0.0.1:9/v1")
+    first = judge_of_process(export, {**given, "rpm": None})
+    monkeypatch.setenv("DEBATE_API_BASE", given["api_base"])
     assert judge_of_process(export, {}) is first
     monkeypatch.setenv("DEBATE_RPM", "30")
     paced = judge_of_process(export, {})
-    assert paced is not first
-    assert judge_of_process(export, {"rpm": 30}) is paced
+    assert paced is judge_of_process(export, {"rpm": 30}) is not first
     monkeypatch.setenv("OPENAI_API_KEY", "sk-second-0123456789")
     assert judge_of_process(export, {}) is not paced
-    monkeypatch.delenv("DEBATE_RPM")
+    monkeypatch.undo()
     monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
     first.close()
-    assert judge_of_process(export, {}) is not first
+    assert judge_of_process(export, given) is not first
 
 
 @pytest.mark.integration
@@ -225,9 +224,8 @@ def test_the_budget_of_the_environment_holds_for_all_loads_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export = single_call(tmp_path / "export")
-    monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    monkeypatch.setenv("DEBATE_BUDGET", "calls=2")
-    monkeypatch.setenv("DEBATE_STORE", str(tmp_path / "store"))
+    for name, value in {"OPENAI_API_KEY": "unused", "DEBATE_BUDGET": "calls=2", "DEBATE_STORE": tmp_path}.items():
+        monkeypatch.setenv(name, str(value))
     with FaultyServer(number_of_note) as server:
         for number in (1, 2, 1):
             judge = judge_of_process(export, {"api_base": server.url})
@@ -236,4 +234,92 @@ def test_the_budget_of_the_environment_holds_for_all_loads_together(
             judge.score(text="Note-3", source="A letter.")
         assert server.requests == 2
     judge.close()
-    assert count(tmp_path / "store" / "replies" / "openai_m") == 2
+    assert count(tmp_path / "replies" / "openai_m") == 2
+
+
+pytestmark = pytest.mark.integration
+
+PROVIDERS = ("openai", "anthropic", "groq", "gemini", "hosted_vllm", "ollama_chat", "mistral")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
+    for provider in PROVIDERS:
+        monkeypatch.setenv(f"{provider.upper()}_API_KEY", f"sk-of-{provider}-0123456789")
+        monkeypatch.delenv(f"{provider.upper()}_API_BASE", raising=False)
+    with FaultyServer(number_of_note) as server:
+        yield server
+
+
+def run(folder: Path, address: str | None, *more: str, spec: str = "openai/m") -> int:
+    """Score one text by an export with this address."""
+    text = {"group": "g", "source": "A letter.", "candidates": [{"id": "c", "text": "A note."}]}
+    (folder / "in.jsonl").write_text(json.dumps(text) + "\n")
+    files = ("--in", str(folder / "in.jsonl"), "--out", str(folder / "out.jsonl"), "--store", str(folder / "store"))
+    export = single_call(folder / "export", spec, address)
+    return score.main([str(export), *files, *keys(preflight=False), *more])
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_address_of_the_export_gets_nothing(
+    provider: str, server: FaultyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = f"{provider}/m"
+    for lm in (None, spec):
+        with pytest.raises(InputError, match="names the server"):
+            load(single_call(tmp_path / "export", spec, server.url), lm=lm)
+    assert run(tmp_path, server.url, spec=spec) == 2
+    message = capsys.readouterr().err
+    assert server.url in message
+    assert "--api-base" in message
+    assert not (tmp_path / "out.jsonl").exists()
+    # An estimate sends nothing, so it needs no address.
+    assert run(tmp_path, server.url, "--estimate", spec=spec) == 0
+    assert "calls" in capsys.readouterr().out
+    assert server.requests == 0
+
+
+def test_an_address_of_the_users_is_used_and_named(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "http://elsewhere.example/v1", "--api-base", server.url) == 0
+    assert f"texts go to {server.url}, with the key in OPENAI_API_KEY" in capsys.readouterr().err
+    with load(tmp_path / "export", api_base=server.url) as judge:
+        assert judge.score(text="Note-2", source="A letter.")["clarity"].score == 2
+    # So is one that the environment names as the export does.
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("OPENAI_API_BASE", server.url + "/")
+    assert run(tmp_path / "other", server.url) == 0
+    assert server.requests == 3
+
+
+@pytest.mark.parametrize(
+    ("reply", "terminal", "code"),
+    [("yes\n", True, 0), ("y\n", True, 2), ("\n", True, 2), ("", True, 2), ("yes\n", False, 2)],
+)
+def test_an_export_is_trusted_once_the_user_has_said_so_at_a_terminal(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: str, terminal: bool, code: int
+) -> None:
+    question, stdin = io.StringIO(), io.StringIO(reply)
+    stdin.isatty = lambda: terminal  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", stdin)
+    monkeypatch.setattr("sys.stderr", question)
+    assert run(tmp_path, server.url, *keys(trust_export=True)) == code
+    assert server.requests == (code == 0)
+    assert server.url in question.getvalue()
+    assert not terminal or "OPENAI_API_KEY" in question.getvalue()
+
+
+def test_two_servers_named_by_the_environment_do_not_share_replies(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FaultyServer(number_of_note) as other:
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        assert run(tmp_path, None) == 0
+        monkeypatch.setenv("OPENAI_API_BASE", other.url)
+        # The rows that are there are of the other server, and must not be mixed with this one's.
+        assert run(tmp_path, None) == 2
+        assert "api_base" in capsys.readouterr().err
+        (tmp_path / "out.jsonl").unlink()
+        assert run(tmp_path, None) == 0
+        assert (server.requests, other.requests) == (1, 1)
