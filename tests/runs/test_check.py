@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import tomllib
 from pathlib import Path
 
@@ -133,13 +132,11 @@ def test_scales_are_guessed_from_values(tmp_path: Path, values: str, ends: tuple
     assert (aspect["low"], aspect["high"], aspect.get("step", 1)) == (*ends, step)
 
 
-def test_the_files_of_the_readme_can_be_read(tmp_path: Path) -> None:
+def test_the_files_of_the_page_about_data_can_be_read(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "your-data.md").read_text(encoding="utf-8")
-    toml, json = (
-        re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0] for language in ("toml", "json")
-    )
+    toml, group = (page.partition(f"```{language}\n")[2].partition("```")[0] for language in ("toml", "json"))
     (tmp_path / "support.toml").write_text(toml)
     assert read_task(tmp_path / "support.toml").aspect("helpfulness").scale == Scale(1, 5, on_steps=True)
-    (tmp_path / "groups.json").write_text(f"[{json}]")
+    (tmp_path / "groups.json").write_text(f"[{group}]")
     corpus = data.load(str(tmp_path / "groups.json"), "summarization")
     assert corpus.groups[0].candidates[0].ratings == {"coherence": (4.0, 5.0, 4.0), "fluency": (5.0,)}

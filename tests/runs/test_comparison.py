@@ -52,6 +52,10 @@ def scored(script: Callable[[str], str], *names: str) -> tuple[Mapping[str, Eval
     return evaluated(lm, entrants(named_judges(names), SETUP.aspects)).judges, lm
 
 
+def made(text: str, personas: Path | None = None) -> list[Entrant]:
+    return entrants(named_judges(split_commas(text)), SETUP.aspects, personas)
+
+
 def single(debate: type[Debate] = Debate, **options: object) -> AspectJudge:
     return AspectJudge(debate(debate_config=DebateConfig(0), **options))
 
@@ -93,13 +97,12 @@ class Impossible(Debate):
 
 def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
     broken, lm = Entrant("broken", {"coherence": single(Impossible)}), scripted_lm(debater(score=the_number))
-    done = evaluated(lm, [broken, *entrants(named_judges(["single"]), SETUP.aspects)])
+    done = evaluated(lm, [broken, *made("single")])
     assert (list(done.judges), list(done.failed)) == (["single"], ["broken"])
     assert "choose another mode" in done.failed["broken"]
     # As the baseline it leaves the table without differences.
     comparison = compare_all(SETUP, done.judges, baseline="broken", failed=done.failed)
-    assert comparison.differences == {}
-    assert comparison.to_json()["failed"] == done.failed
+    assert (comparison.differences, comparison.to_json()["failed"]) == ({}, done.failed)
     with pytest.raises(InputError, match="log-probabilities"):
         evaluated(lm, [broken])
 
@@ -112,9 +115,8 @@ class Comparing(Debate):
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         if len(items) != 2:
             return await super().converse(items, rounds)
-        longer = len(items[0].text) > len(items[1].text)
-        turns = [Turn("scorer", 0, "", score=s, calls=c) for s, c in ((5.0 if longer else 1.0, 1), (3.0, 0))]
-        return [Transcript((turns[0],)), Transcript((turns[1],))]
+        score = 5.0 if len(items[0].text) > len(items[1].text) else 1.0
+        return [Transcript((Turn("scorer", 0, "", score=s, calls=c),)) for s, c in ((score, 1), (3.0, 0))]
 
 
 def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs() -> None:
@@ -129,18 +131,11 @@ def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs
 
 def test_the_table_says_who_saw_candidates_side_by_side_and_aspects_jointly() -> None:
     readings = {"alone": {}, "side": {"together": 3}, "joint": {"joint": True}, "both": {"together": 3, "joint": True}}
-    judges = {name: single(**options) for name, options in readings.items()}
+    judges = [Entrant(name, dict.fromkeys(("coherence", "fluency"), single(**r))) for name, r in readings.items()]
     on = replace(setup([1, 5, 3], [4, 2, 3]), aspects=(COHERENCE, FLUENCY))
-    entries = evaluated(
-        make_lm("offline"), [Entrant(name, {"coherence": j, "fluency": j}) for name, j in judges.items()], on
-    ).judges
+    entries = evaluated(make_lm("offline"), judges, on).judges
     assert all(entry.scores == entries["alone"].scores for entry in entries.values())
-    assert {name: (e.calls, e.together, e.joint, e.items) for name, e in entries.items()} == {
-        "alone": (1, 1, 1, 12),
-        "side": (pytest.approx(1 / 3), 3, 1, 12),
-        "joint": (pytest.approx(1 / 2), 1, 2, 12),
-        "both": (pytest.approx(1 / 6), 3, 2, 12),
-    }
+    assert [entry.calls for entry in entries.values()] == pytest.approx([1, 1 / 3, 1 / 2, 1 / 6])
     comparison = compare_all(on, entries, baseline="alone")
     values = [result.to_json() for result in comparison.results]
     assert [(v["together"], v["joint"]) for v in values] == [(1, 1), (3, 1), (1, 2), (3, 2)]
@@ -241,15 +236,11 @@ def test_the_text_marks_the_best_and_gives_the_interval_of_the_average() -> None
     assert [format_usd(usd) for usd in (0, 0.0123, 0.5, 1.5, 12.345)] == ["0", "0.012", "0.5", "1.50", "12.35"]
 
 
-def made(text: str, personas: Path | None = None) -> list[Entrant]:
-    return entrants(named_judges(split_commas(text)), SETUP.aspects, personas)
+# --- judges with settings in brackets ---
 
 
 def judge(entrant: Entrant) -> Any:
     return entrant.aspects["coherence"].judge
-
-
-# --- judges with settings in brackets ---
 
 
 def test_settings_stand_in_brackets_and_alternatives_are_judges_of_their_own(tmp_path: Path) -> None:
@@ -272,7 +263,10 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
     tuned.scorer.signature = tuned.scorer.signature.with_instructions("Score like our raters.")
     tuned.critic.signature = tuned.critic.signature.with_instructions("Object like our raters.")
     program = CompiledJudge(TASK, {"coherence": AspectJudge(tuned, "half")})
-    folder = save(tmp_path / "mine", program, lm={"spec": "offline"}, evidence={}, name="mine")
+    folder, other = (
+        save(tmp_path / place / "mine", program, lm={"spec": "offline"}, evidence=evidence, name="mine")
+        for place, evidence in (("a", {}), ("b", {"splits": {"held_out": "b"}}))
+    )
     assert len({id(named.export) for named in named_judges([f"{folder}[rounds=0|1|2]"])}) == 1, "opened once"
     whole, short, plain = made(f"{folder},{folder}[rounds=1,together=4],{folder}[persona=plain]")
     assert [one.name for one in (whole, short, plain)] == ["mine", "mine[rounds=1,together=4]", "mine[persona=plain]"]
@@ -282,12 +276,8 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
     instructions = judge(plain).instructions()
     assert (instructions["scorer"], instructions["critic"]) == ("Score like our raters.", PERSONAS["plain"].text)
     # Exports with the same folder name go by their paths, and say what they were not tuned on.
-    (tmp_path / "b").mkdir()
-    evidence = {"splits": {"held_out": "b"}}
-    other = save(tmp_path / "b" / "mine", program, lm={"spec": "offline"}, evidence=evidence, name="mine")
-    both = made(f"{folder},{other}")
-    assert [one.name for one in both] == [str(folder), str(other)]
-    assert [one.held_out_fingerprint for one in both] == ["", "b"]
+    both = [(entrant.name, entrant.held_out_fingerprint) for entrant in made(f"{folder},{other}")]
+    assert both == [(str(folder), ""), (str(other), "b")]
 
 
 @pytest.mark.parametrize(

@@ -64,18 +64,11 @@ def _hurry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def scoring(folder: Path, server: BatchServer) -> list[str]:
     """Arguments of `score.py` for 30 letters."""
-    judge = AspectJudge(build("debate", JUDGES["debate"].config | {"rounds": 1}))
-    program = save(
-        folder / "program",
-        CompiledJudge(faults.TASK, {"clarity": judge}),
-        lm={"spec": "openai/mock"},
-        evidence={},
-        name="x",
-    )
-    lines = [
-        json.dumps({"group": i.group, "source": i.source, "candidates": [{"text": i.text}]}) for i in faults.items(30)
-    ]
-    (folder / "in.jsonl").write_text("\n".join(lines))
+    debate = AspectJudge(build("debate", {**JUDGES["debate"].config, "rounds": 1}))
+    judge = CompiledJudge(faults.TASK, {"clarity": debate})
+    program = save(folder / "program", judge, lm={"spec": "openai/mock"}, evidence={}, name="x")
+    rows = [{"group": i.group, "source": i.source, "candidate": "c", "text": i.text} for i in faults.items(30)]
+    (folder / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
     files = ["--in", folder / "in.jsonl", "--out", folder / "out.jsonl", "--store", folder, "--api-base", server.url]
     return [str(program), *map(str, files), *keys(batch="openai", preflight=False)]
 

