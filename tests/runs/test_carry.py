@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.runs.export.folder import read
+from debate_judge.runs.export.folder import load, read
 from debate_judge.runs.export.recorded import recorded_scores_in
 from debate_judge.runs.flags.invocation import COMMANDS
 from tests.runs.known_judges import LMS, RATED, SEEN, asked, command, export, file_of
@@ -117,3 +117,5 @@ def test_an_export_of_a_judge_of_ones_own_is_opened_where_it_is_named(
     assert f"--config judge={OWN} " in " ".join(capsys.readouterr().err.split())
     assert (asked, module in sys.modules) == ([], False)
     assert command(name, *arguments, "--config", f"judge={OWN}")[0] == 0, capsys.readouterr().err
+    with load(address, judges=[OWN]) as judge:
+        assert judge.score(source="s", text="4 t")["coherence"].score == 4

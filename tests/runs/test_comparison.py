@@ -63,15 +63,6 @@ def single(debate: type[Debate] = Debate, **options: object) -> AspectJudge:
 # --- who needs which calls ---
 
 
-def test_unscored_candidates_are_counted_with_their_reasons() -> None:
-    script = debater(score=lambda prompt: "no number" if the_number(prompt) == "5" else the_number(prompt))
-    judges, _ = scored(script, "single")
-    assert judges["single"].unscored == {"unreadable reply": 2}
-    comparison = compare_all(SETUP, judges, baseline="single")
-    assert "unscored" in printed(judges_table(comparison))
-    assert comparison.results[0].table.average["summary"]["spearman"].unscored == 2
-
-
 def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_alone() -> None:
     together, lm = scored(arguing(9), "debate+tiebreak", "single", "debate")
     # One Scorer's opening and three rounds, shared by all three, and a tie-break, which one alone needs.

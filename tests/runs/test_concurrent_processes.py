@@ -6,13 +6,11 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,24 +38,17 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
 
+FORK: Any = multiprocessing.get_context("fork" if hasattr(os, "fork") else None)
+
 JOBS = {("scorer", "0"): 30, ("critic", "1"): 30, ("scorer", "1"): 15}
 """Calls in the jobs of 30 letters."""
 
-HURRIED = """
-import sys
-from debate_judge.programs.lm.options import BatchTiming, LMOptions
-from debate_judge.runs import score
-from debate_judge.runs.scoring import scorer
 
-scorer.lm_options = lambda arguments: LMOptions(batch="openai", batch_timing=BatchTiming(0.05, 0.05))
-sys.exit(score.main(sys.argv[1:]))
-"""
-"""The command, which looks at its jobs more often."""
-
-
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _hurry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `debate score` look at its batch jobs more often."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
     usual, timing, wait = scorer.lm_options, SHORT_WAITS.batch_timing, SHORT_WAITS.first_wait
     monkeypatch.setattr(scorer, "lm_options", lambda flags: replace(usual(flags), batch_timing=timing, first_wait=wait))
 
@@ -73,6 +64,7 @@ def scoring(folder: Path, server: BatchServer) -> list[str]:
     return [str(program), *map(str, files), *keys(batch="openai", preflight=False)]
 
 
+@pytest.mark.usefixtures("_hurry")
 def test_the_calls_that_try_an_lm_out_wait_for_no_job(tmp_path: Path) -> None:
     with BatchServer(faults.answer) as server:
         assert score.main(scoring(tmp_path, server)[:-2]) == 0
@@ -80,38 +72,35 @@ def test_the_calls_that_try_an_lm_out_wait_for_no_job(tmp_path: Path) -> None:
         assert server.made_calls.keys() == JOBS.keys()
 
 
-PHASES = {
-    "before a job is created": ("POST", "/batches", "held"),
-    "before its creation is answered": ("POST", "/batches", "silent"),
-    "while it is carried out": ("GET", "/batches/batch_0", "held"),
-    "before its answers are stored": ("GET", "/files/", "held"),
-}
-"""When the process is killed: as soon as the service has received such a request, which it does not answer."""
-
-
-@pytest.mark.parametrize("phase", PHASES)
-def test_scoring_that_was_killed_goes_on_with_its_jobs(phase: str, tmp_path: Path) -> None:
-    method, path, fault = PHASES[phase]
+@pytest.mark.usefixtures("_hurry")
+@pytest.mark.parametrize(
+    ("method", "path", "fault"),
+    [
+        pytest.param("POST", "/batches", "held", id="before a job is created"),
+        pytest.param("POST", "/batches", "silent", id="before its creation is answered"),
+        pytest.param("GET", "/batches/batch_0", "held", id="while it is carried out"),
+        pytest.param("GET", "/files/", "held", id="before its answers are stored"),
+    ],
+)
+def test_scoring_that_was_killed_goes_on_with_its_jobs(method: str, path: str, fault: str, tmp_path: Path) -> None:
+    """It is killed as soon as the service has received such a request, which it does not answer."""
     reached = threading.Event()
 
-    def door(method_: str, path_: str, number: int) -> str | None:
-        if method_ != method or not path_.startswith(path):
+    def door(own_method: str, own_path: str, number: int) -> str | None:
+        if own_method != method or not own_path.startswith(path):
             return None
         reached.set()
         return fault
 
     with BatchServer(faults.answer) as server:
-        server.on_request = door
-        command = [sys.executable, "-c", HURRIED, *scoring(tmp_path, server)]
-        environment = {**os.environ, "OPENAI_API_KEY": "sk-x"}
-        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
-            end = time.monotonic() + 120
-            while not reached.wait(0.05):
-                assert process.poll() is None, process.stderr.read() if process.stderr else ""
-                assert time.monotonic() < end
-            process.send_signal(signal.SIGKILL)
+        server.on_request, arguments = door, scoring(tmp_path, server)
+        process = FORK.Process(target=score.main, args=(arguments,))
+        process.start()
+        assert reached.wait(120)
+        process.kill()
+        process.join()
         server.on_request = lambda method, path, number: None
-        assert score.main(scoring(tmp_path, server)) == 0
+        assert score.main(arguments) == 0
         assert server.made_calls == JOBS
         assert set(server.executed.values()) == {1}
     rows = (tmp_path / "out.jsonl").read_text().splitlines()
@@ -182,8 +171,7 @@ def test_compiles_at_once_pay_once_for_what_they_have_in_common(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    context = multiprocessing.get_context("fork")
-    begin = context.Barrier(2)
+    begin = FORK.Barrier(2)
 
     def compiled(*arguments: str) -> None:
         begin.wait(60)
@@ -197,7 +185,7 @@ def test_compiles_at_once_pay_once_for_what_they_have_in_common(
         common += ["--store", str(tmp_path / "store"), "--aspects", "coherence", "--tuner", "none", "--effort", "light"]
         common += ["--max-rounds", "0", *keys(trials=1, resamples=100, preflight=False, report="none")]
         own = (["--name", "one"], ["--name", "another", "--seed", "1"])
-        processes = [context.Process(target=compiled, args=(*common, *more), daemon=True) for more in own]
+        processes = [FORK.Process(target=compiled, args=(*common, *more), daemon=True) for more in own]
         for process in processes:
             process.start()
         for process in processes:

@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import pytest
 
 from debate_judge import Aspect, Debate, Scale, Task, load
 from debate_judge.data.errors import InputError
-from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs import score
@@ -77,30 +75,6 @@ def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(tmp_path: Path
     assert made_with(api_base="http://other") == ("openai/own", "http://other", 0.5, 77)
     assert made_with(lm="openai/other", store=tmp_path / "replies") == ("openai/other", None, 0.5, 77)
     assert (tmp_path / "replies" / FILE).exists()
-
-
-def test_an_export_of_a_judge_of_ones_own_is_loaded_only_where_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module, name = "own_judge_of_an_export", "own_judge_of_an_export:Small"
-    code = "from debate_judge.programs.debate.judge import Debate\n\nclass Small(Debate): ...\n"
-    (tmp_path / f"{module}.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    judge = CompiledJudge(TASK, {"tone": AspectJudge(build(name, JUDGES["single"].config))})
-    folder = write(tmp_path / "mine", judge, lm={"spec": "offline"})
-    # The same again replaces it, for its writer has the class.
-    write(folder, judge, lm={"spec": "offline"})
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["mine"]
-    monkeypatch.delitem(sys.modules, module)
-    with pytest.raises(InputError, match=f"--config judge={name} "):
-        load(folder)
-    assert module not in sys.modules, "nothing is imported that was not named"
-    with load(folder, judges=[name]) as loaded_judge:
-        assert loaded_judge.score(text="It rained.", source="Rain fell.", aspects="tone")["tone"].score is not None
-    monkeypatch.delitem(sys.modules, module)
-    (tmp_path / f"{module}.py").unlink()
-    with pytest.raises(InputError, match="cannot be imported"):
-        load(folder, judges=[name])
 
 
 @pytest.mark.integration
@@ -169,32 +143,20 @@ def test_an_export_is_called_evaluated_and_copied_like_any_program(export: Path)
         copy = judge.deepcopy()
         assert copy.lm is judge.lm
         assert copy.judges["tone"] is not judge.judges["tone"]
-        rated = dspy.Example(source="s", texts=["a b", "c"], aspect="tone", ratings=[1.0, 2.0])
-        evaluate = dspy.Evaluate(
-            devset=[rated.with_inputs("source", "texts", "aspect")],
-            metric=lambda example, prediction, trace=None: len(prediction.scores),
-            display_progress=False,
-        )
+        rated = dspy.Example(source="s", texts=["a b", "c"], aspect="tone").with_inputs("source", "texts", "aspect")
+        evaluate = dspy.Evaluate(devset=[rated], metric=lambda example, prediction: len(prediction.scores))
         assert evaluate(copy).score == evaluate(judge).score == 200
 
 
-@pytest.fixture
-def configured() -> Iterator[ScriptedLM]:
-    """The LM that DSPy is configured with."""
-    before, lm = dspy.settings.lm, scripted_lm(debater(score="1"))
-    dspy.configure(lm=lm)
-    yield lm
-    dspy.configure(lm=before)
-
-
-def test_an_exports_own_lm_answers_unless_a_context_names_another(export: Path, configured: ScriptedLM) -> None:
-    call, other = {"source": "s", "text": "t", "aspect": "polite"}, scripted_lm(debater(score="1"))
+def test_an_exports_own_lm_answers_unless_a_context_names_another(export: Path, request: Any) -> None:
+    call, lms = {"source": "s", "text": "t", "aspect": "polite"}, [scripted_lm(debater(score="1")) for _ in range(2)]
+    request.addfinalizer(lambda before=dspy.settings.lm: dspy.configure(lm=before))
+    dspy.configure(lm=lms[0])
     with load(export) as judge:
         judge(**call)
-        assert configured.prompts == []
-        with dspy.context(lm=other):
+        with dspy.context(lm=lms[1]):
             assert judge(**call).score == 1
-        assert len(other.prompts) == 1
+    assert [len(lm.prompts) for lm in lms] == [0, 1]
 
 
 # --- one judge for a process ---
