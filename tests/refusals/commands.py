@@ -54,6 +54,14 @@ COMPILE = [
     row("no distance on another scale", "compile --judge rouge-l --metric mae", "--metric", "scale"),
     row("too few trials", "compile --config trials=0", "trials", "at least 1"),
     row("data that are not there", "compile --data missing.jsonl", None, "no such", file="missing.jsonl"),
+    row("a key misspelled", "compile --config trails=5", "trails", "'trials'"),
+    row("a removed key", "compile --config choose=5", "choose", "removed"),
+    row("a key of a file", "compile --config c.toml", "trails", "'trials'", "c.toml", files={"c.toml": "trails = 5"}),
+    row(
+        "a value of a file", "compile --config c.toml", "trials", "at least 1", "c.toml", files={"c.toml": "trials = 0"}
+    ),
+    row("a key as a flag", "compile --personas 'for Ann.toml'", "--personas", "--config 'personas=for Ann.toml'"),
+    row("a password as a flag", f"compile --replies postgresql://judge:{SECRET}@db/r", "--replies", "replies=postgres"),
     row("settings that are not there", "compile --config missing.toml", None, "no such", file="missing.toml"),
     row("personas that are not there", "compile --config personas=missing.toml", None, "no such", file="missing.toml"),
     row(

@@ -119,7 +119,6 @@ def test_guessed_aspects_have_names_that_a_task_file_and_a_terminal_can_have(
         ("0.25 0.5 1", (0, 1), 0.01),
         ("1 2 2.67", (1, 3), 1),
         ("10 55 90", (1, 100), 1),
-        ("pass Fail", (0, 1), 1),
         ("-0.5 0.25", (-1, 1), 1),
         ("150 320.5", (150, 321), 1),
     ],

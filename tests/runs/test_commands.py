@@ -165,44 +165,6 @@ def test_every_setting_is_a_key_and_flags_win_over_it(tmp_path: Path) -> None:
     assert settings(*config("trials=7", path)).trials == 5
 
 
-@pytest.mark.parametrize(
-    ("text", "field", "expected"),
-    [
-        ("trials = 0", "trials", "at least 1"),
-        ("preflight = 1", "preflight", "true or false"),
-        ("trails = 5", "trails", "'trials'"),
-        ("choose = 5", "choose", "removed"),
-    ],
-)
-def test_a_value_or_name_is_refused_as_the_user_writes_it(text: str, field: str, expected: str, tmp_path: Path) -> None:
-    for given in (text.replace(" ", ""), file(tmp_path, f"{text}\n")):
-        with pytest.raises(InputError) as caught:
-            settings("--config", given)
-        error = caught.value
-        assert (error.field, error.file) == (field, given if given.endswith(".toml") else None)
-        assert expected in f"{error.expected} {error.remedy}"
-
-
-@pytest.mark.parametrize(
-    ("argv", "typed"),
-    [
-        (("--trials", "5"), "--config trials=5"),
-        (("--log-texts",), "--config log-texts=true"),
-        (("--personas", "for Ann.toml"), "--config 'personas=for Ann.toml'"),
-        (("--replies", "postgresql://judge:Sesame-9417@db.example/r"), "db.example/r"),
-    ],
-)
-def test_a_key_that_is_given_as_a_flag_says_how_it_is_written_and_shows_no_password(
-    argv: tuple[str, ...], typed: str
-) -> None:
-    with pytest.raises(InputError) as caught:
-        settings(*argv)
-    assert caught.value.field == argv[0]
-    assert typed in str(caught.value.remedy)
-    assert "Sesame" not in str(caught.value)
-    assert not typed.startswith("--") or settings(*shlex.split(typed)) != settings()
-
-
 def test_the_command_that_a_report_names_gives_the_same_settings() -> None:
     values: dict[str, Any] = {"data": "my file.csv", "aspects": ("tone", "help"), "shared": True, "trials": 3}
     expected = Settings(**values, seed=2, judge_option=("turns=2", "both-orders=false"))

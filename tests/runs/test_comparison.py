@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS
-from debate_judge.programs.judge import DebateConfig, Item, Judgement
+from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore
@@ -36,7 +35,7 @@ from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed
-from tests.runs.rated_corpora import COHERENCE, FLUENCY, TASK, arguing, evaluated_judge, setup, the_number
+from tests.runs.rated_corpora import COHERENCE, FLUENCY, TASK, arguing, evaluated_judge, setup
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
@@ -79,23 +78,6 @@ def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_al
     priced = compare_all(SETUP, together, baseline="single", price=Price(1.0, 1.0, 2.0))
     (debate,) = (result.usd for result in priced.results if result.name == "debate")
     assert debate == pytest.approx(1000 * (usage.fresh + 2 * usage.output) / 1e6 / ITEMS)
-
-
-class Impossible(Debate):
-    async def judge(self, items: Sequence[Item]) -> list[Judgement]:
-        raise InputError("log-probabilities are not to be had here", remedy="choose another mode")
-
-
-def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
-    broken, lm = Entrant("broken", {"coherence": single(Impossible)}), scripted_lm(debater(score=the_number))
-    done = evaluated(lm, [broken, *made("single")])
-    assert (list(done.judges), list(done.failed)) == (["single"], ["broken"])
-    assert "choose another mode" in done.failed["broken"]
-    # As the baseline it leaves the table without differences.
-    comparison = compare_all(SETUP, done.judges, baseline="broken", failed=done.failed)
-    assert (comparison.differences, comparison.to_json()["failed"]) == ({}, done.failed)
-    with pytest.raises(InputError, match="log-probabilities"):
-        evaluated(lm, [broken])
 
 
 class Comparing(Debate):
@@ -186,25 +168,17 @@ def test_differences_are_to_the_baseline_and_corrected() -> None:
     assert comparison.to_json()["differences"]["b"]["p_corrected"] == comparison.corrected_p_values["b"]
 
 
-def test_level_and_decisions_of_the_judges_on_the_raters_scale() -> None:
+def test_distances_are_those_of_judges_on_the_raters_scale_alone() -> None:
     on = replace(MANY, resamples=200, cuts={"coherence": 4.0, "fluency": 4.0})
-
-    def judge(score: Score, on_scale: bool = True) -> EvaluatedJudge:
-        return replace(evaluated_judge(on, coherence=score, fluency=score), on_scale=on_scale)
-
-    entries = {
-        "high": judge(lambda rating, group: min(5.0, rating + 1)),
-        "off the scale": judge(wrong),
-        "a metric": judge(right, on_scale=False),
-        "right": judge(right),
-    }
+    scores = {"high": lambda rating, group: min(5.0, rating + 1), "off": wrong, "metric": right, "right": right}
+    entries = {name: evaluated_judge(on, coherence=score, fluency=score) for name, score in scores.items()}
+    entries["metric"] = replace(entries["metric"], on_scale=False)
     agreement = compare_all(on, entries, baseline="right").absolute_agreement
     # The baseline first, for changes are from it.
     assert list(agreement) == ["right", "high"]
-    exact, high = agreement["right"][AVERAGE].measures, agreement["high"][AVERAGE].measures
-    assert [exact[name].value for name in ("mae", "ccc", "kappa")] == pytest.approx([0, 1, 1])
     # 1, 2, 3, 4, 5 become 2, 3, 4, 5, 5: four of five a point off, and one decision of five another.
-    assert [high[name].value for name in ("mae", "kappa")] == pytest.approx([0.8, (0.8 - 0.48) / (1 - 0.48)])
+    measures = agreement["high"][AVERAGE].measures
+    assert [measures[name].value for name in ("mae", "kappa")] == pytest.approx([0.8, (0.8 - 0.48) / (1 - 0.48)])
     table = table_by_judge(agreement)
     assert table.header == ("judge", "error", "CCC", "kappa at 4", "scores")
     assert (table.rows[1][1], table.rows[1][-1]) == ("0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])", "240")

@@ -199,7 +199,7 @@ def test_the_budget_of_the_environment_holds_for_all_loads_together(
     assert count(tmp_path / "replies" / "openai_m") == 2
 
 
-pytestmark = pytest.mark.integration
+# --- addresses that only an export names ---
 
 PROVIDERS = ("openai", "anthropic", "groq", "gemini", "hosted_vllm", "ollama_chat", "mistral")
 
@@ -222,6 +222,7 @@ def run(folder: Path, address: str | None, *more: str, spec: str = "openai/m") -
     return score.main([str(export), *files, *keys(preflight=False), *more])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_address_of_the_export_gets_nothing(
     provider: str, server: FaultyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -241,6 +242,7 @@ def test_an_address_of_the_export_gets_nothing(
     assert server.requests == 0
 
 
+@pytest.mark.integration
 def test_an_address_of_the_users_is_used_and_named(
     server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,6 +257,7 @@ def test_an_address_of_the_users_is_used_and_named(
     assert server.requests == 3
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("reply", "terminal", "code"),
     [("yes\n", True, 0), ("y\n", True, 2), ("\n", True, 2), ("", True, 2), ("yes\n", False, 2)],
@@ -272,6 +275,7 @@ def test_an_export_is_trusted_once_the_user_has_said_so_at_a_terminal(
     assert not terminal or "OPENAI_API_KEY" in question.getvalue()
 
 
+@pytest.mark.integration
 def test_two_servers_named_by_the_environment_do_not_share_replies(
     server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -185,9 +185,8 @@ def test_rows_hold_the_raters_score_and_the_judges_own(tmp_path: Path, capsys: p
 
 def test_scores_from_python(tmp_path: Path) -> None:
     with load(saved(tmp_path, *MAPS)) as judge:
-        own = judge.score(source="message", text="note 2")
-        mapped = judge.score(source="message", text="note 2", scale="raters")
-        by_group = judge.score_group(texts=["note 4", "note 9"], source="message", scale="raters")
-    assert {name: (s.score, s.judge_score) for name, s in own.items()} == {"tone": (2, 2), "help": (2, 2)}
-    assert {name: (s.score, s.judge_score) for name, s in mapped.items()} == {"tone": (2.25, 2), "help": (1.25, 2)}
-    assert [(s["tone"].score, s["tone"].judge_score) for s in by_group] == [(3.5, 4), (None, None)]
+        own, mapped = (judge.score(source="message", text="note 2", scale=scale) for scale in ("judge", "raters"))
+        group = judge.score_group(texts=["note 4", "note 9"], source="message", scale="raters")
+    scores = [(s.score, s.judge_score) for by_aspect in (own, mapped) for s in by_aspect.values()]
+    assert scores == [(2, 2), (2, 2), (2.25, 2), (1.25, 2)]
+    assert [(s["tone"].score, s["tone"].judge_score) for s in group] == [(3.5, 4), (None, None)]
