@@ -6,18 +6,23 @@ import csv
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+from debate_judge.programs import build, build_preset
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
-from tests.runs import score_command
-from tests.runs.score_command import TASK, digit, group
-
-__all__ = ["TASK", "AnsweringServer", "group", "program", "write_csv", "write_jsonl", "write_parquet"]
+from tests.runs.score_command import TASK, digit, export_of, line
 
 
 def program(folder: Path, spec: str = "openai/m") -> Path:
     """An export: a single call for one aspect, a debate for the other."""
-    return score_command.program(folder, spec, rounds=1)
+    debate = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})
+    return export_of(folder / "program", TASK, build_preset("single", {}), debate, lm=spec)
+
+
+def group(number: int, candidates: int = 2) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(line(number, candidates))
+    return record
 
 
 def write_jsonl(path: Path, numbers: range) -> Path:

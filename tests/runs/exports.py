@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import JUDGES, build
+from debate_judge.programs import build, build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item
 from debate_judge.runs.export.folder import save
@@ -37,7 +37,7 @@ def compiled() -> CompiledJudge:
         TASK,
         {
             "tone": AspectJudge(tone, "half"),
-            "Überblick v1.0": AspectJudge(build("debate", JUDGES["single"].config), "whole"),
+            "Überblick v1.0": AspectJudge(build_preset("single", {}), "whole"),
             "help": AspectJudge(build("debate", {"persona": "sophisticated", "rounds": 1, "tie_breaker": False})),
         },
     )
@@ -55,7 +55,7 @@ NOTES = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale
 
 def single_call(folder: Path, spec: str = "openai/m", address: str | None = None) -> Path:
     """The export of a judge that scores notes by one call."""
-    judge = CompiledJudge(NOTES, {"clarity": AspectJudge(build("debate", JUDGES["single"].config))})
+    judge = CompiledJudge(NOTES, {"clarity": AspectJudge(build_preset("single", {}))})
     return write(folder, judge, lm={"spec": spec, "api_base": address}, evidence={})
 
 

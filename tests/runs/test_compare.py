@@ -23,6 +23,7 @@ from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.printed_output import unwrapped
+from tests.runs.score_command import export_of
 from tests.stores import count
 
 ASPECTS = ["coherence", "relevance"]
@@ -196,10 +197,9 @@ def test_scores_from_a_file_take_part(command: Compare) -> None:
 
 
 def test_an_export_takes_part_and_is_warned_of_where_its_split_was_another(command: Compare) -> None:
-    judge = CompiledJudge(SUMMARIZATION, {name: AspectJudge(Debate(rounds=1), "half") for name in ASPECTS})
     held_out = split(data.load(str(command.data)), aspects=ASPECTS, seed=0).fingerprints["held_out"]
-    evidence = {"splits": {"held_out": held_out}}
-    export = save(command.folder / "tuned", judge, lm={"spec": "offline"}, evidence=evidence, name="tuned")
+    splits, judge = {"held_out": held_out}, AspectJudge(Debate(rounds=1), "half")
+    export = export_of(command.folder / "tuned", SUMMARIZATION, judge, lm="offline", splits=splits)
     for more, note in ((("--seed", "3"), "another split"), (("--part", "all"), "some of these groups"), ((), None)):
         judges = command.table(f"single,{export}", *more)["judges"]
         assert list(judges) == ["single", "tuned"]
@@ -237,34 +237,28 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
 
 
 @pytest.mark.integration
-def test_dollars_are_what_each_judge_would_pay_alone_and_repeats_are_really_sampled(
+def test_dollars_are_what_each_judge_would_pay_alone_and_a_stop_pays_no_call_twice(
     command: Compare, server: FaultyServer
 ) -> None:
     prices = command.folder / "prices.toml"
     prices.write_text('["openai/m"]\ninput = 10\ncached = 1\noutput = 100\n')
-    more = ["--lm", "openai/m", "--api-base", server.url, *keys(prices=prices, preflight=False)]
     bodies: list[dict[str, Any]] = []
     server.script = lambda body, attempt: bodies.append(json.loads(body))
-    table = command.table("single,debate,debate[rounds=0|3,sample=1|2|3]", *more)
+    judges = "single,debate,debate[rounds=0|3,sample=1|2|3]"
+    more = ["--lm", "openai/m", "--api-base", server.url, *keys(prices=prices, preflight=False)]
+    assert command.run(judges, *more, "--budget", "calls=17") == 3
+    assert "budget" in command.capsys.readouterr().err
+    assert server.requests == 17
+    table = command.table(judges, *more)
     # A call has 60 fresh, 40 cached and 20 output tokens there; a debate is a Scorer and a content Critic.
     call = (60 * 10 + 40 * 1 + 20 * 100) / 1e6
     usd = {name: judge["usd_per_1000_items"] for name, judge in table["judges"].items()}
     assert (usd["single"], usd["debate"]) == (pytest.approx(1000 * call), pytest.approx(2000 * call))
     assert "2.64" in command.output()
+    # Samples are really asked anew.
     assert server.requests == 2 * ITEMS + 3 * 2 * ITEMS
     assert 4 * [body["temperature"] for body in bodies].count(1.0) == 3 * len(bodies)
     assert {"sample", "repeat"} & {name for body in bodies for name in body} == set()
-
-
-@pytest.mark.integration
-def test_a_comparison_that_stopped_goes_on_and_pays_no_call_twice(command: Compare, server: FaultyServer) -> None:
-    judges, more = "single,debate,debate+tiebreak", ["--lm", "openai/m", "--api-base", server.url]
-    assert command.run(judges, *more, "--budget", "calls=17") == 3
-    assert "budget" in command.capsys.readouterr().err
-    assert server.requests == 17
-    assert list(calls(command.table(judges, *more)).values()) == [1, 2, 2]
-    # The check before the run asks the Tie-breaker once, whom nobody needs here, as the Critic is content.
-    assert 2 * ITEMS <= server.requests <= 2 * ITEMS + 1
 
 
 @pytest.mark.integration

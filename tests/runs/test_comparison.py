@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.judge import DebateConfig, Item
@@ -28,7 +28,6 @@ from debate_judge.runs.comparison.variability import run_variability, variabilit
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
-from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.reports.absolute_agreement import table_by_judge
 from debate_judge.runs.runner.billing import UsageByJudge
@@ -36,6 +35,7 @@ from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed
 from tests.runs.rated_corpora import COHERENCE, FLUENCY, TASK, arguing, evaluated_judge, setup
+from tests.runs.score_command import export_of
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
@@ -227,10 +227,9 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
     tuned = Debate(rounds=3)
     tuned.scorer.signature = tuned.scorer.signature.with_instructions("Score like our raters.")
     tuned.critic.signature = tuned.critic.signature.with_instructions("Object like our raters.")
-    program = CompiledJudge(TASK, {"coherence": AspectJudge(tuned, "half")})
     folder, other = (
-        save(tmp_path / place / "mine", program, lm={"spec": "offline"}, evidence=evidence, name="mine")
-        for place, evidence in (("a", {}), ("b", {"splits": {"held_out": "b"}}))
+        export_of(tmp_path / place / "mine", TASK, AspectJudge(tuned, "half"), lm="offline", splits={"held_out": place})
+        for place in ("a", "b")
     )
     assert len({id(named.export) for named in named_judges([f"{folder}[rounds=0|1|2]"])}) == 1, "opened once"
     whole, short, plain = made(f"{folder},{folder}[rounds=1,together=4],{folder}[persona=plain]")
@@ -242,7 +241,7 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
     assert (instructions["scorer"], instructions["critic"]) == ("Score like our raters.", PERSONAS["plain"].text)
     # Exports with the same folder name go by their paths, and say what they were not tuned on.
     both = [(entrant.name, entrant.held_out_fingerprint) for entrant in made(f"{folder},{other}")]
-    assert both == [(str(folder), ""), (str(other), "b")]
+    assert both == [(str(folder), "a"), (str(other), "b")]
 
 
 @pytest.mark.parametrize(

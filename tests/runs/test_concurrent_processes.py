@@ -16,9 +16,8 @@ import pytest
 
 from debate_judge.optimize.compile import main
 from debate_judge.programs import JUDGES, build, build_preset
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
-from debate_judge.runs.export.folder import load, save
+from debate_judge.runs.export.folder import load
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.scoring import scorer
 from debate_judge.runs.tracking.store import open_tracking_store
@@ -30,6 +29,7 @@ from tests.optimize.small_corpus import small_corpus
 from tests.programs import faults
 from tests.programs.batches import SHORT_WAITS, recorded
 from tests.runs.exports import items, number_of_note, single_call
+from tests.runs.score_command import export_of
 from tests.stores import count
 
 pytestmark = [
@@ -55,9 +55,8 @@ def _hurry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def scoring(folder: Path, server: BatchServer) -> list[str]:
     """Arguments of `score.py` for 30 letters."""
-    debate = AspectJudge(build("debate", {**JUDGES["debate"].config, "rounds": 1}))
-    judge = CompiledJudge(faults.TASK, {"clarity": debate})
-    program = save(folder / "program", judge, lm={"spec": "openai/mock"}, evidence={}, name="x")
+    debate = build("debate", {**JUDGES["debate"].config, "rounds": 1})
+    program = export_of(folder / "program", faults.TASK, debate, lm="openai/mock")
     rows = [{"group": i.group, "source": i.source, "candidate": "c", "text": i.text} for i in faults.items(30)]
     (folder / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
     files = ["--in", folder / "in.jsonl", "--out", folder / "out.jsonl", "--store", folder, "--api-base", server.url]

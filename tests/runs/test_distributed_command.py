@@ -14,18 +14,17 @@ import pytest
 from filelock import FileLock
 from fsspec.implementations.memory import MemoryFileSystem
 
-from debate_judge.programs import JUDGES, build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs import build_preset
 from debate_judge.runs.distributed.actor import ScoringActor, ScoringJob
 from debate_judge.runs.distributed.driver import UnitDriver
 from debate_judge.runs.distributed.units import find_inputs, with_fingerprints
-from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED
 from tests.config_keys import keys
 from tests.runs.distributed_command import Command, in_this_process
 from tests.runs.distributed_run import TASK, group, write_csv, write_jsonl, write_parquet
+from tests.runs.score_command import export_of
 
 pytestmark = pytest.mark.integration
 
@@ -99,9 +98,7 @@ def test_groups_of_one_source_share_calls_as_in_one_process(
 ) -> None:
     """Where units end between them they would not; a judge begins another table after so many of a source, too."""
     monkeypatch.setattr(streaming, "MAX_GROUPED", 6)
-    single = AspectJudge(build("debate", {**JUDGES["single"].config, "together": together}))
-    judge = CompiledJudge(TASK, {"tone": single, "help": single})
-    program = save(command.folder / "shared", judge, lm={"spec": "offline"}, evidence={}, name="x")
+    program = export_of(command.folder / "shared", TASK, build_preset("single", {"together": together}), lm="offline")
     groups = [{**group(n), "source": f"message {n // sources}"} for n in range(24)]
     (command.folder / "in-0.jsonl").write_text("".join(json.dumps(each) + "\n" for each in groups))
     assert command(program=program) == 0

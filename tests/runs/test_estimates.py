@@ -38,13 +38,13 @@ from debate_judge.runs.estimates.items import QuestionSample, estimate_scoring
 from debate_judge.runs.estimates.table import render
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation
-from debate_judge.runs.export.folder import save
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed
 from tests.runs.known_judges import RATED, SEEN, export, file_of
+from tests.runs.score_command import export_of
 from tests.stores import put
 
 OFFLINE = EstimateTarget("offline")
@@ -201,8 +201,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_score_estimates_without_a_key_what_the_store_does_not_know(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    judge = CompiledJudge(CORPUS.task, {ASPECTS[0].name: judge_of("debate")})
-    save(folder / "judge", judge, lm={"spec": "offline"}, evidence={}, name="judge")
+    export_of(folder / "judge", CORPUS.task, judge_of("debate"), lm="offline")
     (folder / "in.jsonl").write_text(json.dumps(group_to_json(CORPUS.groups[0])) + "\n")
     command = ["judge", "--in", "in.jsonl", "--out", "out.jsonl"]
     before = sorted(folder.rglob("*"))

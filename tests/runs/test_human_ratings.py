@@ -14,12 +14,12 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import build_preset
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.after.common import corpus_for, find_export
 from debate_judge.runs.after.recheck import RecheckFlags
 from debate_judge.runs.check import main
-from debate_judge.runs.export.folder import read, save
+from debate_judge.runs.export.folder import read
 from debate_judge.runs.human_ratings import rated_file
+from tests.runs.score_command import export_of
 
 TASK = Task("support", "question", "answer", (Aspect("helpfulness", "Does it help?", Scale(1, 5)),))
 SPEC = "mlflow:support chat"
@@ -68,8 +68,7 @@ def test_what_people_assessed_is_rated_data(store: str, tmp_path: Path, capsys: 
 def test_commands_after_a_compile_take_them_and_exports_from_the_store_that_is_named(
     store: str, tmp_path: Path
 ) -> None:
-    judge = CompiledJudge(TASK, {"helpfulness": AspectJudge(build_preset("single", {}))})
-    folder = save(tmp_path / "mine", judge, lm={"spec": "offline"}, evidence={}, name="mine")
+    folder = export_of(tmp_path / "mine", TASK, build_preset("single", {}), lm="offline")
     with mlflow.start_run() as run:
         mlflow.log_artifacts(str(folder), "export")
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/other.db")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Item
 from debate_judge.runs.export.folder import save
 from tests.fakes import section
 from tests.programs.tables import block, table_script
-from tests.runs.score_command import HELP, TASK, TONE, line, rows_of
+from tests.runs.score_command import TASK, line
 
-__all__ = ["HELP", "TASK", "TONE", "arguments", "digit", "exported", "rows_of", "script", "stream"]
+TONE, HELP = TASK.aspects
 
 
 def digit(prompt: str, text: str) -> int:
@@ -42,3 +44,7 @@ def exported(folder: Path, judge: CompiledJudge, spec: str = "scripted/lm") -> P
 def arguments(folder: Path, program: Path, groups: int, candidates: int) -> list[str]:
     (folder / "in.jsonl").write_text("".join(f"{line(g, candidates)}\n" for g in range(groups)))
     return [str(program), "--in", str(folder / "in.jsonl"), "--store", str(folder / "store")]
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in path.read_text().splitlines()]
