@@ -24,6 +24,7 @@ from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm, section
 from tests.programs.tables import block, joint_table_script, requested_cells
 from tests.runs import together_command
+from tests.runs.score_command import export_of
 from tests.runs.together_command import TASK, TONE, arguments, exported, rows_of, stream
 
 pytestmark = pytest.mark.usefixtures("lms")
@@ -134,9 +135,10 @@ EXPECTED = {"tone": {"1": 2.0, "2": 2.25, "4": 3.5}, "help": {"1": 1.0, "2": 1.2
 
 def saved(folder: Path, *aspects: str) -> Path:
     """An export with the maps of these aspects."""
-    maps = {name: MAPS[name] for name in aspects}
-    judges = {a.name: AspectJudge(build_preset("single", {}), "half", maps.get(a.name)) for a in TASK.aspects}
-    return exported(folder, CompiledJudge(TASK, judges))
+    maps = [MAPS[aspect.name] if aspect.name in aspects else None for aspect in TASK.aspects]
+    return export_of(
+        folder / "program", TASK, *(AspectJudge(build_preset("single", {}), "half", each) for each in maps)
+    )
 
 
 def scored(folder: Path, program: Path, out: str, *more: str) -> int:
