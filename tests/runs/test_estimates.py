@@ -75,7 +75,9 @@ def executed(judge: AspectJudge, lm: JudgeLM) -> dict[str, int]:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", ["single", "debate+tiebreak", "geval", "chateval-summarizer", "hallucination"])
+@pytest.mark.parametrize(
+    "name", ["debate+tiebreak", "geval", "chateval-summarizer", "hallucination-verify", "hallucination"]
+)
 def test_what_is_really_asked_lies_within_the_estimate(name: str) -> None:
     estimate, calls_by_role = estimated(judge_of(name)), executed(judge_of(name), make_lm("offline"))
     for role, calls in calls_by_role.items():
