@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS
-from debate_judge.programs.judge import DebateConfig, Item
+from debate_judge.programs.judge import DebateConfig, Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore
@@ -78,6 +79,22 @@ def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_al
     priced = compare_all(SETUP, together, baseline="single", price=Price(1.0, 1.0, 2.0))
     (debate,) = (result.usd for result in priced.results if result.name == "debate")
     assert debate == pytest.approx(1000 * (usage.fresh + 2 * usage.output) / 1e6 / ITEMS)
+
+
+class Impossible(Debate):
+    async def judge(self, items: Sequence[Item]) -> list[Judgement]:
+        raise InputError("log-probabilities are not to be had here", remedy="choose another mode")
+
+
+def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
+    broken, lm = Entrant("broken", {"coherence": single(Impossible)}), scripted_lm(debater())
+    done = evaluated(lm, [broken, *made("single")])
+    assert (list(done.judges), list(done.failed)) == (["single"], ["broken"])
+    # As the baseline it leaves the table without differences.
+    comparison = compare_all(SETUP, done.judges, baseline="broken", failed=done.failed)
+    assert (comparison.differences, comparison.to_json()["failed"]) == ({}, done.failed)
+    with pytest.raises(InputError, match="log-probabilities"):
+        evaluated(lm, [broken])
 
 
 class Comparing(Debate):
