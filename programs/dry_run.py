@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
-from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import other_roles
@@ -95,8 +95,8 @@ OVERRIDES: Mapping[str, tuple[FieldOverride, FieldOverride]] = MappingProxyType(
 """Requested field -> its texts in the lower and in the upper case, for debates as short and as long as possible."""
 
 
-class DryRunEngine(LocalEngine):
-    """An engine for one case of the estimate; of a call's settings only `logprobs` and `max_tokens` have an effect."""
+class DryRunTransport(LocalTransport):
+    """A transport for one case of the estimate; of a call's settings only `logprobs` and `max_tokens` have an effect."""
 
     def __init__(self, case: EstimateCase) -> None:
         self._case = case

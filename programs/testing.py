@@ -22,12 +22,12 @@ from debate_judge import data
 from debate_judge.programs import judge_class
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict, items_of
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.make_lm import make_lm
 
 Script = Callable[[str], str]
-"""Text of the last user message -> reply. It may raise what an engine may raise."""
+"""Text of the last user message -> reply. It may raise what a transport may raise."""
 
 
 def sample_items() -> list[Item]:
@@ -108,22 +108,22 @@ def _require(condition: bool, problem: str, actual: object) -> None:
 class ScriptedLM(JudgeLM):
     """A `JudgeLM` that answers by a script and records its calls. Make one with `scripted_lm`."""
 
-    def __init__(self, engine: _ScriptedEngine, **options: Any) -> None:
-        super().__init__("scripted/lm", engine=engine, **options)
-        self.prompts, self.systems = engine.prompts, engine.systems
-        """The user and the system texts of all calls that reached the engine, in order; calls answered from the store
+    def __init__(self, transport: _ScriptedTransport, **options: Any) -> None:
+        super().__init__("scripted/lm", transport=transport, **options)
+        self.prompts, self.systems = transport.prompts, transport.systems
+        """The user and the system texts of all calls that reached the transport, in order; calls answered from the store
         are missing."""
-        self.scripted = engine
+        self.transport = transport
 
     @property
     def peak(self) -> int:
         """Largest number of calls in flight at once."""
-        return self.scripted.peak
+        return self.transport.peak
 
 
 def scripted_lm(script: Script, *, latency: float = 0.0, **options: Any) -> ScriptedLM:
     """Make an LM that answers by `script`, with `latency` in seconds for each call; `options` go to `JudgeLM`."""
-    return ScriptedLM(_ScriptedEngine(script, latency), **options)
+    return ScriptedLM(_ScriptedTransport(script, latency), **options)
 
 
 def in_turn(replies: Iterable[str]) -> Script:
@@ -132,7 +132,7 @@ def in_turn(replies: Iterable[str]) -> Script:
     return lambda prompt: next(queue)
 
 
-class _ScriptedEngine(LocalEngine):
+class _ScriptedTransport(LocalTransport):
     def __init__(self, script: Script, latency: float) -> None:
         self.script = script
         self.latency = latency

@@ -43,7 +43,7 @@ _HASH_CHUNK = 2047
 
 
 class Transport(Protocol):
-    """Makes one attempt at a call. `LocalEngine` is the one that answers inside the process."""
+    """Makes one attempt at a call. `LocalTransport` is the one that answers inside the process."""
 
     async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
         """Send `messages` once; raises the errors of `dspy.lm15`."""

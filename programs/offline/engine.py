@@ -1,4 +1,4 @@
-"""The embedded offline LM: an engine that answers the project's prompts by text statistics.
+"""The embedded offline LM: a transport that answers the project's prompts by text statistics.
 
 With it everything runs without a key and a network: debates, compilation, scoring, tests. Every reply says that it is a
 stand-in. It uses only the messages of a call, has no state, and gives equal replies to equal prompts in every process.
@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import other_roles
 from debate_judge.programs.offline import roles as offline_roles
@@ -90,8 +90,8 @@ def answered_fields(prompt: Prompt) -> dict[str, str]:
     return offline_tuning.propose(prompt) if wants_instructions else {"": NOTHING}
 
 
-class OfflineEngine(LocalEngine):
-    """The offline LM as an engine of `programs.lm.client.JudgeLM`; it ignores the settings of calls."""
+class OfflineTransport(LocalTransport):
+    """The offline LM as a transport of `programs.lm.client.JudgeLM`; it ignores the settings of calls."""
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
         prompt = parse(system, user)

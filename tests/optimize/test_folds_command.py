@@ -43,15 +43,15 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     folder = tmp_path_factory.mktemp("compiled")
     small_corpus(folder)
     asked: list[str] = []
-    answer = offline.OfflineEngine.answer
+    answer = offline.OfflineTransport.answer
 
-    def counted(self: offline.OfflineEngine, system: str, user: str, settings: Any) -> Any:
+    def counted(self: offline.OfflineTransport, system: str, user: str, settings: Any) -> Any:
         asked.append(f"{system}\n{user}\n{settings}")
         return answer(self, system, user, settings)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(offline.OfflineEngine, "answer", counted)
+        patch.setattr(offline.OfflineTransport, "answer", counted)
         stops = 0
         for budget in ("calls=30", "calls=60"):
             stops += command.main([*FLAGS, "--budget", budget]) != 0

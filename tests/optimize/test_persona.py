@@ -22,7 +22,7 @@ from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.judge import Item, Judge, corpus_items
-from debate_judge.programs.offline.engine import OfflineEngine
+from debate_judge.programs.offline.engine import OfflineTransport
 from debate_judge.programs.offline.roles import threshold
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -138,7 +138,9 @@ def test_the_offline_stand_in_is_sterner_where_the_critic_gave_in_and_milder_whe
         effects = "; ".join(f"{name}: {counts.get(f'e{n}', 0)}" for n, name in enumerate(EFFECTS))
         user = f"[[ ## effects ## ]]\n{effects}\n\nRespond with `[[ ## analysis ## ]]`, then `[[ ## persona ## ]]`."
         reply = (
-            OfflineEngine().answer("Your output fields are:\n1. `analysis` (str):\n2. `persona` (str):", user, {}).text
+            OfflineTransport()
+            .answer("Your output fields are:\n1. `analysis` (str):\n2. `persona` (str):", user, {})
+            .text
         )
         return threshold(reply.partition("persona ## ]]")[2])
 

@@ -26,7 +26,7 @@ def pair(monkeypatch: pytest.MonkeyPatch, **values: Any) -> tuple[JudgeLM, Judge
         settings.lm,
         api_base=settings.api_base,
         options=lm_options(settings),
-        engine=scripted_lm(lambda _: "OK").scripted,
+        transport=scripted_lm(lambda _: "OK").transport,
     )
     return lm, reflection_lm(settings, lm)
 
@@ -43,9 +43,9 @@ def test_the_address_is_that_of_a_provider(monkeypatch: pytest.MonkeyPatch, name
 def test_both_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     settings = Settings(lm="openai/gpt-4o-mini", reflection_lm="openai/gpt-4o", budget="calls=2")
-    engine = scripted_lm(lambda _: "OK").scripted
-    lm = make_lm(settings.lm, options=lm_options(settings), engine=engine)
-    second = make_lm("openai/gpt-4o", engine=engine).share_run(lm, REFLECTION)
+    engine = scripted_lm(lambda _: "OK").transport
+    lm = make_lm(settings.lm, options=lm_options(settings), transport=engine)
+    second = make_lm("openai/gpt-4o", transport=engine).share_run(lm, REFLECTION)
     lm("first")
     second("second")
     for one in (lm, second):
@@ -54,8 +54,8 @@ def test_both_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None:
-    lm = make_lm("openai/gpt-4o-mini", engine=scripted_lm(lambda _: "OK").scripted)
-    second = make_lm("openai/gpt-4o", engine=scripted_lm(lambda _: "OK").scripted).share_run(lm, REFLECTION)
+    lm = make_lm("openai/gpt-4o-mini", transport=scripted_lm(lambda _: "OK").transport)
+    second = make_lm("openai/gpt-4o", transport=scripted_lm(lambda _: "OK").transport).share_run(lm, REFLECTION)
     lm.meter.count_reply("scorer", Reply("", 1000, 100))
     second.meter.count_reply(REFLECTION, Reply("", 1000, 100))
     rows = {row["role"]: row["usd"] for row in cost_rows(lm.meter, lm.price)}

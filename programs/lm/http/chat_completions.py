@@ -38,7 +38,7 @@ _ERROR_CLASSES: dict[int, type[lm15.ProviderError]] = {
 }
 
 
-class OpenAICompatible:
+class OpenAITransport:
     """Makes one attempt at a call, against `{base_url}/chat/completions`.
 
     Args:
