@@ -96,7 +96,7 @@ OVERRIDES: Mapping[str, tuple[FieldOverride, FieldOverride]] = MappingProxyType(
 
 
 class DryRunTransport(LocalTransport):
-    """A transport for one case of the estimate; of a call's settings only `logprobs` and `max_tokens` have an effect."""
+    """The transport for a case of an estimate; of a call's settings only `logprobs` and `max_tokens` have an effect."""
 
     def __init__(self, case: EstimateCase) -> None:
         self._case = case

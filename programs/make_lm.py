@@ -26,6 +26,8 @@ from debate_judge.programs.lm.store import SqlStore
 
 _REPLIES_VARIABLE = "DEBATE_REPLIES"
 
+FREE = Price(0.0, 0.0, 0.0)
+
 OFFLINE = "offline"
 """The spec of the offline LM, which computes its replies from text statistics."""
 
@@ -79,9 +81,7 @@ def make_lm(
     if spec == OFFLINE:
         from debate_judge.programs.offline import engine as offline
 
-        return JudgeLM(
-            offline.MODEL, transport=transport or offline.OfflineTransport(), price=Price(0.0, 0.0, 0.0), **common
-        )
+        return JudgeLM(offline.MODEL, transport=transport or offline.OfflineTransport(), price=FREE, **common)
     # The offline LM starts a fifth faster without these.
     from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_running_jobs
     from debate_judge.programs.lm.http.chat_completions import OpenAITransport

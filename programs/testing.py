@@ -111,8 +111,7 @@ class ScriptedLM(JudgeLM):
     def __init__(self, transport: _ScriptedTransport, **options: Any) -> None:
         super().__init__("scripted/lm", transport=transport, **options)
         self.prompts, self.systems = transport.prompts, transport.systems
-        """The user and the system texts of all calls that reached the transport, in order; calls answered from the store
-        are missing."""
+        """The user and the system texts of all calls that were not answered from the store, in order."""
         self.transport = transport
 
     @property

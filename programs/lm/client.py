@@ -69,7 +69,7 @@ class JudgeLM(dspy.LM):
             cache=False,
             **kwargs,
         )
-        self.recorded_engine.defaults = {name: value for name, value in self.kwargs.items() if value is not None}
+        self.recorded_engine.probe_settings = {name: value for name, value in self.kwargs.items() if value is not None}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JudgeLM:
         # Optimizers deep-copy programs; connections and counters must not be copied.
@@ -93,11 +93,8 @@ class JudgeLM(dspy.LM):
     @property
     def destination(self) -> str | None:
         """A message that says where the calls go; None if they are answered inside the process."""
-        return (
-            None
-            if isinstance(self.recorded_engine.transport, LocalTransport)
-            else destination(self.model, self.endpoint)
-        )
+        is_local = isinstance(self.recorded_engine.transport, LocalTransport)
+        return None if is_local else destination(self.model, self.endpoint)
 
     def share_run(self, first: JudgeLM, role: str) -> JudgeLM:
         """Before the first call: make this the second LM of the run of `first`, with the same accounts and budget.
