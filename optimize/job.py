@@ -114,7 +114,7 @@ def _require_compatible(settings: Settings, judge: Judge, corpus: Corpus) -> Non
             remedy="give N or nearest:N",
         )
     measure = settings.metric_choice.absolute_measure
-    if measure and (judge.compares or not judge.on_scale):
+    if measure and (judge.compares_pairs or not judge.on_scale):
         raise InputError(
             f"the values of {settings.judge} are not on the raters' scale, so that there is no {measure}",
             field="--metric",

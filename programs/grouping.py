@@ -104,7 +104,7 @@ class Grouping:
 class GroupingOptions(Protocol):
     """The attributes of a judge that decide how its items are grouped; see `programs.judge.Judge`."""
 
-    compares: bool
+    compares_pairs: bool
     together: int
     joint: bool
     order: int
@@ -122,7 +122,7 @@ def group_into_questions(judge: GroupingOptions, items: Sequence[Item], *, compa
         items: In any order.
         compare_pairs: Whether a judge that compares pairs may do so; new texts are scored one by one.
     """
-    if judge.compares and compare_pairs and (pairs := _pairs(items)) is not None:
+    if judge.compares_pairs and compare_pairs and (pairs := _pairs(items)) is not None:
         return pairs
     if judge.together > 1 or judge.joint:
         return _several_at_once(items, judge)

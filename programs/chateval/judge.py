@@ -304,7 +304,7 @@ class ChatEval(ItemJudge):
         self.communication = communication
         self.samples = whole_number("samples", samples, minimum=1, maximum=MAX_SAMPLES)
         self.both_orders = yes_or_no("both_orders", both_orders)
-        self.compares = yes_or_no("comparing", comparing)
+        self.compares_pairs = yes_or_no("comparing", comparing)
         self.roles = {name: Referee(name, text, alone=communication == "none") for name, text in roles.items()}
         self.summarizer = Role(SUMMARIZER, Summarizing) if communication == "summarizer" else None
 
@@ -358,7 +358,7 @@ class ChatEval(ItemJudge):
 
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         """Compare two answers in `rounds` + 1 turns; the score after each turn is the majority's outcome."""
-        if not self.compares or len(items) != 2:
+        if not self.compares_pairs or len(items) != 2:
             return await super().converse(items, rounds)
         pairs = [items, items[::-1]] if self.both_orders else [items]
         discussions = await asyncio.gather(*(self._compare(pair, rounds) for pair in pairs))
@@ -375,7 +375,7 @@ class ChatEval(ItemJudge):
             "roles": dict(self.role_texts),
             "turns": self.debate_config.rounds + 1,
             **options,
-            "comparing": self.compares,
+            "comparing": self.compares_pairs,
         }
 
     @classmethod

@@ -11,7 +11,7 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.knowledge import Knowledge, VariantJudges
 from debate_judge.optimize.search.points import SearchSpace
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import STRICT
+from debate_judge.programs.debate.personas import ADVOCATE
 from debate_judge.programs.judge import DebateConfig
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import section
@@ -33,7 +33,7 @@ CORPUS = Corpus(
     Origin("test", "nowhere"),
 )
 SPACE = SearchSpace(("none",), ("strict",), (0,), (False,), readings=("side by side", "alone"), joint=True)
-BASE = Debate(STRICT, DebateConfig(0), together=8)
+BASE = Debate(ADVOCATE, DebateConfig(0), together=8)
 
 
 def true_rating(prompt: str, text: str, aspect: str) -> float:

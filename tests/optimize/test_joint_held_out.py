@@ -17,7 +17,7 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import STRICT
+from debate_judge.programs.debate.personas import ADVOCATE
 from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -47,7 +47,7 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
     lm = scripted_lm(joint_table_script(true_rating, lambda *_: "TOO LOW"))
     at = Point("guide", "strict", 1, True, "given", reading="joint")
     with JudgeRunner(lm, progress=False) as runner:
-        made = units(runner, space, kinds, Debate(STRICT, DebateConfig(1), together=8), train=(0, 1))
+        made = units(runner, space, kinds, Debate(ADVOCATE, DebateConfig(1), together=8), train=(0, 1))
         scores, calls = made["warm"].scores(at)
         prompts = list(lm.prompts)
         other, _ = made["clear"].scores(at)
@@ -96,7 +96,7 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
 def test_it_is_tried_where_the_judge_can_and_the_user_has_not_said_how_it_reads(
     settings: dict[str, Any], joint: bool, reading: str
 ) -> None:
-    found = plan_of(Settings(**settings), {STRICT.name: STRICT.text})
+    found = plan_of(Settings(**settings), {ADVOCATE.name: ADVOCATE.text})
     assert (found.joint_allowed, found.readings[0]) == (joint, reading)
     tried = {(t.judge.together, t.judge.joint) for t in _preflight_checks(found)}
     assert ((16, True) in tried) == joint
@@ -108,11 +108,11 @@ def test_it_is_tried_where_the_judge_can_and_the_user_has_not_said_how_it_reads(
 
 def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() -> None:
     settings = Settings(aspects=("coherence", "fluency", "relevance"), folds=1)
-    plan = plan_of(settings, {STRICT.name: STRICT.text})
+    plan = plan_of(settings, {ADVOCATE.name: ADVOCATE.text})
     sources = len(plan.data.splits.held_out.groups)
 
     def judge(rounds: int, text: str) -> AspectJudge:
-        return AspectJudge(add_guide(Debate(STRICT, DebateConfig(rounds), together=8, joint=True), text), "half")
+        return AspectJudge(add_guide(Debate(ADVOCATE, DebateConfig(rounds), together=8, joint=True), text), "half")
 
     # Two of three go together.
     own = {"coherence": judge(1, "One."), "fluency": judge(1, "Two."), "relevance": judge(0, "Three.")}

@@ -22,7 +22,7 @@ from debate_judge.optimize.settings import ExamplesOption
 from debate_judge.optimize.tuners import FoldJudge, GroupKey, TuningResult
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import PLAIN, STRICT
+from debate_judge.programs.debate.personas import ADVOCATE, PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.programs.roles.examples import examples_of
 
@@ -39,7 +39,7 @@ CORPUS = Corpus(
     Origin("toy", "toy.jsonl"),
 )
 EXAMPLES = examples(CORPUS, (ASPECT,), grouped=True, seed=0)
-BASE = Debate(STRICT, DebateConfig(2))
+BASE = Debate(ADVOCATE, DebateConfig(2))
 PERSONAS: dict[str, Judge] = {"strict": BASE, "plain": Debate(PLAIN, DebateConfig(2))}
 
 

@@ -20,7 +20,7 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import LearntPersona, Tuning, TuningResult, with_tuning_result
 from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
-from debate_judge.programs.debate.personas import PERSONAS, STRICT
+from debate_judge.programs.debate.personas import ADVOCATE, PERSONAS
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.offline.engine import OfflineTransport
 from debate_judge.programs.offline.roles import threshold
@@ -93,14 +93,14 @@ class Persuaded(Author):
 
 
 def test_a_persona_that_helps_is_in_the_critics_instructions_and_one_that_does_not_is_not() -> None:
-    for persona, kept in (("You are stern.", True), ("You are mild.", False), (STRICT.text, False), ("", False)):
+    for persona, kept in (("You are stern.", True), ("You are mild.", False), (ADVOCATE.text, False), ("", False)):
         author = Persuaded(persona)
         judge, _ = tuned(author, rounds=1)
-        assert judge.instructions()["critic"] == (persona if kept else STRICT.text)
+        assert judge.instructions()["critic"] == (persona if kept else ADVOCATE.text)
         # What is empty is asked for once more.
         assert len(author.asked) == (1 if persona else 2)
         prompt = author.asked[0]
-        assert section(prompt, "former_persona") == STRICT.text
+        assert section(prompt, "former_persona") == ADVOCATE.text
         (source,) = map(json.loads, section(prompt, "replies").splitlines())
         effects = {c["effect"] for c in source["candidates"]}
         assert effects == {"NO ISSUE, rightly", "NO ISSUE, too early"}
@@ -175,7 +175,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     reading = learnt.space.readings[0]
     variants: Any = {label: of[JudgeVariant(NO_KNOWLEDGE, LEARNT, reading)] for label, of in learnt.variants.items()}
     assert variants["coherence"].judge.instructions()["critic"] == text
-    assert variants["fluency"].judge.instructions()["critic"] == STRICT.text
+    assert variants["fluency"].judge.instructions()["critic"] == ADVOCATE.text
     groups = [group.id for group in plan.data.splits.train.groups if group.has_distinct_ratings("coherence")]
     judged = [variants["coherence"].judge_for("train", ("coherence", name)) is not None for name in groups]
     assert judged == [False] + [True] * (len(groups) - 1)

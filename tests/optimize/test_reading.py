@@ -16,7 +16,7 @@ from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point, SearchSpace
 from debate_judge.optimize.search.study import SearchLimits
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.debate.personas import STRICT
+from debate_judge.programs.debate.personas import ADVOCATE
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.optimize.compiles import compiled, plan_of
 from tests.optimize.searches import FakeScores, limits_of, plan, search, tried_points, varied_noise
@@ -58,7 +58,7 @@ def test_readings_are_searched_where_there_are_several_and_the_user_has_set_none
     rated = [{"id": "c", "text": f"Text {n}.", "ratings": {"coherence": 1 + n % 5}} for n in range(60)]
     lines = [{"group": f"g{n}", "source": f"Source {n} is of {n * n}.", "candidates": [c]} for n, c in enumerate(rated)]
     Path("one.jsonl").write_text("\n".join(json.dumps({"task": "summarization", **line}) for line in lines))
-    assert plan_of(Settings(**settings), {STRICT.name: STRICT.text}).readings == expected
+    assert plan_of(Settings(**settings), {ADVOCATE.name: ADVOCATE.text}).readings == expected
 
 
 # --- what is tried ---
