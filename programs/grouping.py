@@ -97,8 +97,9 @@ class Grouping:
 
     def by_question(self, values: Sequence[T]) -> list[list[T]]:
         """The values of each question's items, from the value of each item; the inverse of `by_item`."""
-        at = dict(zip(self.positions, values, strict=True))
-        return [[at[number, index] for index in range(len(q.items))] for number, q in enumerate(self.questions)]
+        by_position = dict(zip(self.positions, values, strict=True))
+        sizes = [len(question.items) for question in self.questions]
+        return [[by_position[number, index] for index in range(size)] for number, size in enumerate(sizes)]
 
 
 class GroupingOptions(Protocol):
@@ -125,7 +126,7 @@ def group_into_questions(judge: GroupingOptions, items: Sequence[Item], *, compa
     if judge.compares_pairs and compare_pairs and (pairs := _pairs(items)) is not None:
         return pairs
     if judge.together > 1 or judge.joint:
-        return _several_at_once(items, judge)
+        return _group_by_source(items, judge)
     return Grouping(tuple(Question((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
 
 
@@ -147,7 +148,7 @@ def _pairs(items: Sequence[Item]) -> Grouping | None:
     return Grouping(questions, tuple(positions[number] for number in range(len(items))))
 
 
-def _several_at_once(items: Sequence[Item], judge: GroupingOptions) -> Grouping:
+def _group_by_source(items: Sequence[Item], judge: GroupingOptions) -> Grouping:
     """As few questions as hold all candidates of each source, of nearly equal size."""
     by_source: dict[int, dict[tuple[str, ...], dict[str, Item]]] = {}
     numbers: dict[tuple[object, ...], int] = {}

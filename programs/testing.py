@@ -59,13 +59,14 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
         if isinstance(judgement, Verdict):
             _check_verdict(judge, item, judgement)
     config = json.loads(json.dumps(judge.config()))
-    again = type(judge).from_config(config)
-    again.load_state(json.loads(json.dumps(judge.dump_state())))
-    _require(again.config() == judge.config(), "rebuilt, it has another configuration", again.config())
-    _require(again.instructions() == judge.instructions(), "rebuilt, it has other instructions", again.instructions())
+    rebuilt = type(judge).from_config(config)
+    rebuilt.load_state(json.loads(json.dumps(judge.dump_state())))
+    _require(rebuilt.config() == judge.config(), "rebuilt, it has another configuration", rebuilt.config())
+    instructions = rebuilt.instructions()
+    _require(instructions == judge.instructions(), "rebuilt, it has other instructions", instructions)
     scores, repeated = (
         [judgement.score for judgement in judgements if isinstance(judgement, Verdict)]
-        for judgements in (first, judged(again, items))
+        for judgements in (first, judged(rebuilt, items))
     )
     _require(repeated == scores, "rebuilt, it gives other scores", repeated)
     predictors = set(judge.instructions())

@@ -30,7 +30,7 @@ _CACHE_SIZE = 8192
 """Values that each metric caches, because the same text is scored in every aspect."""
 
 _MAX_LOADED_MODELS = 4
-"""Most models in memory at once."""
+"""Maximum number of models in memory at once."""
 
 
 class Metric(ItemJudge):
@@ -102,7 +102,7 @@ def missing_packages(packages: Sequence[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def _worker(process: int) -> ThreadPoolExecutor:
+def _worker(pid: int) -> ThreadPoolExecutor:
     """The executor of the metrics; one for each process, because a forked child inherits it without its thread."""
     return ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
@@ -281,14 +281,18 @@ def _log_likelihood(model: str, device: str, condition: str, text: str) -> float
 
     tokenizer, network = _seq2seq(model, device)
     limit = _max_length(tokenizer, network, 1024)
-    given, target = (
+    condition_tokens, text_tokens = (
         tokenizer([part], truncation=True, max_length=limit, return_tensors="pt").to(network.device)
         for part in (condition, text)
     )
     with torch.inference_mode():
-        logits = network(input_ids=given.input_ids, attention_mask=given.attention_mask, labels=target.input_ids).logits
-    likelihoods = logits.log_softmax(-1).gather(-1, target.input_ids.unsqueeze(-1)).squeeze(-1)
-    return float(likelihoods.sum() / target.attention_mask.sum())
+        logits = network(
+            input_ids=condition_tokens.input_ids,
+            attention_mask=condition_tokens.attention_mask,
+            labels=text_tokens.input_ids,
+        ).logits
+    likelihoods = logits.log_softmax(-1).gather(-1, text_tokens.input_ids.unsqueeze(-1)).squeeze(-1)
+    return float(likelihoods.sum() / text_tokens.attention_mask.sum())
 
 
 @lru_cache(maxsize=_MAX_LOADED_MODELS)
@@ -323,7 +327,7 @@ def _device(name: str) -> str:
 
 
 def _max_length(tokenizer: Any, network: Any, default: int) -> int:
-    """Longest text that the model takes, in tokens; longer texts are cut."""
+    """Maximum length of a text, in tokens; longer texts are truncated."""
     # Tokenizers without a limit state 10 ** 30.
     if tokenizer.model_max_length < 1_000_000:
         return int(tokenizer.model_max_length)

@@ -323,7 +323,7 @@ def _copying(source: Source, text: Text) -> dict[str, Measurement]:
         _ratio(max((sum(c in window for c in content) for window in source.windows), default=0), len(content), 1.0)
         for content in text.content
     ]
-    in_source, matched = _alignment(source, text)
+    containments, similarities = _alignment(source, text)
     pairs = [p for ws in text.words for p in pairwise(ws)]
     spliced = [p for p in pairs if p not in source.pairs and p[0] in source.positions and p[1] in source.positions]
     splices = [count_fragments(ws, source) - 1 for ws in text.words]
@@ -332,8 +332,8 @@ def _copying(source: Source, text: Text) -> dict[str, Measurement]:
     return {
         "support": Measurement(_ratio(supported, len(text.all_content), 1.0), ", ".join(unknown[:3])),
         "passage": Measurement(math.fsum(passage) / len(passage), _at_worst(text, passage)),
-        "wording": Measurement(min(in_source), _at_worst(text, in_source)),
-        "alignment": Measurement(math.fsum(matched) / len(matched), _at_worst(text, matched)),
+        "wording": Measurement(min(containments), _at_worst(text, containments)),
+        "alignment": Measurement(math.fsum(similarities) / len(similarities), _at_worst(text, similarities)),
         "new_bigrams": Measurement(_ratio(len(spliced), len(pairs), 0.0), " ".join(spliced[0]) if spliced else ""),
         "fragments": Measurement(float(sum(splices)), _at_worst(text, [-c for c in splices])),
         "numbers": Measurement(float(len(numbers)), ", ".join(numbers[:3])),
@@ -342,13 +342,13 @@ def _copying(source: Source, text: Text) -> dict[str, Measurement]:
 
 def _alignment(source: Source, text: Text) -> tuple[list[float], list[float]]:
     """For each sentence, the maxima over the source's sentences of LCS / its length and of 2 LCS / both lengths."""
-    in_source, matched = [], []
+    containments, similarities = [], []
     for ws in text.words:
         common = common_subsequences(ws, source.words)
-        in_source.append(max(common, default=0) / len(ws))
+        containments.append(max(common, default=0) / len(ws))
         both = zip(common, source.words, strict=True)
-        matched.append(max((2 * n / (len(ws) + len(other)) for n, other in both), default=0.0))
-    return in_source, matched
+        similarities.append(max((2 * n / (len(ws) + len(other)) for n, other in both), default=0.0))
+    return containments, similarities
 
 
 def _order(source: Source, text: Text) -> dict[str, Measurement]:
@@ -357,10 +357,10 @@ def _order(source: Source, text: Text) -> dict[str, Measurement]:
     for content in text.sets:
         shared = [len(content & other) for other in source.sets]
         positions.append(shared.index(max(shared)) if shared else 0)
-    steps = [(b > a) - (b < a) for i, a in enumerate(positions) for b in positions[i + 1 :]]
+    directions = [(b > a) - (b < a) for i, a in enumerate(positions) for b in positions[i + 1 :]]
     backward = next((i + 1 for i, (a, b) in enumerate(pairwise(positions)) if b < a), 0)
     evidence = _quote(text.sentences[backward]) if backward else ""
-    return {"order": Measurement(_ratio(sum(steps), len(steps), 1.0), evidence)}
+    return {"order": Measurement(_ratio(sum(directions), len(directions), 1.0), evidence)}
 
 
 def _repetition(text: Text) -> dict[str, Measurement]:
@@ -376,7 +376,7 @@ def _repetition(text: Text) -> dict[str, Measurement]:
     return {
         "repeated_bigrams": Measurement(1 - len(set(pairs)) / len(pairs) if pairs else 0.0, " ".join(repeated)),
         "overlap": Measurement(overlap, second),
-        "repeated_words": Measurement(max(repeated_shares), _at_worst(text, [-e for e in repeated_shares])),
+        "repeated_words": Measurement(max(repeated_shares), _at_worst(text, [-share for share in repeated_shares])),
     }
 
 
