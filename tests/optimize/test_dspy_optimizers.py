@@ -312,7 +312,9 @@ def test_an_optimizer_of_dspy_that_no_line_of_ours_names_tunes_a_copy_of_the_jud
     assert lm.meter.executed.total() > 0
 
 
-@pytest.mark.parametrize(("tuner", "keyword"), [(f"{HERE}:Refusing", "test: too few"), ("dspy:KNNFewShot", "could not tune test")])
+@pytest.mark.parametrize(
+    ("tuner", "keyword"), [(f"{HERE}:Refusing", "test: too few"), ("dspy:KNNFewShot", "could not tune test")]
+)
 def test_an_optimizer_that_refuses_or_needs_more_than_is_offered_is_an_input_error(tuner: str, keyword: str) -> None:
     with pytest.raises(InputError, match=keyword):
         tuned(make_lm("offline"), tuner)
