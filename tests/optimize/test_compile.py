@@ -278,18 +278,16 @@ def test_pairs_are_decided_as_win_tie_or_loss(capsys: pytest.CaptureFixture[str]
     labels = ["CHATGPT", "VICUNA13B", "TIE", "CHATGPT"] * 3
     Path("contests/review_gpt35_vicuna-13b_human.txt").write_text("\n".join(labels), encoding="utf-8")
     data = ["--data", "faireval=contests", "--judge", "chateval-compare"]
-    result = compiled(*data, *QUICK, "--tuner", "none")
-    decisions = result["decisions"]
+    decisions = compiled(*data, *QUICK, "--tuner", "none")["decisions"]
     assert set(decisions) == {"single", "informed_single", "uncompiled", "compiled"}
     uncompiled = decisions["uncompiled"]["preference"]
     assert uncompiled["kind"] == "pairs"
     assert sum(uncompiled["labels"].values()) == sum(uncompiled["decisions"].values()) == uncompiled["sources"]
-    assert set(uncompiled["measures"]) == {"accuracy", "kappa", "balanced_accuracy"}
+    assert set(uncompiled["measures"]) >= {"accuracy", "kappa", "balanced_accuracy"}
     output = capsys.readouterr().out
-    assert "win / tie / loss" in output
-    assert "summary-level" in output
     # Three referees, two turns, two orders, for two candidates.
-    assert result["lm_calls_per_item"]["uncompiled"] == 6
+    for words in ("win / tie / loss", "summary-level", "/6.0/"):
+        assert words in output
 
 
 # --- commands and functions ---
