@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import special, stats
-from sklearn import metrics
 
 from debate_judge.data.agreement.classification import (
     Classification,
@@ -30,6 +30,10 @@ def values(found: Classification) -> dict[str, float | None]:
     return {name: measure.value for name, measure in found.measures.items()}
 
 
+def scored(*rows: tuple[str, float]) -> list[Decision]:
+    return [Decision(str(i), label, "positive", score) for i, (label, score) in enumerate(rows)]
+
+
 def test_what_is_undefined_is_none_and_not_zero() -> None:
     never = [Decision("a", "positive", "negative", 0.1), Decision("b", "negative", "negative", 0.2)]
     found = values(classify(never, "positive", resamples=0))
@@ -40,6 +44,16 @@ def test_what_is_undefined_is_none_and_not_zero() -> None:
     assert same.measures["recall"].value is None
     assert same.measures["accuracy"].value == 1.0
     assert str(same.measures["kappa"]) == "undefined"
+
+
+def test_intervals_come_from_whole_groups() -> None:
+    # In each group all decisions are right or all are wrong, 20 of 40 groups each. Single decisions would have a
+    # standard error of sqrt(.25 / 400) = .025; groups have sqrt(.25 / 40) = .079, so the interval is about +-.155.
+    rows = [Decision(f"g{i % 40}", "win", "win" if i % 2 else "loss") for i in range(400)]
+    measure = classify(rows, resamples=4000, seed=1).measures["accuracy"]
+    assert measure.value == 0.5
+    assert measure.low == pytest.approx(0.345, abs=0.03)
+    assert measure.high == pytest.approx(0.655, abs=0.03)
 
 
 @pytest.mark.integration
@@ -71,21 +85,28 @@ def test_one_group_has_no_interval_and_one_seed_one_interval() -> None:
     assert json.loads(json.dumps(again[0]))["accuracy"]["value"] == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize("below", [False, True])
-def test_candidates_are_decided_by_thresholds_and_the_auroc_is_the_same_for_either_label(below: bool) -> None:
+def test_candidates_are_decided_by_thresholds() -> None:
     group = GroupScores("g", ("a", "b", "c", "d"), (1.0, 0.0, None, 0.5), (0.5, 0.4, 0.9, None))
-    labels, sign = (("negative", "positive"), -1) if below else (("positive", "negative"), 1)
-    assert binary_decisions([group], 0.5, below=below) == [
-        Decision("g", labels[0], labels[0], sign * 0.5),
-        Decision("g", labels[1], labels[1], sign * 0.4),
-        Decision("g", labels[0], None, None),
+    assert binary_decisions([group], 0.5) == [
+        Decision("g", "positive", "positive", 0.5),
+        Decision("g", "negative", "negative", 0.4),
+        Decision("g", "positive", None, None),
     ]
-    decided = [d.decided for d in binary_decisions([group], 0.5, below=below, cut=0.3)]
-    assert decided == [labels[0], labels[0], None]
-    other = GroupScores("g", ("a", "b", "c"), (1.0, 0.0, 0.0), (0.6, 0.4, 0.8))
-    assert classify(binary_decisions([other], 0.5, below=below), "positive").measures["auroc"].value == 0.5
+    assert [d.decided for d in binary_decisions([group], 0.5, cut=0.3)] == ["positive", "positive", None]
+    assert binary_decisions([group], 0.5, below=True) == [
+        Decision("g", "negative", "negative", -0.5),
+        Decision("g", "positive", "positive", -0.4),
+        Decision("g", "negative", None, None),
+    ]
 
 
+def test_auroc_is_the_same_for_either_label() -> None:
+    group = GroupScores("g", ("a", "b", "c"), (1.0, 0.0, 0.0), (0.6, 0.4, 0.8))
+    for below in (False, True):
+        assert classify(binary_decisions([group], 0.5, below=below), "positive").measures["auroc"].value == 0.5
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="scikit-learn is not installed")
 def test_the_auroc_of_pairs_is_that_of_the_differences_in_either_order() -> None:
     rng = np.random.default_rng(3)
     better = rng.integers(3, size=40)
@@ -108,6 +129,8 @@ def test_the_auroc_of_pairs_is_that_of_the_differences_in_either_order() -> None
 
 
 def test_all_values_are_those_of_scikit_learn() -> None:
+    from sklearn import metrics
+
     rng = np.random.default_rng(11)
     label = rng.integers(2, size=200)
     score = np.round(label * 0.3 + rng.random(200), 1)
@@ -151,13 +174,13 @@ def test_groups_of_several_decisions_are_left_out_in_turn_and_laid_off_on_the_lo
     rng = np.random.default_rng(8)
     right = rng.binomial(5, rng.uniform(0.4, 1.0, size=12))
     rows = [Decision(f"g{g}", "win", "win" if i < k else "loss") for g, k in enumerate(right) for i in range(5)]
-    accuracy = classify(rows).measures["accuracy"]
+    found = classify(rows).measures["accuracy"]
     # Of a mean the jackknife gives the usual standard error, and the logit changes by 1 / (p (1 - p)).
     mean = right.mean() / 5
     half = stats.t.ppf(0.975, 11) * stats.sem(right / 5) / (mean * (1 - mean))
-    expected = special.expit(special.logit(mean) + np.array([-half, half]))
-    assert (accuracy.low, accuracy.high) == pytest.approx(expected)
-    assert accuracy.method == "logit"
+    middle = special.logit(mean)
+    assert (found.low, found.high) == pytest.approx(special.expit([middle - half, middle + half]))
+    assert found.method == "logit"
 
 
 def test_groups_that_are_all_right_have_the_exact_bound() -> None:

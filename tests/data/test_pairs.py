@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,6 @@ from debate_judge.data.folds import default_folds
 from debate_judge.data.inference.drift import measure_drift
 from debate_judge.data.inference.prediction_powered import measure_systems
 from debate_judge.data.schema import Aspect, Corpus, Scale, Task
-from debate_judge.data.sets import pairwise
 from debate_judge.data.splits import split
 from debate_judge.data.tasks import PAIRS
 from debate_judge.data.testing import check_corpus
@@ -270,50 +267,3 @@ def test_what_is_measured_after_a_compile_rests_on_sources() -> None:
     alone, together = ((d.scores.high - d.scores.low) if d.scores else 0.0 for d in drifts)
     assert together > 2 * alone > 0
     assert [measure_systems(scores(by)).rated for by in ("", "source {}")] == [96, 12]
-
-
-# --- public sets of pairs ---
-
-
-def test_llmbar_has_a_better_output(tmp_path: Path) -> None:
-    rows = [{"input": f"Name a river {n}.", "output_1": "The Ash.", "output_2": "Water.", "label": n} for n in (1, 2)]
-    path = tmp_path / "dataset.json"
-    path.write_text(json.dumps(rows))
-    corpus = pairwise.load(path)
-    check_corpus(corpus, pairwise.load(path))
-    assert [group.ratings("preference") for group in corpus.groups] == [[1, 0], [0, 1]]
-
-
-def test_the_adversarial_part_of_llmbar_is_four_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    class Rows(list[dict[str, Any]]):
-        column_names = ("input", "output_1", "output_2", "label")
-
-    def load_dataset(kind: str, *, data_files: str, split: str) -> Rows:
-        asked.append(data_files)
-        return Rows([{"input": data_files, "output_1": "The Ash.", "output_2": "Water.", "label": 1}])
-
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    corpus = data.load("llmbar_adversarial")
-    check_corpus(corpus)
-    assert [address.split("/")[-2] for address in asked] == ["Neighbor", "GPTInst", "GPTOut", "Manual"]
-    assert [group.source for group in corpus.groups] == asked
-    assert corpus.origin.revision in asked[0]
-
-
-def test_pandalm_has_three_annotators_and_instructions_with_input(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    row = {"instruction": "Shorten.", "input": "It rains a lot.", "response1": "It rains.", "response2": True}
-    rows = [row | {"annotator1": 0, "annotator2": 1, "annotator3": 2}] * 2
-    rows += [row | {"response1": " ", "annotator1": 1, "annotator2": 1, "annotator3": 1}]
-    path = tmp_path / "testset.json"
-    path.write_text(json.dumps(rows))
-    corpus = pairwise.load(path, "pandalm")
-    check_corpus(corpus, pairwise.load(path, "pandalm"), raters=6)
-    (group,) = corpus.groups
-    assert (group.source, group.candidates[1].text) == ("Shorten.\n\nIt rains a lot.", "True")
-    # The same pair twice has the ratings of both.
-    assert group.candidates[0].ratings["preference"] == (0.5, 1.0, 0.0) * 2
-    assert "1 pairs" in caplog.text

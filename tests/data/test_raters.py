@@ -8,14 +8,12 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.metrics import cohen_kappa_score
 
 from debate_judge.data.agreement.raters import (
     compare_with_raters,
     error_and_bias,
     krippendorff_alpha,
     reliability,
-    weighted_kappa,
 )
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
 
@@ -53,15 +51,6 @@ def test_alpha_is_1_for_agreement_about_0_for_chance_and_none_without_variance()
     assert krippendorff_alpha([(3.0,), (2.0,)]) is None
     # The mean of three times .7 is not exactly .7, so that the variance is not exactly 0.
     assert krippendorff_alpha([(0.7, 0.7, 0.7)] * 4) is None
-
-
-def test_weighted_kappa_is_that_of_scikit_learn() -> None:
-    rng = np.random.default_rng(1)
-    x = rng.integers(1, 6, size=200)
-    y = np.clip(x + rng.integers(-1, 2, size=200), 1, 5)
-    expected = cohen_kappa_score(x, y, weights="quadratic")
-    assert weighted_kappa(x.tolist(), y.tolist()) == pytest.approx(expected)
-    assert [weighted_kappa(same, same) for same in ([2, 2], [0.1] * 3, [])] == [None] * 3
 
 
 def test_reliability_is_the_intraclass_correlation_of_the_anova() -> None:

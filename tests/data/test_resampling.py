@@ -10,8 +10,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, RatingScorePairs, bundle
-from debate_judge.data.agreement.levels import system_level
 from debate_judge.data.agreement.tables import STATISTICS, GroupScores, Statistic, agreement_table
 from tests.data.scored_groups import group
 
@@ -95,14 +93,6 @@ def test_aspects_without_a_common_group_have_the_variances_of_their_means_added(
     assert (found.low, found.high) == pytest.approx(on_fishers_z(middle, np.sqrt(variance), 30))
 
 
-def test_groups_are_drawn_themselves_until_they_are_many() -> None:
-    assert bundle(512, seed=0).tolist() == list(range(512))
-    sizes = np.bincount(bundle(10_000, seed=0))
-    assert len(sizes) == 512
-    assert set(sizes) == {19, 20}
-    assert not np.array_equal(bundle(10_000, seed=0), bundle(10_000, seed=1))
-
-
 def test_bundles_give_the_interval_that_single_groups_would() -> None:
     rng = np.random.default_rng(2)
     ratings = rng.normal(size=(6000, 3))
@@ -115,16 +105,6 @@ def test_bundles_give_the_interval_that_single_groups_would() -> None:
     assert (cell.low, cell.high) == pytest.approx((expected.low, expected.high), abs=0.06 * width)
 
 
-def test_many_systems_are_resampled_less_often_unless_resamples_are_few() -> None:
-    rng = np.random.default_rng(0)
-    index = GroupIndex({}, np.arange(4), bundle(4, 0))
-    systems, groups = np.tile(np.arange(1000), 4), np.repeat(np.arange(4), 1000)
-    pairs = RatingScorePairs(rng.normal(size=4000), rng.normal(size=4000), groups, systems, index)
-    for asked, made in ((1000, 256), (300, 200), (100, 100)):
-        replicates = system_level(pairs, ["pearson"], resamples=asked).replicates
-        assert np.flatnonzero(~np.isnan(replicates[0])).tolist() == list(range(made))
-
-
 def test_agreement_at_its_end_in_every_group_has_the_exact_bound_of_clopper_and_pearson() -> None:
     groups = [group(f"d{i}", [1, 2, 3], [1, 2, 3]) for i in range(7)]
     groups += [group(f"c{i}", [1, 1, 1], [1, 2, 3]) for i in range(4)]
@@ -132,16 +112,3 @@ def test_agreement_at_its_end_in_every_group_has_the_exact_bound_of_clopper_and_
     share = stats.binomtest(7, 7).proportion_ci(0.95, "exact").low
     # Where that share of groups has a correlation of 1, the others have -1 at worst.
     assert (cell.low, cell.high, cell.method) == (pytest.approx(share - (1 - share)), 1, "exact")
-
-
-def test_resampled_systems_widen_the_interval_and_leave_the_value() -> None:
-    rng = np.random.default_rng(6)
-    quality = rng.normal(size=(1, 8))
-    ratings, scores = (quality + rng.normal(0, s, size=(40, 8)) + rng.normal(0, 0.6, size=(1, 8)) for s in (1, 1))
-    fixed, drawn = (
-        agreement_table({"x": scores_of(ratings, scores)}, resamples=400, draw_systems=d).aspects["x"]["system"]
-        for d in (False, True)
-    )
-    for name in STATISTICS:
-        assert fixed[name].value == drawn[name].value
-        assert drawn[name].high - drawn[name].low > 1.5 * (fixed[name].high - fixed[name].low)  # type: ignore[operator]

@@ -318,7 +318,7 @@ def test_summary_json_run_and_export_say_what_the_figures_rest_on(by_command: Pr
 
     why = by_command.result["exported"]["why"]
     for words in (
-        *("on 9 sources", "the procedure, by 4 folds", "uses all 12 sources", "too narrow", "9 paired sources"),
+        *("on 9 sources", "the procedure, by 4 folds", "of this run uses all", "too narrow", "9 paired sources"),
         *("(corrected for 2 aspects, Bonferroni)", f"What is exported? {why[0].upper()}{why[1:]}."),
     ):
         assert words in by_command.output
