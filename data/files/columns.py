@@ -37,19 +37,40 @@ COMMENTS = "comments."
 
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "source": (
-        *("question", "prompt", "input", "query", "instruction", "article", "document", "passage", "dialogue"),
+        *(
+            "question",
+            "prompt",
+            "input",
+            "query",
+            "request",
+            "instruction",
+            "article",
+            "document",
+            "passage",
+            "dialogue",
+        ),
         *("history", "conversation", "message", "user_message", "customer_message", "email", "ticket", "src"),
     ),
     "text": (
         *("answer", "output", "response", "reply", "completion", "generation", "generated", "summary", "prediction"),
-        *("candidate_text", "model_output", "model_response", "translation", "content"),
+        *("candidate_text", "model_output", "model_response", "translation", "hypothesis", "content"),
     ),
     "candidate": ("system", "model", "model_name", "system_name", "candidate_id", "system_id"),
     "group": ("article_id", "doc_id", "question_id", "prompt_id", "source_id", "group_id"),
     "context": ("background", "fact", "facts", "knowledge", "policy", "passages"),
     "aspect": ("criterion", "criteria", "dimension", "metric", "quality", "attribute", "aspect_name"),
     "rating": ("score", "value", "grade", "label", "points", "mark", "stars", "judgement", "judgment"),
-    "comment": ("rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
+    "comment": (
+        "comments",
+        "rationale",
+        "reason",
+        "explanation",
+        "note",
+        "notes",
+        "feedback",
+        "justification",
+        "remark",
+    ),
 }
 """Role -> other common names, which errors and notes suggest; `guess_roles` guesses by them."""
 
@@ -107,6 +128,7 @@ def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> Inpu
     """The error for a missing column; it suggests a similar one."""
     inner = {f"{key}.{name}": name for key, value in record.values.items() if isinstance(value, dict) for name in value}
     names = [key for key in keys if normalized_name(key) in OTHER_NAMES.get(role, ())]
+    inner |= {key: key.rpartition(".")[2] for key in keys if "." in key}
     names += [path for path, name in inner.items() if normalized_name(str(name)) in (role, *OTHER_NAMES.get(role, ()))]
     near = did_you_mean(role, list(keys), "did you mean {}?", _CUTOFF)
     guess = names[0] if names else "COLUMN"
@@ -290,7 +312,10 @@ def row_layout(keys: Sequence[str], task: Task, columns: ColumnNames) -> RowLayo
     )
     used = {column for columns_of_name in (*ratings.values(), *comments.values()) for column in columns_of_name}
     replaced = tuple(matched[a] for a in aspects if a in matched and matched[a] not in used)
-    roles = {role: matched[role] for role in ROLES if role in matched and role not in aspects}
+    # Objects of ratings and comments are columns by now; what still has such a name is something else.
+    unused = {"ratings", "comments"} | (set() if {"aspect", "rating"} <= set(matched) else {"aspect", "rating"})
+    roles = {role: matched[role] for role in ROLES if role in matched and role not in {*aspects, *unused}}
+    rest += [matched[role] for role in ROLES if role in matched and role in unused and role not in aspects]
     return RowLayout(roles, ratings, comments, tuple(rest), replaced)
 
 
@@ -367,7 +392,8 @@ class ReadingNotes:
         unread = [name for name in ignored if name not in self._ignored]
         room = _MAX_NAMED - len(self._ignored)
         for name in unread[:room]:
-            hint = why or did_you_mean(name, names, cutoff=_NOTED_CUTOFF) or suggest_columns_flag(name, names, unread)
+            misspelt = normalized_name(name) not in ROLES and did_you_mean(name, names, cutoff=_NOTED_CUTOFF)
+            hint = why or misspelt or suggest_columns_flag(name, names, unread)
             self._ignored[name] = hint or number_hint(name, record)
         self._truncated = self._truncated or len(unread) > room
 
@@ -395,5 +421,6 @@ class ReadingNotes:
 def number_hint(name: str, record: Record | None) -> str:
     """A hint for an unread column that holds a number; else empty."""
     value = None if record is None else record.values.get(name)
+    value = next(iter(value), None) if isinstance(value, list) else value
     number = looks_like_a_number(value.strip()) if isinstance(value, str) else isinstance(value, int | float)
     return "holds numbers" if number and not isinstance(value, bool) else ""

@@ -49,6 +49,9 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical ba
 _MAX_NAME = 60
 """Longest cell that may be the name of a column below a title."""
 
+_NO_NAME = "(no name)"
+"""End of the name that a column without one is given."""
+
 _SEP_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 
 
@@ -248,6 +251,16 @@ def _table_records(
         is_title = len(header) == 1 < len(row) and not _is_text_column(header[0])
         if is_title or (is_first_row and _is_header_below(row, header)):
             raise _title_error(header[0], name, header_number, unit)
+        if is_first_row and _is_second_header(row, header):
+            raise InputError(
+                "the names of the columns are in two rows",
+                file=name,
+                line=number,
+                unit=unit,
+                expected="one row of names; columns of several raters are helpfulness_1, helpfulness_2",
+                found=", ".join(filter(None, map(str.strip, row))),
+                remedy="unmerge the cells of the header, and write one name above each column",
+            )
         is_first_row = False
         if len(row) != len(header):
             raise InputError(
@@ -266,7 +279,7 @@ def _table_records(
 def _header(row: list[str], name: str, line: int, unit: Literal["line", "row"]) -> list[str]:
     if row[0].strip() and not any(map(str.strip, row[1:])) and len(row) > 1 and not _is_text_column(row[0]):
         raise _title_error(row[0], name, line, unit)
-    names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(row, start=1)]
+    names = [cell.strip() or f"column {number} {_NO_NAME}" for number, cell in enumerate(row, start=1)]
     refuse_equal_names(names, name, line, unit)
     return names
 
@@ -276,6 +289,14 @@ def _is_header_below(row: list[str], first: list[str]) -> bool:
     cells = [cell.strip() for cell in row if cell.strip()]
     short = all(len(cell) <= _MAX_NAME and not looks_like_a_number(cell) for cell in cells)
     return short and sum(map(_is_usual_name, cells)) > 1 and not any(map(_is_text_column, first))
+
+
+def _is_second_header(row: list[str], header: list[str]) -> bool:
+    """Whether a row goes on with the names of the columns, as below merged cells: blank where these have one."""
+    cells = [cell.strip() for cell in row]
+    split = {(not cell, name.endswith(_NO_NAME)) for cell, name in zip(cells, header, strict=False)}
+    words = all(len(cell) <= _MAX_NAME and not looks_like_a_number(cell) for cell in cells)
+    return words and {(True, False), (False, True)} <= split
 
 
 def refuse_equal_names(
