@@ -166,8 +166,7 @@ def _rating_row(record: Record, texts: Values, rating: ExportRating) -> Record:
         values={**texts, **columns},
         full_names=full_names,
         format="csv",
-        comma_columns=None,
-        decimal_comma=False,
+        decimal_commas=False,
     )
 
 

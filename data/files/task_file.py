@@ -43,10 +43,10 @@ from debate_judge.data.files.columns import (
     RATER_NAME,
     ROLES,
     ColumnNames,
+    holds_number,
     joined,
     missing_column_error,
     normalized_name,
-    number_hint,
     rater_base,
     spelled_name,
 )
@@ -277,7 +277,7 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
 def _no_ratings_error(
     record: Record, keys: Sequence[str], values: Mapping[str, Sequence[object]], doubtful: Mapping[str, str]
 ) -> InputError:
-    raters = [key for key in keys if RATER_NAME.fullmatch(rater_base(key) or "") and number_hint(key, record)]
+    raters = [key for key in keys if RATER_NAME.fullmatch(rater_base(key) or "") and holds_number(key, record)]
     advice = [f"{column}: {why}" for column, why in doubtful.items()]
     advice += [
         f"{column}: {why}"
