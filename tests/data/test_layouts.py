@@ -278,3 +278,43 @@ def test_columns_of_opik_in_upper_case(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [{"Input": "q", "Output": "a", "[ann].helpfulness": 3, "[ben].helpfulness": 4}]
     (group,) = load(written(tmp_path, "a.csv", rows), TASK).groups
     assert (group.source, group.candidates[0].ratings) == ("q", {"helpfulness": (3.0, 4.0)})
+
+
+def test_a_score_on_a_step_of_a_trace_is_about_the_text_of_the_step(tmp_path: Path) -> None:
+    score = {"source": "ANNOTATION", "name": "helpfulness", "dataType": "NUMERIC", "stringValue": None}
+    rows = [
+        {"traceId": "t", "observationId": "step", **score, "value": 2},
+        {"traceId": "t", "observationId": None, **score, "value": 5},
+        {"traceId": "elsewhere", "observationId": None, **score, "source": "EVAL", "value": 1},
+    ]
+    texts = [
+        {"id": "t", "traceId": None, "input": "q", "output": "the answer"},
+        {"id": "step", "traceId": "t", "input": "q", "output": "a search"},
+    ]
+    (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', texts)}", TASK).groups
+    ratings = {c.text: c.ratings["helpfulness"] for c in group.candidates}
+    assert ratings == {"a search": (2.0,), "the answer": (5.0,)}
+
+
+def test_feedback_on_a_step_of_a_run_is_about_the_text_of_the_step(tmp_path: Path) -> None:
+    scores = (("step", 2), ("root", 5))
+    rows = [{"run_id": run, "trace_id": "root", "key": "helpfulness", "score": score} for run, score in scores]
+    runs = [{"id": run, "trace_id": "root", "inputs": {"q": "q"}, "outputs": {"a": run}} for run in ("root", "step")]
+    names = ColumnNames.parse(["source=source", "text=text"])
+    (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', runs)}", TASK, names).groups
+    assert {c.text: c.ratings["helpfulness"] for c in group.candidates} == {"step": (2.0,), "root": (5.0,)}
+
+
+def test_marked_spans_of_label_studio_are_no_comments(tmp_path: Path) -> None:
+    tasks = json.loads((FOLDER / "label_studio.json").read_text())
+    span = {"start": 0, "end": 2, "text": "It", "labels": ["vague"]}
+    tasks[0]["annotations"][0]["result"].append({"from_name": "spans", "type": "labels", "value": span})
+    groups = load(written(tmp_path, "a.json", tasks), TASK, ColumnNames.parse(TEXTS)).groups
+    assert groups[0].candidates[0].comments["helpfulness"] == ("Says where it is.", "No date.")
+    rows = annotations(
+        answer=lambda task, _: f"a{task}",
+        helpfulness=lambda task, rater: 1 + (task + rater) % 5,
+        spans=lambda task, rater: json.dumps([span]),
+    )
+    loaded = load(written(tmp_path, "a.csv", rows), TASK, ColumnNames.parse(TEXTS))
+    assert not loaded.groups[0].candidates[0].comments
