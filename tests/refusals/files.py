@@ -18,9 +18,9 @@ from debate_judge.data.sets import dialsummeval, faireval, summeval, topical_cha
 from debate_judge.data.sources import SourceSelection
 from tests.data import test_public_sets as public
 from tests.data.files_of_rows import TASK
+from tests.data.test_inputs import GOOD as GOOD_TASK
+from tests.data.test_inputs import HEAD
 from tests.data.test_public_sets import ARTICLE, QUESTIONS, REPLY, SAID, answers, faireval_folder
-from tests.data.test_task_files import GOOD as GOOD_TASK
-from tests.data.test_task_files import HEAD
 from tests.refusals.refusal import row
 
 GOOD: dict[str, Any] = {
