@@ -47,7 +47,8 @@ def test_a_file_is_loaded_by_its_suffix(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_loading_own_data_needs_no_heavy_library() -> None:
     heavy = ("datasets", "dspy", "mlflow", "pandas", "scipy", "numpy")
-    code = f"import sys; from debate_judge import data; import debate_judge.data.splits; data.load('sample'); print([m for m in {heavy} if m in sys.modules])"
+    code = "import sys; from debate_judge import data; import debate_judge.data.splits; data.load('sample')\n"
+    code += f"print([m for m in {heavy} if m in sys.modules])"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, check=True)
     assert done.stdout.strip() == b"[]"

@@ -20,7 +20,7 @@ from debate_judge.data.files.records import Record
 from debate_judge.data.folds import default_folds
 from debate_judge.data.inference.drift import measure_drift
 from debate_judge.data.inference.prediction_powered import measure_systems
-from debate_judge.data.schema import Corpus, Task
+from debate_judge.data.schema import Aspect, Corpus, Scale, Task
 from debate_judge.data.splits import split
 from debate_judge.data.tasks import PAIRS
 from debate_judge.data.testing import check_corpus

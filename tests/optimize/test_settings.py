@@ -29,6 +29,12 @@ def test_the_flags_of_a_compile_fit_one_screen() -> None:
     assert "--effort EFFORT effort of tuning and search: light, medium, heavy (default: light)" in help_text
 
 
+def test_a_file_without_its_flag_is_answered_with_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["ratings.csv"])
+    assert "--data ratings.csv" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "metric", "correlation", "absolute"),
     [
