@@ -47,15 +47,14 @@ def quoting(status: str, form: str) -> HostileServer:
 
     def send(request: bytes) -> list[bytes]:
         head = request.partition(b"\r\n\r\n")[0].decode("latin-1").replace("\r\n", " ").replace('"', "'")
-        told = f"denied: {KEY} {head} http://me:{PASSWORD}@host/ {'x' * 150} {KEY}"
+        quoted = f"denied: {KEY} {head} http://me:{PASSWORD}@host/ {'x' * 150} {KEY}"
         body = {
-            "json": f'{{"error": {{"message": "{told}", "code": "{KEY}", "type": "x"}}}}',
-            "text": f"{told}",
-            "html": f"<html><body>{told}</body></html>",
-            "broken": f'{{"error": {{"message": "{told}',
-        }.get(form, told)
+            "json": f'{{"error": {{"message": "{quoted}", "code": "{KEY}", "type": "x"}}}}',
+            "html": f"<html><body>{quoted}</body></html>",
+            "broken": f'{{"error": {{"message": "{quoted}',
+        }.get(form, quoted)
         if form == "no HTTP":
-            return [told.encode()]
+            return [body.encode()]
         if form == "bad length":
             return [f"HTTP/1.1 {status}\r\nContent-Length: {KEY}\r\nX-{KEY}: 1\r\n\r\n".encode()]
         return [sized(body.encode(), f"X-Echo: {KEY}".encode(), status=status.encode())]
@@ -75,7 +74,7 @@ def left_in(folder: Path) -> Iterator[str]:
             yield path.read_bytes().decode("latin-1")
 
 
-def told_by(url: str, spec: str, folder: Path) -> str:
+def shown_by(url: str, spec: str, folder: Path) -> str:
     """What a user could see of a call that fails: the error, its traceback with all causes, what repr shows."""
     journal = SqlStore(folder)
     try:
@@ -100,8 +99,8 @@ def test_the_faults_of_the_fault_server(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with FaultyServer(lambda body: "fine", lambda body, attempt: fault) as server:
-        told = told_by(with_password(server.url, "openai/m"), "openai/m", tmp_path)
-    require_clean(told, caplog.text, *capfd.readouterr(), *left_in(tmp_path))
+        shown = shown_by(with_password(server.url, "openai/m"), "openai/m", tmp_path)
+    require_clean(shown, caplog.text, *capfd.readouterr(), *left_in(tmp_path))
 
 
 @pytest.mark.parametrize("spec", ["openai/m", "anthropic/m"])
@@ -124,10 +123,10 @@ def test_a_server_that_quotes_what_it_was_sent(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with quoting(status, form) as server:
-        told = told_by(with_password(server.url, spec), spec, tmp_path)
+        shown = shown_by(with_password(server.url, spec), spec, tmp_path)
         assert server.requests
-    assert told
-    require_clean(told, caplog.text, *capfd.readouterr(), *left_in(tmp_path))
+    assert shown
+    require_clean(shown, caplog.text, *capfd.readouterr(), *left_in(tmp_path))
 
 
 def test_a_compile_leaves_none_on_the_terminal_in_the_store_and_in_mlflow(tmp_path: Path) -> None:
