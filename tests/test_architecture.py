@@ -12,18 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source_tree import (
-    LAYERS,
-    PACKAGE,
-    ROOT,
-    SOURCES,
-    TESTS,
-    imports,
-    module_of,
-    modules_in,
-    name_of,
-    tree,
-)
+from tests.source_tree import LAYERS, PACKAGE, ROOT, SOURCES, TESTS, imports, module_of, modules_in, name_of, tree
 
 FOREIGN = {
     "data": ("dspy", "mlflow", "optuna", "litellm"),
@@ -57,10 +46,7 @@ ROOMS = {
         ("export",),
         ("scoring",),
         ("tracking", "integrations"),
-        (
-            "human_ratings",
-            "reports",
-        ),
+        ("human_ratings", "reports"),
         ("estimates", "distributed"),
         ("evaluation",),
         ("comparison",),

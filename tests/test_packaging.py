@@ -186,11 +186,7 @@ def test_the_sdist_holds_the_files_of_the_wheel_and_no_links(checkout: Path, whe
 def test_commands_run_beside_a_users_own_modules(name: str, installed: Installed, run: Callable[..., str]) -> None:
     module = COMMANDS[name][0]
     script = installed.package.joinpath(*module.split(".")[1:]).with_suffix(".py")
-    forms = [
-        (installed.folder / "bin" / "debate", name),
-        (installed.python, "-m", module),
-        (installed.python, script),
-    ]
+    forms = [(installed.folder / "bin" / "debate", name), (installed.python, "-m", module), (installed.python, script)]
     texts = [run(*form, "--help") for form in forms]
     # The commands in a text are written as this one was started; what can be set does not depend on that.
     assert len({frozenset(re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)) for text in texts}) == 1

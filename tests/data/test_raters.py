@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from debate_judge.data.agreement.raters import (
-    compare_with_raters,
-    error_and_bias,
-    krippendorff_alpha,
-    reliability,
-)
+from debate_judge.data.agreement.raters import compare_with_raters, error_and_bias, krippendorff_alpha, reliability
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
 
 IDS = tuple(f"s{i}" for i in range(8))
