@@ -21,8 +21,10 @@ from debate_judge.optimize import compile as command
 from debate_judge.optimize import python_api
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.estimation.estimate import estimate_compile
+from debate_judge.optimize.reporting.formatting import describe_point
 from debate_judge.optimize.reporting.summary import next_steps
 from debate_judge.optimize.result import Result, TrackedRun
+from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags import invocation
 from debate_judge.runs.flags.judge import personas
@@ -303,6 +305,11 @@ def test_proposed_commands_can_be_pasted_whatever_the_folder_is_called() -> None
     (line,) = (line for line in next_steps(cast(Result, result)).splitlines() if line.startswith("Score "))
     words = shlex.split(line)
     assert words[words.index("score") + 1] == "my runs/exports/it's"
+
+
+@pytest.mark.parametrize(("calls", "words"), [(1.0, "single call"), (1.2, "single call"), (3.0, "n = 0")])
+def test_a_choice_without_rounds_is_a_single_call_if_it_is_one(calls: float, words: str) -> None:
+    assert describe_point(Point("none", "default", 0, False, "given"), calls) == words
 
 
 TASK = Task("summarization", "news article", "summary", (Aspect("coherence", "Whether it is one story.", Scale(1, 5)),))

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from debate_judge.data.schema import Scale
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.tuners import tuning_result
 from debate_judge.optimize.tuners.guide import guide_of
+from debate_judge.optimize.tuners.guide_author import rating_distribution
 from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack
 from debate_judge.programs.judge import corpus_items
 from debate_judge.programs.roles.guide import HEADING, guide_in, with_guide
@@ -100,6 +102,13 @@ def test_packs_keep_to_their_tokens_and_hold_agreements_beside_the_largest_diffe
     assert len({source.source for one in packs for source in one}) == sum(map(len, packs))
 
 
+def test_a_source_that_is_too_long_keeps_the_ends_of_the_scale() -> None:
+    long = rated_source(0, 0.0, candidates=9)
+    means = [c.mean for c in long.fit(long.tokens // 2).candidates]
+    assert 2 <= len(means) < 9
+    assert {0.0, 8.0} <= set(means)
+
+
 def test_equal_texts_of_a_source_are_shown_once_with_all_their_ratings() -> None:
     same = RatedCandidate("same", (4.0, 2.0), 3.0, 2.5, "why")
     other = replace(same, ratings=(5.0,), mean=5.0, score=4.0)
@@ -107,6 +116,12 @@ def test_equal_texts_of_a_source_are_shown_once_with_all_their_ratings() -> None
     assert [c["candidate"] for c in line["candidates"]] == ["same", "another"]
     first = {"candidate": "same", "raters_mean": 4.0, "ratings": [4.0, 2.0, 5.0], "judge": 2.5, "judge_reason": "why"}
     assert line["candidates"][0] == first
+
+
+def test_the_spread_lists_each_mean_until_there_are_too_many() -> None:
+    assert rating_distribution([4.6667, 4.6667, 3.3333], Scale(1, 5)) == "Of 3 texts, 1 at 3.33, 2 at 4.67."
+    many = [1 + number / 10 for number in range(41)]
+    assert rating_distribution(many, Scale(1, 5)).endswith("6 near 5; 1 at exactly 1 and 1 at exactly 5.")
 
 
 # --- what a guide may hold ---

@@ -27,10 +27,12 @@ from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVaria
 from debate_judge.optimize.settings import ExamplesOption, Settings
 from debate_judge.optimize.tuners import FoldJudge, GroupKey, LearntPersona, Tuning, TuningResult, with_tuning_result
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
-from debate_judge.optimize.tuners.persona import critic_replies, effects_of
+from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, PLAIN, STRICT
 from debate_judge.programs.judge import DebateConfig, Item, Judge, corpus_items
+from debate_judge.programs.offline.engine import OfflineEngine
+from debate_judge.programs.offline.roles import threshold
 from debate_judge.programs.roles.examples import examples_of
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -133,6 +135,17 @@ def test_a_quotation_in_a_persona_is_cut() -> None:
     judge, _ = tuned(author, rounds=1)
     assert judge.instructions()["critic"] == "You are stern."
     assert "quotes" in section(author.asked[1], "correction")
+
+
+def test_the_offline_stand_in_is_sterner_where_the_critic_gave_in_and_milder_where_it_led_astray() -> None:
+    def written(*counts: int) -> float:
+        effects = "; ".join(f"{name}: {count}" for name, count in zip(EFFECTS, counts, strict=True))
+        user = f"[[ ## effects ## ]]\n{effects}\n\nRespond with `[[ ## analysis ## ]]`, then `[[ ## persona ## ]]`."
+        fields = "Your output fields are:\n1. `analysis` (str):\n2. `persona` (str):"
+        return threshold(OfflineEngine().answer(fields, user, {}).text.partition("persona ## ]]")[2])
+
+    assert len(EFFECTS) == 5
+    assert written(0, 5, 3, 0, 0) < written(2, 2, 0, 0, 0) < written(5, 0, 0, 3, 0)
 
 
 @pytest.mark.parametrize("text", ["You are stern.", None])

@@ -27,6 +27,7 @@ from tests.optimize.searches import (
     run_search,
     search,
     stored_trials,
+    varied_noise,
 )  # fmt: skip
 
 
@@ -69,6 +70,13 @@ def test_of_equal_agreement_what_is_more_expensive_is_pruned() -> None:
         fake = FakeScores(lambda p: 0.0, lambda p, expensive=expensive: 8.0 if p.reading == expensive else 1.0)
         pruned(fake, space=space)
         assert [fake.groups_asked[point] for point in fake.asked] == [10, groups]
+
+
+def test_a_reading_whose_single_calls_were_pruned_has_no_debates() -> None:
+    space = replace(SPACE, readings=("side by side", "alone"), tie_breakers=(False,), granularities=("given",))
+    fake = FakeScores(lambda p: 50.0 if p.reading == "alone" else 0.1 * varied_noise(p))
+    pruned(fake, space=space)
+    assert {p.rounds for p in fake.asked if p.reading == "alone"} == {0}
 
 
 def test_pruned_trials_are_stored_with_their_record(tmp_path: Path) -> None:
