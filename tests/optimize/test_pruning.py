@@ -121,6 +121,14 @@ def test_scores_of_a_point_are_those_of_its_judge_and_no_longer_debate_is_asked_
     assert lm.meter.requested.total() < 1.5 * len(lm.prompts)
 
 
+def test_a_fixed_granularity_overrides_that_of_the_point() -> None:
+    whole, given = (Point("none", "strict", 0, False, granularity) for granularity in ("whole", "given"))
+    with JudgeRunner(scripted_lm(NOISY), progress=False) as runner:
+        scores = scores_of(runner, ASPECTS, sound="given")
+        assert scores.scores(whole)[0]["sound"] == scores.scores(given)[0]["sound"]
+        assert scores.scores(whole)[0]["clear"] != scores.scores(given)[0]["clear"]
+
+
 def test_groups_that_were_scored_are_not_scored_again_with_the_others() -> None:
     lm, point = scripted_lm(NOISY), Point("none", "strict", 2, True, "given")
     with JudgeRunner(lm, progress=False) as runner:
