@@ -82,11 +82,11 @@ def test_a_reading_whose_single_calls_were_pruned_has_no_debates() -> None:
 def test_pruned_trials_are_stored_with_their_record(tmp_path: Path) -> None:
     reported: dict[Point, TrialOutcome] = {}
     found = pruned(FakeScores(weak), tmp_path / "s.log", on_trial=reported.__setitem__)
-    dropped = {point: told for point, told in reported.items() if isinstance(told, PrunedPoint)}
+    dropped = {point: outcome for point, outcome in reported.items() if isinstance(outcome, PrunedPoint)}
     assert set(dropped) == set(found.pruned)
     trials = stored_trials(tmp_path / "s.log", optuna.trial.TrialState.PRUNED)
     assert [trial.user_attrs for trial in trials] == [
-        {"groups": told.groups, "of": 10, "behind": told.behind} for told in dropped.values()
+        {"groups": outcome.groups, "of": 10, "behind": outcome.behind} for outcome in dropped.values()
     ]
     assert {trial.values for trial in trials} == {None}
     assert len(stored_trials(tmp_path / "s.log", optuna.trial.TrialState.COMPLETE)) == len(found.outcomes)
