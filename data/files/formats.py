@@ -113,8 +113,8 @@ def detect_format(name: str | Path) -> RecordFile:
     path = Path(name)
     if suffix in JSON:
         list_name = record_list_name(path)
-        description = "JSON" if list_name is None else f"the records are the list {list_name!r} of one JSON object"
-        return RecordFile(name, description, list_name is None, lambda: json_records(path))
+        description = f"the records are the list {list_name!r} of one JSON object" if list_name else "JSON"
+        return RecordFile(name, description, not list_name, lambda: json_records(path))
     if suffix in TEXT_TABLES:
         separator = _detect_separator(path)
         usual = separator == ("\t" if suffix == ".tsv" else ",")
