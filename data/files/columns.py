@@ -36,19 +36,22 @@ COMMENTS = "comments."
 
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "source": (
-        *("question", "prompt", "input", "query", "instruction", "article", "document", "passage", "dialogue"),
-        *("history", "conversation", "message", "user_message", "customer_message", "email", "ticket", "src"),
+        *("question", "prompt", "input", "query", "request", "instruction", "article", "document", "passage"),
+        *("dialogue", "history", "conversation", "message", "user_message", "customer_message", "email", "ticket"),
+        "src",
     ),
     "text": (
         *("answer", "output", "response", "reply", "completion", "generation", "generated", "summary", "prediction"),
-        *("candidate_text", "model_output", "model_response", "translation", "content"),
+        *("candidate_text", "model_output", "model_response", "translation", "hypothesis", "content"),
     ),
     "candidate": ("system", "model", "model_name", "system_name", "candidate_id", "system_id"),
     "group": ("article_id", "doc_id", "question_id", "prompt_id", "source_id", "group_id"),
     "context": ("background", "fact", "facts", "knowledge", "policy", "passages"),
     "aspect": ("criterion", "criteria", "dimension", "metric", "quality", "attribute", "aspect_name"),
     "rating": ("score", "value", "grade", "label", "points", "mark", "stars", "judgement", "judgment"),
-    "comment": ("rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
+    "comment": (
+        *("comments", "rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
+    ),
 }
 """Role -> other common names, which errors and notes suggest; `guess_roles` guesses by them."""
 
@@ -102,6 +105,7 @@ def joined(column: str, name: str, keys: Collection[str]) -> list[str]:
 def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> InputError:
     """The error for a missing column; it suggests a similar one."""
     inner = {f"{key}.{name}": name for key, value in record.values.items() if isinstance(value, dict) for name in value}
+    inner |= {key: key.rpartition(".")[2] for key in keys if "." in key}
     common = (role, *OTHER_NAMES.get(role, ()))
     names = [key for key in keys if normalized_name(key) in common[1:]]
     names += [path for path, name in inner.items() if normalized_name(str(name)) in common]
@@ -129,7 +133,8 @@ def unread_hint(name: str, names: Collection[str], unread: Collection[str], reco
         unread: All columns that matched none of our names.
         record: A record with the column.
     """
-    if near := did_you_mean(name, names, cutoff=_NOTED_CUTOFF):
+    near = did_you_mean(name, names, cutoff=_NOTED_CUTOFF)
+    if near and normalized_name(name) not in ROLES:
         return near
     role = next((role for role in (*OTHER_NAMES, "rater") if column_with_common_name(role, [name]) is not None), "")
     if role == "comment" and role not in names and any(known.startswith(COMMENTS) for known in names):
@@ -143,6 +148,7 @@ def unread_hint(name: str, names: Collection[str], unread: Collection[str], reco
 
 def holds_number(name: str, record: Record) -> bool:
     value = record.values.get(name)
+    value = next(iter(value), None) if isinstance(value, list) else value
     number = looks_like_a_number(value.strip()) if isinstance(value, str) else isinstance(value, int | float)
     return number and not isinstance(value, bool)
 
@@ -297,8 +303,11 @@ def row_layout(keys: Sequence[str], task: Task, columns: ColumnNames) -> RowLayo
     comments = {name.removeprefix(COMMENTS): columns_of[name] for name in comment_names if name in columns_of}
     # A comment on no aspect is on the row's rating, or on the only aspect that there is.
     comments |= {"": columns_of["comment"]} if "comment" in columns_of else {}
+    # Objects of ratings and comments are columns by now; what still has such a name is something else.
+    unused = {"ratings", "comments"} | (set() if {"aspect", "rating"} <= set(matched) else {"aspect", "rating"})
+    rest += [matched[role] for role in ROLES if role in matched and role in unused and role not in aspects]
     return RowLayout(
-        {role: matched[role] for role in ROLES if role in matched and role not in aspects},
+        {role: matched[role] for role in ROLES if role in matched and role not in {*aspects, *unused}},
         {aspect: columns_of[aspect] for aspect in aspects if aspect in columns_of},
         comments,
         tuple(rest),

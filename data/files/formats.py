@@ -233,6 +233,16 @@ def _table_records(
         )
     names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(header, start=1)]
     refuse_equal_names(names, str(path), header_number, unit)
+    if first and _is_second_header(header, first[1]):
+        raise InputError(
+            "the names of the columns are in two rows",
+            file=path,
+            line=first[0],
+            unit=unit,
+            expected="one row of names; columns of several raters are helpfulness_1, helpfulness_2",
+            found=", ".join(filter(None, map(str.strip, first[1]))),
+            remedy="unmerge the cells of the header, and write one name above each column",
+        )
     commas = True if reread is None else cache(lambda column, scale: has_decimal_commas(reread(), column, scale))
     for number, row in chain([first] if first else [], rows):
         if len(row) != len(names):
@@ -257,6 +267,13 @@ def _is_title(first: list[str], second: list[str]) -> bool:
     short = all(len(name) <= _MAX_NAME and not looks_like_a_number(name) for name in names)
     usual = sum(normalized_name(name) in _USUAL_NAMES for name in names)
     return (len(texts) == 1 < max(len(first), len(second))) or (short and usual > 1)
+
+
+def _is_second_header(header: list[str], row: list[str]) -> bool:
+    """Whether a row goes on with the names of the columns, as below merged cells: blank where these have one."""
+    blank = {(not name.strip(), not cell.strip()) for name, cell in zip(header, row, strict=False)}
+    words = all(len(cell) <= _MAX_NAME and not looks_like_a_number(cell.strip()) for cell in row)
+    return words and {(True, False), (False, True)} <= blank
 
 
 def refuse_equal_names(

@@ -85,11 +85,11 @@ def refuse_other_meaning(
 ) -> None:
     """Ask which column is the source, or the text, where one of that name holds short values that repeat.
 
-    `source` may say where a row is from, e.g. `web`, beside a column `question`. Roles that the user
-    has `named` are not asked about.
+    `source` may say where a row is from, e.g. `web`, beside a column `question`. And `text` may be what was summarized,
+    beside a column `summary`, where no column is the source. Roles that the user has `named` are not asked about.
 
     Raises:
-        InputError: A column with another name of the role holds more and longer texts.
+        InputError: A column with another name of the role holds more and longer texts; or texts without a source.
     """
     for role in ("source", "text"):
         column, other = roles.get(role), column_with_common_name(role, rest)
@@ -102,6 +102,14 @@ def refuse_other_meaning(
                 column,
                 found=f"{len(short):,} short values, e.g. {min(short)!r}, and {len(texts):,} longer ones in {other!r}",
                 remedy=f"say which: --columns {role}={other}, or {role}={column}",
+            )
+        if role == "text" and "source" not in roles and not any(map(_is_rating, texts)):
+            raise records[0].error(
+                f"is {column!r} or {other!r} the text that was rated?",
+                column,
+                expected="a column source beside two columns of texts",
+                found=records[0].field_names,
+                remedy=f"say which: --columns source={column},text={other}, or text={column}",
             )
 
 
@@ -116,6 +124,10 @@ def summarized_name(name: str) -> str | None:
     return (match["after"] or match["before"]) if match else None
 
 
+_NUMBERED_RATER = re.compile(rf"(?:{RATER_NAME.pattern}|[arp])_?\d+")
+"""A rater's name as the stem of several columns, which are then several aspects: `rater1_tone`, `rater1_wit`."""
+
+
 def join_raters_hint(names: Sequence[str], aspects: Collection[str] = ()) -> str:
     """The advice to join columns whose names share a stem, such as `tone (Ann)`, `tone_bob` or `R1 tone`; else empty.
 
@@ -123,22 +135,28 @@ def join_raters_hint(names: Sequence[str], aspects: Collection[str] = ()) -> str
         names: Columns of ratings, one per aspect so far.
         aspects: If given, only these are stems.
     """
-    stems: dict[str, list[str]] = {}
-    for end in (1, 0):
+    for rater_is_last in (True, False):
+        columns_of: dict[str, list[str]] = {}
         for name in names:
-            words = [word for word in re.split(r"[\W_]+|(?<=[A-Za-z])(?=\d+$)", name) if word]
-            stem = (
-                re.split(r"\s*\(", name)[0]
-                if end and name.endswith(")")
-                else " ".join(words[:-1] if end else words[1:])
-            )
-            if stem and (not aspects or normalized_name(stem) in aspects):
-                stems.setdefault(normalized_name(stem), []).append(name)
-    stem, columns = next(((stem, columns) for stem, columns in stems.items() if len(columns) > 1), ("", []))
-    aspect = "ASPECT" if len(stem) < 3 or RATER_NAME.fullmatch(stem) else stem
-    entry = shlex.quote(f"{aspect}={'+'.join(columns)}")
-    listed = ", ".join(map(repr, columns))
-    return f"if {listed} are raters of one aspect, join them: --columns {entry}" if columns else ""
+            stem = _stem(name, rater_is_last)
+            if stem and not _NUMBERED_RATER.fullmatch(stem) and (not aspects or stem in aspects):
+                columns_of.setdefault(stem, []).append(name)
+        several = {stem: columns for stem, columns in columns_of.items() if len(columns) > 1}
+        named = {stem: columns for stem, columns in several.items() if len(stem) > 2 and not RATER_NAME.fullmatch(stem)}
+        if several:
+            entries = named or {"ASPECT": next(iter(several.values()))}
+            entry = shlex.quote(",".join(f"{aspect}={'+'.join(columns)}" for aspect, columns in entries.items()))
+            listed = ", ".join(map(repr, next(iter(entries.values()))))
+            return f"if {listed} are raters of one aspect, join them: --columns {entry}"
+    return ""
+
+
+def _stem(name: str, rater_is_last: bool) -> str:
+    """The normalized name of a column without its last word, or without its first one."""
+    if rater_is_last and name.endswith(")"):
+        return normalized_name(name.split("(")[0])
+    words = [word for word in re.split(r"[^\w.]+|_+|(?<=[A-Za-z])(?=\d+$)", name) if word]
+    return normalized_name(" ".join(words[:-1] if rater_is_last else words[1:]))
 
 
 def _is_rating(value: object) -> bool:

@@ -22,7 +22,7 @@ from debate_judge.data.schema import Scale
 T = TypeVar("T", bound=str)
 M = TypeVar("M", bound=BaseModel)
 
-MISSING_WORDS = frozenset({"n/a", "#n/a", "na", "n.a.", "nan", "none", "null", "-", "–"})
+MISSING_WORDS = frozenset({"n/a", "#n/a", "na", "n.a.", "nan", "none", "null", "-", "–", "—"})
 """Words that other programs write for a missing number, in lower case."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

@@ -167,10 +167,14 @@ _SYMMETRIC_ENDS = (1, 2, 3, 5, 10, 100)
 """Upper ends of symmetric scales, for values below 0."""
 
 _NOT_A_RATING = re.compile(
-    r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count)"
+    r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count"
+    r"|seconds|duration|latency|cost|age)|time_(?:taken|spent)"
     r"|(?!judge$|expert$)(?:" + RATER_NAME.pattern + r")|unnamed:.*|column_\d+_\(no_name\)"
 )
-"""Names of columns with ids, dates, lengths or raters, and of those without a name."""
+"""Names of columns with ids, dates, durations, lengths or raters, and of those without a name."""
+
+_ITEM_NAME = re.compile(r"q|question|item|statement|criterion|aspect|dimension")
+"""Names whose numbers count what was rated, and not raters: `Question 1`, `Question 2`."""
 
 _MAX_VALUES = 101
 """A column with more different whole numbers is guessed to be a count."""
@@ -237,7 +241,10 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
         if "text" not in {*roles, *guessed}:
             raise missing_column_error(all_records[0], "text", keys)
         columns = ColumnNames({**columns.renamed, **guessed})
-        roles, rest = columns.match(keys, ROLES)
+    # A column `ratings` of a table, or a list, is what any other column may be.
+    field = columns.renamed.get("ratings", "ratings")
+    nested = any(isinstance(record.values.get(field), dict) for record in all_records)
+    roles, rest = columns.match(keys, [role for role in ROLES if nested or role != "ratings"])
     values = {name: _Values.of(cells) for name, cells in _possible_ratings(all_records, roles, rest, columns).items()}
     scales = {aspect: scale for aspect, cells in values.items() if (scale := _guess_scale(cells, aspect)) is not None}
     doubtful = {c: why for c, cells in values.items() if c not in scales and (why := _why_not_ratings(cells))}
@@ -308,7 +315,7 @@ def _possible_ratings(
         for part in (*joined(column, name, rest), normalized_name(column))
     }
     names = {key: name_of.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
-    bases = {key: base for key in rest if (base := rater_base(key)) is not None}
+    bases = {key: base for key in rest if (base := rater_base(key)) is not None and not _ITEM_NAME.fullmatch(base)}
     columns_per_base, plain = Counter(bases.values()), {normalized_name(key): key for key in reversed(rest)}
     for key, base in bases.items():
         if base in name_of:
@@ -328,6 +335,7 @@ def _possible_ratings(
 def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
     """`_possible_ratings` of a table with one row per rating."""
     values: dict[str, list[object]] = {}
+    spellings: dict[str, str] = {}
     for record in records:
         ratings = [value for _, value in record.values_in(rating)]
         if not ratings:
@@ -335,7 +343,7 @@ def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) 
         name = record.text(aspect).strip()
         with record.located(aspect):
             _refuse_name(name)
-        values.setdefault(name, []).extend(ratings)
+        values.setdefault(spellings.setdefault(normalized_name(name), name), []).extend(ratings)
     return values
 
 

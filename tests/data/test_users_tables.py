@@ -392,3 +392,51 @@ def test_several_columns_of_comments(tmp_path: Path) -> None:
     path.write_text("text,tone,why,note\nx,4,because,so\n")
     (group,) = load(path, TASK, ColumnNames.parse(["comments.tone=why+note"])).groups
     assert group.candidates[0].comments == {"tone": ("because", "so")}
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "noted"),
+    [
+        ("text,tone,ratings", "x,4,3", "'ratings' (holds numbers)"),
+        ("text,tone,rating", "x,4,3", "'rating' (holds numbers)"),
+        ("text,tone,aspect", "x,4,3", "'aspect' (holds numbers)"),
+        ("text,tone,Comments", "x,4,kind", "'Comments' (--columns comments.ASPECT=Comments if it is that)"),
+    ],
+)
+def test_a_column_with_a_name_of_ours_that_is_not_read_is_noted(
+    tmp_path: Path, header: str, row: str, noted: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.csv").write_text(f"{header}\n{row}\n")
+    assert load(tmp_path / "a.csv", TASK).groups[0].candidates[0].ratings == {"tone": (4.0,)}
+    assert f"not read: {noted}" in caplog.text
+
+
+def test_ratings_is_a_name_of_an_aspect_in_a_table(tmp_path: Path) -> None:
+    assert scales(guessed(tmp_path / "a.csv", table(["1", "4", "5"], "ratings"))) == {"ratings": Scale(1, 5)}
+
+
+def test_numbered_questions_are_aspects_and_not_raters(tmp_path: Path) -> None:
+    text = "text,Question 1,Question 2,tone_1,tone_2\nx,4,5,3,2\ny,2,1,1,3\n"
+    assert set(scales(guessed(tmp_path / "a.csv", text))) == {"Question 1", "Question 2", "tone"}
+
+
+def test_columns_of_numbered_raters_are_joined_by_their_aspects(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.csv"
+    names = ("rater1_tone", "rater1_wit", "rater2_tone", "rater2_wit")
+    guess = guessed(path, f"text,{','.join(names)}\nx,4,5,3,2\ny,2,1,1,3\n")
+    load(path, guess.task, guess.columns)
+    assert "--columns tone=rater1_tone+rater2_tone,wit=rater1_wit+rater2_wit" in caplog.text
+
+
+def test_spellings_of_an_aspect_are_one_aspect(tmp_path: Path) -> None:
+    text = "text,aspect,rating\nx,Tone,4\ny,tone,2\nz,TONE ,1\n"
+    assert scales(guessed(tmp_path / "a.csv", text)) == {"Tone": Scale(1, 4)}
+
+
+def test_what_was_measured_about_the_raters_is_no_rating(tmp_path: Path) -> None:
+    text = "request,hypothesis,tone,WorkTimeInSeconds,time_taken,age\nq,x,4,31,30,25\nr,y,—,35,31,26\ns,z,2,31,33,25\n"
+    guess = guessed(tmp_path / "a.csv", text)
+    assert scales(guess) == {"tone": Scale(1, 4)}
+    assert guess.columns.renamed == {"source": "request", "text": "hypothesis"}
