@@ -50,11 +50,7 @@ TASK = Task(
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or download it.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
+    """Load the set from a local copy, or download it."""
     folder = None if path is None else Path(path)
     if folder is not None and not folder.is_dir():
         raise InputError("not a folder", file=folder, expected="the folder with question.jsonl and the other files")
