@@ -278,6 +278,10 @@ def _mlflow(values: Values) -> Iterator[ExportRating]:
             yield ExportRating(name, feedback["value"], str(source.get("source_id") or ""), comment, field)
 
 
+_PREVIEW_CUT_OFF = re.compile(r".{997,}\.\.\.", re.DOTALL)
+"""A preview as MLflow cuts it off, at 1,000 characters or, on Databricks, at 10,000."""
+
+
 def _mlflow_texts(values: Values) -> Values:
     info = values.get("info")
     if not isinstance(info, dict):
@@ -286,10 +290,18 @@ def _mlflow_texts(values: Values) -> Values:
     spans = dicts(data.get("spans")) if isinstance(data, dict) else []
     root = next((span for span in spans if not (span.get("parent_span_id") or span.get("parent_id"))), {})
     attributes = root.get("attributes") or {}
-    texts = {
-        "request": parsed(attributes.get("mlflow.spanInputs") or info.get("request_preview")),
-        "response": parsed(attributes.get("mlflow.spanOutputs") or info.get("response_preview")),
-    }
+    texts = {}
+    for name, attribute in (("request", "mlflow.spanInputs"), ("response", "mlflow.spanOutputs")):
+        preview = info.get(f"{name}_preview")
+        if not (text := attributes.get(attribute)) and _PREVIEW_CUT_OFF.fullmatch(str(preview)):
+            raise InputError(
+                "a trace without spans, whose text MLflow has cut off",
+                field=f"info.{name}_preview",
+                expected="the whole text, in the attributes of its first span",
+                found=f"{len(str(preview)):,} characters and an ellipsis",
+                remedy="export the traces with their spans (include_spans=True)",
+            )
+        texts[name] = parsed(text or preview)
     return _input_and_output(texts)
 
 
