@@ -81,7 +81,7 @@ def json_array(path: Path, list_name: str = "") -> Iterator[Record]:
             at += 1
         line, counted = line + text.count("\n", counted, at), at
         if at == len(text):
-            raise InputError("the JSON array is not closed", file=path, line=line, expected="]", found="nothing more")
+            raise InputError("the JSON array is not closed", file=path, line=line, expected="]")
         if text[at] == "]":
             break
         try:
@@ -210,7 +210,13 @@ def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | Non
                         while raw and not raw.endswith(b"\n"):
                             raw = stream.readline(max_bytes)
                         raise _too_long_error(path, number, max_bytes)
-                    yield number, _decode_line(raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw, path, number)
+                    raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+                    try:
+                        text = raw.decode()
+                    except UnicodeDecodeError as error:
+                        problem = f"not UTF-8: byte {error.start + 1} of the line, 0x{raw[error.start]:02x}"
+                        raise InputError(problem, file=path, line=number, remedy=_SAVE_AS_UTF8) from None
+                    yield number, text
     except OSError as error:
         raise unreadable_error(error, path) from None
 
@@ -224,13 +230,8 @@ def _read_text(path: Path) -> str:
         raise unreadable_error(error, path) from None
     text = "" if size > _MAX_FILE_BYTES else "".join(text for _, text in lines(path, max_bytes=_MAX_FILE_BYTES))
     if size > _MAX_FILE_BYTES or _max_values_in(text) > _MAX_VALUES:
-        raise InputError(
-            "too large for a single JSON document",
-            file=path,
-            expected=f"at most {_MAX_FILE_BYTES >> 20} MB and {_MAX_VALUES:,} values, or JSON lines",
-            found=f"{size:,} bytes",
-            remedy=_ONE_RECORD_PER_LINE,
-        )
+        problem = f"too large for a single JSON document: over {_MAX_FILE_BYTES >> 20} MB or {_MAX_VALUES:,} values"
+        raise InputError(problem, file=path, remedy=_ONE_RECORD_PER_LINE)
     return text
 
 
@@ -242,14 +243,6 @@ def _max_values_in(text: str) -> int:
 def _too_long_error(path: Path, line: int, max_bytes: int) -> InputError:
     remedy = "write every record on one line of its own, or leave out what no judge reads"
     return InputError(f"a line of more than {max_bytes >> 20} MB", file=path, line=line, remedy=remedy)
-
-
-def _decode_line(data: bytes, path: Path, line: int) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        problem, found = f"not UTF-8: byte {error.start + 1} of the line", f"byte 0x{data[error.start]:02x}"
-        raise InputError(problem, file=path, line=line, found=found, remedy=_SAVE_AS_UTF8) from None
 
 
 def _utf16_lines(stream: BinaryIO, path: Path, max_length: int) -> Iterator[tuple[int, str]]:
@@ -268,11 +261,7 @@ def _utf16_lines(stream: BinaryIO, path: Path, max_length: int) -> Iterator[tupl
 
 
 def refuse_pipe(path: Path) -> None:
-    """Refuse a pipe or socket: it could be read only once, and reading would block while nothing is written.
-
-    Raises:
-        InputError: The path is one, or is not a valid name.
-    """
+    """Refuse a pipe or socket: it could be read only once, and reading would block while nothing is written."""
     try:
         pipe = path.is_fifo() or path.is_socket()
     except OSError as error:  # A name that is too long, for example.
