@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -75,7 +76,7 @@ def long_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Recor
             return pair_rows((pair for record in everything for pair in studio_pairs(record)), columns)
         fitted = layout.fitted(layout, head, columns) if layout.fitted else layout
         if "candidate" in columns.renamed:
-            fitted = fitted._replace(id_of=lambda _: None)
+            fitted = fitted._replace(ids=())
         return (row for record in everything for row in _rows(record, fitted))
     if head and pair_columns(head[0]) is not None:
         return pair_rows(everything, columns)
@@ -94,7 +95,7 @@ def _without_exports(records: Iterable[Record], head: Sequence[Record]) -> Itera
 
 def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Record]:
     """Records of scores, each with the fields of its trace or run joined by id."""
-    by_id = {str(id_): record.values for record in texts if (id_ := first_of(*_TRACE_IDS)(record.values)) is not None}
+    by_id = {str(id_): record.values for record in texts if (id_ := first_of(record.values, *_TRACE_IDS)) is not None}
     for record in records:
         name = next((name for name in _TRACE_REFERENCES if not is_missing(record.values.get(name))), "")
         other = by_id.get(str(record.values[name])) if name else None
@@ -115,15 +116,29 @@ def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[
 
 def _has_ratings(record: Record) -> bool:
     """Whether a record of scores is a person's; those of judges may be about other texts."""
-    layout, values = _layout_of([record]), parsed_values(record)
-    with record.located():
-        return layout is None or any(True for _ in layout.ratings(values))
+    layout = _layout_of([record])
+    if layout is None:
+        return True
+    with _readable(record, layout.tool):
+        return any(True for _ in layout.ratings(parsed_values(record)))
+
+
+@contextmanager
+def _readable(record: Record, tool: str) -> Iterator[None]:
+    """Errors of the block name the record; a value of another type than the tool writes is one."""
+    try:
+        with record.located():
+            yield
+    except (TypeError, AttributeError) as error:
+        problem = f"not a record as {tool} exports it: {error}"
+        raise record.error(problem, found=record.field_names, remedy="export it again, or leave it out") from error
 
 
 def _rows(record: Record, layout: ExportLayout) -> Iterator[Record]:
     values = parsed_values(record)
-    with record.located():
+    with _readable(record, layout.tool):
         texts, ratings = dict(layout.texts(values)), list(layout.ratings(values))
+        id_ = first_of({**values, **(values.get("info") or {})} if layout.tool == "MLflow" else values, *layout.ids)
     for name, value in texts.items():
         # A text that looks like JSON stays unchanged; a conversation becomes a text.
         original = record.values.get(name) if values.get(name) is value else None
@@ -139,12 +154,12 @@ def _rows(record: Record, layout: ExportLayout) -> Iterator[Record]:
     rated = [rating for rating in ratings if not is_missing(rating.value)]
     if not rated and layout.needs_texts and len(texts) < 2:
         return  # A trace that failed, and that nobody rated.
-    if not is_missing(id_ := layout.id_of(values)):
+    if id_ is not None:
         texts = {"candidate": str(id_), **texts}
     for rating in ratings:
         if not is_missing(rating.value):
             yield _rating_row(record, texts, rating)
-        elif rating.comment.strip():
+        elif str(rating.comment or "").strip():
             # A comment on the whole text is one on each aspect that this rater rated.
             by_rater = [other.aspect for other in rated if other.rater == rating.rater]
             for aspect in [rating.aspect] if rating.aspect in by_rater else by_rater:
@@ -154,8 +169,9 @@ def _rows(record: Record, layout: ExportLayout) -> Iterator[Record]:
 
 
 def _rating_row(record: Record, texts: Values, rating: ExportRating) -> Record:
-    columns = {"aspect": rating.aspect, "rating": rating.value, "rater": rating.rater, "comment": rating.comment}
-    full_names = dict.fromkeys(("rating", "aspect"), rating.field or rating.aspect)
+    aspect, rater, comment = (str(v) if v or v == 0 else "" for v in (rating.aspect, rating.rater, rating.comment))
+    columns = {"aspect": aspect, "rating": rating.value, "rater": rater, "comment": comment}
+    full_names = dict.fromkeys(("rating", "aspect"), rating.field or aspect)
     return replace(record, values={**texts, **columns}, full_names=full_names, format="csv", decimal_commas=False)
 
 
@@ -183,8 +199,7 @@ def _argilla(values: Values) -> Iterator[ExportRating]:
         answers, users, states = (values.get(part) or [] for part in parts)
         for i, value in enumerate(answers):
             if i >= len(states) or states[i] == "submitted":
-                rater = users[i] if i < len(users) else ""
-                yield answer_of(name, value, rater, f"{name}.responses[{i}]")
+                yield answer_of(name, value, users[i] if i < len(users) else None, f"{name}.responses[{i}]")
 
 
 def _argilla_texts(values: Values) -> Values:
@@ -223,9 +238,9 @@ def _opik_columns(values: Values) -> Iterator[tuple[str, str, str]]:
 def _opik(values: Values) -> Iterator[ExportRating]:
     for key, reviewer, name in _opik_columns(values):
         if name == "comment":
-            yield ExportRating("", None, reviewer, str(values[key] or ""), key)
+            yield ExportRating("", None, reviewer, values[key], key)
         else:
-            yield ExportRating(name, values[key], reviewer, str(values.get(f"{key}.reason") or ""), key)
+            yield ExportRating(name, values[key], reviewer, values.get(f"{key}.reason"), key)
 
 
 # --- Langfuse, LangSmith, MLflow ---
@@ -237,10 +252,8 @@ _TRACE_REFERENCES = ("observationId", "traceId", "run_id", "trace_id")
 
 def _langfuse(values: Values) -> Iterator[ExportRating]:
     if values.get("source") == "ANNOTATION":
-        value = values.get("value")
-        value = values.get("stringValue") if is_missing(value) else value
-        rater = values.get("authorUserId") or ""
-        yield ExportRating(str(values.get("name") or ""), value, str(rater), str(values.get("comment") or ""), "value")
+        value = first_of(values, "value", "stringValue")
+        yield ExportRating(values.get("name"), value, values.get("authorUserId"), values.get("comment"), "value")
 
 
 _SCORES = ("score", "value")
@@ -254,14 +267,13 @@ def _langsmith(values: Values) -> Iterator[ExportRating]:
             refuse_text(values[name], name)
     kind = source.get("type") if isinstance(source, dict) else values.get("feedback_source.type", source)
     corrections = correction if isinstance(correction, dict) else {n: values.get(f"correction.{n}") for n in _SCORES}
-    corrected = first_of(*_SCORES)(corrections)
     # An LM judge's score is no rating, unless a person corrected it.
-    value = corrected if not is_missing(corrected) else None if kind == "model" else values.get("score")
-    value = values.get("value") if is_missing(value) and kind != "model" else value
+    of_person = values if kind != "model" else {}
+    corrected = first_of(corrections, *_SCORES)
+    value = first_of(of_person, *_SCORES) if corrected is None else corrected
     rater = source.get("user_id") if isinstance(source, dict) else values.get("feedback_source.user_id")
-    if not is_missing(value):
-        comment = str(values.get("comment") or "") if kind != "model" else ""
-        yield ExportRating(str(values.get("key") or ""), value, str(rater or ""), comment, "score")
+    if value is not None:
+        yield ExportRating(values.get("key"), value, rater, of_person.get("comment"), "score")
 
 
 def _mlflow(values: Values) -> Iterator[ExportRating]:
@@ -272,10 +284,8 @@ def _mlflow(values: Values) -> Iterator[ExportRating]:
     for i, assessment in enumerate(dicts(assessments)):
         source, feedback = assessment.get("source") or {}, assessment.get("feedback") or {}
         if source.get("source_type") == "HUMAN" and assessment.get("valid") is not False and "value" in feedback:
-            name = str(assessment.get("assessment_name") or assessment.get("name"))
-            comment = str(assessment.get("rationale") or "")
-            field = f"{at}assessments[{i}].feedback.value"
-            yield ExportRating(name, feedback["value"], str(source.get("source_id") or ""), comment, field)
+            name, field = first_of(assessment, "assessment_name", "name"), f"{at}assessments[{i}].feedback.value"
+            yield ExportRating(name, feedback["value"], source.get("source_id"), assessment.get("rationale"), field)
 
 
 _PREVIEW_CUT_OFF = re.compile(r".{997,}\.\.\.", re.DOTALL)
@@ -353,25 +363,20 @@ def _is_mlflow(values: Values) -> bool:
     )
 
 
-def _mlflow_id(values: Values) -> object:
-    info = values.get("info")
-    return first_of("trace_id", "request_id")(info if isinstance(info, dict) else values)
-
-
 _LAYOUTS = (
     ExportLayout(
         "Label Studio (JSON)",
         lambda values: isinstance(values.get("data"), dict) and isinstance(values.get("annotations"), list),
         lambda values: values.get("data") or {},
         studio_tasks,
-        first_of("id"),
+        ("id",),
     ),
     ExportLayout(
         "Label Studio",
         _has_all("annotator", "annotation_id", "lead_time"),
         partial(studio_texts, ()),
         partial(studio_row, {}),
-        first_of("id"),
+        ("id",),
         fitted=fitted_studio,
     ),
     ExportLayout(
@@ -379,32 +384,37 @@ _LAYOUTS = (
         lambda values: any(f"{name}.responses.users" in values for name in _argilla_questions(values)),
         _argilla_texts,
         _argilla,
-        first_of("id", "_server_id"),
+        ("id", "_server_id"),
     ),
     ExportLayout(
         "Argilla (nested)",
         lambda values: all(isinstance(values.get(name), dict) for name in ("fields", "responses", "suggestions")),
         lambda values: values.get("fields") or {},
         _argilla_nested,
-        first_of("id"),
+        ("id",),
     ),
-    ExportLayout("MLflow", _is_mlflow, _mlflow_texts, _mlflow, _mlflow_id, "traces with their requests and responses"),
+    ExportLayout(
+        "MLflow",
+        _is_mlflow,
+        _mlflow_texts,
+        _mlflow,
+        ("trace_id", "request_id"),
+        "traces with their requests and responses",
+    ),
     ExportLayout(
         "Langfuse",
         _has_all("traceId", "source", "dataType", "value"),
         _input_and_output,
         _langfuse,
-        first_of("observationId", "traceId"),
+        ("observationId", "traceId"),
         "traces",
     ),
-    ExportLayout(
-        "LangSmith", _has_all("run_id", "key", "score"), _input_and_output, _langsmith, first_of("run_id"), "runs"
-    ),
+    ExportLayout("LangSmith", _has_all("run_id", "key", "score"), _input_and_output, _langsmith, ("run_id",), "runs"),
     ExportLayout(
         "Opik",
         lambda values: any(_opik_columns(values)) and any(name.lower() in ("input", "output") for name in values),
         _input_and_output,
         _opik,
-        first_of("id", "Id", "ID"),
+        ("id", "Id", "ID"),
     ),
 )

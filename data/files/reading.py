@@ -335,7 +335,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_
 # --- typed rows: of Parquet, data sets and data frames ---
 
 
-def typed_rows(rows: Iterable[Mapping[str, Any]], name: str) -> Iterator[Record]:
+def typed_rows(rows: Iterable[Mapping[Any, Any]], name: str) -> Iterator[Record]:
     """Rows with typed values instead of texts; NaN, a missing number, becomes None, and a decimal a number."""
     for number, row in enumerate(rows, start=1):
         yield Record({k: _without_nan(v) for k, v in row.items()}, name, number, format="csv", unit="row")

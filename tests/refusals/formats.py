@@ -308,6 +308,15 @@ USERS = [
         {"p.jsonl": json.dumps(PAIR)},
     ),
     row(
+        "an export with a number in place of its raters",
+        loaded("a.json"),
+        None,
+        "as Argilla exports it",
+        "a.json",
+        1,
+        {"a.json": json.dumps([{"answer": "x", "tone.responses": [4], "tone.responses.users": 7}])},
+    ),
+    row(
         "a task that no line has",
         lambda: load(Path("a.jsonl"), "summarization"),
         None,
