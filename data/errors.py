@@ -30,14 +30,8 @@ class InputError(ValueError):
         found: object = None,
         remedy: str | None = None,
     ) -> None:
-        self.problem = problem
-        self.file = None if file is None else str(file)
-        self.line = line
-        self.unit = unit
-        self.field = field
-        self.expected = expected
-        self.found = found
-        self.remedy = remedy
+        self.problem, self.expected, self.found, self.remedy = problem, expected, found, remedy
+        self.file, self.line, self.unit, self.field = None if file is None else str(file), line, unit, field
         self.others: tuple[InputError, ...] = ()
         super().__init__(self._render())
 

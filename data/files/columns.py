@@ -37,17 +37,8 @@ COMMENTS = "comments."
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "source": (
         *("question", "prompt", "input", "query", "request", "instruction", "article", "document", "passage"),
-        *(
-            "dialogue",
-            "history",
-            "conversation",
-            "message",
-            "user_message",
-            "customer_message",
-            "email",
-            "ticket",
-            "src",
-        ),
+        *("dialogue", "history", "conversation", "message", "user_message", "customer_message", "email", "ticket"),
+        "src",
     ),
     "text": (
         *("answer", "output", "response", "reply", "completion", "generation", "generated", "summary", "prediction"),
@@ -59,15 +50,7 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "aspect": ("criterion", "criteria", "dimension", "metric", "quality", "attribute", "aspect_name"),
     "rating": ("score", "value", "grade", "label", "points", "mark", "stars", "judgement", "judgment"),
     "comment": (
-        "comments",
-        "rationale",
-        "reason",
-        "explanation",
-        "note",
-        "notes",
-        "feedback",
-        "justification",
-        "remark",
+        *("comments", "rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
     ),
 }
 """Role -> other common names, which errors and notes suggest; `guess_roles` guesses by them."""

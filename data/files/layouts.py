@@ -87,12 +87,8 @@ def _without_exports(records: Iterable[Record], head: Sequence[Record]) -> Itera
     keys: object = None
     for record in records:
         if keys != (keys := tuple(record.values)) and (layout := _layout_of([record])) is not None:
-            raise record.error(
-                f"the first record of {layout.tool}, after {len(head)} and more of another layout",
-                expected="records of one layout",
-                found="fields " + ", ".join(list(map(str, keys))[:20]),
-                remedy="put a rated record first; if the records are of several files, read each by itself",
-            )
+            problem = f"the first record of {layout.tool}, after {len(head)} and more of another layout"
+            raise record.error(problem, remedy="put a rated record first, and read each file by itself")
         yield record
 
 
@@ -105,13 +101,12 @@ def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[
         if other is None and not _has_ratings(record):
             continue
         if not name:
-            shown = "fields " + ", ".join(map(str, record.values))
-            raise record.error("no field to join by", expected="a field " + ", ".join(_TRACE_REFERENCES), found=shown)
+            expected = "a field " + ", ".join(_TRACE_REFERENCES)
+            raise record.error("no field to join by", expected=expected, found=record.field_names)
         if other is None:
             raise record.error(
                 "no trace with this id in the second file",
                 name,
-                expected="one of its ids" + "".join(f", e.g. {id_!r}" for id_ in list(by_id)[:1]),
                 found=record.values[name],
                 remedy="export the traces of the same time, or leave out what rates other ones",
             )
@@ -138,8 +133,8 @@ def _rows(record: Record, layout: ExportLayout) -> Iterator[Record]:
     if layout.needs_texts and not texts:
         raise record.error(
             f"{layout.tool} exports these ratings without the texts that they are about",
-            expected=f"a second file with the {layout.needs_texts}, each with its id, input and output",
-            remedy=f"export the {layout.needs_texts} as well, and name both files: {record.file}+TRACES.csv",
+            remedy=f"export the {layout.needs_texts} with their ids, inputs and outputs as well, and name both files: "
+            f"{record.file}+TRACES.csv",
         )
     rated = [rating for rating in ratings if not is_missing(rating.value)]
     if not rated and layout.needs_texts and len(texts) < 2:
@@ -161,13 +156,7 @@ def _rows(record: Record, layout: ExportLayout) -> Iterator[Record]:
 def _rating_row(record: Record, texts: Values, rating: ExportRating) -> Record:
     columns = {"aspect": rating.aspect, "rating": rating.value, "rater": rating.rater, "comment": rating.comment}
     full_names = dict.fromkeys(("rating", "aspect"), rating.field or rating.aspect)
-    return replace(
-        record,
-        values={**texts, **columns},
-        full_names=full_names,
-        format="csv",
-        decimal_commas=False,
-    )
+    return replace(record, values={**texts, **columns}, full_names=full_names, format="csv", decimal_commas=False)
 
 
 def _layout_of(head: Sequence[Record]) -> ExportLayout | None:
@@ -213,38 +202,30 @@ def _argilla_nested(values: Values) -> Iterator[ExportRating]:
     raise InputError(
         "records of Argilla that do not say which answers were submitted",
         field="responses",
-        expected="flat records, with fields such as helpfulness.responses and helpfulness.responses.status",
-        found="fields " + ", ".join(values),
         remedy="export them with dataset.records.to_list(flatten=True), or dataset.records.to_datasets()",
     )
 
 
 # --- Opik ---
 
-_OPIK_REVIEW = re.compile(r"\[([^\]]+)\]\.(.+?)(\.reason)?")
 
-
-def _opik_columns(values: Values) -> dict[str, tuple[str, str, str]]:
-    """Column -> reviewer, name of the score or `comment`, and `.reason` or the empty text."""
+def _opik_columns(values: Values) -> Iterator[tuple[str, str, str]]:
+    """Each column of a score or comment, with its reviewer, in brackets or not, and the score's name or `comment`."""
     bare = {key.removesuffix(".comment") for key in values if key.endswith(".comment")}
-    columns = {}
     for key in values:
-        match = _OPIK_REVIEW.fullmatch(key)
-        reviewer = next((name for name in bare if key.startswith(f"{name}.")), "")
-        if match:
-            columns[key] = (match[1], match[2], match[3] or "")
-        elif reviewer:
-            name = key.removeprefix(f"{reviewer}.")
-            columns[key] = (reviewer, name.removesuffix(".reason"), ".reason" if name.endswith(".reason") else "")
-    return columns
+        match = re.fullmatch(r"\[([^\]]+)\]\.(.+)", key)
+        reviewer = match[1] if match else next((name for name in bare if key.startswith(f"{name}.")), "")
+        name = match[2] if match else key.removeprefix(f"{reviewer}.")
+        if reviewer and not name.endswith(".reason"):
+            yield key, reviewer, name
 
 
 def _opik(values: Values) -> Iterator[ExportRating]:
-    for key, (reviewer, name, reason) in _opik_columns(values).items():
-        if not reason and name != "comment":
-            yield ExportRating(name, values[key], reviewer, str(values.get(f"{key}.reason") or ""), key)
-        elif name == "comment" and not reason:
+    for key, reviewer, name in _opik_columns(values):
+        if name == "comment":
             yield ExportRating("", None, reviewer, str(values[key] or ""), key)
+        else:
+            yield ExportRating(name, values[key], reviewer, str(values.get(f"{key}.reason") or ""), key)
 
 
 # --- Langfuse, LangSmith, MLflow ---
@@ -333,8 +314,7 @@ def _input_and_output(values: Values) -> Values:
         if name is None:
             continue
         value = values[name]
-        text = _single_text(value)
-        if text is not None:
+        if (text := _single_text(value)) is not None:
             texts[role] = text
         elif isinstance(value, dict):
             texts |= {(f"{name}.{key}" if key in texts else key): inner for key, inner in value.items()}
@@ -422,7 +402,7 @@ _LAYOUTS = (
     ),
     ExportLayout(
         "Opik",
-        lambda values: bool(_opik_columns(values)) and any(name.lower() in ("input", "output") for name in values),
+        lambda values: any(_opik_columns(values)) and any(name.lower() in ("input", "output") for name in values),
         _input_and_output,
         _opik,
         first_of("id", "Id", "ID"),

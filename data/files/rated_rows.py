@@ -277,11 +277,9 @@ class RowReader:
         elif not several_rows:
             location = candidate.first.full_name(column or "").rpartition(".")[0] or candidate.first.location
             raise record.error(
-                f"group {group!r} has two candidates with the id {key!r}",
+                f"group {group!r} has two candidates with the id {key!r}: also in {location}",
                 column or "candidate",
-                found=f"{key!r}, as in {location}",
-                remedy="put the name of the system that wrote the candidate into this column, or, where each row is "
-                "one rater's, that of the rater into a column rater",
+                remedy="name the system that wrote each; where a row is one rater's, add a column rater",
             )
         elif candidate.text != text:
             raise record.error(
@@ -289,7 +287,6 @@ class RowReader:
                 text_column,
                 expected=f"the same text as in {candidate.first.location}",
                 found=text,
-                remedy="repeat it in every row of the candidate, or give another text its own candidate",
             )
         self._add_ratings(row, task, candidate)
 
@@ -308,11 +305,9 @@ class RowReader:
             values = [value for column in columns[name] for value in self._ratings(record, task.aspect(name), column)]
             if values and rater and (before := candidate.row_of_rating.setdefault((name, rater), record)) is not record:
                 raise record.error(
-                    f"rater {rater!r} has rated {name} of this candidate twice",
+                    f"rater {rater!r} has rated {name} of this candidate twice, also in {before.location}",
                     layout.roles["rater"],
-                    found=f"another rating in {before.location}",
-                    remedy="leave one of the rows out; if two systems wrote the text, name theirs with "
-                    "--columns candidate=COLUMN",
+                    remedy="leave one out; if two systems wrote the text, name theirs: --columns candidate=COLUMN",
                 )
             if values:
                 candidate.ratings[name] += [(rater_number, value) for value in values]
@@ -389,12 +384,8 @@ def _sampling_probability(row: _Row) -> float | None:
         return None
     probability = row.record.number(column)
     if not 0 < probability <= 1:
-        raise row.record.error(
-            "not the probability with which a source was selected",
-            column,
-            expected="more than 0 and at most 1, as `debate next` writes it, or nothing",
-            found=f"{probability:g}",
-        )
+        expected = "more than 0 and at most 1, as `debate next` writes it, or nothing"
+        raise row.record.error("not the probability with which a source was selected", column, expected=expected)
     return probability
 
 
@@ -412,10 +403,7 @@ def _refuse_difference(first: _Row, row: _Row, group: str) -> None:
     for role in ("source", "context", "task"):
         column = row.column(role)
         if column is not None and row.record.values.get(column) != first.record.values.get(column):
+            expected, found = f"the same {role} as in {first.record.location}", row.record.values.get(column)
             raise row.record.error(
-                f"the rows of group {group!r} differ in {role}",
-                column,
-                expected=f"the same {role} as in {first.record.location}",
-                found=repr(row.record.values.get(column)),
-                remedy="repeat it in every row of the group, or give another source its own group",
+                f"the rows of group {group!r} differ in {role}", column, expected=expected, found=repr(found)
             )

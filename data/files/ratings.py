@@ -46,7 +46,7 @@ def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tu
         try:
             aspect = task.aspect(name)
         except InputError as error:
-            raise record.error(error.problem, name, expected=error.expected, remedy=error.remedy) from None
+            raise record.placed(error, name) from None
         values = [rating_of(value, aspect, record, field) for field, value in record.values_in(name, aspect.scale)]
         if values:
             ratings[name] = tuple(values)
