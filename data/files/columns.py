@@ -110,10 +110,13 @@ def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> Inpu
     names = [key for key in keys if normalized_name(key) in common[1:]]
     names += [path for path, name in inner.items() if normalized_name(str(name)) in common]
     near = did_you_mean(role, list(keys), cutoff=_CUTOFF)
+    expected = "a text in every row, or candidates in every group" if role == "text" else None
+    if expected and any(rater_base(key) in common for key in keys):
+        expected += "; in each row of two texts, a column winner as well"
     return record.error(
         f"the field {role!r} is missing",
         role,
-        expected="a text in every row, or candidates in every group" if role == "text" else None,
+        expected=expected,
         found="fields " + ", ".join(keys) if keys else "no fields",
         remedy=f"{near + ' ' if near else ''}say which column it is with --columns {role}={[*names, 'COLUMN'][0]}",
     )

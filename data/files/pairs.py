@@ -146,10 +146,12 @@ def _refuse_zero_and_one(sample: Sequence[Record], pair: PairColumns) -> None:
         for column in pair.verdicts:
             for value in _verdicts_in(record, column):
                 first.setdefault(_normalized(value), (record, column))
-    if "0" in first and first.keys() <= {"0", "1"}:
+    # Beside texts called 1 and 2, the verdicts 0, 1 and 2 are clear.
+    unclear = {"0", "1"} if pair.labels == ("1", "2") else {"0", "1", "2"}
+    if "0" in first and first.keys() <= unclear:
         record, column = first["0"]
         raise record.error(
-            "the verdicts are 0 and 1 only: 0 may be a tie or the first text",
+            f"the verdicts are {', '.join(sorted(first))} only: 0 may be a tie or the first text",
             column,
             remedy=f"write {pair.labels[0]} and {pair.labels[1]} for the better text, and tie where both are equal",
         )
@@ -177,10 +179,10 @@ class _PairReader:
 
     def _identity(self, record: Record, roles: Mapping[str, str]) -> tuple[list[str], tuple[str, str], str]:
         """Source and context, texts, and what pairs in either order have in common."""
-        source, context = (str(record.values[roles[role]]) if role in roles else "" for role in ("source", "context"))
+        source, texts = _source_and_texts(record, self._pair.texts, roles.get("source"))
+        context = str(record.values[roles["context"]]) if "context" in roles else ""
         origin = [source, context] if context else [source]
-        first, second = (_last_message(record, column) for column in self._pair.texts)
-        return origin, (first, second), fingerprint([*origin, *sorted((first, second))])
+        return origin, texts, fingerprint([*origin, *sorted(texts)])
 
     def refuse_repeated(self, sample: Sequence[Record]) -> None:
         """Refuse a file whose pairs come again without a column that says why."""
@@ -202,6 +204,8 @@ class _PairReader:
         rater_key, aspect_key = (self._columns.renamed.get(role, role) for role in ("rater", "aspect"))
         used = {*pair.texts, *pair.verdicts, strength, *(roles.get(role) for role in ("group", "aspect", "rater"))}
         rest = {name: value for name, value in record.values.items() if name not in used}
+        if origin[0] and not isinstance(rest.get(source := roles.get("source", "source")), str):
+            rest[source] = origin[0]
         rest["group"] = self._group(record, roles.get("group"), key, origin, texts)
         swapped = texts != self._first_order[key][1]
         if not pair.verdicts:
@@ -237,13 +241,33 @@ class _PairReader:
         return self._first_order[key][0]
 
 
-def _last_message(record: Record, column: str) -> str:
-    """The text in a column: of a conversation, the last message."""
-    value = record.values.get(column)
-    last = value[-1] if isinstance(value, list) and value else None
-    if isinstance(last, dict) and isinstance(last.get("content"), str):
-        return str(last["content"])
-    return record.text(column)
+def _source_and_texts(
+    record: Record, columns: tuple[str, str], source_column: str | None
+) -> tuple[str, tuple[str, str]]:
+    """The source and the two texts of a pair.
+
+    Of conversations, the last messages are the texts. What comes before is the source, unless a column holds it; where
+    it differs, the whole conversations are the texts.
+    """
+    first, second = (_messages(record.values[column]) or [("", record.text(column))] for column in columns)
+    before = [] if source_column is None else _messages(record.values[source_column])
+    source = _joined(before) or ("" if source_column is None else record.optional_text(source_column))
+    if source_column is None and first[:-1] != second[:-1]:
+        return "", (_joined(first), _joined(second))
+    return source or _joined(first[:-1]), (first[-1][1], second[-1][1])
+
+
+def _messages(value: object) -> list[tuple[str, str]]:
+    """Role and text of each message of a conversation; empty for other values."""
+    messages = value if isinstance(value, list) else []
+    if not all(isinstance(message, dict) and isinstance(message.get("content"), str) for message in messages):
+        return []
+    return [(str(message.get("role")), message["content"]) for message in messages]
+
+
+def _joined(messages: Sequence[tuple[str, str]]) -> str:
+    """Messages as one text; a single one without its role."""
+    return "\n".join(text if len(messages) == 1 else f"{role}: {text}" for role, text in messages)
 
 
 def outcomes(record: Record, pair: PairColumns, strength: str | None = None) -> Iterator[_Comparison]:

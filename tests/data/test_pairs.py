@@ -163,8 +163,16 @@ def test_of_a_conversation_the_last_message_is_the_text(tmp_path: Path) -> None:
     def said(text: str) -> list[dict[str, str]]:
         return [{"role": "user", "content": "Which?"}, {"role": "assistant", "content": text}]
 
-    (group,) = loaded(tmp_path, {"question": "Which?", "chosen": said("Good."), "rejected": said("Bad.")}).groups
-    assert {(c.text, c.rating("preference")) for c in group.candidates} == {("Good.", 1), ("Bad.", 0)}
+    pair = {"chosen": said("Good."), "rejected": said("Bad.")}
+    for question in ({"question": "Which?"}, {"question": [{"role": "user", "content": "Which?"}]}, {}):
+        columns = ("source=question",) if question else ()
+        (group,) = loaded(tmp_path, {**question, **pair}, columns=columns).groups
+        assert group.source == "Which?"
+        assert {(c.text, c.rating("preference")) for c in group.candidates} == {("Good.", 1), ("Bad.", 0)}
+    pair["rejected"].insert(0, {"role": "system", "content": "Be brief."})
+    (group,) = loaded(tmp_path, pair, columns=()).groups
+    texts = {"user: Which?\nassistant: Good.", "system: Be brief.\nuser: Which?\nassistant: Bad."}
+    assert (group.source, {c.text for c in group.candidates}) == ("", texts)
 
 
 def test_aspects_have_verdicts_of_their_own(tmp_path: Path) -> None:
