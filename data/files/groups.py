@@ -30,7 +30,7 @@ from debate_judge.data.errors import ErrorHandler, InputError, redirect_errors
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
 from debate_judge.data.files.formats import RecordFile, detect_format, short_name
 from debate_judge.data.files.layouts import describe_layout, first_records, long_rows
-from debate_judge.data.files.rated_rows import LocatedGroup, RowReader
+from debate_judge.data.files.rated_rows import LocatedGroup, RowReader, holds_group
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import Corpus, Origin, Task
@@ -177,7 +177,7 @@ def _groups(
         notes.add(layout)
     records = long_rows(chain(head, others), reader.columns)
     records = limit_memory(records, file.name) if gather else records
-    if reader.holds_group(head[0]):
+    if holds_group(head[0], reader.columns):
         yield from reader.groups_of_records(records, on_error)
     else:
         yield from reader.groups_of_rows(records, gather=gather)

@@ -153,10 +153,6 @@ class RowReader:
         self._raters: dict[str, int] = {}
         self._has_sources: bool | None = None
 
-    def holds_group(self, record: Record) -> bool:
-        """Whether a record holds a group with a list of candidates."""
-        return "candidates" in self.columns.match(tuple(map(str, record.values)), NESTED)[0]
-
     def groups_of_records(self, records: Iterable[Record], on_error: ErrorHandler | None) -> Iterator[LocatedGroup]:
         """The groups of records that hold one each; bad records are skipped if there is an `on_error`."""
         for number, record in enumerate(records, start=1):
@@ -335,6 +331,18 @@ class RowReader:
             hint = did_you_mean(name, names.values(), "did you mean ratings of {}?") or ""
             self._notes.add_ignored([f"ratings of {name}"], lambda _: hint)
         return aspect
+
+
+def flat_rows(record: Record, columns: ColumnNames) -> Iterator[Record]:
+    """The rows of a record: one per candidate if it holds a group, else itself."""
+    if holds_group(record, columns):
+        return candidate_records(record, columns)
+    return iter([flattened(record, columns)])
+
+
+def holds_group(record: Record, columns: ColumnNames) -> bool:
+    """Whether a record holds a group with a list of candidates."""
+    return "candidates" in columns.match(tuple(map(str, record.values)), NESTED)[0]
 
 
 def candidate_records(record: Record, columns: ColumnNames) -> Iterator[Record]:

@@ -51,6 +51,7 @@ from debate_judge.data.files.columns import (
     spelled_name,
 )
 from debate_judge.data.files.guessed_roles import guess_roles, join_raters_hint, summarized_name
+from debate_judge.data.files.rated_rows import flat_rows
 from debate_judge.data.files.ratings import YES_NO_WORDS, how_to_rate, number_remedy
 from debate_judge.data.files.records import (
     ClosedModel,
@@ -231,20 +232,21 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
     Raises:
         InputError: The file has no texts, or nothing in it looks like ratings.
     """
-    all_records = [columns.with_paths(record) for record in records]
+    all_records = [row for record in records for row in flat_rows(record, columns)]
     if not all_records:
         raise InputError("no records", file=name)
     keys = tuple(dict.fromkeys(str(key) for record in all_records for key in record.values))
-    roles, rest = columns.match(keys, ROLES)
-    if "candidates" not in keys:
-        guessed = guess_roles(all_records, roles, rest)
-        if "text" not in {*roles, *guessed}:
-            raise missing_column_error(all_records[0], "text", keys)
-        columns = ColumnNames({**columns.renamed, **guessed})
-    # A column `ratings` of a table, or a list, is what any other column may be.
-    field = columns.renamed.get("ratings", "ratings")
-    nested = any(isinstance(record.values.get(field), dict) for record in all_records)
-    roles, rest = columns.match(keys, [role for role in ROLES if nested or role != "ratings"])
+    # Objects of ratings are columns by now; another column `ratings` is what any other column may be.
+    names = [role for role in ROLES if role != "ratings"]
+    roles, rest = columns.match(keys, names)
+    guessed = guess_roles(all_records, roles, rest)
+    if "text" not in {*roles, *guessed}:
+        raise missing_column_error(all_records[0], "text", keys)
+    # Where candidates have objects of ratings, other fields hold none.
+    inside = f".{columns.renamed.get('ratings', 'ratings')}."
+    nested = {key for row in all_records for key, name in row.full_names.items() if inside in name}
+    columns = ColumnNames({**columns.renamed, **guessed})
+    roles, rest = columns.match([key for key in keys if not nested or key in nested], names)
     values = {name: _Values.of(cells) for name, cells in _possible_ratings(all_records, roles, rest, columns).items()}
     scales = {aspect: scale for aspect, cells in values.items() if (scale := _guess_scale(cells, aspect)) is not None}
     doubtful = {c: why for c, cells in values.items() if c not in scales and (why := _why_not_ratings(cells))}
@@ -323,9 +325,6 @@ def _possible_ratings(
         elif key not in name_of and (columns_per_base[base] > 1 or base in plain):
             names[key] = plain.get(base, base)
     for record in records:
-        for ratings in _nested_ratings(record, roles):
-            for key in ratings.values:
-                values.setdefault(str(key), []).extend(v for _, v in ratings.values_in(str(key)))
         # Not for every name: records may each have names of their own, 100,000 in all.
         for key in filter(names.__contains__, record.values):
             values.setdefault(names[key], []).extend(v for _, v in record.values_in(key))
@@ -345,13 +344,6 @@ def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) 
             _refuse_name(name)
         values.setdefault(spellings.setdefault(normalized_name(name), name), []).extend(ratings)
     return values
-
-
-def _nested_ratings(record: Record, roles: Mapping[str, str]) -> list[Record]:
-    """The nested objects of ratings: of the record, or of its candidates."""
-    owners = record.children("candidates") if "candidates" in record.values else [record]
-    field = roles.get("ratings", "ratings")
-    return [owner.child(field) for owner in owners if isinstance(owner.values.get(field), dict)]
 
 
 class _Values(NamedTuple):
