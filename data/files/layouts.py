@@ -246,14 +246,16 @@ def _opik(values: Values) -> Iterator[ExportRating]:
 # --- Langfuse, LangSmith, MLflow ---
 
 _TRACE_IDS = ("id", "trace_id", "traceId", "run_id")
-_TRACE_REFERENCES = ("observationId", "traceId", "run_id", "trace_id")
+_TRACE_REFERENCES = ("observationId", "observation_id", "traceId", "run_id", "trace_id")
 """Fields with the id of what a score is about, of which the first counts: a step of a trace before the whole trace."""
 
 
 def _langfuse(values: Values) -> Iterator[ExportRating]:
     if values.get("source") == "ANNOTATION":
-        value = first_of(values, "value", "stringValue")
-        yield ExportRating(values.get("name"), value, values.get("authorUserId"), values.get("comment"), "value")
+        # Underscores are those of exports to a bucket.
+        value = first_of(values, "value", "stringValue", "string_value")
+        rater = first_of(values, "authorUserId", "author_user_id")
+        yield ExportRating(values.get("name"), value, rater, values.get("comment"), "value")
 
 
 _SCORES = ("score", "value")
@@ -268,7 +270,7 @@ def _langsmith(values: Values) -> Iterator[ExportRating]:
     kind = source.get("type") if isinstance(source, dict) else values.get("feedback_source.type", source)
     corrections = correction if isinstance(correction, dict) else {n: values.get(f"correction.{n}") for n in _SCORES}
     # An LM judge's score is no rating, unless a person corrected it.
-    of_person = values if kind != "model" else {}
+    of_person = values if kind not in ("model", "auto_eval") else {}
     corrected = first_of(corrections, *_SCORES)
     value = first_of(of_person, *_SCORES) if corrected is None else corrected
     rater = source.get("user_id") if isinstance(source, dict) else values.get("feedback_source.user_id")
@@ -403,10 +405,12 @@ _LAYOUTS = (
     ),
     ExportLayout(
         "Langfuse",
-        _has_all("traceId", "source", "dataType", "value"),
+        lambda values: (
+            any(n in values for n in ("dataType", "data_type")) and _has_all("source", "name", "value")(values)
+        ),
         _input_and_output,
         _langfuse,
-        ("observationId", "traceId"),
+        ("observationId", "observation_id", "traceId", "trace_id"),
         "traces",
     ),
     ExportLayout("LangSmith", _has_all("run_id", "key", "score"), _input_and_output, _langsmith, ("run_id",), "runs"),

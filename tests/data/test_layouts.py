@@ -152,7 +152,9 @@ def test_the_users_candidates_come_before_the_ids_of_the_tool(tmp_path: Path) ->
     assert [c.id for c in group.candidates] == ["small", "large"]
 
 
-@pytest.mark.parametrize("source", [{"type": "model"}, {"type": "model", "user_id": uuid.UUID(int=1), "at": math.nan}])
+@pytest.mark.parametrize(
+    "source", [{"type": "model"}, {"type": "auto_eval"}, {"type": "model", "user_id": uuid.UUID(int=1), "at": math.nan}]
+)
 def test_what_pandas_saved_is_read_like_json(tmp_path: Path, source: object) -> None:
     feedback = {"key": "helpfulness", "comment": None, "value": None}
     rows = [
@@ -294,6 +296,17 @@ def test_a_score_on_a_step_of_a_trace_is_about_the_text_of_the_step(tmp_path: Pa
     (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', texts)}", TASK).groups
     ratings = {c.text: c.ratings["helpfulness"] for c in group.candidates}
     assert ratings == {"a search": (2.0,), "the answer": (5.0,)}
+
+
+def test_scores_of_langfuse_from_a_bucket(tmp_path: Path) -> None:
+    score = {"trace_id": "t", "observation_id": None, "name": "helpfulness", "data_type": "NUMERIC", "comment": "ok"}
+    rows = [
+        {**score, "source": "ANNOTATION", "value": 2, "string_value": None, "author_user_id": "ann"},
+        {**score, "source": "EVAL", "value": 5, "string_value": None, "author_user_id": None},
+    ]
+    texts = [{"id": "t", "input": "q", "output": "a"}]
+    (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', texts)}", TASK).groups
+    assert (group.source, group.candidates[0].ratings) == ("q", {"helpfulness": (2.0,)})
 
 
 def test_feedback_on_a_step_of_a_run_is_about_the_text_of_the_step(tmp_path: Path) -> None:
