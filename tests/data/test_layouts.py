@@ -298,6 +298,24 @@ def test_a_score_on_a_step_of_a_trace_is_about_the_text_of_the_step(tmp_path: Pa
     assert ratings == {"a search": (2.0,), "the answer": (5.0,)}
 
 
+@pytest.mark.parametrize("name", ["a.json", "a.csv"])
+def test_an_assessment_of_a_step_of_a_trace_is_none_of_the_trace(tmp_path: Path, name: str) -> None:
+    trace = json.loads((FOLDER / "mlflow_traces.jsonl").read_text().splitlines()[0])
+    step = {"span_id": "kC7x1JP5SQo=", "parent_span_id": "46B6kOe55Dw=", "attributes": {}}
+    human = {"source_type": "HUMAN", "source_id": "eve"}
+    of_step = {
+        "assessment_name": "politeness",
+        "source": human,
+        "feedback": {"value": 1},
+        "span_id": "902ef1d493f9490a",
+    }
+    trace["info"]["assessments"].append(of_step)
+    trace["data"]["spans"].append(step)
+    row = {"trace_id": "t", "request": "q", "response": "a", **trace["data"], **trace["info"]}
+    (group,) = load(written(tmp_path, name, [trace if name == "a.json" else row]), TASK).groups
+    assert group.candidates[0].ratings["politeness"] == (4.0,)
+
+
 def test_scores_of_langfuse_from_a_bucket(tmp_path: Path) -> None:
     score = {"trace_id": "t", "observation_id": None, "name": "helpfulness", "data_type": "NUMERIC", "comment": "ok"}
     rows = [
