@@ -61,7 +61,8 @@ class InputError(ValueError):
         if self.remedy is not None:
             text += f"\n  remedy:   {_shortened(self.remedy, _MAX_SHOWN)}"
         for other in self.others:
-            text += f"\n  also:     {other._location()}: {other.problem}; found: {_shortened(other.found, 40)}"
+            text += f"\n  also:     {other._location()}: {other.problem}"
+            text += "" if other.found is None else f"; found: {_shortened(other.found, 40)}"
         return text
 
 

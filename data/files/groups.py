@@ -211,7 +211,7 @@ def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Call
                 remedy=f"choose one with --task; where none fits, debate check {shlex.quote(record.file)} --write-task "
                 "FILE.toml drafts one for you to correct. In a file of several tasks, add the field task",
             )
-        with record.located(field):
+        with replace(record, remedy="rename the column, if it means something else").located(field):
             task = named(name)
         if chosen is None or task.name == chosen.name:
             return chosen or task

@@ -7,10 +7,11 @@ withdrawn ratings are left out.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -246,14 +247,16 @@ def _opik(values: Values) -> Iterator[ExportRating]:
 # --- Langfuse, LangSmith, MLflow ---
 
 _TRACE_IDS = ("id", "trace_id", "traceId", "run_id")
-_TRACE_REFERENCES = ("observationId", "traceId", "run_id", "trace_id")
+_TRACE_REFERENCES = ("observationId", "observation_id", "traceId", "run_id", "trace_id")
 """Fields with the id of what a score is about, of which the first counts: a step of a trace before the whole trace."""
 
 
 def _langfuse(values: Values) -> Iterator[ExportRating]:
     if values.get("source") == "ANNOTATION":
-        value = first_of(values, "value", "stringValue")
-        yield ExportRating(values.get("name"), value, values.get("authorUserId"), values.get("comment"), "value")
+        # Underscores are those of exports to a bucket.
+        value = first_of(values, "value", "stringValue", "string_value")
+        rater = first_of(values, "authorUserId", "author_user_id")
+        yield ExportRating(values.get("name"), value, rater, values.get("comment"), "value")
 
 
 _SCORES = ("score", "value")
@@ -268,7 +271,7 @@ def _langsmith(values: Values) -> Iterator[ExportRating]:
     kind = source.get("type") if isinstance(source, dict) else values.get("feedback_source.type", source)
     corrections = correction if isinstance(correction, dict) else {n: values.get(f"correction.{n}") for n in _SCORES}
     # An LM judge's score is no rating, unless a person corrected it.
-    of_person = values if kind != "model" else {}
+    of_person = values if kind not in ("model", "auto_eval") else {}
     corrected = first_of(corrections, *_SCORES)
     value = first_of(of_person, *_SCORES) if corrected is None else corrected
     rater = source.get("user_id") if isinstance(source, dict) else values.get("feedback_source.user_id")
@@ -281,11 +284,31 @@ def _mlflow(values: Values) -> Iterator[ExportRating]:
     holder, at = (info, "info.") if isinstance(info, dict) else (values, "")
     assessments = holder.get("assessments")
     refuse_text(assessments, f"{at}assessments")
+    # The text of a trace is that of its first span; assessments of the other ones are about other texts.
+    steps = {_hexadecimal(str(span.get("span_id"))) for span in _mlflow_spans(values) if _is_step(span)}
     for i, assessment in enumerate(dicts(assessments)):
         source, feedback = assessment.get("source") or {}, assessment.get("feedback") or {}
+        if assessment.get("span_id") in steps:
+            continue
         if source.get("source_type") == "HUMAN" and assessment.get("valid") is not False and "value" in feedback:
             name, field = first_of(assessment, "assessment_name", "name"), f"{at}assessments[{i}].feedback.value"
             yield ExportRating(name, feedback["value"], source.get("source_id"), assessment.get("rationale"), field)
+
+
+def _mlflow_spans(values: Values) -> list[dict[str, Any]]:
+    data = values.get("data")
+    return dicts(data.get("spans") if isinstance(data, dict) else values.get("spans"))
+
+
+def _is_step(span: Values) -> bool:
+    return bool(span.get("parent_span_id") or span.get("parent_id"))
+
+
+def _hexadecimal(span_id: str) -> str:
+    """The id of a span as assessments have it; traces have it in base64."""
+    with suppress(ValueError):
+        return base64.b64decode(span_id).hex()
+    return span_id
 
 
 _PREVIEW_CUT_OFF = re.compile(r".{997,}\.\.\.", re.DOTALL)
@@ -296,9 +319,7 @@ def _mlflow_texts(values: Values) -> Values:
     info = values.get("info")
     if not isinstance(info, dict):
         return _input_and_output({name: parsed(values.get(name)) for name in ("request", "response")})
-    data = values.get("data")
-    spans = dicts(data.get("spans")) if isinstance(data, dict) else []
-    root = next((span for span in spans if not (span.get("parent_span_id") or span.get("parent_id"))), {})
+    root = next((span for span in _mlflow_spans(values) if not _is_step(span)), {})
     attributes = root.get("attributes") or {}
     texts = {}
     for name, attribute in (("request", "mlflow.spanInputs"), ("response", "mlflow.spanOutputs")):
@@ -403,10 +424,12 @@ _LAYOUTS = (
     ),
     ExportLayout(
         "Langfuse",
-        _has_all("traceId", "source", "dataType", "value"),
+        lambda values: (
+            any(n in values for n in ("dataType", "data_type")) and _has_all("source", "name", "value")(values)
+        ),
         _input_and_output,
         _langfuse,
-        ("observationId", "traceId"),
+        ("observationId", "observation_id", "traceId", "trace_id"),
         "traces",
     ),
     ExportLayout("LangSmith", _has_all("run_id", "key", "score"), _input_and_output, _langsmith, ("run_id",), "runs"),
