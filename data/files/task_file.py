@@ -237,16 +237,16 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
         raise InputError("no records", file=name)
     keys = tuple(dict.fromkeys(str(key) for record in all_records for key in record.values))
     # Objects of ratings are columns by now; another column `ratings` is what any other column may be.
-    names = [role for role in ROLES if role != "ratings"]
-    roles, rest = columns.match(keys, names)
+    role_names = [role for role in ROLES if role != "ratings"]
+    roles, rest = columns.match(keys, role_names)
     guessed = guess_roles(all_records, roles, rest)
     if "text" not in {*roles, *guessed}:
         raise missing_column_error(all_records[0], "text", keys)
     # Where candidates have objects of ratings, other fields hold none.
     inside = f".{columns.renamed.get('ratings', 'ratings')}."
-    nested = {key for row in all_records for key, name in row.full_names.items() if inside in name}
+    nested = {key for row in all_records for key, full_name in row.full_names.items() if inside in full_name}
     columns = ColumnNames({**columns.renamed, **guessed})
-    roles, rest = columns.match([key for key in keys if not nested or key in nested], names)
+    roles, rest = columns.match([key for key in keys if not nested or key in nested], role_names)
     values = {name: _Values.of(cells) for name, cells in _possible_ratings(all_records, roles, rest, columns).items()}
     scales = {aspect: scale for aspect, cells in values.items() if (scale := _guess_scale(cells, aspect)) is not None}
     doubtful = {c: why for c, cells in values.items() if c not in scales and (why := _why_not_ratings(cells))}
