@@ -107,6 +107,13 @@ TABLE = [
             "aspects.tone.state",
             "outside",
         ),
+        (
+            "a zero byte",
+            put("aspects", "tone", "state", to="a\0b", signed=False),
+            MANIFEST,
+            "aspects.tone.state",
+            "outside",
+        ),
         ("no LM", put("lm", to={}), MANIFEST, "lm.spec", "missing"),
         ("100 rounds", an_endless_judge(rounds=10**9), MANIFEST, "aspects.tone.config.rounds", "0 to 100"),
         ("rounds below nothing", an_endless_judge(rounds=-1), MANIFEST, "aspects.tone.config.rounds", "0 to 100"),

@@ -316,6 +316,13 @@ UNIEVAL = [
 PAIR = {"question": "Which?", "response_a": "The Ash.", "response_b": "Water."}
 PAIRS = [
     ("0 or 1", "winner", "0 may be a tie", 1, lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1)])),
+    (
+        "0, 1 or 2",
+        "winner",
+        "0 may be a tie",
+        1,
+        lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1, 2)]),
+    ),
     ("repeated", "winner", "repeat a pair", 1, lines([{**PAIR, "seat": n, "winner": "A"} for n in "abcdefgh"])),
     ("one rater twice", "rater", "twice", 2, lines([{**PAIR, "rater": "anna", "winner": w} for w in "AB"])),
     ("a strength", "strength", "divide", 1, lines([{**PAIR, "winner": "A", "strength": 3}])),

@@ -231,6 +231,17 @@ DEEP = {"a.jsonl": "\n".join(map(json.dumps, NESTED))}
 PAIR = {"question": "Which river?", "response_a": "The Ash.", "response_b": "Water.", "winner": "B", "strength": 3}
 USERS = [
     row("fractions", guessed, None, "4 and not 4/5", files=table("4/5", "3/5")),
+    row(
+        "a column task of another meaning",
+        lambda: load(Path("a.csv")),
+        "task",
+        "rename the column",
+        "a.csv",
+        2,
+        {"a.csv": "task,text,tone\nrewrite,x,4\n"},
+    ),
+    row("dates", guessed, None, "such as 4/5", files=table("2024-05-04", "2024-05-03")),
+    row("three raters in a cell", guessed, None, "4;5", files=table("4,5,3", "3,4,4")),
     row("per cents", guessed, None, "80 and not 80%", files=table("80%", "60%")),
     row("two raters with a comma, guessed", guessed, None, "4;5", files=table("4,5", "3,4")),
     row("a point and a comma", loaded("a.csv"), "tone", "decimals with a point", "a.csv", 2, table("3,5", "4.5")),
@@ -306,6 +317,15 @@ USERS = [
         "p.jsonl",
         1,
         {"p.jsonl": json.dumps(PAIR)},
+    ),
+    row(
+        "an export with a number in place of its raters",
+        loaded("a.json"),
+        None,
+        "as Argilla exports it",
+        "a.json",
+        1,
+        {"a.json": json.dumps([{"answer": "x", "tone.responses": [4], "tone.responses.users": 7}])},
     ),
     row(
         "a task that no line has",
