@@ -31,7 +31,7 @@ from debate_judge.runs.flags.judge import personas
 from tests.config_keys import keys
 from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import SAMPLE, small_corpus
-from tests.optimize.test_held_out import look, plan
+from tests.optimize.test_held_out import plan, use
 from tests.printed_output import unwrapped
 
 QUICK = ["--max-rounds", "1", "--folds", "1", *keys(trials=4, resamples=200, report="none", json="r.json")]
@@ -82,13 +82,13 @@ def numbers(value: object) -> list[float]:
 
 @pytest.mark.integration
 def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFixture[str]) -> None:
-    # Its held-out sources have been looked at once before.
-    look(plan(Path("runs/store"), seed=8))
+    # Its held-out sources have been used once before.
+    use(plan(Path("runs/store"), seed=8))
     result = compiled(*QUICK, "--aspects", "coherence,consistency")
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_of_knowledge", "gain_over_informed_single", "guides", "lm_calls"),
-        *("export", "run_id", "seed", "closeness", "note", "held_out_uses", "calibration", "exported", "decisions", "raters"),
-        *("objective", "lm_calls_per_item", "splits", "data", "near_duplicates", "gains"),
+        *("export", "run_id", "seed", "absolute_agreement", "note", "held_out_uses", "calibration", "exported"),
+        *("decisions", "raters", "objective", "lm_calls_per_item", "splits", "data", "near_duplicates", "gains"),
     }
     assert all(math.isfinite(n) for n in numbers(result))
     parts = [result[name]["value"] for name in ("gain_of_knowledge", "gain_over_informed_single", "gain")]
