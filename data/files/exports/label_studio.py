@@ -124,10 +124,8 @@ def _studio_questions(head: Sequence[Record], columns: ColumnNames) -> dict[str,
             guessed = on_scale and not (numbers and len(several) >= _MIN_SEVERAL)
             is_question = guessed or any(_is_answer_position(name, record) for record in head)
         if is_question:
-            choices = len(words) <= min(_MAX_CHOICES, len(values) / 2) and all(
-                len(word) <= _MAX_CHOICE_LENGTH for word in words
-            )
-            questions[name] = not on_scale and not choices
+            few, longest = len(words) <= min(_MAX_CHOICES, len(values) / 2), max(map(len, words), default=0)
+            questions[name] = not on_scale and not (few and longest <= _MAX_CHOICE_LENGTH)
     return questions
 
 
