@@ -417,7 +417,7 @@ _LAYOUTS = (
         _mlflow_texts,
         _mlflow,
         ("trace_id", "request_id"),
-        "traces with their requests and responses",
+        "traces",
     ),
     ExportLayout(
         "Langfuse",

@@ -434,6 +434,8 @@ def first_line_of(error: Exception) -> str:
 
 
 def _without_nan(value: object) -> object:
+    if hasattr(value, "tolist"):  # An array, as which pandas reads a list of a Parquet file.
+        value = value.tolist()
     if isinstance(value, Decimal):
         value = int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     if isinstance(value, list):

@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+import numpy as np
 import pytest
 
 from debate_judge import data
@@ -242,3 +243,9 @@ def test_missing_numbers_are_none_however_deep_they_are() -> None:
     nested = {"candidates": [{"ratings": {"tone": float("nan"), "solved": [1.0, float("nan")]}}]}
     (record,) = typed_rows([nested], "hf:made")
     assert record.values == {"candidates": [{"ratings": {"tone": None, "solved": [1.0, None]}}]}
+
+
+def test_arrays_of_a_data_frame_are_lists() -> None:
+    (record,) = typed_rows([{"tone": np.array([4.0, float("nan")]), "solved": np.int64(1)}], "DataFrame")
+    assert record.numbers("tone") == (4.0,)
+    assert record.number("solved") == 1

@@ -273,6 +273,15 @@ USERS = [
         {"a.csv": "text,summary,tone\nAn article.,A summary.,4\n"},
     ),
     row(
+        "repeated texts beside labels",
+        loaded("a.csv"),
+        "text",
+        "rater=who",
+        "a.csv",
+        2,
+        {"a.csv": "text,answer,who,tone\n" + "".join(f"A text {i}.,accept,{w},4\n" for i in range(9) for w in "ab")},
+    ),
+    row(
         "names in two rows",
         loaded("a.csv"),
         None,
