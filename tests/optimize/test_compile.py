@@ -46,7 +46,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_of_knowledge", "gain_over_informed_single", "guides", "lm_calls"),
         *("export", "run_id", "seed", "closeness"),
-        *("note", "looks", "calibration", "exported", "decisions", "raters", "objective", "lm_calls_per_item"),
+        *("note", "held_out_uses", "calibration", "exported", "decisions", "raters", "objective", "lm_calls_per_item"),
         *("splits", "data", "near_duplicates", "gains"),
     }
     parts = [result[name] for name in ("gain_of_knowledge", "gain_over_informed_single", "gain")]

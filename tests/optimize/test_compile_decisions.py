@@ -107,7 +107,7 @@ def test_pairs_that_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     one = decisions["uncompiled"]["preference"]
     assert one["kind"] == "pairs"
     assert sum(one["labels"].values()) == sum(one["decisions"].values()) == one["sources"]
-    assert set(one["measures"]) == {"accuracy", "kappa", "balanced_accuracy"}
+    assert set(one["measures"]) == {"accuracy", "kappa", "balanced_accuracy", "auroc"}
     printed = capsys.readouterr().out
     assert "win / tie / loss" in printed
     assert "summary-level" in printed

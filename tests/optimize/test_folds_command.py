@@ -100,6 +100,6 @@ def test_json_run_and_export_say_the_same(compiled: Compiled) -> None:
 
 
 def test_the_ledger_counts_one_look_at_all_sources(compiled: Compiled) -> None:
-    lines = (compiled.folder / "store" / "looks.jsonl").read_text().splitlines()
+    lines = (compiled.folder / "store" / "held_out_uses.jsonl").read_text().splitlines()
     assert len(lines) == 1
     assert len(json.loads(lines[0])["held_out"]) == 12

@@ -133,13 +133,14 @@ def test_a_second_look_is_told_in_summary_json_run_and_export(
     quick = ["--aspects", "coherence", "--tuner", "none", "--max-rounds", "0", *keys(trials=2, resamples=100)]
     assert command.main([*quick, "--folds", "1", "--store", "store", *keys(report="none", json="r.json")]) == 0
     result = json.loads(Path("r.json").read_text())
-    assert result["looks"]["times"] == 2
-    assert 0 < result["looks"]["inflation"] < 1
-    told = f"seen 2 times; the best of 2 is inflated by about {result['looks']['inflation']:.2g}"
-    assert told in unwrapped(capsys.readouterr().out)
+    uses = result["held_out_uses"]
+    assert uses["times"] == 2
+    assert 0 < uses["inflation"] < 1
+    warning = f"seen 2 times; the best of 2 is inflated by about {uses['inflation']:.2g}"
+    assert warning in unwrapped(capsys.readouterr().out)
     run = MlflowClient(f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}").get_run(result["run_id"])
-    assert run.data.metrics["looks"] == 2
+    assert run.data.metrics["held_out_uses"] == 2
     details = tmp_path / "store" / "artifacts" / result["run_id"] / "artifacts" / "metrics.json"
-    assert json.loads(details.read_text())["looks_inflation"] == pytest.approx(result["looks"]["inflation"])
-    assert told in run.data.tags["looks"]
-    assert json.loads((Path(result["export"]) / "manifest.json").read_text())["evidence"]["looks"] == result["looks"]
+    assert json.loads(details.read_text())["held_out_uses_inflation"] == pytest.approx(uses["inflation"])
+    assert warning in run.data.tags["held_out_uses"]
+    assert json.loads((Path(result["export"]) / "manifest.json").read_text())["evidence"]["held_out_uses"] == uses

@@ -209,6 +209,7 @@ ADDRESSES = (
     ]
     + [
         row("a tracking file of texts", tracked("sqlite:///rated.jsonl"), None, "not a database"),
+        row("no database of runs", tracked(f"postgresql://me:{SECRET}@127.0.0.1:1/db"), None, "cannot be reached"),
         row("no server of replies", replies("postgresql://judge@127.0.0.1:1/replies"), None, "127.0.0.1"),
         row("a password in an address", replies(SECRET_STORE), None, "password"),
         row(
