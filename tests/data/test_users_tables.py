@@ -278,6 +278,21 @@ def test_a_single_group_is_no_list_of_records(tmp_path: Path, name: str) -> None
     assert (found.source, len(found.candidates)) == ("s", 1)
 
 
+def test_raters_in_objects_of_ratings_are_one_aspect(tmp_path: Path) -> None:
+    candidates = [{"id": i, "text": f"x{i}", "ms": i, "ratings": {"tone_1": i, "tone_2": 5 - i}} for i in (1, 2)]
+    path = tmp_path / "a.jsonl"
+    guess = guessed(path, json.dumps({"group": "g", "source": "s", "year": 2024, "candidates": candidates}))
+    assert scales(guess) == {"tone": Scale(1, 4)}
+    (group,) = load(path, guess.task, guess.columns).groups
+    assert [candidate.ratings for candidate in group.candidates] == [{"tone": (1.0, 4.0)}, {"tone": (2.0, 3.0)}]
+
+
+def test_a_field_without_a_name_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"": "dev", "text": "x", "tone": 4}))
+    assert load(path, TASK).groups[0].candidates[0].ratings == {"tone": (4.0,)}
+
+
 @pytest.mark.parametrize("name", ["text", "Answer"])
 def test_a_single_record_is_no_list_of_records(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a.jsonl"

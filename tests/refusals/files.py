@@ -85,6 +85,7 @@ JSONL: list[Place] = [
     ("half a character", line(source="sun \ud83d"), 1, "source", "lone surrogate"),
     ("blank reference", line(references=["one", ""]), 1, "references[1]", "is empty"),
     ("no candidates", line(candidates=[]), 1, "candidates", "at least one object"),
+    ("no field of candidates", FIRST + "\n" + line(group="g2", candidates=...), 2, "candidates", "is missing"),
     ("candidate is a text", line(candidates=["Rain."]), 1, "candidates[0]", "expected: an object"),
     ("no text", line(candidates=[{"id": "a"}]), 1, "candidates[0].text", "'text' is missing"),
     ("blank text", line(candidates=[{"id": "a", "text": "\t"}]), 1, "candidates[0].text", "text is empty"),
