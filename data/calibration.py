@@ -19,8 +19,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.intervals import Measure
 from debate_judge.data.agreement.raters import differences_by_group, error_and_bias, mean_over_groups
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import level_correlation

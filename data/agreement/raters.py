@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from debate_judge.data.agreement.classification import Measure
-from debate_judge.data.agreement.correlations import Floats, Statistic
+from debate_judge.data.agreement.correlations import Floats, Statistic, concordance
 from debate_judge.data.agreement.differences import compare
-from debate_judge.data.agreement.intervals import t_interval
+from debate_judge.data.agreement.intervals import Measure, standard_error, t_interval
 from debate_judge.data.agreement.results import Agreement, Difference, GroupScores
 from debate_judge.data.agreement.tables import agreement_table, level_correlation
 from debate_judge.data.schema import Level
@@ -100,14 +99,15 @@ def compare_with_raters(
     ceiling, judge = (table.average[level][statistic] for table in tables)
     correlation = level_correlation(groups, statistic, level)
     icc = None if level == "system" else reliability(groups, level)
-    integers = all(v == round(v) for g in groups for values in g.raters for v in values)
+    ratings = [values for g in groups for values in g.raters]
+    integers = all(v == round(v) for values in ratings for v in values)
     return RaterAgreement(
         rater_count,
         ceiling,
         judge,
         compare(judge_scores, rater_scores, statistic=statistic, level=level, resamples=resamples, seed=seed),
-        krippendorff_alpha([values for g in groups for values in g.raters]),
-        _kappa_of_raters(groups, rater_count) if integers else None,
+        krippendorff_alpha(ratings),
+        _kappa_of_raters(ratings, rater_count) if integers else None,
         _kappa_of_judge(groups, rater_count) if integers and on_scale else None,
         icc,
         None if correlation is None or not icc or icc <= 0 else correlation / math.sqrt(icc),
@@ -137,21 +137,6 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float]]) -> float | None:
     expected = pooled.var(ddof=1)
     observed = sum(len(values) * values.var(ddof=1) for values in units) / len(pooled)
     return float(1 - observed / expected)
-
-
-def weighted_kappa(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Cohen's kappa with quadratic weights (Cohen 1968) of two sequences of points.
-
-    1 - mean (x - y)^2 / its expectation by chance, var x + var y + (mean x - mean y)^2 (Fleiss and Cohen 1973).
-
-    Returns:
-        None where there is nothing to compare, or only one value.
-    """
-    first, second = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    if not len(first) or np.ptp(np.concatenate([first, second])) == 0:
-        return None
-    by_chance = first.var() + second.var() + (first.mean() - second.mean()) ** 2
-    return float(1 - np.mean((first - second) ** 2) / by_chance)
 
 
 def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
@@ -192,23 +177,32 @@ def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | t
     return mean_over_groups([np.abs(values) for values in differences]), mean_over_groups(differences)
 
 
+def pairs_by_source(groups: Sequence[GroupScores]) -> list[Floats]:
+    """Mean rating and score of the candidates that have both: an array of shape (candidates, 2) per source with such
+    candidates."""
+    by_source: dict[str, list[tuple[float, float]]] = {}
+    for g in groups:
+        pairs = [(r, s) for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None]
+        by_source.setdefault(g.source_id, []).extend(pairs)
+    return [np.array(pairs) for pairs in by_source.values() if pairs]
+
+
 def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
     """Score minus mean rating of the candidates that have both, one array per source with such candidates."""
-    by_source: dict[str, list[float]] = {}
-    for g in groups:
-        differences = [s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None]
-        by_source.setdefault(g.source_id, []).extend(differences)
-    return [np.array(values) for values in by_source.values() if values]
+    return [pairs[:, 1] - pairs[:, 0] for pairs in pairs_by_source(groups)]
 
 
-def mean_over_groups(by_group: Sequence[Floats]) -> Measure:
-    """The mean over all values of non-empty groups, with a t interval over the groups."""
-    count = sum(map(len, by_group))
-    value = math.fsum(v for values in by_group for v in values) / count
-    # Influences on a ratio of sums, because groups differ in size.
-    influences = np.array([(values - value).sum() / count for values in by_group])
-    low, high, method = t_interval(value, influences)
-    return Measure(value, low, high, method)
+def mean_and_error(by_source: Sequence[Floats]) -> tuple[float, float]:
+    """The mean over all values, one array per source, and its standard error over sources, NaN with fewer than two."""
+    count = sum(map(len, by_source))
+    value = math.fsum(v for values in by_source for v in values) / count
+    # Influences on a ratio of sums, because sources differ in size.
+    return value, standard_error(np.array([(values - value).sum() / count for values in by_source]))
+
+
+def mean_over_groups(by_source: Sequence[Floats]) -> Measure:
+    """The mean over all values, one array per source, with a t interval over the sources."""
+    return t_interval(*mean_and_error(by_source), len(by_source))
 
 
 def _rater_as_judge(group: GroupScores, rater: int) -> GroupScores:
@@ -226,32 +220,25 @@ def _rater_as_judge(group: GroupScores, rater: int) -> GroupScores:
     return GroupScores(group.group, group.candidates, tuple(others), tuple(rater_ratings), source=group.source)
 
 
-def _kappa_of_raters(groups: Sequence[GroupScores], rater_count: int) -> float | None:
-    rows = [values for g in groups for values in g.raters]
-    pairs = [
-        weighted_kappa(*zip(*both, strict=True))
-        for i in range(rater_count)
-        for j in range(i)
-        if (both := [(values[i], values[j]) for values in rows if len(values) > i])
-    ]
-    return _mean(pairs)
+def _kappa_of_raters(raters: Sequence[tuple[float, ...]], count: int) -> float | None:
+    """Mean over pairs of raters."""
+    pairs = [[(v[i], v[j]) for v in raters if len(v) > i] for i in range(count) for j in range(i)]
+    return _mean_kappa(pairs)
 
 
-def _kappa_of_judge(groups: Sequence[GroupScores], rater_count: int) -> float | None:
-    rows = [
+def _kappa_of_judge(groups: Sequence[GroupScores], count: int) -> float | None:
+    """Mean over raters."""
+    scored = [
         (values, math.floor(score + 0.5))
         for g in groups
         for values, score in zip(g.raters, g.scores, strict=False)
         if score is not None
     ]
-    kappas = [
-        weighted_kappa(*zip(*both, strict=True))
-        for i in range(rater_count)
-        if (both := [(values[i], score) for values, score in rows if len(values) > i])
-    ]
-    return _mean(kappas)
+    return _mean_kappa([[(values[i], score) for values, score in scored if len(values) > i] for i in range(count)])
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    defined = [v for v in values if v is not None]
+def _mean_kappa(pairs: Sequence[Sequence[tuple[float, float]]]) -> float | None:
+    """The mean of the defined quadratic-weighted kappas of several lists of pairs."""
+    kappas = [float(concordance(*np.array(rows).T[:, None])[0]) for rows in pairs if rows]
+    defined = [kappa for kappa in kappas if not math.isnan(kappa)]
     return math.fsum(defined) / len(defined) if defined else None

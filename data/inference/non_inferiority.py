@@ -15,9 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Statistic
-from debate_judge.data.agreement.intervals import groups_to_detect
+from debate_judge.data.agreement.intervals import Measure, groups_to_detect
 from debate_judge.data.agreement.raters import differences_by_group, error_and_bias, mean_over_groups
 from debate_judge.data.agreement.results import Agreement, Difference, GroupScores, ScoresByAspect
 from debate_judge.data.agreement.tables import AgreementTable, agreement_table, compare, level_correlation

@@ -313,6 +313,4 @@ def _compare_rated_with_others(
     rated = ~np.isnan(np.column_stack(list(ratings.values()))).all(axis=1)
     has_scores = scored.any(axis=1)
     means = np.where(has_scores, np.where(scored, centred, 0.0).sum(axis=1) / np.maximum(scored.sum(axis=1), 1), np.nan)
-    return compare_samples(
-        SampleEstimate.from_values(means[has_scores & rated]), SampleEstimate.from_values(means[has_scores & ~rated])
-    )
+    return compare_samples(*(SampleEstimate.of_mean(list(means[has_scores & of, None])) for of in (rated, ~rated)))

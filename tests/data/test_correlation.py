@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from debate_judge.data.agreement.correlations import concordance
 from debate_judge.data.agreement.tables import STATISTICS, Statistic, correlation
 from tests.data.reference_correlation import reference
 
@@ -68,3 +69,18 @@ def test_correlation_of_long_sequences_equals_scipy(values: int, statistic: Stat
     scores = np.round(ratings / values * 50 + rng.normal(0, 20, size=3000), 0 if values == 7 else 9)
     expected = reference(ratings.tolist(), scores.tolist(), statistic)
     assert correlation(ratings.tolist(), scores.tolist(), statistic) == pytest.approx(expected, abs=1e-9)
+
+
+def test_concordance_of_points_is_the_weighted_kappa_of_scikit_learn() -> None:
+    from sklearn.metrics import cohen_kappa_score
+
+    rng = np.random.default_rng(1)
+    x = rng.integers(1, 6, size=(3, 200)).astype(float)
+    y = np.clip(x + rng.integers(-1, 2, size=x.shape), 1, 5)
+    x[2, :50] = y[2, :50] = np.nan
+    expected = [
+        cohen_kappa_score(a[~np.isnan(a)], b[~np.isnan(a)], weights="quadratic") for a, b in zip(x, y, strict=True)
+    ]
+    assert concordance(x, y) == pytest.approx(expected)
+    assert np.isnan(concordance(np.full((2, 3), 0.1), np.full((2, 3), 0.1))).all()
+    assert np.isnan(concordance(np.full((1, 2), np.nan), np.full((1, 2), np.nan))).all()

@@ -14,7 +14,6 @@ from debate_judge.data.agreement.raters import (
     error_and_bias,
     krippendorff_alpha,
     reliability,
-    weighted_kappa,
 )
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
 
@@ -57,19 +56,6 @@ def test_alpha_is_1_for_agreement_about_0_for_chance_and_none_without_variance()
     assert krippendorff_alpha([(3.0,), (2.0,)]) is None
     # The mean of three times .7 is not exactly .7, so that the variance is not exactly 0.
     assert krippendorff_alpha([(0.7, 0.7, 0.7)] * 4) is None
-
-
-def test_weighted_kappa_is_that_of_scikit_learn() -> None:
-    from sklearn.metrics import cohen_kappa_score
-
-    rng = np.random.default_rng(1)
-    x = rng.integers(1, 6, size=200)
-    y = np.clip(x + rng.integers(-1, 2, size=200), 1, 5)
-    found = weighted_kappa(x.tolist(), y.tolist())
-    assert found == pytest.approx(cohen_kappa_score(x, y, weights="quadratic"))
-    assert weighted_kappa([2, 2], [2, 2]) is None
-    assert weighted_kappa([0.1] * 3, [0.1] * 3) is None
-    assert weighted_kappa([], []) is None
 
 
 def test_reliability_is_the_intraclass_correlation_of_the_anova() -> None:

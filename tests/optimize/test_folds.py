@@ -197,7 +197,15 @@ def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
 
 
 def gained(low: float | None, high: float | None) -> Difference:
-    return Difference(None if low is None or high is None else (low + high) / 2, low, high, None, 16, "t", 0.1)
+    return Difference(
+        None if low is None or high is None else (low + high) / 2,
+        low,
+        high,
+        "t",
+        p_value=None,
+        groups=16,
+        deviation=0.1,
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tests.printed_output import unwrapped
 
 
 def agreement(value: float | None = 0.4, low: float | None = 0.2, high: float | None = 0.6) -> Agreement:
-    return Agreement("spearman", "summary", value, low, high, 10, 0, 0, None)
+    return Agreement(value, low, high, statistic="spearman", level="summary", groups=10, undefined=0, unscored=0)
 
 
 def plan(store: Path, **settings: Any) -> CompilePlan:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from debate_judge import data
-from debate_judge.data.agreement.classification import Decision, classify, pair_decisions
-from debate_judge.data.agreement.decisions import DecisionRule, decision_rules_from_scores
+from debate_judge.data.agreement.decisions import DecisionRule, decision_rules_from_scores, evaluate_decisions
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table, compare
 from debate_judge.data.calibration import Calibration
@@ -45,9 +44,12 @@ AGREEMENT = [
     row("other groups", compared(x=[group("b", [1, 2], [1, 2])]), None, "same groups", plain=True),
     row("other ratings", compared(x=[group("a", [1, 3], [1, 2])]), None, "'a'", plain=True),
     row("other candidates", compared(x=[group("a", [1, 2], [1, 2], "pq")]), None, "'a'", plain=True),
-    row("nothing decided", lambda: classify([Decision("a", "win", None)]), None, "no decision", plain=True),
-    row("no such label", lambda: classify([Decision("a", "win", "win")], "maybe"), None, "no such label"),
-    row("a group of one as a pair", lambda: pair_decisions([group("5", [1], [1])]), None, "not a pair"),
+    row(
+        "a group of one as a pair",
+        lambda: evaluate_decisions({"x": [group("5", [1], [1])]}, {"x": DecisionRule("pairs")}),
+        None,
+        "not a pair",
+    ),
     row(
         "equal ratings as decisions",
         lambda: decision_rules_from_scores({"x": [group("a", [1, 1], [1, 1])]}, "binary"),

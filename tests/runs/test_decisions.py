@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from debate_judge.data.agreement.classification import NEGATIVE, POSITIVE
 from debate_judge.data.agreement.decisions import (
+    NEGATIVE,
+    POSITIVE,
     DecisionResult,
     DecisionRule,
     decision_rules_from_scores,
@@ -106,7 +107,7 @@ def test_binary_decisions_by_hand() -> None:
             "auroc": 6 / 8,
         }
     )
-    assert [one.lower.measures[name].value for name in ("precision", "recall", "f1")] == [0.5, 0.5, 0.5]
+    assert [one.lower[name].value for name in ("precision", "recall", "f1")] == [0.5, 0.5, 0.5]
     assert (one.labels, one.decisions) == ({POSITIVE: 4, NEGATIVE: 3}, {POSITIVE: 4, NEGATIVE: 2})
     assert (one.undecided, one.sources, one.majority_baseline) == (1, 4, 4 / 7)
     accuracy = one.measures["accuracy"]
@@ -134,7 +135,7 @@ def test_pairs_by_hand() -> None:
     )
     assert one.labels == {"win": 3, "tie": 1, "loss": 1}
     assert one.decisions == {"win": 1, "tie": 2, "loss": 1}
-    assert (one.undecided, one.majority_baseline, one.lower) == (1, 3 / 5, None)
+    assert (one.undecided, one.majority_baseline, one.lower) == (1, 3 / 5, {})
     caption = unwrapped(printed(*tables({"judge": {"quality": one}})))
     # One decision a source: what the confusion matrix gives has its posterior, AUROC the jackknife.
     assert caption.index("Dirichlet") < caption.index("of AUROC") < caption.index("jackknife")
@@ -166,7 +167,7 @@ def test_scores_off_the_scale_are_ranked_and_not_cut() -> None:
     one = decided(metric, on_scale=False)
     # -1.5 beats both, -2 beats -4 alone.
     assert {name: m.value for name, m in one.measures.items()} == {"auroc": 3 / 4}
-    assert (one.decisions, one.lower) == ({}, None)
+    assert (one.decisions, one.lower) == ({}, {})
     chosen = with_tuned_cut(BINARY, metric, "dev")
     # At -3: both positives, one of two negatives. At -1.65: one of two positives, both negatives. -1.65 is nearer.
     assert chosen.cut == pytest.approx(-1.65)
