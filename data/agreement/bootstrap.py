@@ -99,7 +99,7 @@ class RatingScorePairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class AgreementEstimate:
     """Statistics of one aspect, or averaged over aspects, with the data for their intervals: influences, or at system
     level replicates."""
 
@@ -118,7 +118,7 @@ class Estimate:
     """Number of pairs of systems whose order is compared."""
 
     @classmethod
-    def of_groups(cls, index: GroupIndex, by_group: Floats, included_groups: NDArray[np.bool_]) -> Estimate:
+    def of_groups(cls, index: GroupIndex, by_group: Floats, included_groups: NDArray[np.bool_]) -> AgreementEstimate:
         """Means over groups, from values of shape (statistics, groups), NaN for groups without a value."""
         defined = ~np.isnan(by_group)
         counts = defined.sum(axis=1, keepdims=True)
@@ -131,7 +131,7 @@ class Estimate:
         return cls(index, means[:, 0], included_groups, contributions, influences)
 
     @classmethod
-    def mean(cls, aspects: Sequence[Estimate]) -> Estimate:
+    def mean(cls, aspects: Sequence[AgreementEstimate]) -> AgreementEstimate:
         """The mean over aspects."""
 
         def mean(arrays: Sequence[Floats | None]) -> Floats | None:
@@ -147,9 +147,9 @@ class Estimate:
             min(e.observations for e in aspects),
         )
 
-    def __sub__(self, other: Estimate) -> Estimate:
+    def __sub__(self, other: AgreementEstimate) -> AgreementEstimate:
         """The paired difference from an estimate of the same statistics from the same groups."""
-        return Estimate(
+        return AgreementEstimate(
             self.index,
             self.values - other.values,
             self.included_groups | other.included_groups,

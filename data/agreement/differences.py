@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import Estimate, GroupIndex, RatingScorePairs, bundle, rated_pairs
+from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, RatingScorePairs, bundle, rated_pairs
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 from debate_judge.data.agreement.intervals import detectable_difference, groups_to_detect, t_interval
 from debate_judge.data.agreement.levels import estimate_level, system_sums
@@ -80,7 +80,7 @@ def compare(
         )
     index = GroupIndex.build(a, seed)
     pairs: list[tuple[RatingScorePairs, RatingScorePairs]] = []
-    differences: list[Estimate] = []
+    differences: list[AgreementEstimate] = []
     for name in a:
         both = [rated_pairs(groups, index) for groups in _on_same_candidates(a[name], b[name])]
         first, second = (
@@ -91,26 +91,24 @@ def compare(
             pairs.append((both[0], both[1]))
     if not differences:
         return Difference(None, p_value=None, groups=0)
-    mean = Estimate.mean(differences)
-    value, error, groups = float(mean.values[0]), float(mean.standard_errors[0]), mean.sources
-    if level == "system":
-        p_value = _system_level_p_value(pairs, statistic, groups, seed)
-        interval = t_interval(value, error, groups, family_size, "t-bootstrap")
+    mean = AgreementEstimate.mean(differences)
+    if mean.contributions is None:
+        p_value = _system_level_p_value(pairs, statistic, mean.sources, seed)
     else:
-        assert mean.contributions is not None
         p_value = sign_flip_p_value(mean.contributions[0, mean.included_sources], seed)
-        interval = t_interval(value, error, groups, family_size)
-    if not resamples or interval.low is None or interval.high is None:
+    return _difference(mean, p_value, family_size if resamples else None)
+
+
+def _difference(mean: AgreementEstimate, p_value: float | None, family_size: int | None) -> Difference:
+    """The difference with its interval; without one where `family_size` is None."""
+    value, error, groups = float(mean.values[0]), float(mean.standard_errors[0]), mean.sources
+    if family_size is None or math.isnan(error):
         return Difference(value, p_value=p_value, groups=groups)
-    return Difference(
-        value,
-        max(-2.0, interval.low),
-        min(2.0, interval.high),
-        interval.method,
-        p_value=p_value,
-        groups=groups,
-        deviation=error * math.sqrt(groups),
-    )
+    replicates = None if mean.replicates is None else mean.replicates[0]
+    interval = t_interval(value, error, groups, family_size, replicates)
+    ends = max(-2.0, interval.low or 0.0), min(2.0, interval.high or 0.0)
+    deviation = error * math.sqrt(groups)
+    return Difference(value, *ends, interval.method, p_value=p_value, groups=groups, deviation=deviation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ The percentile bootstrap covers the true value in 82 % of cases with five groups
   means of the systems: with few groups, noise in these means attenuates the correlation, which no interval corrects.
 - `logit`: shares such as accuracy, F1 or AUROC, and kappa: as `t-fisher-z`, with the jackknife's influences, on the
   logit of the value rescaled to 0..1.
-- `t-bootstrap`: paired differences of correlations over systems: as `fisher-z`, on the scale of the difference itself.
+- `t-bootstrap`: paired differences of correlations over systems: as `fisher-z`, on the scale of the difference itself
+  and extended for the same reason (with 6 systems and 50 groups it then covers .95, instead of .88).
 - `dirichlet`: decisions where each source has one. Quantiles of the posterior of the confusion matrix under Jeffreys'
   prior, Dirichlet(counts + 1/2) (Brown, Cai and DasGupta 2001 for two cells). A bootstrap never draws a cell that
   happens to be empty, so its intervals of kappa and recall have no width where they should be widest.
@@ -44,7 +45,7 @@ METHODS: dict[Method, str] = {
     "t": "t on the paired group differences",
     "fisher-z": "t on Fisher's z with the bootstrap's deviation, extended to the middle 95 % of resamples",
     "logit": "t on the jackknife's influences, on the logit",
-    "t-bootstrap": "t with the bootstrap's deviation",
+    "t-bootstrap": "t with the bootstrap's deviation, extended to the middle 95 % of resamples",
     "dirichlet": "draws from Dirichlet(counts + 1/2)",
     "exact": "Clopper-Pearson, because all groups are at one end of the range",
 }
@@ -108,20 +109,26 @@ def standard_error(influences: Floats) -> float:
     return math.sqrt(groups / (groups - 1) * math.fsum(influences**2)) if groups > 1 else math.nan
 
 
-def t_interval(value: float, error: float, groups: int, family_size: int = 1, method: Method = "t") -> Measure:
-    """The interval `t` of a mean of paired differences of group values, or `t-bootstrap`.
+def t_interval(
+    value: float, error: float, groups: int, family_size: int = 1, replicates: Floats | None = None
+) -> Measure:
+    """The interval `t` of a mean of paired differences of group values; with bootstrap replicates `t-bootstrap`.
 
     Args:
         value: The difference.
         error: Its standard error; NaN for no interval.
         groups: Number of groups that it is computed from.
         family_size: As for `t_quantile`.
-        method: Name of the method in the result.
+        replicates: Differences of resampled groups, shape (resamples,), NaN where undefined.
     """
     if math.isnan(value) or math.isnan(error):
         return without_interval(value)
     half_width = t_quantile(groups, family_size) * error
-    return Measure(value, value - half_width, value + half_width, method)
+    interval = Measure(value, value - half_width, value + half_width, "t")
+    if replicates is None:
+        return interval
+    tail = _TAIL / family_size
+    return _extended(replace(interval, method="t-bootstrap"), *np.nanquantile(replicates, (tail, 1 - tail)).tolist())
 
 
 def logit_interval(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import Estimate, RatingScorePairs
+from debate_judge.data.agreement.bootstrap import AgreementEstimate, RatingScorePairs
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 from debate_judge.data.schema import Level
 
@@ -21,7 +21,7 @@ _MANY_SYSTEMS, _MIN_RESAMPLES = 256, 200
 class LevelEstimate:
     """Correlations of one aspect at one level."""
 
-    estimate: Estimate
+    estimate: AgreementEstimate
     """Values are 0 where the scores are constant and the ratings are not."""
     constant: NDArray[np.bool_]
     """Mask of the groups with constant scores, shape (groups,)."""
@@ -63,9 +63,9 @@ def _summary_level(pairs: RatingScorePairs, statistics: Sequence[Statistic]) -> 
     values = _within_groups(pairs.ratings, pairs.scores, pairs, statistics)
     ranked = ~np.isnan(_within_groups(pairs.ratings, pairs.ratings, pairs, ["pearson"])[0])
     constant = ranked & np.isnan(values[0])
-    without_constant = Estimate.of_groups(pairs.index, values, ranked & ~constant).values
+    without_constant = AgreementEstimate.of_groups(pairs.index, values, ranked & ~constant).values
     values[:, constant] = 0.0
-    return LevelEstimate(Estimate.of_groups(pairs.index, values, ranked), constant, without_constant)
+    return LevelEstimate(AgreementEstimate.of_groups(pairs.index, values, ranked), constant, without_constant)
 
 
 def _sample_level(pairs: RatingScorePairs, statistics: Sequence[Statistic], jackknife: bool) -> LevelEstimate:
@@ -74,10 +74,12 @@ def _sample_level(pairs: RatingScorePairs, statistics: Sequence[Statistic], jack
         return _undefined_estimate(pairs, statistics)
     values = correlations(pairs.ratings[None], pairs.scores[None], statistics)[:, 0]
     constant = pairs.groups_with_pairs & bool(np.isnan(values).any())
-    estimate = Estimate(pairs.index, np.nan_to_num(values), pairs.groups_with_pairs)
+    estimate = AgreementEstimate(pairs.index, np.nan_to_num(values), pairs.groups_with_pairs)
     if jackknife:
         by_group = pairs.jackknife(lambda x, y: correlations(x, y, statistics))
-        estimate = replace(Estimate.of_groups(pairs.index, by_group, pairs.groups_with_pairs), values=estimate.values)
+        estimate = replace(
+            AgreementEstimate.of_groups(pairs.index, by_group, pairs.groups_with_pairs), values=estimate.values
+        )
     return LevelEstimate(estimate, constant, values)
 
 
@@ -110,7 +112,9 @@ def _system_level(pairs: RatingScorePairs, statistics: Sequence[Statistic], resa
     replicates[:, :computed] = correlations(*means(times.T), statistics)
     recurring = np.bincount(pairs.system)[pairs.system] > 1
     included_groups = np.bincount(pairs.group[recurring], minlength=pairs.groups) > 0
-    estimate = Estimate(pairs.index, values, included_groups, replicates=replicates, observations=math.comb(systems, 2))
+    estimate = AgreementEstimate(
+        pairs.index, values, included_groups, replicates=replicates, observations=math.comb(systems, 2)
+    )
     return LevelEstimate(estimate, np.zeros(pairs.groups, dtype=bool), values)
 
 
@@ -144,7 +148,9 @@ def _undefined_estimate(
     """The estimate without a correlation: undefined, or 0 on all groups with pairs if only the scores are constant."""
     values = np.full(len(statistics), 0.0 if constant else math.nan)
     included_groups = pairs.groups_with_pairs & constant
-    estimate = Estimate(pairs.index, values, included_groups, replicates=np.repeat(values[:, None], resamples, axis=1))
+    estimate = AgreementEstimate(
+        pairs.index, values, included_groups, replicates=np.repeat(values[:, None], resamples, axis=1)
+    )
     return LevelEstimate(estimate, included_groups, np.full(len(statistics), math.nan))
 
 

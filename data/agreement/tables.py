@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import Estimate, GroupIndex, rated_pairs
+from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, rated_pairs
 from debate_judge.data.agreement.correlations import STATISTICS, Statistic, correlations, nan_to_none
 from debate_judge.data.agreement.differences import compare
 from debate_judge.data.agreement.intervals import Measure, fisher_z_interval, logit_interval, without_interval
@@ -113,7 +113,7 @@ def _agreements(
 ) -> dict[Statistic, Agreement]:
     """The correlations at a level, averaged over aspects where there are several."""
     of_aspects = [estimates[name] for name in aspects]
-    mean = Estimate.mean([entry.estimate for entry in of_aspects])
+    mean = AgreementEstimate.mean([entry.estimate for entry in of_aspects])
     included = [int(entry.estimate.included_groups.sum()) for entry in of_aspects]
     rated = [sum(any(r is not None for r in g.ratings) for g in groups) for groups in aspects.values()]
     unscored = sum(
@@ -147,7 +147,7 @@ def _agreements(
     return agreements
 
 
-def _interval(estimate: Estimate, i: int) -> Measure:
+def _interval(estimate: AgreementEstimate, i: int) -> Measure:
     """The interval of the i-th statistic."""
     value = float(estimate.values[i])
     if estimate.replicates is None:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import Estimate, GroupIndex, RatingScorePairs, rated_pairs
+from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, RatingScorePairs, rated_pairs
 from debate_judge.data.agreement.correlations import Floats, Statistic, concordance
 from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.intervals import Measure, logit_interval, t_interval
@@ -122,7 +122,7 @@ def absolute_agreement(
     by_judge: dict[str, dict[str, AbsoluteAgreement]] = {judge: {} for judge in judges}
     for judge in judges:
         for name, averaged in [*((aspect, [aspect]) for aspect in aspects), (AVERAGE, aspects)]:
-            estimate, baseline = (Estimate.mean([estimates[j, a] for a in averaged]) for j in (judge, first))
+            estimate, baseline = (AgreementEstimate.mean([estimates[j, a] for a in averaged]) for j in (judge, first))
             if name == AVERAGE and not same_scale:
                 estimate = replace(estimate, values=np.array([np.nan, *estimate.values[1:]]))
             by_judge[judge][name] = AbsoluteAgreement(
@@ -169,13 +169,13 @@ def _measures_of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
     return np.array([error, concordance(ratings, scores), kappa])
 
 
-def _estimate(pairs: RatingScorePairs, cut: float) -> Estimate:
+def _estimate(pairs: RatingScorePairs, cut: float) -> AgreementEstimate:
     values = _measures_of_rows(pairs.ratings[None], pairs.scores[None], cut)[:, 0]
     by_group = pairs.jackknife(lambda r, s: _measures_of_rows(r, s, cut))
-    return replace(Estimate.of_groups(pairs.index, by_group, pairs.groups_with_pairs), values=values)
+    return replace(AgreementEstimate.of_groups(pairs.index, by_group, pairs.groups_with_pairs), values=values)
 
 
-def _measures(estimate: Estimate) -> dict[str, Measure]:
+def _measures(estimate: AgreementEstimate) -> dict[str, Measure]:
     values, errors, sources = estimate.values.tolist(), estimate.standard_errors.tolist(), estimate.sources
     error = t_interval(values[0], errors[0], sources)
     if error.low is not None:
@@ -184,7 +184,7 @@ def _measures(estimate: Estimate) -> dict[str, Measure]:
     return dict(zip(MEASURES, [error, *others], strict=True))
 
 
-def _changes(difference: Estimate) -> dict[str, Measure]:
+def _changes(difference: AgreementEstimate) -> dict[str, Measure]:
     values, errors = difference.values.tolist(), difference.standard_errors.tolist()
     intervals = [t_interval(v, error, difference.sources) for v, error in zip(values, errors, strict=True)]
     return dict(zip(MEASURES, intervals, strict=True))

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import Estimate, GroupIndex, rated_pairs
+from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, rated_pairs
 from debate_judge.data.agreement.correlations import Floats, Statistic
 from debate_judge.data.agreement.intervals import Measure, t_quantile
 from debate_judge.data.agreement.levels import estimate_level
@@ -118,7 +118,7 @@ def agreement_estimate(
         None where it is undefined in an aspect, or computed from fewer than two sources.
     """
     index = GroupIndex.build(scores, seed)
-    mean = Estimate.mean(
+    mean = AgreementEstimate.mean(
         [
             estimate_level(level, rated_pairs(groups, index), [statistic], resamples=resamples, seed=seed).estimate
             for groups in scores.values()

@@ -12,6 +12,7 @@ import dspy
 import numpy as np
 import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
+from scipy import stats
 
 from debate_judge.data.agreement.intervals import logit_interval
 from debate_judge.data.agreement.results import Difference
@@ -160,7 +161,7 @@ def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(fold
             values.setdefault(group.group, []).append(correlation(ratings, scores, "spearman") or 0.0)
     assert {len(found) for found in values.values()} == {1}
     means = np.array([np.mean(found) for found in values.values()])
-    expected = logit_interval(float(means.mean()), (means - means.mean()) / len(means))
+    expected = logit_interval(float(means.mean()), float(stats.sem(means)), len(means))
     for table in (
         folded.result.held_out.tables["compiled"].aspects["coherence"],
         folded.result.held_out.tables["compiled"].average,
