@@ -192,6 +192,13 @@ def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
     return [pairs[:, 1] - pairs[:, 0] for pairs in pairs_by_source(groups)]
 
 
+def ratio_of_spreads(groups: Sequence[GroupScores]) -> float | None:
+    """Standard deviation of the scores divided by that of the ratings, of candidates that have both."""
+    pairs = pairs_by_source(groups)
+    ratings, scores = np.concatenate(pairs).std(axis=0).tolist() if pairs else (0.0, 0.0)
+    return scores / ratings if ratings > 0 else None
+
+
 def mean_and_error(by_source: Sequence[Floats]) -> tuple[float, float]:
     """The mean over all values, one array per source, and its standard error over sources, NaN with fewer than two."""
     count = sum(map(len, by_source))

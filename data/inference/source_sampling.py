@@ -49,9 +49,8 @@ def rank_distance(first: Sequence[GroupScores], second: Sequence[GroupScores]) -
     rows = [np.where(missing, np.nan, table) for table in tables]
     if width == 1:
         rows = [table.T for table in rows]
-    scored = (~np.isnan(rows[0])).sum(axis=1, keepdims=True)
-    ranks = [mid_ranks(table) / np.maximum(scored - 1, 1) for table in rows]
-    squares = np.nan_to_num((ranks[0] - ranks[1]) ** 2)
+    last_rank = np.maximum((~np.isnan(rows[0])).sum(axis=1, keepdims=True) - 1, 1)
+    squares = np.nan_to_num(((mid_ranks(rows[0]) - mid_ranks(rows[1])) / last_rank) ** 2)
     squares = squares.T if width == 1 else squares
     return np.asarray(np.sqrt(squares.sum(axis=1) / np.maximum((~missing).sum(axis=1), 1)))
 
