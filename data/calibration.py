@@ -12,9 +12,8 @@ correlations of an aspect do not change.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -54,11 +53,8 @@ class Calibration:
 
     def map_score(self, score: float) -> float:
         """The mapped score."""
-        i = bisect_right(self.knots, score, key=lambda knot: knot[0])
-        if i in (0, len(self.knots)):
-            return self.knots[max(0, i - 1)][1]
-        (x0, y0), (x1, y1) = self.knots[i - 1 : i + 1]
-        return y0 + (y1 - y0) * (score - x0) / (x1 - x0)
+        scores, mapped = zip(*self.knots, strict=True)
+        return float(np.interp(score, scores, mapped))
 
     def map_groups(self, groups: Sequence[GroupScores]) -> list[GroupScores]:
         """The groups with every score mapped."""
@@ -152,14 +148,11 @@ class CalibrationEffect:
         return math.isclose(self.spearman, self.spearman_after, abs_tol=ROUNDING_ERROR)
 
     def to_json(self) -> dict[str, object]:
-        names = ("error", "error_after", "change", "bias", "bias_after")
-        record: dict[str, object] = {
-            name: None if (value := getattr(self, name)) is None else value.to_json() for name in names
-        }
-        fitted = {"groups": self.calibration.groups, "candidates": self.calibration.candidates}
-        record |= {"rms": self.rms, "rms_after": self.rms_after}
-        ranks = {"spearman": self.spearman, "spearman_after": self.spearman_after}
-        return {**record, **ranks, "fitted_on": fitted, "knots": [list(knot) for knot in self.calibration.knots]}
+        calibration = asdict(self.calibration)
+        fitted_on = {name: calibration[name] for name in ("groups", "candidates")}
+        record = asdict(self) | {"fitted_on": fitted_on, "knots": [list(knot) for knot in self.calibration.knots]}
+        del record["calibration"]
+        return record
 
 
 def calibration_effect(
@@ -180,21 +173,21 @@ def calibration_effect(
         mapped: The groups with mapped scores, where `calibration` does not map all of them (each fold has its own map).
     """
     mapped = calibration.map_groups(groups) if mapped is None else mapped
-    before = error_and_bias(groups) if on_scale else (None, None)
-    after = error_and_bias(mapped)
+    error_after, bias_after = error_and_bias(mapped)
     errors, mapped_errors = differences_by_group(groups), differences_by_group(mapped)
     changes = [np.abs(b) - np.abs(a) for a, b in zip(errors, mapped_errors, strict=True)]
+    error, bias = error_and_bias(groups) if on_scale else (None, None)
     return CalibrationEffect(
         calibration,
-        error=before[0],
-        error_after=after[0],
-        change=mean_over_groups(changes) if on_scale and changes else None,
-        rms=_rms(errors) if on_scale else None,
-        rms_after=_rms(mapped_errors),
-        bias=before[1],
-        bias_after=after[1],
-        spearman=level_correlation(groups, "spearman", level),
-        spearman_after=level_correlation(mapped, "spearman", level),
+        error,
+        error_after,
+        mean_over_groups(changes) if on_scale and changes else None,
+        _rms(errors) if on_scale else None,
+        _rms(mapped_errors),
+        bias,
+        bias_after,
+        level_correlation(groups, "spearman", level),
+        level_correlation(mapped, "spearman", level),
     )
 
 

@@ -24,7 +24,7 @@ from debate_judge.data.splits import (
     MIN_ITEMS,
     Splits,
     consecutive_parts,
-    named_splits,
+    group_ids,
     ordered_sets,
     refuse_selected,
     require_measurable,
@@ -106,9 +106,8 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
         if held_out and not parts["held_out"].groups:
             refuse_selected(_concatenate(corpus, held_out), "--folds")
         needed = {"train": MIN_GROUPS, "dev": 1} if corpus.grouped else {"train": MIN_ITEMS, "dev": MIN_ITEMS // 2}
-        for aspect in aspects:
-            require_measurable(corpus, parts, aspect, needed)
-        return named_splits(corpus, parts, aspects, duplicate_sets)
+        require_measurable(corpus, parts, aspects, needed)
+        return Splits(**parts, joined=group_ids(corpus, duplicate_sets))
 
     return Folds(
         make_splits(halves[0], halves[1], ()),
