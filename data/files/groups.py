@@ -36,7 +36,6 @@ from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import Corpus, Origin, Task
 
 NO_RENAMES = ColumnNames()
-
 NO_ROWS_REMEDY = "write a row or record for each text; a file with a header alone has none"
 
 _MAX_BAD_CELLS = 20
@@ -70,8 +69,7 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
             raise entry.record.error(
                 "the file has groups of several tasks",
                 "task",
-                expected=f"{first.task.name}, as in {first.record.location}",
-                found=entry.task.name,
+                found=f"{first.task.name} in {first.record.location}, and {entry.task.name}",
                 remedy=f"choose one with --task, e.g. --task {entry.task.name}",
             )
         with redirect_errors(collect):
@@ -209,7 +207,6 @@ class _TaskFinder:
             raise record.error(
                 "the group has no task",
                 field,
-                expected="a built-in task or the path of a task file",
                 remedy=f"choose one with --task; where none fits, debate check {shlex.quote(record.file)} --write-task "
                 "FILE.toml drafts one for you to correct. In a file of several tasks, add the field task",
             )
@@ -236,7 +233,6 @@ def _refuse_duplicates(entry: LocatedGroup, ids: dict[str, Record], sources: dic
         raise entry.record.error(
             f"a second group with the id {group.id!r}",
             "group",
-            expected="a different id for every group",
             found=f"the id of {ids[group.id].location}",
             remedy="put all candidates of a source on one line, or rename one of the groups",
         )
@@ -245,9 +241,8 @@ def _refuse_duplicates(entry: LocatedGroup, ids: dict[str, Record], sources: dic
         raise entry.record.error(
             f"groups {other.group.id!r} and {group.id!r} have the same source text",
             "source",
-            expected="every source in one group only, so that none is both trained on and tested on",
             found=f"the source of {other.record.location}: {group.source!r}",
-            remedy="put all candidates of this source into one group",
+            remedy="put all candidates of this source into one group, so that none is both trained on and tested on",
         )
     ids[group.id], sources[source] = entry.record, entry
 

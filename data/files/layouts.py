@@ -98,13 +98,15 @@ def _without_exports(records: Iterable[Record], head: Sequence[Record]) -> Itera
 
 def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Record]:
     """Records of scores, each with the fields of its trace or run joined by id."""
-    by_id = {str(r.values[name]): r.values for r in texts for name in _TRACE_IDS if not is_missing(r.values.get(name))}
+    by_id = {str(id_): record.values for record in texts if (id_ := first_of(*_TRACE_IDS)(record.values)) is not None}
     for record in records:
-        name = next((name for name in _TRACE_REFERENCES if name in record.values), "")
+        name = next((name for name in _TRACE_REFERENCES if not is_missing(record.values.get(name))), "")
+        other = by_id.get(str(record.values[name])) if name else None
+        if other is None and not _has_ratings(record):
+            continue
         if not name:
             shown = "fields " + ", ".join(map(str, record.values))
             raise record.error("no field to join by", expected="a field " + ", ".join(_TRACE_REFERENCES), found=shown)
-        other = by_id.get(str(record.values[name]))
         if other is None:
             raise record.error(
                 "no trace with this id in the second file",
@@ -114,6 +116,13 @@ def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[
                 remedy="export the traces of the same time, or leave out what rates other ones",
             )
         yield replace(record, values={**other, **record.values})
+
+
+def _has_ratings(record: Record) -> bool:
+    """Whether a record of scores is a person's; those of judges may be about other texts."""
+    layout, values = _layout_of([record]), parsed_values(record)
+    with record.located():
+        return layout is None or any(True for _ in layout.ratings(values))
 
 
 def _rows(record: Record, layout: ExportLayout) -> Iterator[Record]:
@@ -157,8 +166,7 @@ def _rating_row(record: Record, texts: Values, rating: ExportRating) -> Record:
         values={**texts, **columns},
         full_names=full_names,
         format="csv",
-        comma_columns=None,
-        decimal_comma=False,
+        decimal_commas=False,
     )
 
 
@@ -242,7 +250,8 @@ def _opik(values: Values) -> Iterator[ExportRating]:
 # --- Langfuse, LangSmith, MLflow ---
 
 _TRACE_IDS = ("id", "trace_id", "traceId", "run_id")
-_TRACE_REFERENCES = ("traceId", "trace_id", "run_id")
+_TRACE_REFERENCES = ("observationId", "traceId", "run_id", "trace_id")
+"""Fields with the id of what a score is about, of which the first counts: a step of a trace before the whole trace."""
 
 
 def _langfuse(values: Values) -> Iterator[ExportRating]:
@@ -288,6 +297,10 @@ def _mlflow(values: Values) -> Iterator[ExportRating]:
             yield ExportRating(name, feedback["value"], str(source.get("source_id") or ""), comment, field)
 
 
+_PREVIEW_CUT_OFF = re.compile(r".{997,}\.\.\.", re.DOTALL)
+"""A preview as MLflow cuts it off, at 1,000 characters or, on Databricks, at 10,000."""
+
+
 def _mlflow_texts(values: Values) -> Values:
     info = values.get("info")
     if not isinstance(info, dict):
@@ -296,10 +309,18 @@ def _mlflow_texts(values: Values) -> Values:
     spans = dicts(data.get("spans")) if isinstance(data, dict) else []
     root = next((span for span in spans if not (span.get("parent_span_id") or span.get("parent_id"))), {})
     attributes = root.get("attributes") or {}
-    texts = {
-        "request": parsed(attributes.get("mlflow.spanInputs") or info.get("request_preview")),
-        "response": parsed(attributes.get("mlflow.spanOutputs") or info.get("response_preview")),
-    }
+    texts = {}
+    for name, attribute in (("request", "mlflow.spanInputs"), ("response", "mlflow.spanOutputs")):
+        preview = info.get(f"{name}_preview")
+        if not (text := attributes.get(attribute)) and _PREVIEW_CUT_OFF.fullmatch(str(preview)):
+            raise InputError(
+                "a trace without spans, whose text MLflow has cut off",
+                field=f"info.{name}_preview",
+                expected="the whole text, in the attributes of its first span",
+                found=f"{len(str(preview)):,} characters and an ellipsis",
+                remedy="export the traces with their spans (include_spans=True)",
+            )
+        texts[name] = parsed(text or preview)
     return _input_and_output(texts)
 
 
@@ -393,7 +414,7 @@ _LAYOUTS = (
         _has_all("traceId", "source", "dataType", "value"),
         _input_and_output,
         _langfuse,
-        first_of("traceId"),
+        first_of("observationId", "traceId"),
         "traces",
     ),
     ExportLayout(

@@ -226,9 +226,7 @@ class _PairReader:
                 ours = {"candidate": candidate, "text": texts[i], aspect_key: aspect, "rating": rating}
                 values = {**rest, **ours, **({rater_key: rater} if rater else {})}
                 full_names = {"text": pair.texts[i], "rating": column or pair.texts[0], "aspect": column}
-                yield replace(
-                    record, values=values, full_names=full_names, format="csv", comma_columns=None, decimal_comma=False
-                )
+                yield replace(record, values=values, full_names=full_names, format="csv", decimal_commas=False)
 
     def _group(self, record: Record, column: str | None, key: str, origin: list[str], texts: tuple[str, str]) -> str:
         """The id of the pair's group: that of its column, numbered where several pairs have it."""

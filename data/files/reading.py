@@ -420,11 +420,15 @@ def parquet_rows(path: Path) -> Iterator[Record]:
                 yield typed_row(values, str(path), number)
     except InputError:
         raise
-    except OSError as error:
-        raise unreadable_error(error, path) from None
-    except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
-        after = f"after row {number}: " if number else ""
-        raise InputError("not a Parquet file that can be read", file=path, found=after + first_line_of(error)) from None
+    except (OSError, pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise unreadable_error(error, path) from None
+        raise InputError(
+            "not a Parquet file that can be read",
+            file=path,
+            found=(f"after row {number}: " if number else "") + first_line_of(error),
+            remedy="write it again from its original, or as JSON lines",
+        ) from None
 
 
 def _text_types(pyarrow: Any) -> tuple[Any, ...]:

@@ -43,10 +43,10 @@ from debate_judge.data.files.columns import (
     RATER_NAME,
     ROLES,
     ColumnNames,
+    holds_number,
     joined,
     missing_column_error,
     normalized_name,
-    number_hint,
     rater_base,
     spelled_name,
 )
@@ -167,10 +167,14 @@ _SYMMETRIC_ENDS = (1, 2, 3, 5, 10, 100)
 """Upper ends of symmetric scales, for values below 0."""
 
 _NOT_A_RATING = re.compile(
-    r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count)"
+    r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count"
+    r"|seconds|duration|latency|cost|age)|time_(?:taken|spent)"
     r"|(?!judge$|expert$)(?:" + RATER_NAME.pattern + r")|unnamed:.*|column_\d+_\(no_name\)"
 )
-"""Names of columns with ids, dates, lengths or raters, and of those without a name."""
+"""Names of columns with ids, dates, durations, lengths or raters, and of those without a name."""
+
+_ITEM_NAME = re.compile(r"q|question|item|statement|criterion|aspect|dimension")
+"""Names whose numbers count what was rated, and not raters: `Question 1`, `Question 2`."""
 
 _MAX_VALUES = 101
 """A column with more different whole numbers is guessed to be a count."""
@@ -237,7 +241,11 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
         raise InputError("no records", file=name)
     keys = tuple(dict.fromkeys(str(key) for record in all_records for key in record.values))
     columns = _with_guessed_roles(all_records, keys, columns)
-    roles, rest = columns.match(keys, ROLES)
+    # A column `ratings` of a table, or a list, is what any other column may be.
+    nested = any(
+        isinstance(record.values.get(columns.renamed.get("ratings", "ratings")), dict) for record in all_records
+    )
+    roles, rest = columns.match(keys, [role for role in ROLES if nested or role != "ratings"])
     values = _possible_ratings(all_records, roles, rest, columns)
     scales = {aspect: scale for aspect, cells in values.items() if (scale := _guess_scale(cells, aspect)) is not None}
     doubtful = {c: why for c, cells in values.items() if c not in scales and (why := _why_not_ratings(cells))}
@@ -269,7 +277,7 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
 def _no_ratings_error(
     record: Record, keys: Sequence[str], values: Mapping[str, Sequence[object]], doubtful: Mapping[str, str]
 ) -> InputError:
-    raters = [key for key in keys if RATER_NAME.fullmatch(rater_base(key) or "") and number_hint(key, record)]
+    raters = [key for key in keys if RATER_NAME.fullmatch(rater_base(key) or "") and holds_number(key, record)]
     advice = [f"{column}: {why}" for column, why in doubtful.items()]
     advice += [
         f"{column}: {why}"
@@ -322,7 +330,7 @@ def _possible_ratings(
         for part in (*joined(column, name, rest), normalized_name(column))
     }
     names = {key: name_of.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
-    bases = {key: base for key in rest if (base := rater_base(key)) is not None}
+    bases = {key: base for key in rest if (base := rater_base(key)) is not None and not _ITEM_NAME.fullmatch(base)}
     columns_per_base, plain = Counter(bases.values()), {normalized_name(key): key for key in reversed(rest)}
     for key, base in bases.items():
         if base in name_of:
@@ -342,6 +350,7 @@ def _possible_ratings(
 def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
     """`_possible_ratings` of a table with one row per rating."""
     values: dict[str, list[object]] = {}
+    spellings: dict[str, str] = {}
     for record in records:
         ratings = [value for _, value in record.values_in(rating)]
         if not ratings:
@@ -354,7 +363,7 @@ def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) 
                 expected="letters, digits, _, -, . and blanks, and no name of a column",
                 remedy="rename the aspect in all rows",
             )
-        values.setdefault(name, []).extend(ratings)
+        values.setdefault(spellings.setdefault(normalized_name(name), name), []).extend(ratings)
     return values
 
 

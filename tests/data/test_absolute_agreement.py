@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
@@ -11,6 +13,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.inference.absolute_agreement import AVERAGE, AbsoluteAgreement, absolute_agreement, decision_cuts
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.runs.reports.absolute_agreement import summary_text, table
+from tests.data.scored_groups import group
 
 Judged = dict[str, list[GroupScores]]
 
@@ -21,20 +24,15 @@ def judged(off: float, spread: float, seed: int = 1, groups: int = 30, unscored:
     for number, aspect in enumerate(("style", "facts")):
         ratings = np.random.default_rng(number).integers(1, 6, (groups, 4)).astype(float)
         scores = ratings + off + spread * np.random.default_rng(seed).normal(size=ratings.shape)
-        found[aspect] = [
-            GroupScores(
-                f"g{g}", ("a", "b", "c", "d"), tuple(map(float, rated)),
-                (None if g < unscored else float(own[0]), *map(float, own[1:])),
-            )
-            for g, (rated, own) in enumerate(zip(ratings, scores, strict=True))
-        ]  # fmt: skip
+        rows: Any = zip(ratings.tolist(), scores.tolist(), strict=True)
+        given = ((r, [None, *s[1:]] if g < unscored else s) for g, (r, s) in enumerate(rows))
+        found[aspect] = [group(f"g{g}", r, s, "abcd") for g, (r, s) in enumerate(given)]
     return found
 
 
-def pooled(groups: list[GroupScores]) -> tuple[np.ndarray, np.ndarray]:
-    pairs = [(s, r) for g in groups for s, r in zip(g.scores, g.ratings, strict=True) if s is not None]
-    scores, ratings = np.array(pairs).T
-    return scores, ratings
+def pooled(groups: list[GroupScores]) -> Any:
+    """All scores, and the ratings beside them."""
+    return np.array([(s, r) for g in groups for s, r in zip(g.scores, g.ratings, strict=True) if s is not None]).T
 
 
 CUTS = {"style": 3.5, "facts": 2.5}
@@ -68,9 +66,9 @@ def test_a_change_is_paired_and_its_sign_tells_which_way() -> None:
     assert kappa.low > 0
     assert found["single"][AVERAGE].changes == {}
     assert 0 <= now["mae"].low < now["mae"].value < now["mae"].high  # type: ignore[operator]
-    said = summary_text(found, "compiled", "mapped")
-    assert said.startswith("mean absolute error 0.5")
-    assert "no change shown" not in said
+    text = summary_text(found, "compiled", "mapped")
+    assert text.startswith("mean absolute error 0.5")
+    assert "no change shown" not in text
 
 
 def test_the_same_judge_changes_nothing() -> None:
@@ -88,13 +86,9 @@ def test_the_interval_of_the_error_covers() -> None:
         rng = np.random.default_rng(seed)
         ratings = rng.integers(1, 6, (15, 4)).astype(float)
         scores = ratings + 0.4 + 0.7 * rng.normal(size=ratings.shape)
-        groups = [
-            GroupScores(f"g{g}", ("a", "b", "c", "d"), tuple(map(float, r)), tuple(map(float, s)))
-            for g, (r, s) in enumerate(zip(ratings, scores, strict=True))
-        ]
-        own = absolute_agreement({"x": {"style": groups}}, CUTS, same_scale=True, seed=seed)["x"]["style"]
-        low, high = own.measures["mae"].low, own.measures["mae"].high
-        held += low <= truth <= high
+        sample = [group(f"g{g}", r, s, "abcd") for g, (r, s) in enumerate(zip(ratings, scores, strict=True))]
+        own = absolute_agreement({"x": {"style": sample}}, CUTS, same_scale=True, seed=seed)["x"]["style"]
+        held += own.measures["mae"].low <= truth <= own.measures["mae"].high
     assert 182 <= held <= 199
 
 

@@ -146,22 +146,14 @@ def test_an_array_of_rows_or_of_groups(tmp_path: Path, name: str, expected: list
 
 
 @pytest.mark.integration
-def test_a_sheet_of_excel(tmp_path: Path, expected: object) -> None:
-    path = workbook(tmp_path / "a.xlsx", [HEADER, *ROWS])
+@pytest.mark.parametrize("case", ["alone", "beside others", "behind a hidden one"])
+def test_a_sheet_of_excel(tmp_path: Path, case: str, expected: object, caplog: pytest.LogCaptureFixture) -> None:
+    hidden: Table | None = [("text", "tone"), ("x", 1)] if case == "behind a hidden one" else None
+    more = 2 if case == "beside others" else 0
+    path = workbook(tmp_path / "a.xlsx", [HEADER, *ROWS], more=more, before=hidden, hidden=hidden is not None)
     assert groups_of(load(path, TASK)) == expected
     assert [record.location for record in read_records(path)] == ["row 4", "row 5", "row 6"]
-
-
-@pytest.mark.integration
-def test_which_of_several_sheets_is_read_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    load(workbook(tmp_path / "a.xlsx", [HEADER, *ROWS], more=2), TASK)
-    assert "'Sheet1'" in caplog.text
-
-
-@pytest.mark.integration
-def test_a_hidden_sheet_before_the_data_is_not_read(tmp_path: Path, expected: object) -> None:
-    path = workbook(tmp_path / "a.xlsx", [HEADER, *ROWS], before=[("text", "tone"), ("x", 1)], hidden=True)
-    assert groups_of(load(path, TASK)) == expected
+    assert ("'Sheet1'" in caplog.text) == (case == "beside others")
 
 
 @pytest.mark.integration
@@ -173,6 +165,8 @@ def test_a_workbook_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: p
     first, second = read_records(path), read_records(path)
     assert [next(first).values, next(second).values] == [{"text": "x", "tone": "4,5"}] * 2
     assert (next(first).values, len(started)) == ({"text": "y", "tone": "2"}, 1)
+    ratings = [c.ratings for g in load(path, TASK).groups for c in g.candidates]
+    assert ratings == [{"tone": (4.5,)}, {"tone": (2.0,)}], "commas in cells of text are decimal"
     workbook(path, [("text", "tone"), ("other", 3)])
     assert [record.values["text"] for record in read_records(path)] == ["other"]
 
@@ -219,16 +213,6 @@ def test_a_set_of_the_hub_by_name_and_split(tmp_path: Path, expected: object) ->
     assert (corpus.origin.name, corpus.origin.location) == ("replies", f"hf:{folder}@train")
     assert len(data.load(f"hf:{folder}", TASK).groups) == 2, "its only split needs no name"
     assert len(data.load(f"hf:{folder}@train[:2]", TASK).groups) == 1
-
-
-@pytest.mark.integration
-def test_commas_of_texts_in_a_sheet_are_decimal(tmp_path: Path) -> None:
-    path = workbook(tmp_path / "a.xlsx", [("text", "tone"), ("x", "4,5"), ("y", 2), ("z", "3")])
-    assert [c.ratings for g in load(path, TASK).groups for c in g.candidates] == [
-        {"tone": (4.5,)},
-        {"tone": (2.0,)},
-        {"tone": (3.0,)},
-    ]
 
 
 def test_rows_without_any_value_are_skipped(tmp_path: Path) -> None:

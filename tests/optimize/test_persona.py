@@ -32,8 +32,6 @@ from tests.optimize.guide_author import ASPECT, CANDIDATES, Author, corpus, tune
 from tests.optimize.small_corpus import small_corpus
 
 ITEM = corpus_items(corpus(1), ASPECT)[0]
-
-
 SCORER, CRITIC = Turn("scorer", 0, "Because.", 4.0), Turn("critic", 1, "Too high.")
 GIVING_IN, AGAIN = Turn("critic", 1, "", no_issue=True), Turn("scorer", 1, "So be it.", 3.0)
 
@@ -66,10 +64,10 @@ def test_shown_are_rated_items_each_under_its_own_source_with_replies_where_ther
     """At sample level an example is of several sources."""
     items = [replace(ITEM, source=source, text=f"Text {n}.") for n, source in enumerate("aabb")]
     whole = Transcript((SCORER, CRITIC, AGAIN))
-    found = critic_replies(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
-    shown = {source.source: [(c.text, c.debate.get("score_after")) for c in source.candidates] for source in found}
+    replies = critic_replies(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
+    shown = {source.source: [(c.text, c.debate.get("score_after")) for c in source.candidates] for source in replies}
     assert shown == {"a": [("Text 0.", 3.0)], "b": [("Text 2.", None), ("Text 3.", 3.0)]}
-    assert effects_of(found).total() == 2
+    assert effects_of(replies).total() == 2
 
 
 class Persuaded(Author):
@@ -108,39 +106,33 @@ def test_a_persona_that_helps_is_in_the_critics_instructions_and_one_that_does_n
         assert sum(map(int, counted.values())) == CANDIDATES
 
 
-def test_nothing_is_asked_where_nobody_debates_or_every_reply_was_right() -> None:
-    author = Persuaded("You are stern.")
-    tuned(author, rounds=0)
-    assert author.asked == []
-
+@pytest.mark.parametrize(("rounds", "right"), [(0, False), (1, True)])
+def test_nothing_is_asked_where_nobody_debates_or_every_reply_was_right(rounds: int, right: bool) -> None:
     class Right(Persuaded):
         def __call__(self, prompt: str) -> str:
-            if "[[ ## candidate ## ]]" not in prompt:
+            if not right or "[[ ## candidate ## ]]" not in prompt:
                 return super().__call__(prompt)
             means = [1.0, 1.5, 2.5, 3.5]
             return debater(score=str(means[int(section(prompt, "candidate").split()[-1])]))(prompt)
 
     author = Right("You are stern.")
-    tuned(author, rounds=1)
+    tuned(author, rounds=rounds)
     assert author.asked == []
 
 
 def test_a_quotation_in_a_persona_is_cut() -> None:
-    quoting = "You are stern. Say that source number 1 tells of an old lighthouse keeper."
-    author = Persuaded(quoting)
+    author = Persuaded("You are stern. Say that source number 1 tells of an old lighthouse keeper.")
     judge, _ = tuned(author, rounds=1)
     assert judge.instructions()["critic"] == "You are stern."
-    assert "quotes the texts" in section(author.asked[1], "correction")
+    assert "quotes" in section(author.asked[1], "correction")
 
 
 def test_the_offline_stand_in_is_sterner_where_the_critic_gave_in_and_milder_where_it_led_astray() -> None:
     def written(**counts: int) -> float:
         effects = "; ".join(f"{name}: {counts.get(f'e{n}', 0)}" for n, name in enumerate(EFFECTS))
         user = f"[[ ## effects ## ]]\n{effects}\n\nRespond with `[[ ## analysis ## ]]`, then `[[ ## persona ## ]]`."
-        reply = (
-            OfflineEngine().answer("Your output fields are:\n1. `analysis` (str):\n2. `persona` (str):", user, {}).text
-        )
-        return threshold(reply.partition("persona ## ]]")[2])
+        fields = "Your output fields are:\n1. `analysis` (str):\n2. `persona` (str):"
+        return threshold(OfflineEngine().answer(fields, user, {}).text.partition("persona ## ]]")[2])
 
     assert written(e1=5, e2=3) < written(e1=2, e0=2) < written(e0=5, e3=3)
 

@@ -8,7 +8,6 @@ import pytest
 
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
@@ -17,45 +16,41 @@ from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.reports.costs import cost_rows
 
 
-def pair(monkeypatch: pytest.MonkeyPatch, **values: Any) -> tuple[JudgeLM, JudgeLM]:
-    """The judge's LM and the one that reflects, with keys that no server will see."""
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that no server will see."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
-    settings = Settings(**values)
-    lm = make_lm(
-        settings.lm,
-        api_base=settings.api_base,
-        options=lm_options(settings),
-        engine=scripted_lm(lambda _: "OK").scripted,
-    )
-    return lm, reflection_lm(settings, lm)
+
+
+def engine() -> Any:
+    return scripted_lm(lambda _: "OK").scripted
 
 
 @pytest.mark.parametrize(
     ("name", "endpoint"), [("openai/gpt-4o", "http://127.0.0.1:9/v1"), ("anthropic/claude-sonnet-4-5", "")]
 )
-def test_the_address_is_that_of_a_provider(monkeypatch: pytest.MonkeyPatch, name: str, endpoint: str) -> None:
-    address = "http://127.0.0.1:9/v1"
-    _, reflection = pair(monkeypatch, lm="openai/gpt-4o-mini", api_base=address, reflection_lm=name)
+def test_the_address_is_that_of_a_provider(name: str, endpoint: str) -> None:
+    settings = Settings(lm="openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1", reflection_lm=name)
+    lm = make_lm(settings.lm, api_base=settings.api_base, options=lm_options(settings), engine=engine())
+    reflection = reflection_lm(settings, lm)
     assert (reflection.model, reflection.endpoint) == (name, endpoint)
 
 
-def test_both_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
+def test_both_spend_one_budget() -> None:
     settings = Settings(lm="openai/gpt-4o-mini", reflection_lm="openai/gpt-4o", budget="calls=2")
-    engine = scripted_lm(lambda _: "OK").scripted
-    lm = make_lm(settings.lm, options=lm_options(settings), engine=engine)
-    second = make_lm("openai/gpt-4o", engine=engine).share_run(lm, REFLECTION)
+    lm = make_lm(settings.lm, options=lm_options(settings), engine=engine())
+    second = make_lm("openai/gpt-4o", engine=engine()).share_run(lm, REFLECTION)
     lm("first")
     second("second")
-    for one in (lm, second):
+    for either in (lm, second):
         with pytest.raises(BudgetSpentError, match="2 of 2 calls"):
-            one("third")
+            either("third")
 
 
 def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None:
-    lm = make_lm("openai/gpt-4o-mini", engine=scripted_lm(lambda _: "OK").scripted)
-    second = make_lm("openai/gpt-4o", engine=scripted_lm(lambda _: "OK").scripted).share_run(lm, REFLECTION)
+    lm = make_lm("openai/gpt-4o-mini", engine=engine())
+    second = make_lm("openai/gpt-4o", engine=engine()).share_run(lm, REFLECTION)
     lm.meter.count_reply("scorer", Reply("", 1000, 100))
     second.meter.count_reply(REFLECTION, Reply("", 1000, 100))
     rows = {row["role"]: row["usd"] for row in cost_rows(lm.meter, lm.price)}

@@ -16,13 +16,11 @@ from debate_judge.data.files.reading import toml
 from debate_judge.data.files.task_file import find_task, guess_task, read_task
 from debate_judge.data.sets import dialsummeval, faireval, summeval, topical_chat
 from debate_judge.data.sources import SourceSelection
-from tests.data import test_factuality_sets as factuality
+from tests.data import test_public_sets as public
 from tests.data.files_of_rows import TASK
-from tests.data.test_faireval import QUESTIONS, answers
-from tests.data.test_faireval import folder as copy_of_faireval
-from tests.data.test_public_sets import ARTICLE, REPLY, SAID
-from tests.data.test_task_files import GOOD as GOOD_TASK
-from tests.data.test_task_files import HEAD
+from tests.data.test_inputs import GOOD as GOOD_TASK
+from tests.data.test_inputs import HEAD
+from tests.data.test_public_sets import ARTICLE, QUESTIONS, REPLY, SAID, answers, faireval_folder
 from tests.refusals.refusal import row
 
 GOOD: dict[str, Any] = {
@@ -268,13 +266,13 @@ FACTUALITY = [
     ("halueval", [], "no records"),
     ("halueval", [{"text": "x"}], "not a record of HaluEval"),
     ("halueval", [{"question": "x", "right_answer": "y"}], "hallucinated_answer"),
-    ("halueval", [factuality.QA, factuality.NEWS], "is missing"),
+    ("halueval", [public.QA, public.NEWS], "is missing"),
     ("halueval", [{"question": "x", "answer": "y", "hallucination": "maybe"}], "yes or no"),
-    ("factool_claims", [{**factuality.CLAIMS, "claims": []}], "claims is empty"),
-    ("factool_claims", [{**factuality.CLAIMS, "claims": [{"claim": "x", "label": "yes"}]}], "label"),
-    ("qags", [{**factuality.QAGS, "scores": {"fluency": 1}}], "'fluency'"),
-    ("qags", [{**factuality.QAGS, "scores": {"consistency": 2}}], "from 0 to 1"),
-    ("qags", [factuality.QAGS, {**factuality.QAGS, "source": "Other ."}], "a second source"),
+    ("factool_claims", [{**public.CLAIMS, "claims": []}], "claims is empty"),
+    ("factool_claims", [{**public.CLAIMS, "claims": [{"claim": "x", "label": "yes"}]}], "label"),
+    ("qags", [{**public.QAGS, "scores": {"fluency": 1}}], "'fluency'"),
+    ("qags", [{**public.QAGS, "scores": {"consistency": 2}}], "from 0 to 1"),
+    ("qags", [public.QAGS, {**public.QAGS, "source": "Other ."}], "a second source"),
 ]
 
 
@@ -356,7 +354,7 @@ TABLE = [
             None,
             keyword,
             "copy",
-            change=lambda f, of=files: copy_of_faireval(f / "copy", **of),
+            change=lambda f, of=files: faireval_folder(f / "copy", **of),
         )  # type: ignore[misc]
         for name, files, keyword in COPIES
     ),

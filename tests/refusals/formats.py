@@ -87,6 +87,12 @@ def a_far_date(folder: Path) -> None:
     written(text=["a", "b"], tone=[1, 2], made=pa.StructArray.from_arrays([days], ["day"]))(folder)
 
 
+def broken_pages(folder: Path) -> None:
+    parquet(folder / "a.parquet", OFF_SCALE, NAMES)
+    content = (folder / "a.parquet").read_bytes()
+    (folder / "a.parquet").write_bytes(content[:4] + b"\xff" * 100 + content[104:])
+
+
 WORKBOOKS = [
     row(name, loaded("a.xlsx"), field, keyword, "a.xlsx", line, change=change, patch=patch, integration=True)
     for name, change, patch, line, field, keyword in (
@@ -146,6 +152,7 @@ PARQUET = [
             "unpacks",
         ),
         ("Parquet off the scale", lambda f: parquet(f / "a.parquet", OFF_SCALE, NAMES), None, 2, "tone", "scale"),
+        ("Parquet of broken pages", broken_pages, None, None, None, "from its original"),
         ("no Parquet", lambda f: (f / "a.parquet").write_text("source,text\ns,x\n"), None, None, None, "not a Parquet"),
     )
 ]
@@ -245,6 +252,33 @@ USERS = [
         )
     ),
     row("an aspect with a stroke", guessed, "criterion", "'clear/short'", "a.csv", 4, {"a.csv": BOTH}),
+    row(
+        "what was summarized, called text",
+        loaded("a.csv"),
+        "text",
+        "--columns source=text,text=summary",
+        "a.csv",
+        2,
+        {"a.csv": "text,summary,tone\nAn article.,A summary.,4\n"},
+    ),
+    row(
+        "names in two rows",
+        loaded("a.csv"),
+        None,
+        "unmerge",
+        "a.csv",
+        2,
+        {"a.csv": "text,Ann,,Bob,\n,tone,wit,tone,wit\nx,4,5,3,2\n"},
+    ),
+    row(
+        "columns of a crowd",
+        guessed,
+        "text",
+        "--columns text=Input.answer",
+        "a.csv",
+        2,
+        {"a.csv": "WorkerId,Input.answer,Answer.tone\nw,x,4\n"},
+    ),
     row("repeated texts", loaded("a.csv"), None, "--columns rater=who", "a.csv", files={"a.csv": REPEATED}),
     row(
         "a path off the scale",

@@ -121,6 +121,16 @@ TABLE = [
             "left or right",
         ),
         (
+            "a trace of MLflow without spans",
+            "a.jsonl",
+            (),
+            made("a.jsonl", {"info": {"trace_id": "t", "request_preview": "x" * 997 + "...", "assessments": []}}),
+            "a.jsonl",
+            1,
+            "info.request_preview",
+            "include_spans",
+        ),
+        (
             "a run of LangSmith without end",
             "langsmith_feedback.jsonl+runs.jsonl",
             (),

@@ -78,7 +78,9 @@ def _plain_answer(value: Values) -> object:
 
 
 def _studio_value(name: str, answer: Values, rater: object, field: str) -> Iterator[ExportRating]:
-    for answer_type in _ANSWER_TYPES:
+    # The text of a marked span is one of the task's, and no comment.
+    is_span = any(key.endswith("labels") for key in answer)
+    for answer_type in () if is_span else _ANSWER_TYPES:
         if answer_type in answer:
             value = answer[answer_type]
             value = value[0] if answer_type == "choices" and isinstance(value, list) and len(value) == 1 else value
