@@ -97,9 +97,7 @@ def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bo
 def _steps(pairs: Floats, scale: Scale) -> list[tuple[float, float]]:
     """The steps of the isotonic regression as (mean of the step's scores, height), in increasing order.
 
-    Args:
-        pairs: Scores and ratings, shape (candidates, 2).
-        scale: Of the ratings; heights are clipped to it.
+    `pairs` are scores and ratings, shape (candidates, 2). Heights are clipped to the scale of the ratings.
     """
     from scipy.optimize import isotonic_regression
 
@@ -168,7 +166,7 @@ def calibration_effect(
     Args:
         calibration: The map.
         groups: One aspect's groups with the judge's own scores, from other sources than the map was fitted on.
-        level: Level of the rank correlation.
+        level: Of the rank correlation.
         on_scale: Whether the judge's own scores are on the raters' scale.
         mapped: The groups with mapped scores, where `calibration` does not map all of them (each fold has its own map).
     """

@@ -133,29 +133,28 @@ class AgreementEstimate:
     @classmethod
     def mean(cls, aspects: Sequence[AgreementEstimate]) -> AgreementEstimate:
         """The mean over aspects."""
-
-        def mean(arrays: Sequence[Floats | None]) -> Floats | None:
-            return None if any(array is None for array in arrays) else np.mean(np.array(arrays), axis=0)
-
-        return cls(
-            aspects[0].index,
-            np.mean([e.values for e in aspects], axis=0),
-            np.logical_or.reduce([e.included_groups for e in aspects]),
-            mean([e.contributions for e in aspects]),
-            mean([e.influences for e in aspects]),
-            mean([e.replicates for e in aspects]),
-            min(e.observations for e in aspects),
-        )
+        return cls._combined(aspects, np.full(len(aspects), 1 / len(aspects)))
 
     def __sub__(self, other: AgreementEstimate) -> AgreementEstimate:
         """The paired difference from an estimate of the same statistics from the same groups."""
-        return AgreementEstimate(
-            self.index,
-            self.values - other.values,
-            self.included_groups | other.included_groups,
-            _difference(self.contributions, other.contributions),
-            _difference(self.influences, other.influences),
-            _difference(self.replicates, other.replicates),
+        return self._combined([self, other], np.array([1.0, -1.0]))
+
+    @classmethod
+    def _combined(cls, estimates: Sequence[AgreementEstimate], weights: Floats) -> AgreementEstimate:
+        """The weighted sum of estimates; all of its parts are linear in them."""
+
+        def weighted_sum(parts: Sequence[Floats | None]) -> Floats | None:
+            defined = [part for part in parts if part is not None]
+            return np.tensordot(weights, np.array(defined), 1) if len(defined) == len(parts) else None
+
+        return cls(
+            estimates[0].index,
+            np.tensordot(weights, np.array([e.values for e in estimates]), 1),
+            np.logical_or.reduce([e.included_groups for e in estimates]),
+            weighted_sum([e.contributions for e in estimates]),
+            weighted_sum([e.influences for e in estimates]),
+            weighted_sum([e.replicates for e in estimates]),
+            min(e.observations for e in estimates),
         )
 
     @property
@@ -170,18 +169,12 @@ class AgreementEstimate:
     @property
     def standard_errors(self) -> Floats:
         """Shape (statistics,); NaN without influences and replicates, or with fewer than two sources."""
-        sources = self.sources
-        if sources < 2:
-            return np.full(len(self.values), np.nan)
         if self.influences is not None:
             return np.array([standard_error(row[self.included_sources]) for row in self.influences])
-        if self.replicates is None or self.replicates.shape[1] < 2:
+        sources = self.sources
+        if self.replicates is None or self.replicates.shape[1] < 2 or sources < 2:
             return np.full(len(self.values), np.nan)
         return np.asarray(math.sqrt(sources / (sources - 1)) * np.nanstd(self.replicates, axis=1, ddof=1))
-
-
-def _difference(a: Floats | None, b: Floats | None) -> Floats | None:
-    return None if a is None or b is None else a - b
 
 
 def rated_pairs(groups: Sequence[GroupScores], index: GroupIndex) -> RatingScorePairs:
@@ -229,10 +222,9 @@ def pseudo_values(
     Args:
         statistic: Two arrays of shape (rows, pairs), NaN for pairs that are left out -> values of shape (values, rows);
             undefined ones count 0.
-        x: Ratings, shape (pairs,).
-        y: Scores, likewise.
+        x, y: The two sides of the pairs, shape (pairs,).
         unit: Number of each pair's unit.
-        units: How many there are.
+        units: Number of units.
 
     Returns:
         Shape (values, units).

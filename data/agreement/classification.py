@@ -47,12 +47,10 @@ def classify(
     the jackknife.
 
     Args:
-        labels: The raters' labels as numbers, shape (decisions,); at least one.
-        decided: The judge's decisions, likewise.
+        labels, decided: The raters' labels and the judge's decisions as numbers, shape (decisions,); at least one.
         source: Number of each decision's source.
         count: Number of different labels.
-        resamples: Number of draws from the posterior; 0 gives no intervals at all.
-        seed: For the draws.
+        resamples, seed: Number of draws from the posterior; 0 gives no intervals at all.
 
     Returns:
         The measures of all labels together, and for each label those of `LABEL_MEASURES`.
@@ -81,12 +79,7 @@ def area_under_roc(
 ) -> Measure:
     """AUROC: the probability that a positive one has a higher score than a negative one, equal scores counting half.
 
-    Args:
-        positive: The labels, shape (decisions,).
-        scores: Higher is more likely positive.
-        source: Number of each decision's source.
-        intervals: Whether to give the interval.
-        seed: For random bundles of sources, see `bootstrap.bundle`.
+    `positive` are the labels and `source` the number of each decision's source, shape (decisions,).
     """
     return _with_intervals(_auroc, positive.astype(float), scores, bundle(source, seed), intervals=intervals)[0]
 
@@ -112,14 +105,9 @@ def _with_intervals(
 
 
 def _measures_of_matrices(matrix: Floats, occurs: NDArray[np.bool_]) -> Floats:
-    """Accuracy, kappa, balanced accuracy, and for each label precision, recall and F1.
+    """Accuracy, kappa, balanced accuracy, and for each label precision, recall and F1, shape (measures, tables).
 
-    Args:
-        matrix: Labels x decisions, shape (labels, labels, tables).
-        occurs: Which labels the raters gave; the mean recall is over these.
-
-    Returns:
-        Shape (measures, tables).
+    `matrix` is labels x decisions, shape (labels, labels, tables). The mean recall is over the labels that occur.
     """
     rows, columns, correct = matrix.sum(axis=1), matrix.sum(axis=0), np.einsum("iir->ir", matrix)
     total = rows.sum(axis=0)

@@ -12,7 +12,7 @@ Other ratings define no decision; for them there are the correlations of `data/a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -81,14 +81,9 @@ class DecisionResult:
 
 
 def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> dict[str, DecisionRule]:
-    """Find the decisions that the ratings of a corpus define.
+    """Aspect name -> decision rule, for the aspects whose ratings define a decision.
 
-    Args:
-        groups: All groups of the corpus; in a subset, ratings of more than two values could by chance have only two.
-        aspects: The aspects to look at.
-
-    Returns:
-        Aspect name -> decision rule, for the aspects whose ratings define a decision.
+    `groups` are all of the corpus; in a subset, ratings of more than two values could by chance have only two.
     """
     groups = list(groups)
     rules: dict[str, DecisionRule] = {}
@@ -99,7 +94,7 @@ def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect])
         if all(g.is_pair(aspect) for g in rated) and any(g.has_distinct_ratings(name) for g in rated):
             rules[name] = DecisionRule("pairs")
         elif values == {scale.low, scale.high}:
-            rules[name] = _binary_rule(scale.low, scale.high)
+            rules[name] = _binary_rule(values)
         elif all(len(g.candidates) == 2 for g in groups) and any(g.has_distinct_ratings(name) for g in groups):
             rules[name] = DecisionRule("pairs")
     return rules
@@ -128,7 +123,7 @@ def decision_rules_from_scores(
             problem = f"the groups of {name} are not pairs with ratings that differ"
             raise InputError(problem, field=name, expected="two candidates of a group, one rated higher")
         if kind == "binary" or (kind is None and len(values) == 2):
-            rules[name] = _binary_rule(min(values), max(values))
+            rules[name] = _binary_rule(values)
         elif kind == "pairs" or paired:
             rules[name] = DecisionRule("pairs")
     return rules
@@ -148,8 +143,7 @@ def evaluate_decisions(
         scores: Aspect name -> groups, of one judge.
         decision_rules: From `find_decision_rules`; aspects without a rule, or with no label, are left out.
         on_scale: Whether scores are on the raters' scale. If not, binary decisions need a tuned cut.
-        resamples: Number of draws from the posterior for intervals, see `classify`; 0 gives no intervals.
-        seed: For the draws.
+        resamples, seed: Of the intervals, see `classify`.
 
     Raises:
         InputError: The decisions are about pairs, and a group does not have two candidates.
@@ -172,12 +166,7 @@ def with_tuned_cut(rule: DecisionRule, groups: Sequence[GroupScores], part: str)
 
     Possible cuts are the threshold and the midpoints between neighbouring scores; of equally good ones the nearest to
     the threshold is taken. The rule is returned unchanged for pairs, where all scored candidates have the same label,
-    and where no cut is better than the threshold.
-
-    Args:
-        rule: The decision rule.
-        groups: Ratings and scores to tune on, e.g. of the dev sources; results must be reported on others.
-        part: Name of this part of the corpus, e.g. `dev`.
+    and where no cut is better than the threshold. Results must be reported on other groups than those of `part`.
     """
     if rule.kind != "binary":
         return rule
@@ -195,8 +184,8 @@ def with_tuned_cut(rule: DecisionRule, groups: Sequence[GroupScores], part: str)
     return rule if cut == rule.threshold else replace(rule, cut=cut, chosen_on=part)
 
 
-def _binary_rule(low: float, high: float) -> DecisionRule:
-    middle = (low + high) / 2
+def _binary_rule(values: Set[float]) -> DecisionRule:
+    middle = (min(values) + max(values)) / 2
     return DecisionRule("binary", middle, middle)
 
 

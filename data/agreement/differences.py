@@ -64,8 +64,7 @@ def compare(
     Args:
         a: Aspect name -> groups.
         b: The same aspects, groups, candidates and ratings with another judge's scores.
-        statistic: What to compare.
-        level: Where it is computed.
+        statistic, level: The correlation, and where it is computed.
         resamples: Number of times that the groups are resampled, jointly for all aspects, at system level; 0 for no
             interval at any level.
         seed: For the resampling and the flips.
@@ -191,15 +190,8 @@ def _on_same_candidates(
 
 
 def sign_flip_p_value(contributions: Floats, seed: int) -> float | None:
-    """The p-value of a sum of contributions of groups, e.g. of paired differences divided by their number.
-
-    Args:
-        contributions: One per group, shape (groups,).
-        seed: For random flips.
-
-    Returns:
-        Two-sided; None below `MIN_GROUPS_FOR_P_VALUE`.
-    """
+    """The two-sided p-value of a sum of contributions of groups, shape (groups,), e.g. of paired differences divided by
+    their number; None below `MIN_GROUPS_FOR_P_VALUE`."""
     groups = len(contributions)
     summed = np.bincount(bundle(np.arange(groups), seed), weights=contributions)
     # Flipping a 0 changes nothing; without these units more cases are computed exactly.
@@ -210,17 +202,13 @@ def sign_flip_p_value(contributions: Floats, seed: int) -> float | None:
 def permutation_p_value(
     statistic: Callable[[Floats], Floats], groups: int, units: int, *, seed: int, flips: int = RANDOM_FLIPS
 ) -> float | None:
-    """The p-value of a statistic that is recomputed for flipped units.
+    """The two-sided p-value of a statistic that is recomputed for flipped units; None with too few groups.
 
     Args:
         statistic: Signs of shape (units, assignments) -> values of shape (assignments,), odd in the signs.
         groups: Number of groups that it is computed from.
         units: Number of units that are flipped.
-        seed: For random sign assignments.
-        flips: Number of random sign assignments where there are more than `MAX_EXACT_UNITS` units.
-
-    Returns:
-        Two-sided; None below `MIN_GROUPS_FOR_P_VALUE`.
+        seed, flips: Of the random sign assignments where there are more than `MAX_EXACT_UNITS` units.
     """
     if groups < MIN_GROUPS_FOR_P_VALUE:
         return None

@@ -40,13 +40,8 @@ def estimate_level(
 ) -> LevelEstimate:
     """Compute the correlations of one aspect at a level.
 
-    Args:
-        level: Which level.
-        pairs: Of one aspect.
-        statistics: What to compute.
-        resamples: Number of bootstrap resamples of the sources at system level.
-        seed: For the resampling.
-        jackknife: Whether to compute influences at sample level, which take a correlation without each source.
+    At system level, `resamples` is the number of bootstrap resamples of the sources. At sample level, `jackknife` is
+    whether to compute influences, which take a correlation without each source.
     """
     if level == "summary":
         return _summary_level(pairs, statistics)

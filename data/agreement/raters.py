@@ -76,11 +76,9 @@ def compare_with_raters(
 
     Args:
         groups: Of one aspect, with the ratings of single raters.
-        statistic: The correlation.
-        level: Where it is computed; reliability and noise correction are not defined at system level.
+        statistic, level: The correlation; reliability and noise correction are not defined at system level.
         on_scale: Whether the scores are on the raters' scale, so that differences from ratings are meaningful.
-        resamples: For the intervals of the ceiling at system level; 0 gives no intervals.
-        seed: For these resamples.
+        resamples, seed: For the intervals of the ceiling at system level; 0 gives no intervals.
     """
     rater_count = max((len(values) for g in groups for values in g.raters), default=0)
     error, bias = error_and_bias(groups) if on_scale else (None, None)
@@ -120,13 +118,8 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float]]) -> float | None:
     """Krippendorff's alpha for interval data: 1 - observed / expected disagreement (Krippendorff 2019, chapter 12).
 
     Disagreement is the squared difference of two ratings: of one candidate for the observed, of any two for the
-    expected. For ratings of two values this equals the nominal alpha.
-
-    Args:
-        ratings: One sequence per candidate; those with fewer than two ratings are left out.
-
-    Returns:
-        At most 1; None where nothing can be compared or all ratings are equal.
+    expected. For ratings of two values this equals the nominal alpha. Candidates with fewer than two ratings are left
+    out; None where nothing can be compared or all ratings are equal.
     """
     units = [np.asarray(values, dtype=float) for values in ratings if len(values) > 1]
     if not units:
@@ -144,14 +137,8 @@ def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
 
     1 - E / V with V the variance of the candidates' mean ratings, within groups at summary level, and E the mean
     squared standard error of these means: the intraclass correlation ICC(1, k) of Shrout and Fleiss (1979). Noise
-    attenuates a correlation with the mean ratings by the root of it (Spearman 1904).
-
-    Args:
-        groups: Of one aspect; candidates with fewer than two ratings are left out.
-        level: `summary` or `sample`.
-
-    Returns:
-        None where all mean ratings are equal; below 0 where raters agree less than by chance.
+    attenuates a correlation with the mean ratings by the root of it (Spearman 1904). Candidates with fewer than two
+    ratings are left out. None where all mean ratings are equal; below 0 where raters agree less than by chance.
     """
     errors: list[float] = []
     by_group: list[Floats] = []

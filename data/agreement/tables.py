@@ -81,9 +81,7 @@ def agreement_table(
         aspects: Aspect name -> groups. The same id in several aspects is the same group.
         resamples: Number of bootstrap resamples of the groups, jointly for all aspects, for the intervals at system
             level; 0 for no intervals at any level.
-        seed: For the resampling.
-        levels: The levels to compute.
-        statistics: The correlations to compute.
+        seed, levels, statistics: For the resampling; what to compute.
 
     Raises:
         InputError: no aspect, or a group id twice in one aspect.

@@ -147,11 +147,8 @@ class AbsoluteScale:
 def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, scale: AbsoluteScale) -> Floats:
     """A measure of each row in a form to be maximized, at most 1, shape (rows,); NaN where undefined.
 
-    Args:
-        measure: Which one; the error is divided by the width of the scale and subtracted from 1.
-        ratings: Shape (rows, width); shorter rows are padded with NaN, at the same positions as in `scores`.
-        scores: Likewise.
-        scale: Of the aspect.
+    The error is divided by the width of the scale and subtracted from 1. Ratings and scores have shape (rows, width);
+    shorter rows are padded with NaN, at the same positions in both.
     """
     error, ccc, kappa = _measures_of_rows(ratings, scores, scale.cut)
     values: Floats = {"mae": 1 - error / scale.width, "ccc": ccc, "kappa": kappa}[measure]

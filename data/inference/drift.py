@@ -105,18 +105,8 @@ class ScoreChange:
 def agreement_estimate(
     scores: ScoresByAspect, statistic: Statistic, level: Level, *, resamples: int = 2000, seed: int = 0
 ) -> SampleEstimate | None:
-    """Agreement averaged over aspects, with its standard error over sources.
-
-    Args:
-        scores: Aspect -> groups.
-        statistic: The correlation.
-        level: Where it is computed.
-        resamples: For the standard error at system level.
-        seed: For these.
-
-    Returns:
-        None where it is undefined in an aspect, or computed from fewer than two sources.
-    """
+    """Agreement averaged over aspects, with its standard error over sources; None where it is undefined in an aspect,
+    or computed from fewer than two sources. `resamples` are for the standard error at system level."""
     index = GroupIndex.build(scores, seed)
     mean = AgreementEstimate.mean(
         [
@@ -150,10 +140,7 @@ def margin_verdict(difference: TwoSampleDifference | None, margin: float) -> Mar
 def measure_drift(old: Sequence[GroupScores], new: Sequence[GroupScores], on_scale: bool) -> Drift:
     """Compare scores and ratings of two sets of sources in one aspect.
 
-    Args:
-        old: With scores on the raters' scale, if `on_scale`.
-        new: Likewise.
-        on_scale: Whether scores are on the raters' scale, so that rating minus score is meaningful.
+    `on_scale` is whether scores are on the raters' scale, so that rating minus score is meaningful.
     """
     samples = [pairs_by_source(groups) for groups in (new, old)]
 
@@ -183,12 +170,7 @@ def score_change(by_group: Sequence[Floats]) -> ScoreChange:
 
 
 def describe_changes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> list[str]:
-    """Sentences on what has changed significantly; empty where nothing has.
-
-    Args:
-        drifts: Aspect -> drift.
-        changed: Aspect -> how the judge's scores of old texts changed.
-    """
+    """Sentences on what has changed significantly, from drift and score changes by aspect."""
     limit = _ALPHA / (2 * max(1, len(drifts)))
     sentences = []
     for name, change in changed.items():

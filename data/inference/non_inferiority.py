@@ -128,14 +128,11 @@ def compare_lms(
     """Compare two LMs behind one judge.
 
     Args:
-        old: The old LM's scores with the ratings.
-        new: The new LM's scores of the same candidates.
+        old, new: Each LM's scores of the same candidates, with the ratings.
         mappings: Aspect -> the scale of its ratings, and how scores are mapped to it.
         margins: The largest acceptable losses.
-        statistic: The correlation with the raters.
-        level: Where it is computed.
-        resamples: For intervals at system level; 0 for none at any level.
-        seed: For resampling and p-values.
+        statistic, level: The correlation with the raters, and where it is computed.
+        resamples, seed: As for `compare`.
     """
     tables = [agreement_table(s, levels=(level,), resamples=resamples, seed=seed) for s in (old, new)]
 

@@ -195,10 +195,12 @@ def measure_systems(groups: Sequence[GroupScores], value_range: tuple[float, flo
     value_range = value_range or (texts.rating.min(), texts.rating.max())
 
     def estimate(*systems: str) -> PPIEstimate | None:
-        tables = (table[list(systems)].to_numpy(dtype=float) for table in (ratings, scores))
-        return ppi_estimate(*tables, np.array([1.0, -1.0][: len(systems)]), value_range=value_range)
+        of_systems = [table[list(systems)].to_numpy(dtype=float) for table in (ratings, scores)]
+        contrast = np.array([1.0, -1.0][: len(systems)])
+        return ppi_estimate(of_systems[0], of_systems[1], contrast, value_range=value_range)
 
-    means = {name: mean for name in ratings if (mean := estimate(name)) is not None}
+    names: list[str] = texts.system.unique().tolist()
+    means = {name: mean for name in names if (mean := estimate(name)) is not None}
     order = sorted(means, key=lambda name: -means[name].value)
     pairs = {pair: difference for pair in combinations(order, 2) if (difference := estimate(*pair)) is not None}
     corrected = holm_adjusted_by_name({pair: difference.p_value for pair, difference in pairs.items()})
@@ -217,7 +219,7 @@ def measure_systems(groups: Sequence[GroupScores], value_range: tuple[float, flo
     return SystemsTable(
         tuple(systems),
         tuple(SystemDifference(*pair, difference, corrected[pair] or 0.0) for pair, difference in pairs.items()),
-        tuple(name for name in ratings if name not in means),
+        tuple(name for name in names if name not in means),
         int(rated.sum()),
         int((~rated).sum()),
         compare_samples(*(SampleEstimate.of_mean(list(sample)) for sample in samples)),

@@ -33,10 +33,6 @@ def rank_distance(first: Sequence[GroupScores], second: Sequence[GroupScores]) -
 
     Where each source has one text, ranks are those among all texts.
 
-    Args:
-        first: A judge's scores of one aspect.
-        second: Another judge's scores of the same texts.
-
     Returns:
         Shape (sources,); 0 where fewer than two texts can be ranked.
     """
@@ -70,13 +66,8 @@ def cluster_texts(texts: Sequence[str], count: int, seed: int = 0) -> NDArray[np
 
 
 def inclusion_probabilities(priority: Floats, count: int, floor: float = FLOOR) -> Floats:
-    """Inclusion probabilities of a sample of `count` sources: a floor plus a share proportional to priority, at most 1.
-
-    Args:
-        priority: At least 0, shape (sources,).
-        count: Number of sources to sample, at most all.
-        floor: Share of the probability that is the same for all.
-    """
+    """Inclusion probabilities of a sample of `count` sources: a floor, which is the same for all, plus a share
+    proportional to priority, which is at least 0; at most 1."""
     mean = float(priority.mean())
     size = floor + (1 - floor) * priority / mean if mean > 0 else np.ones(len(priority))
     certain = np.zeros(len(priority), dtype=bool)
