@@ -257,11 +257,14 @@ def _count_measurable(part: Corpus, aspect: str, grouped: bool) -> int:
 
 def _too_few_ratings(corpus: Corpus, aspect: str, counts: Mapping[str, int], needed: Mapping[str, int]) -> InputError:
     what = "groups whose candidates are rated differently" if corpus.grouped else "rated candidates"
+    expected = f"at least {min(needed.values())} {what} in each part"
+    if len(set(needed.values())) > 1:
+        expected = f"{what}: at least " + ", ".join(f"{least} in {name}" for name, least in needed.items())
     return InputError(
         f"too few ratings of {aspect} to tune, choose and evaluate a judge on separate sources",
         file=corpus.origin.location,
         field=aspect,
-        expected=f"{what}: at least " + ", ".join(f"{least} in {name}" for name, least in needed.items()),
+        expected=expected,
         found=", ".join(f"{name} {count}" for name, count in counts.items()) + f" (of {len(corpus.groups)} sources)",
         # The number of single candidates of a part does not depend on the seed.
         remedy="rate more sources, or leave this aspect out with --aspects"
