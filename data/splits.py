@@ -39,7 +39,7 @@ class Splits:
     dev: Corpus
     held_out: Corpus
     joined: tuple[tuple[str, ...], ...] = ()
-    """The sets of near-duplicate groups, by their ids, which were kept in one part."""
+    """The sets of groups of one source and of near-duplicates, by their ids, which were kept in one part."""
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -80,13 +80,12 @@ def split(
         raise InputError(
             "not fractions of the groups", expected="three positive numbers that add up to 1", found=fractions
         )
-    duplicate_sets = near_duplicates(corpus.groups)
-    sets = ordered_sets(corpus, seed, duplicate_sets)
+    sets = ordered_sets(corpus, seed)
     sets.sort(key=lambda members: all(group.sampling_probability is None for group in members))
     parts = dict(zip(PARTS, consecutive_parts(corpus, sets, fractions), strict=True))
     refuse_selected(parts["held_out"], "--held-out")
     require_measurable(corpus, parts, aspects, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
-    return Splits(**parts, joined=group_ids(corpus, duplicate_sets))
+    return Splits(**parts, joined=joined_groups(sets))
 
 
 def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
@@ -162,16 +161,16 @@ def split_with_held_out(corpus: Corpus, held_out: int, *, aspects: Sequence[str]
     """
     first = len(corpus.groups) - held_out
     others = replace(corpus, groups=corpus.groups[:first])
-    duplicate_sets = near_duplicates(others.groups)
-    train, dev = consecutive_parts(others, ordered_sets(others, seed, duplicate_sets), (0.5, 0.5))
+    sets = ordered_sets(others, seed)
+    train, dev = consecutive_parts(others, sets, (0.5, 0.5))
     parts = {"train": train, "dev": dev, "held_out": replace(corpus, groups=corpus.groups[first:])}
     require_measurable(corpus, parts, aspects, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
-    return Splits(**parts, joined=group_ids(corpus, duplicate_sets))
+    return Splits(**parts, joined=joined_groups(sets))
 
 
-def group_ids(corpus: Corpus, sets: Sequence[tuple[int, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Sets of indices into the groups as sets of ids."""
-    return tuple(tuple(corpus.groups[i].id for i in members) for members in sets)
+def joined_groups(sets: Sequence[Sequence[RatedGroup]]) -> tuple[tuple[str, ...], ...]:
+    """The ids of the groups of each set that has several."""
+    return tuple(tuple(group.id for group in members) for members in sets if len(members) > 1)
 
 
 def consecutive_parts(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequence[float]) -> list[Corpus]:
@@ -183,13 +182,9 @@ def consecutive_parts(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], frac
     return [replace(corpus, groups=tuple(ordered[start:end])) for start, end in pairwise(ends)]
 
 
-def ordered_sets(corpus: Corpus, seed: int, duplicate_sets: Sequence[tuple[int, ...]]) -> list[list[RatedGroup]]:
-    """The groups in the order of their hashes, as sets that must not be divided (most have one group).
-
-    Args:
-        corpus: The groups.
-        seed: Hashed with the sources.
-        duplicate_sets: The near-duplicates, as indices into the groups; a set is put where its first group is.
+def ordered_sets(corpus: Corpus, seed: int) -> list[list[RatedGroup]]:
+    """The groups in the order of the hashes of `seed` and their sources, as sets that must not be divided: those of one
+    source and near-duplicates, put where the first of them is. Most have one group.
 
     Raises:
         InputError: A source text is in two groups.
@@ -208,7 +203,7 @@ def ordered_sets(corpus: Corpus, seed: int, duplicate_sets: Sequence[tuple[int, 
             )
         id_of_key[key] = group.id
     keys = [hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest() for group in corpus.groups]
-    set_of = {i: number for number, members in enumerate(duplicate_sets) for i in members}
+    set_of = {i: number for number, members in enumerate(near_duplicates(corpus.groups)) for i in members}
     by_key: dict[object, list[RatedGroup]] = {}
     for key, i in sorted(zip(keys, range(len(keys)), strict=True)):
         # Pairs of one source have one key.

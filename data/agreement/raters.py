@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -29,38 +29,31 @@ class RaterAgreement:
 
     raters: int
     """Largest number of ratings of a candidate; with fewer than two, only error and bias are defined."""
-    ceiling: Agreement | None
-    """Each rater against the mean of the others, averaged over raters: the human ceiling."""
-    judge: Agreement | None
-    """The judge against the same means."""
-    below_ceiling: Difference | None
-    """The judge minus the raters, paired."""
-    alpha: float | None
-    """Krippendorff's alpha of the raters."""
-    kappa_of_raters: float | None
-    """Quadratic-weighted kappa, mean over pairs of raters; only where all ratings are whole numbers."""
-    kappa_of_judge: float | None
-    """Quadratic-weighted kappa of the judge's rounded scores with each rater, mean over raters."""
-    reliability: float | None
-    """Share of the variance of mean ratings that is not rater noise: ICC(1, k), see `reliability`."""
-    noise_corrected: float | None
-    """The disattenuated correlation: the judge's divided by the root of the reliability (Spearman 1904), an estimate of
-    the correlation with ratings free of noise. It may exceed 1."""
     error: Measure | None
     """Mean absolute error; None where the scores are on another scale."""
     bias: Measure | None
     """Mean of score minus rating."""
+    ceiling: Agreement | None = None
+    """Each rater against the mean of the others, averaged over raters: the human ceiling."""
+    judge: Agreement | None = None
+    """The judge against the same means."""
+    below_ceiling: Difference | None = None
+    """The judge minus the raters, paired."""
+    alpha: float | None = None
+    """Krippendorff's alpha of the raters."""
+    kappa_of_raters: float | None = None
+    """Quadratic-weighted kappa, mean over pairs of raters; only where all ratings are whole numbers."""
+    kappa_of_judge: float | None = None
+    """Quadratic-weighted kappa of the judge's rounded scores with each rater, mean over raters."""
+    reliability: float | None = None
+    """Share of the variance of mean ratings that is not rater noise: ICC(1, k), see `reliability`."""
+    noise_corrected: float | None = None
+    """The disattenuated correlation: the judge's divided by the root of the reliability (Spearman 1904), an estimate of
+    the correlation with ratings free of noise. It may exceed 1."""
 
     def to_json(self) -> dict[str, object]:
-        record: dict[str, object] = {"raters": self.raters}
-        for name in ("ceiling", "judge", "error", "bias"):
-            value = getattr(self, name)
-            record[name] = None if value is None else value.to_json()
-        below = self.below_ceiling
-        record["below_ceiling"] = None if below is None else {n: getattr(below, n) for n in ("value", "low", "high")}
-        for name in ("alpha", "kappa_of_raters", "kappa_of_judge", "reliability", "noise_corrected"):
-            record[name] = getattr(self, name)
-        return record
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value.to_json() if isinstance(value, Measure) else value for name, value in values.items()}
 
 
 def compare_with_raters(
@@ -83,7 +76,7 @@ def compare_with_raters(
     rater_count = max((len(values) for g in groups for values in g.raters), default=0)
     error, bias = error_and_bias(groups) if on_scale else (None, None)
     if rater_count < 2:
-        return RaterAgreement(rater_count, None, None, None, None, None, None, None, None, error, bias)
+        return RaterAgreement(rater_count, error, bias)
     resamples = min(resamples, _MAX_RESAMPLES)
     rater_scores = {f"rater {i + 1}": [_rater_as_judge(g, i) for g in groups] for i in range(rater_count)}
     judge_scores = {
@@ -101,6 +94,8 @@ def compare_with_raters(
     integers = all(v == round(v) for values in ratings for v in values)
     return RaterAgreement(
         rater_count,
+        error,
+        bias,
         ceiling,
         judge,
         compare(judge_scores, rater_scores, statistic=statistic, level=level, resamples=resamples, seed=seed),
@@ -109,8 +104,6 @@ def compare_with_raters(
         _kappa_of_judge(groups, rater_count) if integers and on_scale else None,
         icc,
         None if correlation is None or not icc or icc <= 0 else correlation / math.sqrt(icc),
-        error,
-        bias,
     )
 
 
