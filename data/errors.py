@@ -86,6 +86,25 @@ def redirect_errors(on_error: ErrorHandler | None) -> Iterator[None]:
         on_error(error)
 
 
+class FirstErrors:
+    """An `ErrorHandler` that counts the errors of a file and keeps the first 20 by line.
+
+    They do not come in that order, because a reader looks ahead.
+    """
+
+    MAX_KEPT = 20
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.kept: list[InputError] = []
+
+    def __call__(self, error: InputError) -> None:
+        self.count += 1
+        self.kept.append(error)
+        self.kept.sort(key=lambda error: error.line or 0)
+        del self.kept[self.MAX_KEPT :]
+
+
 def did_you_mean(
     name: str, known: Collection[str], wording: str = "did you mean {}?", cutoff: float = 0.7
 ) -> str | None:

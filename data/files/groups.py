@@ -22,11 +22,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from debate_judge.data.errors import ErrorHandler, InputError, redirect_errors
+from debate_judge.data.errors import ErrorHandler, FirstErrors, InputError, redirect_errors
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
 from debate_judge.data.files.formats import RecordFile, detect_format, short_name
 from debate_judge.data.files.layouts import describe_layout, first_records, long_rows
@@ -38,7 +37,6 @@ from debate_judge.data.schema import Corpus, Origin, Task
 NO_RENAMES = ColumnNames()
 NO_ROWS_REMEDY = "write a row or record for each text; a file with a header alone has none"
 
-_MAX_BAD_CELLS = 20
 _MAX_RECORDS = 500_000
 _MAX_BYTES = 256 * 1024 * 1024
 _VALUE_BYTES = 64
@@ -60,10 +58,9 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
     first: LocatedGroup | None = None
     ids: dict[str, Record] = {}
     sources: dict[str, LocatedGroup] = {}
-    errors: list[InputError] = []
-    collect = partial(_collect, errors)
+    errors = FirstErrors()
     file = path if isinstance(path, RecordFile) else detect_format(path)
-    for entry in iter_groups(file, task, columns, gather=True, on_bad_cell=collect):
+    for entry in iter_groups(file, task, columns, gather=True, on_bad_cell=errors):
         first = first or entry
         if entry.task.name != first.task.name:
             raise entry.record.error(
@@ -72,10 +69,10 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
                 found=f"{first.task.name} in {first.record.location}, and {entry.task.name}",
                 remedy=f"choose one with --task, e.g. --task {entry.task.name}",
             )
-        with redirect_errors(collect):
+        with redirect_errors(errors):
             _refuse_duplicates(entry, ids, sources)
-    if errors:
-        raise errors[0].with_others(errors[1:])
+    if errors.kept:
+        raise errors.kept[0].with_others(errors.kept[1:])
     if first is None:
         raise _no_groups_error(file, task, columns)
     groups = tuple(entry.group for entry in sources.values())
@@ -113,13 +110,6 @@ def _estimated_bytes(value: object) -> int:
         size += len(item) if isinstance(item, str) else _VALUE_BYTES
         pending += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
     return size
-
-
-def _collect(errors: list[InputError], error: InputError) -> None:
-    """Keep the error, if it is one of the first by their lines."""
-    errors.append(error)
-    errors.sort(key=lambda error: error.line or 0)
-    del errors[_MAX_BAD_CELLS:]
 
 
 def iter_groups(

@@ -79,7 +79,9 @@ def finished_trial(
     from optuna.trial import TrialState, create_trial
 
     values = {**_parameter_values(space), "granularity": space.granularities}
-    distributions: dict[str, BaseDistribution] = {n: CategoricalDistribution(values) for n, values in values.items()}
+    distributions: dict[str, BaseDistribution] = {
+        name: CategoricalDistribution(choices) for name, choices in values.items()
+    }
     params = {name: getattr(point, name) for name in distributions}
     if isinstance(outcome, PrunedPoint):
         pruned = TrialState.PRUNED

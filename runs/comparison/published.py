@@ -124,9 +124,9 @@ def _correlations(tables: list[PublishedTable], setup: EvalSetup) -> DataTable:
             *(cells(table, row, name) for name in names),
             # An average of other aspects than those of the table above would mislead.
             cells(table, row, None) if not table.aspects or set(table.aspects) == set(names) else "–",
-            f"[{format_value}]",
+            f"[{number}]",
         ]
-        for format_value, table in enumerate(tables, 1)
+        for number, table in enumerate(tables, 1)
         for row in table.rows
     ]
     header = [*_FIRST_COLUMNS, *(f"{name} {marks}" for name in names), f"average {marks}", "source"]

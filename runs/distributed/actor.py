@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import FirstErrors, InputError
 from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.usage import Meter
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from debate_judge.runs.export.manifest import Export
     from debate_judge.runs.runner.streaming import Score
 
-_MAX_ERRORS_SHOWN = 20
-"""Errors of one unit that are printed one by one; of further ones only the number."""
 _REPORT_INTERVAL = 1.0
 """Seconds between two reports of an actor."""
 _PARQUET_BLOCK = 8 << 20
@@ -183,21 +181,15 @@ class ScoringActor:
             self._scored_items.pop(unit.name, None)
 
     def _score(self, unit: Unit) -> UnitResult:
-        errors, unreadable, notes = list[str](), 0, ReadingNotes(unit.file.name)
-
-        def on_error(error: InputError) -> None:
-            nonlocal unreadable
-            unreadable += 1
-            if unreadable <= _MAX_ERRORS_SHOWN:
-                errors.append(str(error))
-
+        errors, notes = FirstErrors(), ReadingNotes(unit.file.name)
         with tempfile.TemporaryDirectory(prefix="debate-rows-") as folder:
             path = Path(folder) / "rows.jsonl"
-            rows = self._write(unit.name, read_unit(unit, self._job.reading, notes, on_error), path)
-            self._save(unit, path, rows, complete=not unreadable and not PROVIDER_FAILED & rows.unscored.keys())
-        if unreadable > _MAX_ERRORS_SHOWN:
-            errors.append(f"{unit.file.name}: {unreadable - _MAX_ERRORS_SHOWN:,} further lines that cannot be read")
-        return UnitResult(unit.name, rows, tuple(errors), unreadable, notes.text())
+            rows = self._write(unit.name, read_unit(unit, self._job.reading, notes, errors), path)
+            self._save(unit, path, rows, complete=not errors.count and not PROVIDER_FAILED & rows.unscored.keys())
+        messages = [str(error) for error in errors.kept]
+        if hidden := errors.count - len(messages):
+            messages.append(f"{unit.file.name}: {hidden:,} further lines that cannot be read")
+        return UnitResult(unit.name, rows, tuple(messages), errors.count, notes.text())
 
     def _write(self, unit: str, groups: Iterator[RatedGroup], path: Path) -> RowTotals:
         """Score groups into a file of JSON lines."""

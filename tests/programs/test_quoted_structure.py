@@ -100,8 +100,8 @@ def test_any_reply_is_split_or_refused(reply: str) -> None:
 
 _LONG = r"""
 from debate_judge.data.schema import Scale
-from debate_judge.programs.debate.table_replies import no_issue
-from debate_judge.programs.roles.parsing import escape, score, sections
+from debate_judge.programs.debate.table_replies import parse_decision
+from debate_judge.programs.roles.parsing import escape, parse_fields, parse_score
 n, scale = 50_000, Scale(1, 5)
 pieces = [
     "<think>", "</think>", "<think></think>", "[", "[[", "[[ ", "[[ ##", "[[ ## a", "[[ ## score ## ]]\n", "[[\n",
@@ -113,7 +113,7 @@ pieces = [
 for piece in pieces:
     run = piece * (n // len(piece))
     for text in (run + "x", "4" + run + "x", "score: 4" + run + "x"):
-        score(text, scale), no_issue(text), escape(text), sections(text, ("rationale", "score"))
+        parse_score(text, scale), parse_decision(text), escape(text), parse_fields(text, ("rationale", "score"))
 print("read")
 """
 

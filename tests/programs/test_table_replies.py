@@ -110,11 +110,11 @@ def test_a_decision_says_one_thing_or_is_refused(said: str, told: str | None) ->
 
 _LONG = """
 from debate_judge.programs.debate.prompts import Cell
-from debate_judge.programs.debate.table_replies import read_decisions
+from debate_judge.programs.debate.table_replies import parse_decisions
 known = [Cell(1, "a"), Cell(1, "b")]
 for piece in ["_", "*", "|", " - ", "_1", "candidate a ", "too high ", "no issue "]:
     for begun in ("candidate_1", "candidate_A: ", "candidate_1_a: TOO HIGH "):
-        read_decisions("[[ ## decisions ## ]]\\n" + begun + piece * (120_000 // len(piece)) + "x", known, known)
+        parse_decisions("[[ ## decisions ## ]]\\n" + begun + piece * (120_000 // len(piece)) + "x", known, known)
 print("read")
 """
 

@@ -80,7 +80,9 @@ def test_an_address_that_the_user_names_is_used_and_told(
 ) -> None:
     folder = export(tmp_path, "openai/m", "http://elsewhere.example/v1")
     assert run(tmp_path, folder, "--api-base", listener.url) == 0
-    assert f"texts go to {listener.url}OPENAI_API_KEY" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert f"texts go to {listener.url}" in message
+    assert "OPENAI_API_KEY" in message
     assert listener.requests == 1
     with load(folder, api_base=listener.url) as judge:
         assert judge.score(text="Another note.", source="A letter.")["clarity"].score == 4
