@@ -105,9 +105,9 @@ def _difference(mean: AgreementEstimate, p_value: float | None, family_size: int
         return Difference(value, p_value=p_value, groups=groups)
     replicates = None if mean.replicates is None else mean.replicates[0]
     interval = t_interval(value, error, groups, family_size, replicates)
-    ends = max(-2.0, interval.low or 0.0), min(2.0, interval.high or 0.0)
+    low, high = np.array([interval.low, interval.high], dtype=float).clip(-2.0, 2.0).tolist()
     deviation = error * math.sqrt(groups)
-    return Difference(value, *ends, interval.method, p_value=p_value, groups=groups, deviation=deviation)
+    return Difference(value, low, high, interval.method, p_value=p_value, groups=groups, deviation=deviation)
 
 
 @dataclass(frozen=True, slots=True)

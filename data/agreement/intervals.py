@@ -15,9 +15,11 @@ The percentile bootstrap covers the true value in 82 % of cases with five groups
   and Tibshirani 1993, chapter 6); t allows for the error of s. Over few systems a rank correlation takes few values,
   next to which s says little, so that the interval is extended to the middle 95 % of the resamples (with 6 systems
   and 50 groups it then covers .99, instead of .86). The coverage is near 95 % only with enough groups for precise
-  means of the systems: with few groups, noise in these means attenuates the correlation, which no interval corrects.
+  means of the systems: with few groups, noise in these means attenuates the correlation, which no interval corrects
+  (with made-up judges of SummEval it is .5 with 5 to 10 groups and .7 with 50, corrected for bias no higher).
 - `logit`: shares such as accuracy, F1 or AUROC, and kappa: as `t-fisher-z`, with the jackknife's influences, on the
-  logit of the value rescaled to 0..1.
+  logit of the value rescaled to 0..1. Precision and recall, which depend on few decisions, are covered in .94 to .98
+  of cases with up to ten groups.
 - `t-bootstrap`: paired differences of correlations over systems: as `fisher-z`, on the scale of the difference itself
   and extended for the same reason (with 6 systems and 50 groups it then covers .95, instead of .88).
 - `dirichlet`: decisions where each source has one. Quantiles of the posterior of the confusion matrix under Jeffreys'

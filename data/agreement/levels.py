@@ -101,10 +101,11 @@ def _system_level(pairs: RatingScorePairs, statistics: Sequence[Statistic], resa
     if np.isnan(values).any():
         return _undefined_estimate(pairs, statistics, resamples, constant=bool(np.ptp(mean_ratings) > 0))
     computed = min(resamples, max(_MIN_RESAMPLES, resamples * _MANY_SYSTEMS // max(_MANY_SYSTEMS, systems)))
-    drawn = np.random.default_rng(seed).integers(units, size=(computed, units)) + units * np.arange(computed)[:, None]
-    times = np.bincount(drawn.ravel(), minlength=computed * units).reshape(computed, units).astype(float)
-    replicates = np.full((len(statistics), resamples), np.nan)
-    replicates[:, :computed] = correlations(*means(times.T), statistics)
+    replicates, rng = np.full((len(statistics), resamples), np.nan), np.random.default_rng(seed)
+    for chunk in np.array_split(np.arange(computed), 1 + computed * (units + systems) // 2**22):
+        drawn = rng.integers(units, size=(len(chunk), units)) + units * np.arange(len(chunk))[:, None]
+        times = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(float)
+        replicates[:, chunk] = correlations(*means(times.T), statistics)
     recurring = np.bincount(pairs.system)[pairs.system] > 1
     included_groups = np.bincount(pairs.group[recurring], minlength=pairs.groups) > 0
     estimate = AgreementEstimate(
