@@ -114,8 +114,10 @@ class AgreementEstimate:
     """The same, centred: each group of an aspect contributes (value - mean) / groups instead of value / groups."""
     replicates: Floats | None = None
     """The values of resampled groups, shape (statistics, resamples), NaN where undefined."""
+    resampled_sources: int = 0
+    """At system level the number of sources, of the aspect with the fewest."""
     observations: int = 0
-    """Number of pairs of systems whose order is compared."""
+    """At system level the number of pairs of systems whose order is compared, likewise."""
 
     @classmethod
     def of_groups(cls, index: GroupIndex, by_group: Floats, included_groups: NDArray[np.bool_]) -> AgreementEstimate:
@@ -129,6 +131,19 @@ class AgreementEstimate:
             for values in (by_group, by_group - means)
         )
         return cls(index, means[:, 0], included_groups, contributions, influences)
+
+    @classmethod
+    def of_replicates(
+        cls,
+        index: GroupIndex,
+        values: Floats,
+        included_groups: NDArray[np.bool_],
+        replicates: Floats,
+        observations: int,
+    ) -> AgreementEstimate:
+        """Statistics at system level."""
+        sources = len(np.unique(index.source_of_group[included_groups]))
+        return cls(index, values, included_groups, None, None, replicates, sources, observations)
 
     @classmethod
     def mean(cls, aspects: Sequence[AgreementEstimate]) -> AgreementEstimate:
@@ -154,6 +169,7 @@ class AgreementEstimate:
             weighted_sum([e.contributions for e in estimates]),
             weighted_sum([e.influences for e in estimates]),
             weighted_sum([e.replicates for e in estimates]),
+            min(e.resampled_sources for e in estimates),
             min(e.observations for e in estimates),
         )
 
@@ -167,11 +183,16 @@ class AgreementEstimate:
         return int(self.included_sources.sum())
 
     @property
+    def independent_sources(self) -> int:
+        """Number of sources that the standard errors are computed from."""
+        return self.sources if self.replicates is None else self.resampled_sources
+
+    @property
     def standard_errors(self) -> Floats:
         """Shape (statistics,); NaN without influences and replicates, or with fewer than two sources."""
         if self.influences is not None:
             return np.array([standard_error(row[self.included_sources]) for row in self.influences])
-        sources = self.sources
+        sources = self.independent_sources
         if self.replicates is None or self.replicates.shape[1] < 2 or sources < 2:
             return np.full(len(self.values), np.nan)
         return np.asarray(math.sqrt(sources / (sources - 1)) * np.nanstd(self.replicates, axis=1, ddof=1))

@@ -104,7 +104,7 @@ def _difference(mean: AgreementEstimate, p_value: float | None, family_size: int
     if family_size is None or math.isnan(error):
         return Difference(value, p_value=p_value, groups=groups)
     replicates = None if mean.replicates is None else mean.replicates[0]
-    interval = t_interval(value, error, groups, family_size, replicates)
+    interval = t_interval(value, error, mean.independent_sources, family_size, replicates)
     low, high = np.array([interval.low, interval.high], dtype=float).clip(-2.0, 2.0).tolist()
     deviation = error * math.sqrt(groups)
     return Difference(value, low, high, interval.method, p_value=p_value, groups=groups, deviation=deviation)

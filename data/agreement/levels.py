@@ -108,9 +108,7 @@ def _system_level(pairs: RatingScorePairs, statistics: Sequence[Statistic], resa
         replicates[:, chunk] = correlations(*means(times.T), statistics)
     recurring = np.bincount(pairs.system)[pairs.system] > 1
     included_groups = np.bincount(pairs.group[recurring], minlength=pairs.groups) > 0
-    estimate = AgreementEstimate(
-        pairs.index, values, included_groups, replicates=replicates, observations=math.comb(systems, 2)
-    )
+    estimate = AgreementEstimate.of_replicates(pairs.index, values, included_groups, replicates, math.comb(systems, 2))
     return LevelEstimate(estimate, np.zeros(pairs.groups, dtype=bool), values)
 
 
@@ -144,9 +142,8 @@ def _undefined_estimate(
     """The estimate without a correlation: undefined, or 0 on all groups with pairs if only the scores are constant."""
     values = np.full(len(statistics), 0.0 if constant else math.nan)
     included_groups = pairs.groups_with_pairs & constant
-    estimate = AgreementEstimate(
-        pairs.index, values, included_groups, replicates=np.repeat(values[:, None], resamples, axis=1)
-    )
+    replicates, observations = np.repeat(values[:, None], resamples, axis=1), math.comb(len(pairs.ratings), 2)
+    estimate = AgreementEstimate.of_replicates(pairs.index, values, included_groups, replicates, observations)
     return LevelEstimate(estimate, included_groups, np.full(len(statistics), math.nan))
 
 

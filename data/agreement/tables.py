@@ -150,4 +150,4 @@ def _interval(estimate: AgreementEstimate, i: int) -> Measure:
     value = float(estimate.values[i])
     if estimate.replicates is None:
         return logit_interval(value, float(estimate.standard_errors[i]), estimate.sources)
-    return fisher_z_interval(value, estimate.replicates[i], estimate.sources, estimate.observations)
+    return fisher_z_interval(value, estimate.replicates[i], estimate.independent_sources, estimate.observations)

@@ -115,7 +115,7 @@ def agreement_estimate(
         ]
     )
     value, error = float(mean.values[0]), float(mean.standard_errors[0])
-    return None if math.isnan(value) or math.isnan(error) else SampleEstimate(value, error, mean.sources)
+    return None if math.isnan(value) or math.isnan(error) else SampleEstimate(value, error, mean.independent_sources)
 
 
 def estimate_from_interval(
