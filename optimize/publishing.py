@@ -105,7 +105,7 @@ def log_result(result: Result, tracker: Tracker) -> Result:
     tracker.log_metrics(_main_metrics(result))
     tracker.log_details(_detail_metrics(result))
     tracker.log_json(champion.SCORES_FILE, champion.to_json(held_out.scores[result.exported.name]))
-    tracker.set_tags({"looks": str(result.held_out_reuse) or None, "exported": result.exported.why})
+    tracker.set_tags({"held_out_uses": str(result.held_out_reuse) or None, "exported": result.exported.why})
     if held_out.folds:
         tracker.log_json("folds.json", folds_json(plan, held_out.folds))
     tracker.set_tags(
@@ -245,7 +245,7 @@ def _main_metrics(result: Result) -> dict[str, float | None]:
         "gain_over_informed_single": held_out.gain_over_informed.value,
         "calls_per_item": held_out.calls_per_item("compiled"),
         "unscored": average["compiled"].unscored,
-        "looks": result.held_out_reuse.times,
+        "held_out_uses": result.held_out_reuse.times,
         "lm_calls": meter.requested.total(),
         "input_tokens": meter.input_tokens,
         "output_tokens": meter.output_tokens,
@@ -261,7 +261,7 @@ def _detail_metrics(result: Result) -> dict[str, float | None]:
         **{f"gain/{aspect}": gain.value for aspect, gain in held_out.gains.items()},
         "gain_detectable": None if power is None else power.detectable,
         "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
-        "looks_inflation": result.held_out_reuse.inflation,
+        "held_out_uses_inflation": result.held_out_reuse.inflation,
         "points_tried": len(search.outcomes) + len(search.pruned),
         "points_pruned": len(search.pruned),
         **{f"importance/{name}": share for name, share in search.importances.items()},

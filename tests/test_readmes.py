@@ -233,11 +233,10 @@ def inline(readme: str) -> list[str]:
 
 
 def parsers(monkeypatch: pytest.MonkeyPatch) -> dict[str, ArgumentParser]:
-    """Name of a command, or path of a benchmark -> its own parser."""
-    benches = [str(path.relative_to(ROOT)) for path in (ROOT / "tests/bench").glob("*.py")]
-    benches = [path for path in benches if "def main(" in (ROOT / path).read_text()]
+    """Name of a command, or module of a benchmark -> its own parser."""
+    benches = [path for path in (ROOT / "tests/bench").glob("*.py") if "def main(" in path.read_text()]
     starts = {name: importlib.import_module(COMMANDS[name][0]).main for name in COMMANDS}
-    starts |= {path: importlib.import_module(path[:-3].replace("/", ".")).main for path in benches}
+    starts |= {f"tests.bench.{path.stem}": importlib.import_module(f"tests.bench.{path.stem}").main for path in benches}
     return dict(zip(starts, parsers_of(starts.values(), monkeypatch), strict=True))
 
 
@@ -251,7 +250,8 @@ def test_inline_commands_and_flags_exist(monkeypatch: pytest.MonkeyPatch) -> Non
     parsed, unknown = [], []
     for readme in READMES:
         for code in inline(readme):
-            words = shlex.split(re.sub(r"^([A-Z_]+=\S+ )+", "", code))
+            module = re.sub(r"^python (-m )?tests[./]bench[./](\w+)(\.py)?", r"python tests.bench.\2", code)
+            words = shlex.split(re.sub(r"^([A-Z_]+=\S+ )+", "", module))
             name = {"debate": words[1:2], "python": [names.get(word, word) for word in words[1:2]]}.get(words[0], [])
             if words[:2] == ["debate", "help"] or (not name and words[0][0] != "-"):
                 continue

@@ -320,7 +320,8 @@ _FLATTER = "leave out what is not read, or write it with fewer levels"
 
 def _parse_line(text: str, path: Path, line: int) -> object:
     if len(text) > _MAX_LINE_VALUES and _max_values_in(text) > _MAX_LINE_VALUES:
-        raise InputError(f"a line of more than {_MAX_LINE_VALUES:,} values", file=path, line=line)
+        problem = f"a line of more than {_MAX_LINE_VALUES:,} values"
+        raise InputError(problem, file=path, line=line, remedy="leave out what is not read")
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:

@@ -143,8 +143,8 @@ def _views(
     setup, results = plan.setup, comparison.results
     if comparison.absolute_agreement:
         table = absolute_agreement_tables.table_by_judge(comparison.absolute_agreement)
-        closeness = absolute_agreement_tables.to_json(comparison.absolute_agreement)
-        yield _View("Absolute agreement", [table], {"closeness": closeness})
+        figures = absolute_agreement_tables.to_json(comparison.absolute_agreement)
+        yield _View("Absolute agreement", [table], {"absolute_agreement": figures})
     if plan.decision_rules:
         decisions: dict[str, dict[str, DecisionResult]] = {}
         for result in results:

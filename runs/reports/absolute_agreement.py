@@ -86,9 +86,9 @@ def averages(by_judge: AbsoluteAgreementByJudge, judge: str) -> dict[str, float 
 
 
 def metrics(by_judge: AbsoluteAgreementByJudge) -> dict[str, float | None]:
-    """Metric name -> value, as runs hold them: `closeness/JUDGE/ASPECT/mae`."""
+    """Metric name -> value, as runs hold them: `absolute_agreement/JUDGE/ASPECT/mae`."""
     return {
-        f"closeness/{judge}/{aspect}/{measure}": figures.measures[measure].value
+        f"absolute_agreement/{judge}/{aspect}/{measure}": figures.measures[measure].value
         for judge, by_aspect in by_judge.items()
         for aspect, figures in by_aspect.items()
         for measure in MEASURES

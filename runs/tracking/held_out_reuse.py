@@ -1,9 +1,10 @@
 """The log of held-out reuse: how many compiles showed held-out results on the same sources, and how much that inflates
 the best of them.
 
-Choosing the best of several compiles by their held-out agreement biases the best one upwards. The log, `looks.jsonl`
-in the store, has one line per look: a compile that showed its held-out results. It lists fingerprints of the held-out
-sources instead of the split, so that another seed, other aspects, another judge or LM on the same sources count, too.
+Choosing the best of several compiles by their held-out agreement biases the best one upwards. The log,
+`held_out_uses.jsonl` in the store, has one line per use: a compile that showed its held-out results. It lists
+fingerprints of the held-out sources instead of the split, so that another seed, other aspects, another judge or LM on
+the same sources count, too.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ from debate_judge.data.schema import Corpus, fingerprint
 
 logger = logging.getLogger(__name__)
 
-LOG_FILE = "looks.jsonl"
+LOG_FILE = "held_out_uses.jsonl"
 
 MIN_SHARED = 0.5
-"""A look counts if at least this share of its held-out sources is among the sources of the compile."""
+"""A use counts if at least this share of its held-out sources is among the sources of the compile."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOutReuse:
-    """How many looks at held-out results there were on a compile's sources."""
+    """How often held-out results were shown on a compile's sources."""
 
     times: int
     """Compiles, this one included; a repeated compile counts once."""
     inflation: float | None
-    """Expected upward bias of the best of so many results; 0 at the first look, None without an interval."""
+    """Expected upward bias of the best of so many results; 0 at the first use, None without an interval."""
     unreadable: int = 0
-    """Lines of the log that could not be read; looks among them are not counted."""
+    """Lines of the log that could not be read; uses among them are not counted."""
 
     def __str__(self) -> str:
-        """A warning from the second look on, and one if lines of the log cannot be read."""
+        """A warning from the second use on, and one if lines of the log cannot be read."""
         messages = []
         if self.times > 1:
             size = "an unknown amount" if self.inflation is None else f"about {self.inflation:.2g}"
@@ -60,7 +61,7 @@ FIRST_USE = HeldOutReuse(1, 0.0)
 def record_held_out_use(
     store: Path, identity: str, corpus: Corpus, held_out: Corpus, agreement: Agreement, details: Mapping[str, object]
 ) -> HeldOutReuse:
-    """Add a compile to the log, unless it is in it already, and count the looks at its sources.
+    """Add a compile to the log, unless it is in it already, and count the uses of its sources.
 
     If the log cannot be written, a warning is logged and the compile, which is paid for by now, goes on.
 
@@ -81,15 +82,15 @@ def record_held_out_use(
         **{name: getattr(agreement, name) for name in ("statistic", "level", "value", "low", "high")},
         "held_out": sorted(source_fingerprints(held_out)),
     }
-    looks: dict[str, set[str]] = {}
+    uses: dict[str, set[str]] = {}
     unreadable = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Two compiles that end at once must not mix their lines.
         with FileLock(f"{path}.lock", timeout=120):
             content = path.read_bytes() if path.exists() else b""
-            looks, unreadable = _read(content)
-            if identity not in looks:
+            uses, unreadable = _read(content)
+            if identity not in uses:
                 line = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode() + b"\n"
                 # A line that was cut off, e.g. by a full disk, must not absorb this one.
                 separator = b"" if content.endswith(b"\n") or not content else b"\n"
@@ -98,7 +99,7 @@ def record_held_out_use(
     except OSError as error:
         logger.warning("the log of held-out reuse could not be written to %s: %s", path, error.strerror or error)
     sources = source_fingerprints(corpus)
-    others = [held_out_sources for other, held_out_sources in looks.items() if other != identity]
+    others = [held_out_sources for other, held_out_sources in uses.items() if other != identity]
     times = 1 + sum(len(seen & sources) >= MIN_SHARED * len(seen) for seen in others)
     return HeldOutReuse(times, inflation(times, agreement), unreadable)
 
@@ -112,13 +113,13 @@ def inflation(times: int, agreement: Agreement) -> float | None:
     """The expected upward bias of the best of `times` held-out results.
 
     It is the expected maximum of so many independent draws from a normal distribution whose standard deviation is the
-    standard error of `agreement`, taken from its 95 % interval. That assumes equally good judges and looks at different
-    held-out sources. Looks at the same held-out sources are correlated and inflate less: in simulations on SummEval and
+    standard error of `agreement`, taken from its 95 % interval. That assumes equally good judges and uses of different
+    held-out sources. Uses of the same held-out sources are correlated and inflate less: in simulations on SummEval and
     Topical-Chat the best of 5 compiles was .016 and .025 too high on one split, and .035 and .057 with different seeds;
     so the estimate is conservative.
 
     Returns:
-        0 for one look, None if `agreement` has no interval.
+        0 for one use, None if `agreement` has no interval.
     """
     if times == 1:
         return 0.0
@@ -145,8 +146,8 @@ class _LogLine(BaseModel):
 
 
 def _read(content: bytes) -> tuple[dict[str, set[str]], int]:
-    """Identity -> held-out sources of each look, and the number of unreadable lines."""
-    looks: dict[str, set[str]] = {}
+    """Identity -> held-out sources of each use, and the number of unreadable lines."""
+    uses: dict[str, set[str]] = {}
     unreadable = 0
     for line in filter(bytes.strip, content.split(b"\n")):
         try:
@@ -154,5 +155,5 @@ def _read(content: bytes) -> tuple[dict[str, set[str]], int]:
         except ValidationError:
             unreadable += 1
         else:
-            looks[entry.identity] = set(entry.held_out)
-    return looks, unreadable
+            uses[entry.identity] = set(entry.held_out)
+    return uses, unreadable

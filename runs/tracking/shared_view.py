@@ -45,7 +45,7 @@ NOTE = """**Judges compared by their agreement with human raters.** The view *Ag
 - `gain`: compiled judge minus single call, paired by source; significantly above 0 only if `gain_low` is above 0.
 - `calls_per_item`: LM calls per score. `unscored`: items without a score.
 - `choice_agreement`: agreement on the sources that the judge was chosen by, biased upwards. Trials have no other.
-- `looks`: compiles that showed results on these held-out sources; the best of several is biased upwards.
+- `held_out_uses`: compiles that showed results on these held-out sources; the best of several is biased upwards.
 
 Compare only runs with the same `aspects`, over which they average. Intervals of two runs are comparable only on the
 same data with the same `seed`. Parameters are the main ones and those that were changed; all settings are in

@@ -1,30 +1,26 @@
 """How long does a compile wait in line? The sample, with the offline stand-in behind a server of fixed latency.
 
-    python tests/bench/compile_over_http.py                   2 s a call, 64 in flight: about five minutes
-    python tests/bench/compile_over_http.py --latency 0.5 --concurrency 16 -- --aspects fluency
+    python -m tests.bench.compile_over_http                   2 s a call, 64 in flight: about five minutes
+    python -m tests.bench.compile_over_http --latency 0.5 --concurrency 16 -- --aspects fluency
 
-Prints calls, seconds, the mean number of calls in flight, the longest chain of calls of which each began after the one
-before had ended, and the seconds as a multiple of what the calls alone would take (calls x latency / concurrency).
+Prints calls, seconds, what the calls alone would take (calls x latency / concurrency), the seconds as a multiple of
+that, the mean number of calls in flight, and the longest chain of calls of which each began after the one before had
+ended.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from bisect import bisect_right
-from pathlib import Path
+from collections.abc import Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
-
-from debate_judge.programs.offline.engine import OfflineEngine  # noqa: E402
-from tests.faulty_server import FaultyServer  # noqa: E402
+from debate_judge.programs.offline.engine import OfflineEngine
+from tests.bench.harness import ENVIRONMENT, ROOT, parser_of, publish
+from tests.faulty_server import FaultyServer
 
 
 def answer(body: bytes) -> str:
@@ -46,30 +42,27 @@ def longest_chain(spans: list[tuple[float, float]]) -> int:
     return len(ends)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--latency", type=float, default=2.0, help="seconds of each call (2)")
-    parser.add_argument("--concurrency", type=int, default=64, help="calls allowed in flight (64)")
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = parser_of(__doc__, of_data=False, latency=2.0, concurrency=64)
     parser.add_argument("settings", nargs="*", help="further flags of compile, after --")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, FaultyServer(answer, latency=arguments.latency) as server:
-        flags = ["--lm", "openai/m", "--api-base", server.url, "--concurrency", str(arguments.concurrency)]
-        command = [sys.executable, str(ROOT / "optimize" / "compile.py"), *flags, "--store", folder]
+    given = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as folder, FaultyServer(answer, latency=given.latency) as server:
+        flags = ["--lm", "openai/m", "--api-base", server.url, "--concurrency", str(given.concurrency)]
+        command = [sys.executable, str(ROOT / "optimize" / "compile.py"), *flags, "--store", folder, *given.settings]
         began = time.monotonic()
-        code = subprocess.call(
-            [*command, *arguments.settings], env={**os.environ, "OPENAI_API_KEY": "unused"}, stdout=subprocess.DEVNULL
-        )
+        code = subprocess.call(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
         seconds = time.monotonic() - began
         spans = server.spans
-    calls = len(spans)
-    alone = calls * arguments.latency / arguments.concurrency
-    in_flight = sum(end - begin for begin, end in spans) / (max(e for _, e in spans) - min(b for b, _ in spans))
-    print(
-        f"{calls:,} calls of {arguments.latency:g} s, {arguments.concurrency} allowed in flight: {seconds:.0f} s, "
-        f"{seconds / alone:.2f} x the {alone:.0f} s that they take by themselves\n"
-        f"{in_flight:.1f} in flight on average; the longest chain of calls that followed one another: "
-        f"{longest_chain(spans)}"
-    )
+    alone = len(spans) * given.latency / given.concurrency
+    figures = {
+        "calls": len(spans),
+        "seconds": seconds,
+        "calls alone": alone,
+        "multiple": seconds / alone,
+        "in flight": sum(end - begin for begin, end in spans) / (max(e for _, e in spans) - min(b for b, _ in spans)),
+        "longest chain": longest_chain(spans),
+    }
+    publish([figures], given.json)
     return code
 
 

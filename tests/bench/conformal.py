@@ -11,22 +11,15 @@ other sources. Intervals of 80 and 90 % are fitted to the part, and scores of ot
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from debate_judge.data.agreement.results import GroupScores  # noqa: E402
-from debate_judge.data.calibration import fit_calibration  # noqa: E402
-from debate_judge.data.inference.conformal import fit_intervals  # noqa: E402
-from debate_judge.data.schema import Scale  # noqa: E402
-from debate_judge.runs.reports.tables import DataTable  # noqa: E402
-from debate_judge.runs.reports.terminal import show  # noqa: E402
-from tests.bench.rated_populations import Floats, Population, parser_of, populations, write_figures  # noqa: E402
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.calibration import fit_calibration
+from debate_judge.data.inference.conformal import fit_intervals
+from debate_judge.data.schema import Scale
+from tests.bench.harness import Population, groups_of, parser_of, populations, publish
 
 SIZES = (10, 20, 50)
 LEVELS = (0.8, 0.9)
@@ -42,7 +35,7 @@ def made_up(texts: int, shared: float) -> Draw:
     def draw(rng: np.random.Generator, sources: int) -> list[GroupScores]:
         scores = rng.uniform(1, 5, (sources, texts))
         error = np.sqrt(shared) * rng.normal(size=(sources, 1)) + np.sqrt(1 - shared) * rng.normal(size=scores.shape)
-        return _groups(np.clip(scores + error * (0.3 + 0.6 * (5 - scores) / 4), 1, 5), scores)
+        return groups_of(np.clip(scores + error * (0.3 + 0.6 * (5 - scores) / 4), 1, 5), scores)
 
     return draw
 
@@ -57,17 +50,9 @@ def of_set(population: Population, seed: int) -> Draw:
 
     def draw(rng: np.random.Generator, sources: int) -> list[GroupScores]:
         which = rng.choice(order[half:], size=sources)
-        return _groups(population.ratings[which], mapped[which])
+        return groups_of(population.ratings[which], mapped[which])
 
     return draw
-
-
-def _groups(ratings: Floats, scores: Floats) -> list[GroupScores]:
-    ids = tuple(f"c{i}" for i in range(ratings.shape[1]))
-    return [
-        GroupScores(f"g{i}", ids, tuple(r), tuple(s))
-        for i, (r, s) in enumerate(zip(ratings.tolist(), scores.tolist(), strict=True))
-    ]
 
 
 def coverage(draw: Draw, sources: int, level: float, replicates: int, seed: int) -> tuple[float, float]:
@@ -75,40 +60,33 @@ def coverage(draw: Draw, sources: int, level: float, replicates: int, seed: int)
     rng = np.random.default_rng(seed)
     inside, widths = [], []
     for _ in range(replicates):
-        found = fit_intervals(draw(rng, sources), SCALE, level)
-        assert found is not None
+        intervals = fit_intervals(draw(rng, sources), SCALE, level)
+        assert intervals is not None
         for group in draw(rng, NEW):
             for rating, score in zip(group.ratings, group.scores, strict=True):
-                span = found.at(float(score or 0))
+                span = intervals.at(float(score or 0))
                 inside.append(span.low - 1e-9 <= float(rating or 0) <= span.high + 1e-9)
                 widths.append(span.width)
     return float(np.mean(inside)), float(np.mean(widths))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = parser_of(__doc__, 200).parse_args(argv)
+    given = parser_of(__doc__, replicates=200, seed=0).parse_args(argv)
     worlds: dict[str, Draw] = {"1 text a source": made_up(1, 0.0)}
     for texts in (8, 16):
         for shared in (0.0, 1 / 3, 2 / 3):
             worlds[f"{texts} texts, {100 * shared:.0f} % shared"] = made_up(texts, shared)
     for spec in given.data:
         worlds |= {one.name: of_set(one, given.seed) for one in populations(spec, given.seed)}
-    found = {
-        name: {n: {level: coverage(draw, n, level, given.replicates, given.seed) for level in LEVELS} for n in SIZES}
-        for name, draw in worlds.items()
-    }
-    header = [
-        "held-out part",
-        "sources",
-        *(f"{what} {100 * level:.0f} %" for level in LEVELS for what in ("in", "width")),
-    ]
-    rows = [
-        [name, str(n), *(text for c, w in by_level.values() for text in (f"{c:.3f}", f"{w:.2f}"))]
-        for name, by_size in found.items()
-        for n, by_level in by_size.items()
-    ]
-    show(DataTable(header, rows))
-    write_figures(found, given.json)
+    rows = []
+    for name, draw in worlds.items():
+        for sources in SIZES:
+            row: dict[str, object] = {"held-out part": name, "sources": sources}
+            for level in LEVELS:
+                held, width = coverage(draw, sources, level, given.replicates, given.seed)
+                row |= {f"in {level:.0%}": held, f"width {level:.0%}": width}
+            rows.append(row)
+    publish(rows, given.json)
     return 0
 
 

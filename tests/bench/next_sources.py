@@ -14,50 +14,39 @@ whole pool, with these weights and without, as a compile chooses.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
-
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from debate_judge import data  # noqa: E402
-from debate_judge.data.agreement.correlations import Floats, correlations  # noqa: E402
-from debate_judge.data.agreement.results import GroupScores  # noqa: E402
-from debate_judge.data.inference.conformal import fit_intervals  # noqa: E402
-from debate_judge.data.inference.source_sampling import (  # noqa: E402
+from debate_judge import data
+from debate_judge.data.agreement.correlations import correlations
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.inference.conformal import fit_intervals
+from debate_judge.data.inference.source_sampling import (
     cluster_texts,
     inclusion_probabilities,
     rank_distance,
     systematic_sample,
 )
-from debate_judge.data.schema import Corpus, Scale  # noqa: E402
-from debate_judge.programs import JUDGES, build  # noqa: E402
-from debate_judge.programs.judge import corpus_items  # noqa: E402
-from debate_judge.programs.make_lm import make_lm  # noqa: E402
-from debate_judge.runs.reports.tables import DataTable  # noqa: E402
-from debate_judge.runs.reports.terminal import show  # noqa: E402
-from debate_judge.runs.runner.runner import JudgeRunner, group_scores  # noqa: E402
-from tests.bench.rated_populations import parser_of, write_figures  # noqa: E402
+from debate_judge.data.schema import Corpus, Scale
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.judge import corpus_items
+from debate_judge.runs.runner.runner import group_scores
+from tests.bench.harness import Floats, Row, offline_runner, parser_of, publish
 
 SIZES = (10, 20, 40)
 KNOWN = 20
 DESIGNS = ("random", "kinds", "spread", "width", "rankings", "rankings, kinds")
 SCORED = {
-    "single": ("single", 0),
-    **{f"debate, {n}": ("debate", n) for n in (1, 2, 3)},
-    **{f"neutral critic, {n}": ("multiagent", n) for n in (1, 3)},
-    "tie-breaker": ("debate+tiebreak", 2),
-    "geval": ("geval", None),
+    "single": ("single", {"rounds": 0}),
+    **{f"debate, {n}": ("debate", {"rounds": n}) for n in (1, 2, 3)},
+    **{f"neutral critic, {n}": ("multiagent", {"rounds": n}) for n in (1, 3)},
+    "tie-breaker": ("debate+tiebreak", {"rounds": 2}),
+    "geval": ("geval", {}),
 }
-"""Judge -> its preset and rounds."""
+"""Judge -> its preset, and what is set otherwise."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +60,7 @@ class Pool:
 
     def agreement(self, judge: str) -> Floats:
         """Spearman within each source, shape (aspects, sources); NaN where the ratings are equal."""
-        found = []
+        by_aspect = []
         for groups in self.scores[judge].values():
             width = max(len(g.scores) for g in groups)
             tables = [
@@ -80,8 +69,8 @@ class Pool:
             ]
             values = correlations(*tables, ["spearman"])[0]
             ranked = np.nanmax(tables[0], axis=1) > np.nanmin(tables[0], axis=1)
-            found.append(np.where(ranked, np.nan_to_num(values), np.nan))
-        return np.array(found)
+            by_aspect.append(np.where(ranked, np.nan_to_num(values), np.nan))
+        return np.array(by_aspect)
 
     def distance(self, first: str, second: str) -> Floats:
         """Of two judges' rankings, root mean square over aspects, shape (sources,)."""
@@ -96,11 +85,11 @@ class Pool:
         """Of the intervals around a judge's scores, fitted to some sources, mean over texts and aspects."""
         widths = []
         for aspect, groups in self.scores[judge].items():
-            found = fit_intervals([groups[i] for i in known], self.scales[aspect], 0.9)
-            assert found is not None
+            intervals = fit_intervals([groups[i] for i in known], self.scales[aspect], 0.9)
+            assert intervals is not None
             # To a tenth of a point, so that few have to be looked up.
             tenths = [[round(s, 1) for s in g.scores if s is not None] for g in groups]
-            at = {tenth: found.at(tenth).width for own in tenths for tenth in own}
+            at = {tenth: intervals.at(tenth).width for own in tenths for tenth in own}
             widths.append([np.mean([at[tenth] for tenth in own]) for own in tenths])
         return np.mean(widths, axis=0)
 
@@ -108,22 +97,20 @@ class Pool:
 def scored(specs: Sequence[str]) -> Pool:
     """Score the sources of all sets by the offline LM."""
     sets = [data.load(spec, None if spec.partition("=")[0] in data.LOADERS else "summarization") for spec in specs]
-    groups = [g for one in sets for g in one.groups]
-    corpus = Corpus(sets[0].task, tuple(groups), sets[0].origin)
-    found: dict[str, dict[str, list[GroupScores]]] = {name: {} for name in SCORED}
+    corpus = Corpus(sets[0].task, tuple(g for one in sets for g in one.groups), sets[0].origin)
+    scores: dict[str, dict[str, list[GroupScores]]] = {name: {} for name in SCORED}
     aspects = [corpus.task.aspect(name) for name in corpus.rated_aspects()]
-    with JudgeRunner(make_lm("offline"), progress=False) as runner:
+    with offline_runner() as runner:
         for aspect in aspects:
             items = corpus_items(corpus, aspect)
-            for name, (preset, rounds) in SCORED.items():
-                config = {**JUDGES[preset].config, **({} if rounds is None else {"rounds": rounds})}
-                judgements = runner.judge(build(JUDGES[preset].kind, config), items)
-                found[name][aspect.name] = group_scores(corpus, aspect, judgements, "given")
-    return Pool([g.source or g.all_texts for g in groups], found, {a.name: a.scale for a in aspects})
+            for name, (preset, changes) in SCORED.items():
+                judge = build(JUDGES[preset].kind, {**JUDGES[preset].config, **changes})
+                scores[name][aspect.name] = group_scores(corpus, aspect, runner.judge(judge, items), "given")
+    return Pool([g.source or g.all_texts for g in corpus.groups], scores, {a.name: a.scale for a in aspects})
 
 
-def simulated(pool: Pool, size: int, draws: int, seed: int) -> dict[str, dict[str, float]]:
-    """Design -> how precise it is against random sources, and what its choices give away."""
+def simulated(pool: Pool, size: int, draws: int, seed: int) -> list[Row]:
+    """For each design how precise it is against random sources, and what its choices give away."""
     judges = list(pool.scores)
     agreement = {name: pool.agreement(name) for name in judges}
     pairs = list(combinations(judges, 2))
@@ -145,21 +132,17 @@ def simulated(pool: Pool, size: int, draws: int, seed: int) -> dict[str, dict[st
                 priority = priorities.get(design.partition(",")[0], np.ones(len(order)))[rest]
                 chances = inclusion_probabilities(priority, size)
                 which = systematic_sample(chances, kinds if "kinds" in design else np.zeros_like(kinds), rng)
-                found = [_weighted(v[:, rest[which]], chances[which]) for v in (apart, agreement[second])]
-                squares[design][:, place] += [(f - t) ** 2 / draws for f, t in zip(found, true, strict=True)]
+                estimates = [_weighted(v[:, rest[which]], chances[which]) for v in (apart, agreement[second])]
+                squares[design][:, place] += [(e - t) ** 2 / draws for e, t in zip(estimates, true, strict=True)]
                 plain = _weighted(apart[:, rest[which]], np.ones(size))
-                wrong = np.sign([found[0], plain]) != np.sign(true[0])
+                wrong = np.sign([estimates[0], plain]) != np.sign(true[0])
                 lost[design] += abs(true[0]) * wrong / draws / len(pairs)
-    worth = {design: squares["random"] / own for design, own in squares.items()}
-    return {
-        design: {
-            "difference": float(np.median(worth[design][0])),
-            "agreement": float(np.median(worth[design][1])),
-            "given away": float(lost[design][0]),
-            "unweighted": float(lost[design][1]),
-        }
-        for design in DESIGNS
-    }
+    rows: list[Row] = []
+    for design in DESIGNS:
+        worth = np.median(squares["random"] / squares[design], axis=1).tolist()
+        figures = zip(("difference", "agreement", "given away", "unweighted"), [*worth, *lost[design]], strict=True)
+        rows.append({"rated": size, "sources": design, **{name: float(value) for name, value in figures}})
+    return rows
 
 
 def _weighted(values: Floats, chances: Floats) -> float:
@@ -169,19 +152,11 @@ def _weighted(values: Floats, chances: Floats) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = parser_of(__doc__, 200).parse_args(argv)
+    given = parser_of(__doc__, replicates=200, seed=0).parse_args(argv)
     pool = scored(given.data or ["sample"])
-    found = {
-        size: simulated(pool, size, given.replicates, given.seed) for size in SIZES if size <= len(pool.texts) - KNOWN
-    }
-    header = ["rated", "sources", "difference", "agreement", "given away", "unweighted"]
-    rows = [
-        [str(size), design, *(f"{value:.{digits}f}" for value, digits in zip(one.values(), (2, 2, 4, 4), strict=True))]
-        for size, by in found.items()
-        for design, one in by.items()
-    ]
-    show(DataTable(header, rows), f"{given.replicates} draws from {len(pool.texts) - KNOWN} sources")
-    write_figures(found, given.json)
+    sizes = [size for size in SIZES if size <= len(pool.texts) - KNOWN]
+    rows = [row for size in sizes for row in simulated(pool, size, given.replicates, given.seed)]
+    publish(rows, given.json, f"{given.replicates} draws from {len(pool.texts) - KNOWN} sources")
     return 0
 
 

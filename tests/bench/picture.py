@@ -1,6 +1,6 @@
 """Makes the picture of a report that the README shows: its beginning, and a debate, side by side.
 
-    python tests/bench/picture.py runs/store/exports/NAME/report.html runs/reports/html/report.png
+    python -m tests.bench.picture runs/store/exports/NAME/report.html runs/reports/html/report.png
 
 The page is of the sample, whose texts may be shown.
 """
@@ -13,9 +13,6 @@ from tempfile import TemporaryDirectory
 
 from PIL import Image
 
-# As a script it has its own folder on the path, not the one that `tests` is in.
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from tests.browser import Browser
 
 WIDTH, HEIGHT, GAP = 1000, 1330, 20
@@ -25,12 +22,7 @@ COLOURS = 64
 
 
 def picture(page: Path, file: Path) -> None:
-    """Write the picture.
-
-    Args:
-        page: A report with texts.
-        file: A PNG.
-    """
+    """Write the picture of a report with texts, as a PNG."""
     with Browser() as browser, TemporaryDirectory() as folder:
         opened = browser.open(page, width=WIDTH, height=HEIGHT)
         top, debate = Path(folder) / "top.png", Path(folder) / "debate.png"

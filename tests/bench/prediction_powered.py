@@ -13,20 +13,14 @@ judge, and how many ratings it saved for each 100 that there are (medians).
 
 from __future__ import annotations
 
-import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from debate_judge.data.inference.prediction_powered import ppi_estimate  # noqa: E402
-from debate_judge.runs.reports.tables import DataTable  # noqa: E402
-from debate_judge.runs.reports.terminal import show  # noqa: E402
-from tests.bench.rated_populations import Floats, parser_of, populations, write_figures  # noqa: E402
+from debate_judge.data.inference.prediction_powered import ppi_estimate
+from tests.bench.harness import Floats, parser_of, populations, publish
 
 SIZES = (20, 50, 100)
 SOURCES = 500
@@ -62,48 +56,39 @@ def of_set(ratings: Floats, scores: Floats) -> Draw:
 def covered(draw: Draw, truth: Floats, rated: int, replicates: int, seed: int) -> dict[str, float]:
     """Share of intervals that hold the truth, and ratings saved for each 100."""
     rng = np.random.default_rng(seed)
-    hits: dict[str, list[bool]] = {}
-    saved: dict[str, list[float]] = {"mean": [], "difference": []}
-    systems = len(truth)
-    pairs = list(combinations(range(systems), 2))
+    hits: dict[str, list[bool]] = defaultdict(list)
+    saved: dict[str, list[float]] = defaultdict(list)
+    pairs = list(combinations(range(len(truth)), 2))
     for _ in range(replicates):
         ratings, scores = draw(rng)
         ratings = np.where(np.arange(len(ratings))[:, None] < rated, ratings, np.nan)
-        one, (a, b) = int(rng.integers(systems)), pairs[rng.integers(len(pairs))]
+        one, (a, b) = int(rng.integers(len(truth))), pairs[rng.integers(len(pairs))]
         for name, chosen, contrast in (("mean", [one], [1.0]), ("difference", [a, b], [1.0, -1.0])):
-            found = ppi_estimate(ratings[:, chosen], scores[:, chosen], np.array(contrast), value_range=(1, 5))
-            assert found is not None
+            estimate = ppi_estimate(ratings[:, chosen], scores[:, chosen], np.array(contrast), value_range=(1, 5))
+            assert estimate is not None
             true = float(np.array(contrast) @ truth[chosen])
-            hits.setdefault(name, []).append(found.low <= true <= found.high)
-            hits.setdefault(f"{name}, ratings alone", []).append(found.alone_low <= true <= found.alone_high)
-            saved[name].append(100 * found.saved / found.rated)
+            hits[name].append(estimate.low <= true <= estimate.high)
+            hits[f"{name}, ratings alone"].append(estimate.alone_low <= true <= estimate.alone_high)
+            saved[f"{name}, saved"].append(100 * estimate.saved / estimate.rated)
     shares = {name: float(np.mean(values)) for name, values in hits.items()}
-    return shares | {f"{name}, saved": float(np.median(values)) for name, values in saved.items()}
+    return shares | {name: float(np.median(values)) for name, values in saved.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = parser_of(__doc__, 1000).parse_args(argv)
+    given = parser_of(__doc__, replicates=1000, seed=0).parse_args(argv)
     worlds: dict[str, tuple[Draw, Floats]] = {}
     for correlation in (0.0, 0.5, 0.8):
         truth = made_up(correlation, 1_000_000)(np.random.default_rng(99))[0].mean(axis=0)
         worlds[f"judge {correlation:g}"] = made_up(correlation), truth
-    for spec in given.data:
-        for population in populations(spec, given.seed):
-            if population.recurring:
-                own = of_set(population.ratings, population.judges[0])
-                worlds[population.name] = own, population.ratings.mean(axis=0)
-    found = {
-        name: {n: covered(draw, truth, n, given.replicates, given.seed) for n in SIZES}
-        for name, (draw, truth) in worlds.items()
-    }
-    header = ["population", "rated", *next(iter(next(iter(found.values())).values()))]
+    for population in (p for spec in given.data for p in populations(spec, given.seed) if p.recurring):
+        draw = of_set(population.ratings, population.judges[0])
+        worlds[population.name] = draw, population.ratings.mean(axis=0)
     rows = [
-        [name, str(n), *(f"{v:.0f}" if "saved" in what else f"{v:.3f}" for what, v in one.items())]
-        for name, by_size in found.items()
-        for n, one in by_size.items()
+        {"population": name, "rated": n, **covered(draw, truth, n, given.replicates, given.seed)}
+        for name, (draw, truth) in worlds.items()
+        for n in SIZES
     ]
-    show(DataTable(header, rows))
-    write_figures(found, given.json)
+    publish(rows, given.json)
     return 0
 
 

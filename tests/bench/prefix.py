@@ -1,13 +1,12 @@
 """How much of what is sent stands in a prefix of an earlier request, where providers' caches find it.
 
-    python tests/bench/prefix.py --data summeval=PATH --data topical_chat=PATH --json prefix.json
+    python -m tests.bench.prefix --data summeval=PATH --data topical_chat=PATH --json prefix.json
 
-The project's own scoring runs over the texts of --data, against an LM that is played here: replies of 40 to 60 words
+The project's own debates run over the texts of --data, against an LM that is played here: replies of 40 to 60 words
 of the source, and 0 to 3 rounds by a hash of the item. Time is simulated: a reply takes one unit, and what a request
-brought can be found from then on that it was answered. Then the same requests are laid out in other ways, with the
-same texts at the same times. All figures are shares of the input tokens:
+brought can be found from then on that it was answered. The same requests are also laid out with each role's own text
+last, with the same texts at the same times. Figures are shares of the input tokens:
 
-    exact   the longest common prefix with any earlier request
     16      whole blocks of 16 tokens, as vLLM keeps them
     128     whole steps of 128 tokens from 1,024 on, as hosted providers do
 
@@ -17,35 +16,138 @@ tokens of a request that are new stand beside it (rule of 16).
 
 from __future__ import annotations
 
-import argparse
-import json
+import asyncio
 import os
+import random
 import re
-import sys
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from debate_judge import data
+from debate_judge.data.schema import Corpus
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import DebateConfig, corpus_items
+from debate_judge.programs.lm import loop
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.roles.parsing import REQUEST
+from debate_judge.runs.runner.runner import JudgeRunner, verdicts
+from tests.bench.harness import Row, parser_of, publish
 
-from debate_judge import data  # noqa: E402
-from tests.bench.simulated_lm import ROUNDS, Parts, Request, run  # noqa: E402
+ROUNDS = 3
+WORDS = (40, 60)
+"""Length of what the LM writes under each header."""
 
+Parts = dict[str, str]
+"""The pieces of a request in the order in which they are sent: `system`, the headers of the message, `request`."""
 Encode = Callable[[str], Sequence[int]]
 Layout = Callable[[Parts], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call as the LM saw it, with the times at which it was sent and answered."""
+
+    sent: float
+    answered: float
+    parts: Parts
+
+
+def parts(messages: Messages) -> Parts:
+    """Take a request of the project's apart, at places where a tokenizer takes it apart too."""
+    body, _, request = str(messages[-1]["content"]).rpartition(REQUEST)
+    pieces = {"system": f"<|system|>\n{messages[0]['content']}\n<|user|>\n"}
+    for section in re.split(r"(?<=\n\n)(?=\[\[ ## )", body):
+        pieces[section[len("[[ ## ") :].partition(" ")[0]] = section
+    return {**pieces, "request": REQUEST + request}
+
+
+class SimulatedTime(loop._Loop):
+    """An event loop whose clock jumps to the next timer when nothing else is left to do."""
+
+    GRACE = 0.001
+    """Real seconds in which other threads may still bring work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        selector: Any = self._selector
+        wait = selector.select
+
+        def select(timeout: float | None) -> Any:
+            events = wait(timeout if timeout is None else min(timeout, self.GRACE))
+            if not events and timeout:
+                self._now += timeout
+            return events
+
+        selector.select = select
+
+    def time(self) -> float:
+        return self._now
+
+
+class SimulatedLM:
+    """An engine that answers by the material alone, each call after one unit of time, and keeps the requests."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    async def chat(self, model: str, messages: Messages, settings: Any) -> Reply:
+        clock, pieces = asyncio.get_running_loop().time, parts(messages)
+        sent = clock()
+        await asyncio.sleep(1.0)
+        self.requests.append(Request(sent, clock(), pieces))
+        return Reply(self._reply(pieces))
+
+    async def aclose(self) -> None: ...
+
+    def _reply(self, pieces: Parts) -> str:
+        item = "".join(pieces.get(name, "") for name in ("source", "context", "aspect", "candidate"))
+        debate, source = pieces.get("debate", ""), pieces["source"].split()[4:]
+        rng = random.Random(item + debate + pieces["request"])
+
+        def text() -> str:
+            size = rng.randint(*WORDS)
+            start = rng.randrange(max(1, len(source) - size))
+            return " ".join((source * size)[start : start + size])
+
+        heard = debate.count("\n\nScorer, round") + debate.startswith("Scorer, round")
+        content = heard > zlib.crc32(item.encode()) % (ROUNDS + 1)
+        score = re.findall(r"\((-?[\d.]+) to", pieces["aspect"])[0]
+        known = {"score": score, "final_score": score, "decision": "NO ISSUE" if content else "ISSUE"}
+        fields = re.findall(r"^\[\[ ## (\w+) ## \]\]$", pieces["request"], re.MULTILINE)
+        return "\n\n".join(f"[[ ## {field} ## ]]\n{known.get(field) or text()}" for field in fields)
+
+
+def run(corpus: Corpus, concurrency: int, prefix_warmup: bool = True) -> list[Request]:
+    """Let the project judge the corpus in its first aspect, and see what it sends and when."""
+    simulated = SimulatedLM()
+    lm = JudgeLM("played/lm", engine=simulated, concurrency=concurrency)
+    if not prefix_warmup:
+        lm.recorded_engine._warmup = None
+    with (
+        patch.dict(loop._loops, clear=True),
+        patch.object(loop, "_Loop", SimulatedTime),
+        JudgeRunner(lm, progress=False) as runner,
+    ):
+        judge = Debate(debate_config=DebateConfig(ROUNDS, True))
+        judgements = runner.judge(judge, corpus_items(corpus, corpus.task.aspects[0]))
+    if len(verdicts(judgements)) != len(judgements):
+        raise RuntimeError("a reply could not be read")
+    return simulated.requests
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
     """Of the input tokens of all requests, those in a prefix of an earlier one."""
 
-    exact: float
     blocks_16: float
     blocks_128: float
     tokens: float
@@ -57,21 +159,21 @@ class Shares:
 def shares(requests: Iterable[Request], layout: Layout, encode: Encode) -> Shares:
     """Measure requests in a layout; one finds what all those brought that were answered by the time it was sent."""
     # A prefix is known by the running hash of its tokens, whatever its length.
-    found: set[int] = set()
+    cached: set[int] = set()
     unanswered: list[tuple[float, list[int]]] = []
-    total = count = exact = in_16 = in_128 = 0
+    total = count = in_16 = in_128 = 0
     for request in sorted(requests, key=lambda r: r.sent):
         for entry in [e for e in unanswered if e[0] <= request.sent]:
-            found.update(entry[1])
+            cached.update(entry[1])
             unanswered.remove(entry)
         chain = _chain(layout(request.parts), encode)
-        # Where a prefix was found every shorter one was.
-        known = bisect_left(chain, True, key=lambda link: link not in found)
-        total, count, exact = total + len(chain), count + 1, exact + known
+        # Where a prefix is cached every shorter one is.
+        known = bisect_left(chain, True, key=lambda link: link not in cached)
+        total, count = total + len(chain), count + 1
         in_16 += known // 16 * 16
         in_128 += known // 128 * 128 if known >= 1024 else 0
         unanswered.append((request.answered, chain))
-    return Shares(exact / total, in_16 / total, in_128 / total, total / count, (total - in_16) / count)
+    return Shares(in_16 / total, in_128 / total, total / count, (total - in_16) / count)
 
 
 def _chain(pieces: Iterable[str], encode: Encode) -> list[int]:
@@ -83,106 +185,54 @@ def _chain(pieces: Iterable[str], encode: Encode) -> list[int]:
     return chain
 
 
-def tokenizer() -> tuple[str, Encode]:
-    """OpenAI's o200k_base from the copy that LiteLLM brings along, or a rough stand-in; and its name."""
-    try:
-        import tiktoken
+@cache
+def tokenizer() -> Encode:
+    """OpenAI's o200k_base from the copy that LiteLLM brings along."""
+    import tiktoken
 
-        home = find_spec("litellm")
-        folder = Path((home and home.origin) or "").parent / "litellm_core_utils" / "tokenizers"
-        os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
-        return "o200k_base", lru_cache(maxsize=1 << 16)(tiktoken.get_encoding("o200k_base").encode_ordinary)
-    except Exception:
-        return "stand-in: five letters a token", lru_cache(maxsize=1 << 16)(
-            lambda text: [zlib.crc32(part.encode()) for part in re.findall(r"\w{1,5}|[^\w\s]|\s+", text)]
-        )
-
-
-def in_order(names: str) -> Layout:
-    return lambda pieces: [pieces[name] for name in names.split() if name in pieces]
+    home = find_spec("litellm")
+    folder = Path((home and home.origin) or "").parent / "litellm_core_utils" / "tokenizers"
+    os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
+    return lru_cache(maxsize=1 << 16)(tiktoken.get_encoding("o200k_base").encode_ordinary)
 
 
 def as_sent(pieces: Parts) -> Iterable[str]:
-    return [piece for name, piece in pieces.items() if name != "alone"]
+    return pieces.values()
 
 
-def roles_named(requests: Iterable[Request]) -> Layout:
-    """All roles' texts in the system text, and the one that speaks named last. Each reads what the others are told."""
-    texts = dict.fromkeys(r.parts["alone"] for r in requests)
-    names = {text: f"[[ ## role ## ]]\nYou are number {i} of the roles above." for i, text in enumerate(texts)}
-    first = "".join(texts)
-    own = in_order("task source context aspect candidate debate")
-    return lambda p: [p["system"], first, *own(p), names[p["alone"]], p["request"]]
+def role_last(pieces: Parts) -> Iterable[str]:
+    """The material first, then all that a role is told by itself."""
+    order = "system task source context aspect candidate debate role standard rules request"
+    return [pieces[name] for name in order.split() if name in pieces]
 
 
-LAYOUTS: dict[str, Layout] = {
-    "ours": as_sent,
-    "each role's text last": in_order("system task source context aspect candidate debate alone request"),
-    "role before candidate": in_order("system task source context aspect alone candidate debate request"),
-    "source first, role in system text": in_order("system alone task source context aspect candidate debate request"),
-    "candidate first, role in system text": in_order(
-        "system alone task candidate source context aspect debate request"
-    ),
-    "debate first, role in system text": in_order("system alone task debate candidate aspect source context request"),
-}
+LAYOUTS: dict[str, Layout] = {"ours": as_sent, "each role's text last": role_last}
 
 
-def measure(spec: str, arguments: argparse.Namespace, encode: Encode) -> dict[str, Any]:
-    """Print the tables of one data set, and return them."""
+def measured(spec: str, sources: int, concurrency: Sequence[int]) -> list[Row]:
+    """One call at a time in each layout, then many at a time, with and without a call that goes ahead."""
     whole = data.load(spec)
-    corpus = replace(whole, groups=whole.groups[: arguments.sources])
-    concurrent = [int(c) for c in arguments.concurrency.split(",")]
-    count = sum(len(g.candidates) for g in corpus.groups)
-    print(f"\n{corpus.origin.name}: {len(corpus.groups)} sources, {count} candidates, {arguments.aspects} aspects")
-    alone = run(corpus, arguments, 1)
-    led = {c: run(corpus, arguments, c) for c in concurrent}
-    found: dict[str, Any] = {"requests": len(alone), "layouts": {}, "prefix warm-up": {}}
-    heading = f"{len(alone)} requests, one at a time"
-    print(f"{heading:37s}    exact     16    128  tokens    new   16 with {arguments.concurrency} at a time")
-    for name, layout in {**LAYOUTS, "roles named last, each reads all": roles_named(alone)}.items():
-        row = asdict(shares(alone, layout, encode))
-        row["concurrent_16"] = {c: shares(led[c], layout, encode).blocks_16 for c in concurrent}
-        found["layouts"][name] = row
-        print(
-            f"{name:37s} {row['exact']:8.3f}  {row['blocks_16']:5.3f}  {row['blocks_128']:5.3f}  {row['tokens']:6.0f}  "
-            f"{row['new']:5.0f}  ",
-            *(f"{share:5.3f}" for share in row["concurrent_16"].values()),
-        )
-    print("concurrency  warm-up    16    128    new  units of time")
-    for concurrency in concurrent:
-        both = {"without": run(corpus, arguments, concurrency, prefix_warmup=False), "with": led[concurrency]}
-        found["prefix warm-up"][concurrency] = {}
-        for how, requests in both.items():
-            row = asdict(shares(requests, as_sent, encode)) | {"time": max(r.answered for r in requests)}
-            found["prefix warm-up"][concurrency][how] = row
-            print(
-                f"{concurrency:11d}  {how:7s} {row['blocks_16']:5.3f}  {row['blocks_128']:5.3f}  {row['new']:5.0f}  "
-                f"{row['time']:13.0f}"
-            )
-    return found
+    corpus = replace(whole, groups=whole.groups[:sources])
+    runs = [(name, 1, True, layout) for name, layout in LAYOUTS.items()]
+    runs += [("ours", places, warmup, as_sent) for places in concurrency for warmup in (False, True)]
+    rows: list[Row] = []
+    for name, places, warmup, layout in runs:
+        requests = run(corpus, places, warmup)
+        share = shares(requests, layout, tokenizer())
+        figures = {"16": share.blocks_16, "128": share.blocks_128, "tokens": share.tokens, "new": share.new}
+        time = max(request.answered for request in requests)
+        setting = {"data": corpus.origin.name, "layout": name, "at a time": places, "warm-up": warmup}
+        rows.append({**setting, "requests": len(requests), **figures, "units of time": time})
+    return rows
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", action="append", metavar="NAME[=PATH]", help="may be repeated; default: sample")
-    parser.add_argument("--sources", type=int, default=20, help="the first so many of each set")
-    parser.add_argument("--aspects", type=int, default=1, help="the first so many of the task")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="n; with a tie-breaker from 1 on")
-    parser.add_argument("--words", default="40-60", help="length of what the LM writes under each header")
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = parser_of(__doc__, sources=20)
     parser.add_argument("--concurrency", default="16,32,128")
-    parser.add_argument(
-        "--order", choices=("compile", "score"), default="compile", help="aspects: outermost, innermost"
-    )
-    parser.add_argument("--json", metavar="FILE")
-    arguments = parser.parse_args()
-    name, encode = tokenizer()
-    print(
-        f"tokens: {name}; replies of {arguments.words} words, up to {arguments.rounds} rounds, as in {arguments.order}"
-    )
-    result = {spec.partition("=")[0]: measure(spec, arguments, encode) for spec in arguments.data or ["sample"]}
-    if arguments.json:
-        report = {"tokenizer": name, "data": result}
-        Path(arguments.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    given = parser.parse_args(argv)
+    places = [int(c) for c in given.concurrency.split(",")]
+    rows = [row for spec in given.data or ["sample"] for row in measured(spec, given.sources, places)]
+    publish(rows, given.json)
     return 0
 
 

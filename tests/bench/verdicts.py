@@ -14,34 +14,23 @@ Printed are shares of samples of 20, 50 and 100 sources; in a recheck there are 
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from debate_judge.data.agreement.correlations import Floats, correlations  # noqa: E402
-from debate_judge.data.agreement.results import GroupScores  # noqa: E402
-from debate_judge.data.inference.drift import (  # noqa: E402
-    agreement_estimate,
-    compare_samples,
-    margin_verdict,
-)
-from debate_judge.data.inference.non_inferiority import Margins, ScoreMapping, compare_lms  # noqa: E402
-from debate_judge.data.schema import Scale  # noqa: E402
-from debate_judge.runs.reports.tables import DataTable  # noqa: E402
-from debate_judge.runs.reports.terminal import show  # noqa: E402
-from tests.bench.rated_populations import parser_of, populations, write_figures  # noqa: E402
+from debate_judge.data.agreement.correlations import correlations
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.inference.drift import agreement_estimate, compare_samples, margin_verdict
+from debate_judge.data.inference.non_inferiority import Margins, ScoreMapping, compare_lms
+from debate_judge.data.schema import Scale
+from tests.bench.harness import Floats, Row, groups_of, parser_of, populations, publish
 
 SIZES = (20, 50, 100)
-CARRY, RECHECK = 0.03, 0.05
-"""The usual margins."""
+MARGINS = {"carry": 0.03, "recheck": 0.05}
+"""The usual ones."""
+VERDICTS = {"carry": ("carry", "recompile"), "recheck": ("holds", "unclear", "worse")}
 LOSSES = {"margin": 1.0, "none": 0.0, "three margins": 3.0}
 NOISE = 1.2
 """Of the first judge, in standard deviations of what raters look at."""
@@ -52,8 +41,6 @@ SHARED = 0.5
 """Share of the errors' variance that the two judges have in common."""
 
 Scores = dict[str, list[GroupScores]]
-Shares = dict[str, dict[str, dict[str, float]]]
-"""Command -> true loss -> verdict -> share of samples."""
 Fresh = Callable[[int, np.random.Generator], "Sources"]
 
 
@@ -77,16 +64,9 @@ class Sources:
         ranked = [np.ptp(r, axis=1) > 0 for r in self.ratings]
         return float(np.mean([np.nan_to_num(v[here]).mean() for v, here in zip(by_group, ranked, strict=True)]))
 
-    def groups(self, judge: int, noise: float, which: Sequence[int]) -> Scores:
-        ids = tuple(f"s{i}" for i in range(self.ratings.shape[2]))
+    def groups(self, judge: int, noise: float, which: range) -> Scores:
         scores = self.judged(judge, noise)
-        return {
-            f"aspect {a}": [
-                GroupScores(f"g{i}", ids, tuple(self.ratings[a, s].tolist()), tuple(scores[a, s].tolist()))
-                for i, s in enumerate(which)
-            ]
-            for a in range(len(self.ratings))
-        }
+        return {f"aspect {a}": groups_of(own[which], scores[a][which]) for a, own in enumerate(self.ratings)}
 
 
 def with_errors(ratings: Floats, quality: Floats, rng: np.random.Generator) -> Sources:
@@ -123,61 +103,47 @@ def noise_for(population: Sources, loss: float) -> float:
     return (low + high) / 2
 
 
-def carried(sample: Sources, noise: float, which: Sequence[int]) -> str:
-    old, new = sample.groups(0, NOISE, which), sample.groups(1, noise, which)
+def carried(sample: Sources, noise: float, size: int) -> str:
+    old, new = sample.groups(0, NOISE, range(size)), sample.groups(1, noise, range(size))
     mapping = ScoreMapping(Scale(1, 5), False, None)
-    return compare_lms(old, new, dict.fromkeys(old, mapping), Margins(CARRY)).verdict
+    return compare_lms(old, new, dict.fromkeys(old, mapping), Margins(MARGINS["carry"])).verdict
 
 
-def rechecked(sample: Sources, noise: float, old: Sequence[int], new: Sequence[int]) -> str:
+def rechecked(sample: Sources, noise: float, size: int) -> str:
     """The old sources have the scores of the first judge, the new ones those of the second."""
-    then, now = sample.groups(0, NOISE, old), sample.groups(1, noise, new)
+    then, now = sample.groups(0, NOISE, range(size)), sample.groups(1, noise, range(size, 2 * size))
     figures = [agreement_estimate(scores, "spearman", "summary") for scores in (now, then)]
-    return margin_verdict(compare_samples(*figures), RECHECK)
+    return margin_verdict(compare_samples(*figures), MARGINS["recheck"])
 
 
-def shares(draw: Callable[[int], Sources], noises: dict[str, dict[str, float]], size: int, replicates: int) -> Shares:
-    found: dict[str, dict[str, Counter[str]]] = {c: {loss: Counter() for loss in LOSSES} for c in noises}
-    for number in range(replicates):
-        sample = draw(number)
-        for loss in LOSSES:
-            found["carry"][loss][carried(sample, noises["carry"][loss], range(size))] += 1
-            verdict = rechecked(sample, noises["recheck"][loss], range(size), range(size, 2 * size))
-            found["recheck"][loss][verdict] += 1
-    return {
-        command: {loss: {v: n / replicates for v, n in counts.items()} for loss, counts in by.items()}
-        for command, by in found.items()
-    }
+COMMANDS = {"carry": carried, "recheck": rechecked}
 
 
-def world(fresh: Fresh, given: Namespace) -> dict[int, Shares]:
-    """Size -> shares of samples."""
+def shares(name: str, fresh: Fresh, replicates: int, seed: int) -> Iterator[Row]:
+    """One row for each size, command and verdict."""
     population = fresh(LARGE, np.random.default_rng(99))
     noises = {
-        command: {loss: noise_for(population, times * margin) for loss, times in LOSSES.items()}
-        for command, margin in (("carry", CARRY), ("recheck", RECHECK))
+        (command, loss): noise_for(population, times * margin)
+        for command, margin in MARGINS.items()
+        for loss, times in LOSSES.items()
     }
-
-    def draw(number: int, size: int) -> Sources:
-        return fresh(2 * size, np.random.default_rng([given.seed, size, number]))
-
-    return {n: shares(lambda number, n=n: draw(number, n), noises, n, given.replicates) for n in SIZES}
+    for size in SIZES:
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for number in range(replicates):
+            sample = fresh(2 * size, np.random.default_rng([seed, size, number]))
+            for (command, loss), noise in noises.items():
+                counts[command, loss, COMMANDS[command](sample, noise, size)] += 1
+        for command, verdicts in VERDICTS.items():
+            for verdict in verdicts:
+                losses = {f"true loss: {loss}": counts[command, loss, verdict] / replicates for loss in LOSSES}
+                yield {"population": name, "sources": size, "command": command, "verdict": verdict, **losses}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = parser_of(__doc__, 1000).parse_args(argv)
-    found = {"made up": world(made_up, given)}
-    found |= {spec.partition("=")[0]: world(of_set(spec), given) for spec in given.data}
-    header = ["population", "sources", "command", "verdict", *(f"true loss: {loss}" for loss in LOSSES)]
-    rows = [
-        [name, str(n), command, verdict, *(f"{by[loss].get(verdict, 0):.3f}" for loss in LOSSES)]
-        for name, by_size in found.items()
-        for n, commands in by_size.items()
-        for command, by in commands.items()
-        for verdict in (("carry", "recompile") if command == "carry" else ("holds", "unclear", "worse"))
-    ]
-    show(DataTable(header, rows), f"shares of n = {given.replicates} samples; margins: {CARRY:g} and {RECHECK:g}")
-    write_figures(found, given.json)
+    given = parser_of(__doc__, replicates=1000, seed=0).parse_args(argv)
+    worlds: dict[str, Fresh] = {"made up": made_up, **{spec.partition("=")[0]: of_set(spec) for spec in given.data}}
+    rows = [row for name, fresh in worlds.items() for row in shares(name, fresh, given.replicates, given.seed)]
+    publish(rows, given.json, f"shares of {given.replicates} samples; margins: {MARGINS}")
     return 0
 
 

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.sample import build
 from tests.sample.defects import DIALOGUE_TABLE, SUMMARY_TABLE, Table
-from tests.sample.dialogue_sources import DIALOGUES
-from tests.sample.news_sources import NEWS
 
 Group = dict[str, Any]
+SUMMARIZATION, DIALOGUE = build.shipped("summarization"), build.shipped("dialogue")
 
 
-def shipped(task: str) -> list[Group]:
-    return [json.loads(line) for line in (build.FOLDER / f"{task}.jsonl").read_text().splitlines()]
-
-
-SUMMARIZATION, DIALOGUE = shipped("summarization"), shipped("dialogue")
-
-
-@pytest.mark.parametrize(("task", "rows"), [("summarization", build.summarization), ("dialogue", build.dialogue)])
-def test_the_shipped_files_are_a_fresh_build(task: str, rows: Callable[[], Any]) -> None:
-    assert (build.FOLDER / f"{task}.jsonl").read_bytes() == build.as_lines(rows()).encode()
+@pytest.mark.parametrize(("task", "groups"), [("summarization", SUMMARIZATION), ("dialogue", DIALOGUE)])
+def test_the_shipped_files_are_a_fresh_build(task: str, groups: list[Group]) -> None:
+    written_by_hand = [{**g, "candidates": [c for c in g["candidates"] if c["id"] == "good"]} for g in groups]
+    fresh = build.as_lines(build.build(task, written_by_hand))
+    assert (build.FOLDER / f"{task}.jsonl").read_bytes() == fresh.encode()
 
 
 @pytest.mark.parametrize(("groups", "count"), [(SUMMARIZATION, 8), (DIALOGUE, 7)])
@@ -82,15 +74,17 @@ def test_the_readme_shows_the_table(table: Table, heading: str) -> None:
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "|" in line]
     assert tuple(lines[0][3:]) == table.aspects
     written = {(name, int(level)): tuple(map(int, ratings)) for name, level, _, *ratings in lines[2:]}
-    assert written == {(d, i): values for d, levels in table.rows.items() for i, values in enumerate(levels, start=1)}
+    assert written == {
+        (d, i): values for d, (_, levels) in table.defects.items() for i, values in enumerate(levels, start=1)
+    }
 
 
 def test_the_sample_loads_by_name() -> None:
     from debate_judge import data
 
     summaries, replies = data.load("sample"), data.load("sample", task="dialogue")
-    assert [g.id for g in summaries.groups] == [a.id for a in NEWS]
-    assert [g.id for g in replies.groups] == [d.id for d in DIALOGUES]
-    assert replies.groups[0].context == DIALOGUES[0].fact
+    assert [g.id for g in summaries.groups] == [g["group"] for g in SUMMARIZATION]
+    assert [g.id for g in replies.groups] == [g["group"] for g in DIALOGUE]
+    assert replies.groups[0].context == DIALOGUE[0]["context"]
     assert all(g.has_distinct_ratings(aspect) for g in summaries.groups for aspect in SUMMARY_TABLE.aspects)
     assert all(g.has_distinct_ratings(aspect) for g in replies.groups for aspect in DIALOGUE_TABLE.aspects)

@@ -85,8 +85,8 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     result = compiled(*QUICK, "--aspects", "coherence,consistency")
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_of_knowledge", "gain_over_informed_single", "guides", "lm_calls"),
-        *("export", "run_id", "seed", "closeness", "note", "looks", "calibration", "exported", "decisions", "raters"),
-        *("objective", "lm_calls_per_item", "splits", "data", "near_duplicates", "gains"),
+        *("export", "run_id", "seed", "closeness", "note", "held_out_uses", "calibration", "exported", "decisions"),
+        *("raters", "objective", "lm_calls_per_item", "splits", "data", "near_duplicates", "gains"),
     }
     assert all(math.isfinite(n) for n in numbers(result))
     parts = [result[name]["value"] for name in ("gain_of_knowledge", "gain_over_informed_single", "gain")]
@@ -116,14 +116,15 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     assert f"{invocation.command('score')} {result['export']} --in" in output
     assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
     # The second look is told wherever the figures are.
-    assert result["looks"]["times"] == 2
-    assert 0 < result["looks"]["inflation"] < 1
-    words = f"seen 2 times; the best of 2 is inflated by about {result['looks']['inflation']:.2g}"
+    uses = result["held_out_uses"]
+    assert uses["times"] == 2
+    assert 0 < uses["inflation"] < 1
+    words = f"seen 2 times; the best of 2 is inflated by about {uses['inflation']:.2g}"
     run = tracked().get_run(result["run_id"])
-    assert all(words in text for text in (output, run.data.tags["looks"]))
-    assert run.data.metrics["looks"] == 2
-    assert artifact(result["run_id"], "metrics.json")["looks_inflation"] == pytest.approx(result["looks"]["inflation"])
-    assert evidence["looks"] == result["looks"]
+    assert all(words in text for text in (output, run.data.tags["held_out_uses"]))
+    assert run.data.metrics["held_out_uses"] == 2
+    assert artifact(result["run_id"], "metrics.json")["held_out_uses_inflation"] == pytest.approx(uses["inflation"])
+    assert evidence["held_out_uses"] == uses
 
 
 def tracked() -> Any:

@@ -7,14 +7,13 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from debate_judge.optimize import cli
 from tests.config_keys import keys
-from tests.pins import internals
-from tests.pins.recording import ADDRESS, LM, Call, Recorder, at_the_address, digest
+from tests.pins.recording import ADDRESS, LM, Call, Recorder, at_the_address, digest, stored_keys
 
 PINNED = Path(__file__).with_name("pinned")
 RECORDED = Path(__file__).with_name("recorded")
@@ -22,19 +21,15 @@ RECORDED = Path(__file__).with_name("recorded")
 REPLAYED = ("debate_tiebreak", "debates_joint_side_by_side", "geval_sampled")
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 
-Case = tuple[str, str, int, int, str]
-"""Judges, other flags, sources, candidates of each, aspects."""
-
 
 def _case(
-    judges: str, settings: str = "", *, sources: int = 3, candidates: int = 3, aspects: str = "coherence,relevance"
-) -> Case:
-    return (judges, settings, sources, candidates, aspects)
+    judges: str, settings: str = "", *, candidates: int = 3, aspects: str = "coherence,relevance"
+) -> tuple[str, str, int, str]:
+    return (judges, settings, candidates, aspects)
 
 
 _DEBATES = "single,multiagent,debate,debate+tiebreak"
-
-COMPARED: dict[str, Case] = {
+COMPARED = {
     "single": _case("single"),
     "debate": _case("debate"),
     "debate_tiebreak": _case("debate+tiebreak"),
@@ -60,6 +55,7 @@ COMPARED: dict[str, Case] = {
     ),
     "dialogue": _case("debate+tiebreak,geval,chateval", aspects="naturalness,groundedness", candidates=2),
 }
+"""Judges, their settings, candidates of each of three sources, and aspects."""
 
 
 def write_sample(file: Path, sources: int, candidates: int, task: str = "summarization") -> Path:
@@ -73,18 +69,18 @@ def write_sample(file: Path, sources: int, candidates: int, task: str = "summari
 
 def debate(*arguments: object) -> None:
     """Run the `debate` command in this process, which must succeed."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         code = cli.main([str(argument) for argument in arguments])
-    assert code == 0, said.getvalue()
+    assert code == 0, output.getvalue()
 
 
 def compare_arguments(name: str, folder: Path) -> list[object]:
     """Arguments of the comparison of a case, without the LM and the store; its data are written to `folder`."""
-    judges, settings, sources, candidates, aspects = COMPARED[name]
+    judges, settings, candidates, aspects = COMPARED[name]
     judges = ",".join(f"{judge}[{settings}]" if settings else judge for judge in judges.split(","))
     task = "dialogue" if name == "dialogue" else "summarization"
-    data = write_sample(folder / f"{name}.jsonl", sources, candidates, task)
+    data = write_sample(folder / f"{name}.jsonl", 3, candidates, task)
     return [
         *("compare", "--data", data, "--part", "all", "--aspects", aspects, "--judges", judges),
         *("--metric", "auto/pearson,spearman", "--config", "resamples=100", "--config", "report=none"),
@@ -123,15 +119,14 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def pin(calls: Iterable[Call], keys: Iterable[str], result: object) -> dict[str, Any]:
+def pin(calls: Sequence[Call], keys: Iterable[str], result: object) -> dict[str, Any]:
     """What is kept of a command: its calls, in no order, their keys, and what it found."""
-    found = list(calls)
-    each = sorted(digest(call) for call in found)
+    each = sorted(digest(call) for call in calls)
     return {
-        "calls": len(found),
+        "calls": len(calls),
         "messages": hashed(each),
         "keys": hashed(sorted(keys)),
-        "settings": sorted({settings(call) for call in found}),
+        "settings": sorted({settings(call) for call in calls}),
         "result": result,
         # Of each call, so that a test which fails can show what is new.
         "each": " ".join(short[:8] for short in each),
@@ -152,7 +147,7 @@ def compare_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
     """Run a case in an empty store; returns its pin and its calls."""
     with Recorder() as server:
         result = compared(name, folder, folder / "store", server)
-    return pin(server.calls, internals.stored_keys(folder / "store", LM), result), server.calls
+    return pin(server.calls, stored_keys(folder / "store", LM), result), server.calls
 
 
 SMALL_COMPILE = [
@@ -164,22 +159,22 @@ SMALL_COMPILE = [
 
 def compile_small(folder: Path, *more: object) -> dict[str, Any]:
     """Compile on eight sources; the export is `folder`/store/exports/pinned. Returns what was chosen by aspect."""
-    data, found = write_sample(folder / "rated.jsonl", 8, 3), folder / "compiled.json"
-    debate("compile", "--data", data, *SMALL_COMPILE, "--store", folder / "store", *keys(json=found), *more)
-    return chosen(json.loads(found.read_text(encoding="utf-8")))
+    data, result = write_sample(folder / "rated.jsonl", 8, 3), folder / "compiled.json"
+    debate("compile", "--data", data, *SMALL_COMPILE, "--store", folder / "store", *keys(json=result), *more)
+    return chosen(json.loads(result.read_text(encoding="utf-8")))
 
 
-def chosen(found: dict[str, Any]) -> dict[str, Any]:
+def chosen(result: dict[str, Any]) -> dict[str, Any]:
     """The judges that a compile has chosen, by aspect, from its JSON file."""
     kept = ("knowledge", "persona", "rounds", "tie_breaker", "reading")
-    return {aspect: {name: judge[name] for name in kept} for aspect, judge in found["chosen"].items()}
+    return {aspect: {name: judge[name] for name in kept} for aspect, judge in result["chosen"].items()}
 
 
 def compile_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
     """Compile with guides at the server, in an empty store."""
     with Recorder() as server, at_the_address(server.port):
         result = compile_small(folder, *AT_SERVER)
-    return pin(server.calls, internals.stored_keys(folder / "store", LM), result), server.calls
+    return pin(server.calls, stored_keys(folder / "store", LM), result), server.calls
 
 
 SCORED = {"score": ["debate+tiebreak"], "score_joint": ["debate+tiebreak", "-J", "joint=true", "-J", "together=2"]}
@@ -202,7 +197,7 @@ def score_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
             *keys(transcripts=folder / "debates.jsonl"),
         )
     rows = out.read_text(encoding="utf-8").splitlines()
-    return pin(server.calls, internals.stored_keys(folder / "other", LM), rows), server.calls
+    return pin(server.calls, stored_keys(folder / "other", LM), rows), server.calls
 
 
 CASES = {
@@ -221,13 +216,13 @@ def compile_sample(folder: Path) -> dict[str, Any]:
     file = Path(os.environ.get("MAIN_JOB_RESULT", folder / "out.json"))
     if not file.exists():
         debate("compile", "--store", folder / "store", *keys(json=file))
-    found = json.loads(file.read_text(encoding="utf-8"))
+    result = json.loads(file.read_text(encoding="utf-8"))
     return {
-        "chosen": chosen(found),
+        "chosen": chosen(result),
         "held_out": {
             f"{judge} {aspect}": _rounded(levels["summary"]["spearman"]["value"])
             for judge in ("single", "uncompiled", "compiled")
-            for aspect, levels in found["held_out"][judge]["aspects"].items()
+            for aspect, levels in result["held_out"][judge]["aspects"].items()
         },
-        "lm_calls": found["lm_calls"]["executed"],
+        "lm_calls": result["lm_calls"]["executed"],
     }

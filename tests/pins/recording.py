@@ -6,30 +6,47 @@ import hashlib
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from debate_judge.programs.lm.reply import replies_folder
+from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.make_lm import open_replies
+from debate_judge.programs.offline.engine import OfflineEngine
 from tests.faulty_server import FaultyServer, Script
-from tests.pins import internals
 
 HOST = "pinned.invalid"
 ADDRESS = f"http://{HOST}/v1"
 """Part of the calls' keys, so that the port of the server must not be in it."""
 LM = "openai/pinned"
-
 Call = dict[str, Any]
 """Body of a request for a chat completion."""
 
-offline_answer = lru_cache(maxsize=None)(internals.offline_answer)
+
+def stored_keys(store: Path, lm: str) -> list[str]:
+    """The keys of all calls whose replies a `--store` folder holds for an LM, as 32 hexadecimal digits, sorted."""
+    with closing(open_replies(replies_folder(store, lm), lm)) as replies:
+        return keys_in(replies)
+
+
+def keys_in(replies: SqlStore) -> list[str]:
+    return sorted(replies.run_sync(lambda connection: list(connection.scalars(text("select key from replies")))))
+
+
+@cache
+def offline_answer(system: str, user: str) -> str:
+    return OfflineEngine().answer(system, user, {}).text
 
 
 def content(message: dict[str, Any]) -> str:
     """Text of a message, whether it is sent as one string or in parts."""
-    found = message["content"]
-    return found if isinstance(found, str) else "".join(part.get("text", "") for part in found)
+    parts = message["content"]
+    return parts if isinstance(parts, str) else "".join(part.get("text", "") for part in parts)
 
 
 def answer(body: bytes) -> str:

@@ -6,32 +6,22 @@
 
 `python -m tests.pins.renew recorded` records tests/pins/recorded anew, in the files in which earlier versions kept
 replies: it shows that what these have stored is found, as long as the prompts are those of today.
-
-With PINS_CALLS=DIR all calls are also written to DIR, one file of messages each, to compare two checkouts by `diff -r`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sqlite3
 import sys
 import tempfile
-import zlib
 from contextlib import closing
 from pathlib import Path
 
+from debate_judge.programs.lm.store import SqlStore
 from tests.pins.cases import CASES, PINNED, RECORDED, REPLAYED, compared, compile_sample
-from tests.pins.recording import Call, Recorder, content, digest
-
-
-def write_calls(folder: Path, calls: list[Call]) -> None:
-    """Write the messages of each call to a file that is named by their hash."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for call in calls:
-        text = "\n".join(f"--- {message['role']}\n{content(message)}" for message in call["messages"])
-        (folder / f"{digest(call)}.txt").write_text(text + "\n", encoding="utf-8")
+from tests.pins.recording import Recorder, keys_in
+from tests.programs.test_store import line
+from tests.stores import get
 
 
 def record() -> None:
@@ -46,34 +36,20 @@ def record() -> None:
 
 def as_lines(file: Path) -> None:
     """Put lines of text, as `programs.lm.sql.legacy_import` reads them, in the place of a database of replies."""
-    with closing(sqlite3.connect(file)) as database:
-        database.row_factory = sqlite3.Row
-        found = [dict(row) for row in database.execute("SELECT * FROM replies ORDER BY key")]
-    folder = file.parent
-    for other in folder.iterdir():
+    with closing(SqlStore(file.parent)) as store:
+        lines = [line(key, get(store, key)) for key in keys_in(store)]
+    for other in file.parent.iterdir():
         other.unlink()
-    with (folder / "recorded.replies").open("wb") as out:
-        for row in found:
-            record = {name: row[name] for name in ("role", "text", "input_tokens", "output_tokens", "cached_tokens")}
-            logprobs = row["logprobs"] and json.loads(row["logprobs"])
-            text = json.dumps({**record, "finish": row["finish"], "logprobs": logprobs}).encode()
-            key = row["key"].encode()
-            out.write(b"%b\t%08x\t%b\n" % (key, zlib.crc32(text, zlib.crc32(key)), text))
+    (file.parent / "recorded.replies").write_bytes(b"".join(lines))
 
 
 def main(names: list[str]) -> None:
     if names == ["recorded"]:
         return record()
     for name in names or [*CASES, "sample"]:
-        calls: list[Call] = []
         with tempfile.TemporaryDirectory() as folder:
-            if name == "sample":
-                found = compile_sample(Path(folder))
-            else:
-                found, calls = CASES[name](name, Path(folder))
-        (PINNED / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        if "PINS_CALLS" in os.environ:
-            write_calls(Path(os.environ["PINS_CALLS"]) / name, calls)
+            pin = compile_sample(Path(folder)) if name == "sample" else CASES[name](name, Path(folder))[0]
+        (PINNED / f"{name}.json").write_text(json.dumps(pin, indent=1) + "\n", encoding="utf-8")
         print(name)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict
+from debate_judge.programs.judge import Item, Judgement, Verdict
 from debate_judge.programs.lm.batch.engine import recorded_jobs
 from debate_judge.programs.lm.batch.service import BatchJob
 from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
@@ -24,10 +24,8 @@ SHORT_WAITS = LMOptions(
     max_wait=0.02,
 )
 """Waits short enough for a test."""
-
 SHORT_OUTAGE = replace(SHORT_WAITS, batch_timing=replace(SHORT_WAITS.batch_timing, max_outage=0.2))
 """For services that stay down."""
-
 ONE_ROUND = {("scorer", "0"): 20, ("critic", "1"): 20, ("scorer", "1"): 10}
 """Calls in the jobs of 20 items: the Critic objects to every second one."""
 
@@ -39,7 +37,7 @@ def lm_at(server: BatchServer, *, store: ReplyStore | None = None, options: LMOp
 
 def judge(lm: JudgeLM, items: list[Item], rounds: int = 1) -> list[Judgement]:
     with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(debate_config=DebateConfig(rounds)), items)
+        return runner.judge(Debate(rounds=rounds), items)
 
 
 def resumed(folder: Path, server: BatchServer, items: list[Item], options: LMOptions = SHORT_WAITS) -> list[Judgement]:

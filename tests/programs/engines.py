@@ -7,26 +7,17 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import dspy
 from dspy.lm15 import Config, Message, Request, Response, Usage
 
-from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import key_of
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.lm.usage import CALL_TAG, CallTag
-from tests.fakes import only
 
 SPECS = ["openai/m", "anthropic/m", "cohere_chat/m", "deepinfra/m"]
 """One for each transport: our own, and LiteLLM's with its HTTP client and with OpenAI's."""
-
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and two?"}]
 OTHER = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and three?"}]
-
-ASPECT = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
-ITEM = Item("g", "c", Task("t", "article", "summary", (ASPECT,)), ASPECT, "Rain fell.", "Rain.")
 
 
 class Engine:
@@ -97,13 +88,5 @@ def call_key(lm: JudgeLM, messages: Messages, **settings: Any) -> str:
 def ask(lm: JudgeLM, *questions: list[dict[str, Any]], role: str = "scorer") -> list[Reply]:
     async def go() -> list[Reply]:
         return [await reply_to(lm, question, role) for question in questions]
-
-    return asyncio.run(go())
-
-
-def judged(lm: JudgeLM, debate_config: DebateConfig = DebateConfig(0), **settings: Any) -> Any:  # noqa: B008 - it is frozen
-    async def go() -> Any:
-        with dspy.context(**{"lm": lm, "disable_history": True, "trace": None, **settings}):
-            return await only(Debate(debate_config=debate_config).judge([ITEM]))
 
     return asyncio.run(go())

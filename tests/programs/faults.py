@@ -6,7 +6,7 @@ import re
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item, Judgement
+from debate_judge.programs.judge import Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -29,10 +29,10 @@ def items(count: int) -> list[Item]:
 
 def answer(body: bytes) -> str:
     """The Critic objects to every second letter, once; scores depend on the letter and on the debate so far."""
-    found = re.search(rb"Letter-(\d+)", body)
-    if found is None:
+    number = re.search(rb"Letter-(\d+)", body)
+    if number is None:
         return "OK"
-    letter = int(found[1])
+    letter = int(number[1])
     heard = body.count(b"Critic, round ")
     if b"## decision ##" in body:
         decision = "ISSUE" if letter % 2 and not heard else "NO ISSUE"
@@ -42,7 +42,7 @@ def answer(body: bytes) -> str:
 
 def judge(lm: JudgeLM, items: list[Item], rounds: int = 1) -> list[Judgement]:
     with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(debate_config=DebateConfig(rounds)), items)
+        return runner.judge(Debate(rounds=rounds), items)
 
 
 def lm_at(

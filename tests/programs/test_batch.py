@@ -1,8 +1,11 @@
-"""Whole debates in batch jobs: the same replies as direct calls, in few jobs, and none paid for twice."""
+"""Whole debates in batch jobs: the replies of direct calls, in few jobs, and no unusable answer is used."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,20 +14,19 @@ import dspy
 import pytest
 
 from debate_judge.programs.judge import Verdict
-from debate_judge.programs.lm.batch import engine
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import BudgetSpentError
+from debate_judge.programs.lm.batch import engine, service
+from debate_judge.programs.lm.batch.service import BatchService
+from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
-from tests.programs.batches import SHORT_WAITS, judge, lm_at, scores
-from tests.programs.engines import reply_to
+from tests.hostile_server import HostileServer, endless, gzip_bomb, sized
+from tests.programs.batches import SHORT_OUTAGE, SHORT_WAITS, judge, lm_at, scores
 from tests.programs.faults import answer, expected, items
 
 pytestmark = pytest.mark.integration
-
 SLOW = replace(SHORT_WAITS, batch_timing=replace(SHORT_WAITS.batch_timing, quiet_period=0.6))
 """Waits for calls long enough for a machine that is busy with other things, where the number of jobs is what counts."""
 
@@ -58,43 +60,13 @@ def test_no_job_exceeds_the_limits_of_the_service(limit: str, monkeypatch: pytes
     assert all(isinstance(j, Verdict) for j in judgements)
 
 
-def test_a_job_is_sent_once_no_new_call_comes() -> None:
-    """Calls come one after another, each long before the quiet time is over, all of them taking longer than it."""
-
-    async def trickle(lm: JudgeLM) -> None:
-        async def later(number: int) -> None:
-            await asyncio.sleep(0.1 * number)
-            await reply_to(lm, [{"role": "user", "content": f"Letter-{number}"}])
-
-        await asyncio.gather(*(later(number) for number in range(12)))
-        await lm.aclose()
-
-    with BatchServer(answer) as server:
-        asyncio.run(trickle(lm_at(server, options=SLOW)))
-        assert server.made == [("scorer", "0", 12)]
-
-
-# --- money ---
-
-
-def test_a_budget_holds_and_batch_jobs_cost_half(tmp_path: Path) -> None:
-    prices = tmp_path / "prices.toml"
-    prices.write_text("[mock]\ninput = 10.0\ncached = 1.0\noutput = 100.0\n")
-    with BatchServer(answer) as server:
-        lm = lm_at(server, options=replace(SHORT_WAITS, prices=prices))
-        judge(lm, items(4), rounds=0)
-        assert lm.price is not None
-        # 100 input tokens, cached or not, and 20 output tokens.
-        assert lm.meter.cost(lm.price) == {"scorer": pytest.approx(4 * (100 * 5 + 20 * 50) / 1e6)}
-
-
 @pytest.mark.parametrize(
     ("budget", "least", "most"),
     [
         (BudgetCaps(calls=45), 45, 45),
         # A call takes 120 tokens.
         (BudgetCaps(tokens=6000), 40, 50),
-        # It costs 0.00026 dollars; at the full price 23 could be paid.
+        # It costs 0.00026 dollars, half of the price of a direct call: at that 23 could be paid.
         (BudgetCaps(usd=0.012), 40, 46),
     ],
 )
@@ -104,22 +76,80 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
     prices = tmp_path / "prices.toml"
     prices.write_text("[mock]\ninput = 2.0\noutput = 16.0\n")
     work = items(40)
-    with BatchServer(answer) as server:
-        store = SqlStore(tmp_path / "replies")
+    with BatchServer(answer) as server, closing(SqlStore(tmp_path / "replies")) as store:
         # At most 100 tokens are set aside for a reply.
         common: dict[str, Any] = {"api_base": server.url, "store": store, "max_tokens": 100}
         with pytest.raises(BudgetSpentError):
             judge(make_lm("openai/mock", options=replace(SHORT_WAITS, budget=budget, prices=prices), **common), work)
         assert least <= len(server.executed) <= most
         assert scores(judge(make_lm("openai/mock", options=SHORT_WAITS, **common), work)) == [expected(i) for i in work]
-        store.close()
     assert len(server.executed) == server.executed.total() == 100
-
-
-# --- which LMs can be asked so ---
 
 
 def test_a_key_is_needed_at_the_real_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(dspy.LMConfigurationError, match="OPENAI_API_KEY"):
         make_lm("openai/gpt-4o-mini", options=SHORT_WAITS)
+
+
+def malformed(lines: list[bytes]) -> list[bytes]:
+    return [lines[0][:-20], *lines[1:]]
+
+
+def doubled(lines: list[bytes]) -> list[bytes]:
+    """Two answers to one call, of which one is another call's text."""
+    other = json.loads(lines[0]) | {"response": json.loads(lines[1])["response"]}
+    other["response"]["body"]["id"] = "another"
+    return [*lines, json.dumps(other).encode()]
+
+
+def copied(lines: list[bytes]) -> list[bytes]:
+    """One completion as the answer to two calls."""
+    copy = json.loads(lines[0]) | {"response": json.loads(lines[1])["response"]}
+    return [json.dumps(copy).encode(), *lines[1:]]
+
+
+def foreign(lines: list[bytes]) -> list[bytes]:
+    """An answer under a name that no call has."""
+    return [json.dumps(json.loads(lines[0]) | {"custom_id": "f" * 32}).encode(), *lines[1:]]
+
+
+def endless_line(lines: list[bytes]) -> list[bytes]:
+    return [lines[0][:-1] + b" " * 2 * service.MAX_LINE_BYTES + lines[0][-1:], *lines[1:]]
+
+
+def rubbish(lines: list[bytes]) -> list[bytes]:
+    return [lines[0], b"<html>", b"[]", b"7", b'{"custom_id": 3}', b'{"custom_id": "z"}', b"{}", b" ", *lines[1:]]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "again"), [(malformed, 1), (doubled, 1), (copied, 2), (foreign, 1), (endless_line, 1), (rubbish, 0)]
+)
+def test_an_ambiguous_or_malformed_answer_is_requested_again(
+    tamper: Callable[[list[bytes]], list[bytes]], again: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Longer than all other lines together, and short enough for a test.
+    monkeypatch.setattr(service, "MAX_LINE_BYTES", 200_000)
+    work = items(6)
+    with BatchServer(answer) as server:
+        server.tamper = lambda number, lines: tamper(lines) if number == 0 else lines
+        assert scores(judge(lm_at(server), work, rounds=0)) == [float(1 + int(item.group) * 7 % 5) for item in work]
+        assert server.made_calls == {("scorer", "0"): 6 + again}
+
+
+@pytest.mark.parametrize("kind", ["body", "body until closed", "body of 1 GB", "trailers", "head", "compressed"])
+def test_an_answer_without_end_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MAX_RESPONSE_BYTES", 2**20)
+    bomb = [sized(gzip_bomb(2**26), b"Content-Encoding: gzip")]
+
+    async def look(url: str) -> None:
+        batches = BatchService(url, "sk-x", "openai/m", SHORT_OUTAGE)
+        try:
+            await batches.retrieve("batch_1")
+        finally:
+            await batches.aclose()
+
+    with HostileServer(lambda _: bomb if kind == "compressed" else endless(kind)) as server:
+        with pytest.raises(ProviderDownError, match="has not answered"):
+            asyncio.run(look(server.url))
+        assert 0 < server.sent < 100 * 2**20 * len(server.requests)

@@ -1,27 +1,32 @@
-"""Faults of batch jobs, lines and the service: every call ends, none is paid for twice, no outage becomes a score."""
+"""Faults of batch jobs, lines and the service: every call ends, none is paid for twice, no outage becomes a score; and
+jobs of a stopped process are resumed."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import dspy
 import pytest
+from sqlalchemy import delete, insert
 
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.errors import ProviderDownError
+from debate_judge.programs.lm.sql.tables import BATCH_JOBS
+from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.batch_server import BatchServer
-from tests.faulty_server import FaultyServer
-from tests.programs.batches import ONE_ROUND, SHORT_OUTAGE, SHORT_WAITS, judge, lm_at, resumed, scores
+from tests.programs.batches import ONE_ROUND, SHORT_OUTAGE, SHORT_WAITS, judge, lm_at, recorded, resumed, scores
 from tests.programs.faults import answer, expected, items
+from tests.stores import count
 
 pytestmark = pytest.mark.integration
-
-# --- faults of requests ---
-
-
-def first_request(fault: str, endpoint: str) -> Callable[[str, str, int], str | None]:
-    return lambda method, path, number: fault if number == 0 and f"{method} {path}".startswith(endpoint) else None
 
 
 @pytest.mark.parametrize("endpoint", ["POST /files", "POST /batches", "GET /batches/", "GET /files/"])
@@ -29,7 +34,9 @@ def first_request(fault: str, endpoint: str) -> Callable[[str, str, int], str | 
 def test_one_failed_request_creates_no_second_job(fault: str, endpoint: str) -> None:
     work = items(20)
     with BatchServer(answer) as server:
-        server.on_request = first_request(fault, endpoint)
+        server.on_request = lambda method, path, number: (
+            fault if number == 0 and f"{method} {path}".startswith(endpoint) else None
+        )
         judgements = judge(lm_at(server), work)
         assert server.made_calls == ONE_ROUND
     assert scores(judgements) == [expected(item) for item in work]
@@ -46,17 +53,10 @@ def test_a_wrong_key_ends_the_run_and_is_not_shown(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_server_without_a_batch_service_is_an_error() -> None:
-    with FaultyServer(answer, lambda body, attempt: "500") as plain:
-        lm = make_lm("openai/mock", api_base=plain.url, options=SHORT_OUTAGE)
-        with pytest.raises(dspy.LMError):
-            judge(lm, items(2))
     with BatchServer(answer) as server:
         lm = make_lm("openai/mock", api_base=server.url + "/nothing", options=SHORT_WAITS)
         with pytest.raises(dspy.LMConfigurationError, match="no batch service"):
             judge(lm, items(2))
-
-
-# --- faults of lines ---
 
 
 @pytest.mark.parametrize("fault", ["500", "429", "status 0", "absent", "garbage", "expired"])
@@ -69,14 +69,6 @@ def test_calls_without_an_answer_are_made_again(fault: str) -> None:
         # What was answered is not asked again.
         assert set(server.executed.values()) == {1}
     assert scores(judgements) == [expected(item) for item in work]
-
-
-def test_a_job_with_only_errors_is_retried() -> None:
-    with BatchServer(answer) as server:
-        server.on_call = lambda body, attempt: "500" if attempt == 0 else None
-        assert None not in scores(judge(lm_at(server), items(4), rounds=0))
-        assert server.jobs["batch_0"]["output_file_id"] is None
-        assert server.made_calls == {("scorer", "0"): 8}
 
 
 @pytest.mark.parametrize(
@@ -104,18 +96,13 @@ def test_a_call_that_always_fails_leaves_only_its_item_unscored(
     assert scores(judgements[:7] + judgements[8:]) == [expected(item) for item in work if item.group != "7"]
 
 
-def test_a_probe_tells_failing_calls_from_an_outage() -> None:
+def test_a_probe_tells_failing_calls_from_an_outage_which_ends_the_run() -> None:
     with BatchServer(answer) as server:
         server.on_call = lambda body, attempt: "500"
         lm = lm_at(server)
         assert scores(judge(lm, items(5), rounds=0)) == [None] * 5
         assert server.made_calls == {("scorer", "0"): 15}
         assert lm.meter.executed["probe"] == server.direct > 0
-
-
-def test_an_outage_ends_the_run_and_is_not_a_score() -> None:
-    with BatchServer(answer) as server:
-        server.on_call = lambda body, attempt: "500"
         server.on_request = lambda method, path, number: "500" if path == "/chat/completions" else None
         with pytest.raises(ProviderDownError, match="3 batch jobs"):
             judge(lm_at(server), items(5), rounds=0)
@@ -136,17 +123,6 @@ def test_an_error_that_affects_all_calls_ends_the_run_and_other_replies_are_stor
         server.on_call = lambda body, attempt: None
         assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
     assert set(server.executed.values()) == {1}
-
-
-def test_a_truncated_reply_is_requested_again_with_a_higher_limit() -> None:
-    with BatchServer(answer) as server:
-        server.on_call = lambda body, attempt: "length" if b'"max_tokens": 2000' in body else None
-        judgements = judge(lm_at(server), items(4), rounds=0)
-        assert server.made_calls == {("scorer", "0"): 8}
-    assert None not in scores(judgements)
-
-
-# --- faults of jobs ---
 
 
 @pytest.mark.parametrize("fate", ["expired", "cancelled"])
@@ -177,13 +153,6 @@ def test_the_error_of_a_rejected_job_names_the_reason(code: str, kind: type[dspy
         assert None not in scores(resumed(tmp_path, server, items(3)))
 
 
-def test_an_unknown_model_ends_the_run() -> None:
-    with BatchServer(answer) as server:
-        server.models = {"another"}
-        with pytest.raises(dspy.LMUnsupportedModelError, match="model_not_found"):
-            judge(lm_at(server), items(3))
-
-
 def test_a_full_queue_splits_the_jobs() -> None:
     work = items(40)
     with BatchServer(answer) as server:
@@ -204,3 +173,105 @@ def test_a_run_waits_while_other_jobs_fill_the_queue() -> None:
         server.on_job = lambda number: "token_limit_exceeded" if number < 4 else None
         assert None not in scores(judge(lm_at(server), items(1), rounds=0))
         assert len(server.made) == 5
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "condition not met in 20 s"
+        time.sleep(0.005)
+
+
+def stopped(folder: Path, server: BatchServer, work: list[Item], failing: str = "GET") -> None:
+    """A process that ends with its job created, because requests of this kind fail."""
+    server.on_request = lambda method, path, number: "500" if failing in f"{method} {path}" else None
+    with pytest.raises(ProviderDownError, match="has not answered"):
+        resumed(folder, server, work, SHORT_OUTAGE)
+    server.on_request = lambda method, path, number: None
+
+
+def test_an_interrupted_run_names_the_running_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    work = items(20)
+
+    async def debates(runner: JudgeRunner) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for item in work:
+                with runner.call_context(item):
+                    tasks.create_task(Debate(rounds=1).converse([item], 1))
+
+    with BatchServer(answer) as server:
+        server.held = True
+        with closing(SqlStore(tmp_path)) as store, JudgeRunner(lm_at(server, store=store), progress=False) as runner:
+            running = runner.submit(debates(runner))
+            until(lambda: server.jobs and server.jobs["batch_0"]["status"] == "in_progress")
+            until(lambda: "0 done" in capsys.readouterr().err)
+            running.cancel()
+        assert "batch_0" in capsys.readouterr().err
+        server.held = False
+        assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
+        assert server.made_calls == ONE_ROUND
+    output = capsys.readouterr().err
+    assert "20 calls: resumed" in output
+    # On a busy machine the calls of a role may go out in more than one job.
+    assert re.search(r"batch job batch_1: role critic, round 1, (\d+) calls, \1 done \(completed\)", output)
+    assert not recorded(tmp_path)
+
+
+def test_replies_without_a_waiting_caller_are_stored(tmp_path: Path) -> None:
+    work = items(20)
+    with BatchServer(answer) as server:
+        stopped(tmp_path, server, work)
+        with closing(SqlStore(tmp_path)) as store:
+            lm = lm_at(server, store=store)
+            judge(lm, work[:1], rounds=0)
+            assert count(store) == 20
+            assert (lm.meter.executed["scorer"], lm.meter.executed["earlier jobs"]) == (1, 19)
+        assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
+        assert server.made_calls == ONE_ROUND
+    assert set(server.executed.values()) == {1}
+
+
+def test_a_job_of_another_account_is_an_error_and_not_paid_for_again(tmp_path: Path) -> None:
+    with BatchServer(answer) as server:
+        stopped(tmp_path, server, items(3))
+        server.jobs.clear()
+        with pytest.raises(dspy.LMConfigurationError, match=r"batch_jobs"):
+            resumed(tmp_path, server, items(3))
+        assert not server.made
+        # Who shares the store and wants other calls is not concerned.
+        assert None not in scores(resumed(tmp_path, server, items(6)[3:]))
+        with closing(SqlStore(tmp_path)) as store:
+            store.run_sync(lambda database: database.execute(delete(BATCH_JOBS)) and None)
+        assert None not in scores(resumed(tmp_path, server, items(3)))
+
+
+def test_direct_calls_warn_of_running_batch_jobs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with BatchServer(answer) as server:
+        stopped(tmp_path, server, items(3))
+        with closing(SqlStore(tmp_path)) as store:
+            make_lm("openai/mock", api_base=server.url, store=store)
+    assert "3 LM calls" in caplog.text
+
+
+def test_an_unreadable_record_of_a_job_makes_no_calls(tmp_path: Path) -> None:
+    with BatchServer(answer) as server:
+        with closing(SqlStore(tmp_path)) as store:
+            row = {"token": "t", "made": 1.0, "record": "{"}
+            store.run_sync(lambda database: database.execute(insert(BATCH_JOBS).values(row)) and None)
+        assert scores(resumed(tmp_path, server, items(3))) == [None] * 3
+        assert not server.made
+
+
+def test_a_job_of_another_server_is_not_resumed(tmp_path: Path) -> None:
+    with BatchServer(answer) as other:
+        stopped(tmp_path, other, items(3))
+    with BatchServer(answer) as server:
+        assert None not in scores(resumed(tmp_path, server, items(3)))
+    assert {job.endpoint for job in recorded(tmp_path)} == {other.url}
+
+
+def test_calls_whose_file_is_deleted_are_made_again(tmp_path: Path) -> None:
+    with BatchServer(answer) as server:
+        stopped(tmp_path, server, items(3), failing="/content")
+        server.files.clear()
+        assert None not in scores(resumed(tmp_path, server, items(3)))

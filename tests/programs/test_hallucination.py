@@ -2,37 +2,72 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs.hallucination.baselines import EXAMPLES, HallucinationCheck
+from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.judge import ClaimAssessment, Hallucination, parse_assessment
-from debate_judge.programs.judge import Item, Unscored, Verdict
-from debate_judge.programs.transcript import Transcript
+from debate_judge.programs.judge import Item, Verdict
 from tests.fakes import ScriptedLM, hold, only, scripted_lm, section
-from tests.programs.hallucination_scripts import ASPECT, ITEM, QA, calls_of, judge, speaker, view_reply
+
+ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
+QA = Task("questions", "question", "answer", (ASPECT,), "knowledge")
+ITEM = Item("g", "c", QA, ASPECT, "Which city?", "Lima.", "Lima is the capital.")
+SPEAKERS = {
+    "You are the Trust": "trust",
+    "You are the Skeptic": "skeptic",
+    "You are the Leader": "leader",
+    "You check a claim": "initial",
+    "You take a text apart": "claims",
+    "You prepare a reply": "facts",
+    "You look for evidence": "queries",
+    "You check a response": "checker",
+    "You check whether": "checker",
+}
+
+
+def speaker(prompt: str) -> str:
+    role = section(prompt, "role")
+    return next(name for start, name in SPEAKERS.items() if role.startswith(start))
+
+
+def view_reply(factual: bool, severity: int, opinion: str) -> str:
+    return f"[[ ## opinion ## ]]\n{opinion}\n\n[[ ## factuality ## ]]\n{factual}\n\n[[ ## severity ## ]]\n{severity}"
+
+
+def calls_of(lm: ScriptedLM) -> list[tuple[str, str]]:
+    """(speaker, the debate in its prompt) in the order of the calls."""
+    return [(speaker(prompt), section(prompt, "debate")) for prompt in lm.prompts]
+
+
+def judge(rounds: int = 3, **options: Any) -> Hallucination:
+    return Hallucination(rounds, **options)
+
+
+BARE = Item("g", "c", Task("questions", "question", "answer", (ASPECT,)), ASPECT, "Which city?", "Lima.")
 
 
 def panel(**views: str) -> ScriptedLM:
     """Agents with views such as `TFF`: factual the first time, not factual afterwards (severity 0 and 4)."""
-    asked: dict[str, int] = {}
+    counts: Counter[str] = Counter()
 
     def reply(prompt: str) -> str:
         name = speaker(prompt)
-        at = asked[name] = asked.get(name, 0) + 1
-        factual = views[name][at - 1] == "T"
-        return view_reply(factual, 0 if factual else 4, f"{name[0]}{at}")
+        counts[name] += 1
+        factual = views[name][counts[name] - 1] == "T"
+        return view_reply(factual, 0 if factual else 4, f"{name[0]}{counts[name]}")
 
     return scripted_lm(reply)
 
 
-def said(name: str, factual: bool, text: str) -> str:
-    return f"{name}, factuality {factual}, severity {0 if factual else 4}: {text}"
+def view(name: str, text: str) -> str:
+    """How a view of severity 0 is shown to other agents."""
+    return f"{name}, factuality True, severity 0: {text}"
 
 
 def test_a_factual_opening_calls_the_skeptic_first_and_agreement_ends_the_chain_after_two_rounds() -> None:
@@ -40,14 +75,13 @@ def test_a_factual_opening_calls_the_skeptic_first_and_agreement_ends_the_chain_
     verdict = hold(lm, only(judge().judge([ITEM])))
     # S0 says True, so S2: Skeptic hears S0, Trust hears Skeptic, Leader hears both. All agree, but two rounds are the
     # minimum: the Leader's True leads to S2 once more, and then the chain ends, before the maximum of 3.
-    s1, t1, l1 = said("Skeptic", True, "s1"), said("Trust", True, "t1"), said("Leader", True, "l1")
-    s2, t2 = said("Skeptic", True, "s2"), said("Trust", True, "t2")
+    s1, t1, s2, t2 = view("Skeptic", "s1"), view("Trust", "t1"), view("Skeptic", "s2"), view("Trust", "t2")
     assert calls_of(lm) == [
         ("initial", ""),
-        ("skeptic", said("Initial", True, "i1")),
+        ("skeptic", view("Initial", "i1")),
         ("trust", s1),
         ("leader", f"{s1}\n\n{t1}"),
-        ("skeptic", l1),
+        ("skeptic", view("Leader", "l1")),
         ("trust", s2),
         ("leader", f"{s2}\n\n{t2}"),
     ]
@@ -61,7 +95,7 @@ def test_a_hallucinated_opening_calls_trust_first_and_disagreement_runs_to_the_m
     assert [name for name, _ in calls_of(lm)] == [
         "initial", "trust", "skeptic", "leader", "trust", "skeptic", "leader", "skeptic", "trust", "leader",
     ]  # fmt: skip
-    assert calls_of(lm)[7] == ("skeptic", said("Leader", True, "l2"))
+    assert calls_of(lm)[7] == ("skeptic", view("Leader", "l2"))
     assert (verdict.rounds, verdict.stop_reason, verdict.calls) == (3, "rounds over", 10)
     # Not factual, severity 4 of 5: a fifth of the way up the lower half of the scale.
     assert verdict.score == pytest.approx(0.1)
@@ -83,53 +117,22 @@ def test_the_policy_decides_who_opens_each_round(policy: str, firsts: list[str])
     assert [name for name, _ in calls_of(lm)][1::3] == firsts
 
 
-@pytest.mark.parametrize(("minimum", "calls"), [(0, 1), (1, 4), (2, 7), (3, 10)])
-def test_agreement_ends_the_chain_once_the_minimum_is_reached(minimum: int, calls: int) -> None:
-    lm = panel(initial="T", trust="TTT", skeptic="TTT", leader="TTT")
-    assert hold(lm, only(judge(min_rounds=minimum).judge([ITEM]))).calls == calls
-
-
 def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
+    lms = [panel(initial="T", trust="TTT", skeptic="TTT", leader="TTT") for _ in range(2)]
     variants = judge().variants({})
     assert list(variants) == ["at least 2 rounds", "at least 1 round"]
-
-    def held(one: Any) -> tuple[Transcript, list[str]]:
-        lm = panel(initial="T", trust="TTT", skeptic="TTT", leader="TTT")
-        return hold(lm, only(one.converse([ITEM], 3))), lm.prompts
-
-    (longer, asked), (shorter, asked_too) = map(held, variants.values())
+    longer, shorter = (hold(lm, only(v.converse([ITEM], 3))) for lm, v in zip(lms, variants.values(), strict=True))
     # The one begins the other, so that a search over both asks no more than the paper's.
     assert (longer.calls, shorter.calls) == (7, 4)
     assert longer.turns[: len(shorter.turns)] == shorter.turns
-    assert asked[: len(asked_too)] == asked_too
-    read = variants["at least 1 round"].judgement(shorter, 3)
-    assert (read.stop_reason, read.rounds) == ("no issue", 1)
+    assert lms[0].prompts[:4] == lms[1].prompts
 
 
-def test_a_judge_is_rebuilt_from_its_configuration() -> None:
-    first = judge(rounds=2, transition="always-trust", min_rounds=1)
-    config = json.loads(json.dumps(first.config()))
-    earlier = {"ranker": "tfidf", "short_answer": 40, "snippets": 10}
-    assert Hallucination.from_config({**config, **earlier}).config() == first.config()
-    check = HallucinationCheck(True, 3)
-    assert HallucinationCheck.from_config(json.loads(json.dumps(check.config()))).config() == check.config()
-
-
-def test_the_single_call_reads_everything_that_is_given() -> None:
+@pytest.mark.parametrize(("self_check", "context"), [(False, ITEM.context), (True, "")])
+def test_a_self_check_has_no_knowledge(self_check: bool, context: str) -> None:
     lm = panel(checker="F")
-    verdict = hold(lm, only(HallucinationCheck().judge([ITEM])))
-    shown = {name: section(lm.prompts[0], name) for name in ("examples", "source", "context", "candidate")}
-    assert shown == {"examples": "", "source": ITEM.source, "context": ITEM.context, "candidate": ITEM.text}
-    assert (verdict.score, verdict.calls, verdict.stop_reason) == (pytest.approx(0.1), 1, "single call")
-
-
-@pytest.mark.parametrize("examples", [0, 3])
-def test_a_self_check_has_examples_and_no_knowledge(examples: int) -> None:
-    lm = panel(checker="T")
-    assert hold(lm, only(HallucinationCheck(True, examples).judge([ITEM]))).score == 1.0
-    prompt = lm.prompts[0]
-    assert (section(prompt, "context"), section(prompt, "source")) == ("", ITEM.source)
-    assert [source in prompt for source, *_ in EXAMPLES] == [examples > 0] * 3
+    verdict = hold(lm, only(HallucinationCheck(self_check).judge([ITEM])))
+    assert (verdict.score, section(lm.prompts[0], "context")) == (pytest.approx(0.1), context)
 
 
 def by_claim(factual: Mapping[str, tuple[bool, int]], claims: str, **more: str) -> ScriptedLM:
@@ -147,22 +150,17 @@ SUMMARY = Task("news", "article", "summary", (Aspect("consistency", "Is it so?",
 NEWS = Item("g", "c", SUMMARY, SUMMARY.aspects[0], "Ann won. Bob lost.", "Ann won and Bob, too.")
 
 
-def test_one_hallucinated_claim_makes_the_response_hallucinated() -> None:
+def test_a_response_is_as_good_as_its_worst_claim() -> None:
     lm = by_claim({"Ann won.": (True, 1), "Bob won.": (False, 5)}, "1. Ann won.\n2. Bob won.")
     verdict = hold(lm, only(judge(rounds=1, min_rounds=1).judge([NEWS])))
     # One call for the claims, and for each claim the initial agent and one round of three.
     assert (verdict.score, verdict.calls, verdict.stop_reason) == (1.0, 9, "no issue")
-    names = [(turn.role, turn.round) for turn in verdict.transcript.turns]
     # Both agents of a claim that say True send the Skeptic first, those that say False Trust.
-    one = [("evidence", 0), ("initial", 0), ("skeptic", 1), ("trust", 1), ("leader", 1)]
-    other = [("evidence", 0), ("initial", 0), ("trust", 1), ("skeptic", 1), ("leader", 1)]
-    assert names == [("claims", 0), *one, *other]
+    names = "claims evidence initial skeptic trust leader evidence initial trust skeptic leader"
+    assert " ".join(turn.role for turn in verdict.transcript.turns) == names
     assert [s for s in map(lambda p: section(p, "evidence"), lm.prompts) if s] == ["Ann won. Bob lost."] * 8
-
-
-def test_the_score_of_a_response_is_that_of_its_worst_claim() -> None:
-    lm = by_claim({"Ann won.": (True, 2), "Bob won.": (False, 1)}, "Ann won.\nBob won.")
     # Factual with severity 2 against hallucinated with severity 1, on 1 to 5.
+    lm = by_claim({"Ann won.": (True, 2), "Bob won.": (False, 1)}, "Ann won.\nBob won.")
     assert hold(lm, only(judge(rounds=0).judge([NEWS]))).score == pytest.approx(1 + 2 * (5 - 1) / 5)
 
 
@@ -184,51 +182,46 @@ def test_the_subjective_part_of_a_reply_goes_before_claims_are_taken() -> None:
     assert (verdict.score, verdict.calls, verdict.stop_reason) == (1.0, 1, "no issue")
 
 
-def test_the_earliest_failure_of_several_claims_is_told() -> None:
+def test_the_earliest_failure_of_several_claims_counts_at_every_number_of_rounds() -> None:
     def reply(prompt: str) -> str:
         if speaker(prompt) == "claims":
             return "[[ ## claims ## ]]\nAnn won.\nBob won."
-        late = section(prompt, "claim") == "Ann won."
-        return "hm" if speaker(prompt) == ("leader" if late else "initial") else view_reply(True, 0, "ok")
+        failing = "leader" if section(prompt, "claim") == "Ann won." else "initial"
+        return "hm" if speaker(prompt) == failing else view_reply(True, 0, "ok")
 
     transcript = hold(scripted_lm(reply), only(judge().converse([NEWS], 1)))
     assert (transcript.failure.role, transcript.failure.round, transcript.failure.calls) == ("initial", 0, 4)
-    # So it has no score after any number of rounds.
-    assert isinstance(judge().judgement(transcript, 0), Unscored)
 
 
 def test_a_failed_agent_leaves_the_response_unscored() -> None:
     lm = scripted_lm(lambda prompt: view_reply(True, 0, "ok") if speaker(prompt) != "trust" else "What do I know?")
-    found = judge().judgement(hold(lm, only(judge().converse([ITEM], 3))), 3)
-    assert found.reason == "unreadable reply"
-    assert found.detail.startswith("trust, round 1: claim 1: ")
+    unscored = judge().judgement(hold(lm, only(judge().converse([ITEM], 3))), 3)
+    assert unscored.reason == "unreadable reply"
+    assert unscored.detail.startswith("trust, round 1: claim 1: ")
     # Initial, Skeptic, and Trust called twice; the debate of no rounds is complete all the same.
-    assert found.calls == 4
-    assert isinstance(judge().judgement(found.transcript, 0), Verdict)
+    assert unscored.calls == 4
+    assert isinstance(judge().judgement(unscored.transcript, 0), Verdict)
 
 
-VIEWS: list[tuple[str, str, str, object]] = [
-    ("plain", "True", "0", (True, 0)),
-    ("JSON's words", "false.", "4", (False, 4)),
-    ("yes", "Yes", "1", (True, 1)),
-    ("of five", "False", "3/5", (False, 3)),
-    ("hedged", "mostly true", "1", "factuality must be"),
-    ("halfway", "0.5", "1", "factuality must be"),
-    ("too severe", "False", "6", "severity must be"),
-    ("between grades", "False", "2.5", "severity must be"),
-    ("false without error", "False", "0", "cannot be 0"),
-    ("factual and invented", "True", "5", "cannot have an error"),
+VIEWS: list[tuple[str, str, object]] = [
+    ("True", "0", (True, 0)),
+    ("false.", "4", (False, 4)),
+    ("Yes", "1", (True, 1)),
+    ("False", "3/5", (False, 3)),
+    ("mostly true", "1", "factuality must be"),
+    ("False", "6", "severity must be"),
+    ("False", "0", "cannot be 0"),
+    ("True", "5", "cannot have an error"),
 ]
 
 
-@pytest.mark.parametrize(("name", "factuality", "severity", "expected"), VIEWS, ids=[v[0] for v in VIEWS])
-def test_views_are_read_or_refused(name: str, factuality: str, severity: str, expected: object) -> None:
-    found = parse_assessment({"opinion": "so", "factuality": factuality, "severity": severity})
-    if isinstance(found, ClaimAssessment):
-        assert (found.factual, found.severity) == expected
+@pytest.mark.parametrize(("factuality", "severity", "expected"), VIEWS)
+def test_views_are_read_or_refused(factuality: str, severity: str, expected: object) -> None:
+    view = parse_assessment({"opinion": "so", "factuality": factuality, "severity": severity})
+    if isinstance(view, ClaimAssessment):
+        assert (view.factual, view.severity) == expected
     else:
-        assert isinstance(expected, str)
-        assert expected in found.problem
+        assert str(expected) in view.problem
 
 
 def test_hostile_texts_cannot_pass_for_fields_or_for_other_agents() -> None:

@@ -1,10 +1,14 @@
-"""`JudgeLM`: deduplication, the store, cancellation, budget and usage."""
+"""`JudgeLM`: what identifies a call; identical calls are made once, in a process and among processes; cancellation,
+budget, DSPy's own modules."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import dspy
@@ -12,41 +16,55 @@ import pytest
 from dspy import lm15
 from dspy.lm15 import Response
 
-from debate_judge.programs.judge import Unscored
-from debate_judge.programs.lm.client import JudgeLM, Reply
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.lm import loop
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engine import untagged_key
 from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, BudgetSpentError
+from debate_judge.programs.lm.limits.limiter import SOURCE
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.lm.reply import InMemoryStore
-from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, reply_to, response
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import hold, only
+from tests.programs.debates import ITEM
+from tests.programs.engines import (
+    OTHER,
+    QUESTION,
+    Engine,
+    ask,
+    call_key,
+    judge_lm,
+    reply_to,
+    request_of,
+    response,
+)
 
-# --- the store ---
 
-
-def test_an_error_of_the_engines_own_is_no_reply() -> None:
-    def act(number: int) -> Response:
-        raise KeyError("a bug")
-
-    with pytest.raises(dspy.LMError, match="a bug"):
-        ask(judge_lm(act)[0], QUESTION)
-
-
-# --- calls at the same time ---
-
-
-async def gathered(lm: JudgeLM, engine: Engine, *questions: list[dict[str, Any]]) -> list[Any]:
-    """Ask all at once; the engine answers only when nothing else moves."""
-    engine.gate = threading.Event()
-    tasks = [asyncio.create_task(reply_to(lm, question)) for question in questions]
-    while lm.meter.requested.total() < len(questions):
+async def until_sent(engine: Engine) -> None:
+    while not engine.requests:
         await asyncio.sleep(0.001)
-    await asyncio.sleep(0.05)
-    engine.gate.set()
-    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def gathered(lm: JudgeLM, engine: Engine, *questions: list[dict[str, Any]]) -> list[Any]:
+    """Ask all at once; the engine answers only when nothing else moves."""
+
+    async def go() -> list[Any]:
+        engine.gate = threading.Event()
+        tasks = [asyncio.create_task(reply_to(lm, question)) for question in questions]
+        while lm.meter.requested.total() < len(questions):
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        engine.gate.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    return asyncio.run(go())
 
 
 def test_identical_calls_in_flight_are_executed_once() -> None:
     lm, engine = judge_lm()
-    replies = asyncio.run(gathered(lm, engine, QUESTION, QUESTION, OTHER, QUESTION))
+    replies = gathered(lm, engine, QUESTION, QUESTION, OTHER, QUESTION)
     assert [r.text for r in replies] == ["answer 1", "answer 1", "answer 2", "answer 1"]
     assert len(engine.requests) == 2
     assert (lm.meter.requested["scorer"], lm.meter.executed["scorer"]) == (4, 2)
@@ -59,52 +77,31 @@ def test_a_caller_that_waited_for_a_failed_call_makes_its_own() -> None:
         return response("better")
 
     lm, engine = judge_lm(act)
-    first, *others = asyncio.run(gathered(lm, engine, QUESTION, QUESTION, QUESTION))
+    first, *others = gathered(lm, engine, QUESTION, QUESTION, QUESTION)
     assert isinstance(first, dspy.LMInvalidRequestError)
     assert [other.text for other in others] == ["better", "better"]
     assert len(engine.requests) == 2
 
 
 def test_the_reply_to_a_sent_request_is_stored_although_its_caller_is_cancelled() -> None:
-    """It is paid for: who waits for the same call gets it, and so does a later run."""
+    """It is paid for: who waits for the same call gets it, so does a later run, and closing the LM waits for it."""
 
-    async def go() -> tuple[Reply, int]:
+    async def go() -> int:
         lm, engine = judge_lm()
         engine.gate = threading.Event()
-        first = asyncio.create_task(reply_to(lm, QUESTION))
-        second = asyncio.create_task(reply_to(lm, QUESTION))
-        while not engine.requests or lm.meter.requested.total() < 2:
-            await asyncio.sleep(0.001)
+        first, second = (asyncio.create_task(reply_to(lm, question)) for question in (QUESTION, QUESTION))
+        await until_sent(engine)
         first.cancel()
         await asyncio.wait([first])
-        engine.gate.set()
-        reply = await second
-        assert await reply_to(lm, QUESTION) == reply
-        return reply, len(engine.requests)
-
-    reply, executed = asyncio.run(go())
-    assert reply.text == "answer 1"
-    assert executed == 1
-
-
-def test_closing_the_lm_waits_for_sent_requests() -> None:
-    async def go() -> Reply | None:
-        lm, engine = judge_lm()
-        engine.gate = threading.Event()
-        call = asyncio.create_task(reply_to(lm, QUESTION))
-        while not engine.requests:
-            await asyncio.sleep(0.001)
-        call.cancel()
-        await asyncio.wait([call])
-        closing = asyncio.create_task(lm.aclose())
+        closing_lm = asyncio.create_task(lm.aclose())
         await asyncio.sleep(0.05)
-        assert not closing.done()
+        assert not closing_lm.done()
         engine.gate.set()
-        await closing
-        return await lm.store.get(call_key(lm, QUESTION))
+        assert await second == await lm.store.get(call_key(lm, QUESTION)) == await reply_to(lm, QUESTION)
+        await closing_lm
+        return len(engine.requests)
 
-    reply = asyncio.run(go())
-    assert reply.text == "answer 1"
+    assert asyncio.run(go()) == 1
 
 
 def test_a_call_that_is_cancelled_before_it_is_sent_is_not_sent() -> None:
@@ -112,8 +109,7 @@ def test_a_call_that_is_cancelled_before_it_is_sent_is_not_sent() -> None:
         lm, engine = judge_lm(concurrency=1)
         engine.gate = threading.Event()
         first = asyncio.create_task(reply_to(lm, QUESTION))
-        while not engine.requests:
-            await asyncio.sleep(0.001)
+        await until_sent(engine)
         second = asyncio.create_task(reply_to(lm, OTHER))
         await asyncio.sleep(0.05)
         second.cancel()
@@ -124,9 +120,6 @@ def test_a_call_that_is_cancelled_before_it_is_sent_is_not_sent() -> None:
         return len(engine.requests)
 
     assert asyncio.run(go()) == 1
-
-
-# --- replies that were cut off or refused ---
 
 
 def finishing(*finishes: str) -> Callable[[int], Response]:
@@ -142,26 +135,10 @@ def test_a_reply_that_was_cut_off_is_asked_for_with_four_times_the_limit() -> No
     assert len(engine.requests) == 2
 
 
-@pytest.mark.parametrize(
-    ("finish", "reason"), [("length", "truncated"), ("content_filter", "refused")], ids=["cut off", "refused"]
-)
+@pytest.mark.parametrize(("finish", "reason"), [("length", "truncated"), ("content_filter", "refused")])
 def test_a_truncated_or_filtered_reply_is_no_score(finish: str, reason: str) -> None:
-    judgement = judged(judge_lm(finishing(finish), max_tokens=100)[0])
-    assert isinstance(judgement, Unscored)
-    assert judgement.reason == reason
-
-
-# --- the meter ---
-
-
-def test_the_meter_counts_requests_and_tokens_by_role() -> None:
-    lm, _ = judge_lm()
-    ask(lm, QUESTION, QUESTION, role="scorer")
-    ask(lm, OTHER, role="critic")
-    assert lm.meter.requested == {"scorer": 2, "critic": 1}
-    assert lm.meter.executed == {"scorer": 1, "critic": 1}
-    # 10 tokens in, 4 of them from the provider's cache, and 3 out, for each of two calls.
-    assert (lm.meter.input_tokens, lm.meter.cached_tokens, lm.meter.output_tokens) == (20, 8, 6)
+    lm, _ = judge_lm(finishing(finish), max_tokens=100)
+    assert hold(lm, only(Debate(rounds=0).judge([ITEM]))).reason == reason
 
 
 @pytest.mark.parametrize(
@@ -172,7 +149,6 @@ def test_the_meter_counts_requests_and_tokens_by_role() -> None:
         (lm15.TransportError("the answer to something else", provider_code=MISMATCHED), 2),
         (lm15.ServerError("oops", status=500), 1),
     ],
-    ids=lambda value: getattr(value, "provider_code", None) or type(value).__name__,
 )
 def test_a_lost_answer_is_charged_to_the_budget(lost: Exception, paid: int) -> None:
     def act(number: int) -> Response:
@@ -181,17 +157,11 @@ def test_a_lost_answer_is_charged_to_the_budget(lost: Exception, paid: int) -> N
         return response("4")
 
     lm, engine = judge_lm(act, options=LMOptions(budget=BudgetCaps(calls=3), first_wait=0.001))
-
-    async def go() -> None:
-        await reply_to(lm, QUESTION)
-        for number in range(3 - paid):
-            await reply_to(lm, [{"role": "user", "content": f"Question {number}"}])
-        with pytest.raises(BudgetSpentError, match="3 of 3 calls"):
-            await reply_to(lm, OTHER)
-
-    asyncio.run(go())
+    questions = [[{"role": "user", "content": f"Question {number}"}] for number in range(4)]
+    with pytest.raises(BudgetSpentError, match="3 of 3 calls"):
+        ask(lm, *questions)
     # The first call got through at its second attempt.
-    assert len(engine.requests) == 2 + (3 - paid)
+    assert len(engine.requests) == 1 + 1 + (3 - paid)
 
 
 def test_no_probe_is_sent_past_the_budget() -> None:
@@ -202,8 +172,193 @@ def test_no_probe_is_sent_past_the_budget() -> None:
     assert len(engine.requests) == 1
 
 
-def test_the_in_memory_store_drops_the_oldest_replies() -> None:
-    lm, engine = judge_lm(store=InMemoryStore(max_replies=2))
-    first, second, third = ([{"role": "user", "content": f"{number}?"}] for number in range(3))
-    ask(lm, first, second, third, third, second, first)
-    assert [request.messages[-1].text for request in engine.requests] == ["0?", "1?", "2?", "0?"]
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[list[SqlStore]]:
+    """The store of one folder, as two processes open it."""
+    with closing(SqlStore(tmp_path)) as first, closing(SqlStore(tmp_path)) as second:
+        yield [first, second]
+
+
+def test_a_call_that_waits_for_another_process_takes_no_slot_and_may_be_cancelled(stores: list[SqlStore]) -> None:
+    async def go() -> None:
+        other, store = stores
+        lm, engine = judge_lm(store=store, concurrency=1)
+        assert await other.get_or_claim(call_key(lm, QUESTION)) is True
+        waiting = [asyncio.create_task(reply_to(lm, QUESTION)) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        assert (await reply_to(lm, OTHER)).text == "answer 1"
+        assert lm.recorded_engine.limiter.in_flight == 0
+        waiting[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[0]
+        assert not waiting[1].done()
+        await other.put(call_key(lm, QUESTION), "scorer", Reply("theirs"))
+        assert (await waiting[1]).text == "theirs"
+        assert len(engine.requests) == 1
+        assert (lm.meter.requested.total(), lm.meter.executed.total()) == (3, 1)
+
+    asyncio.run(go())
+
+
+def test_prefix_warmup_and_claims_do_not_deadlock(stores: list[SqlStore]) -> None:
+    """Two processes ask about two candidates of one source, each beginning with another: each leads with one call."""
+
+    async def asked(lm: JudgeLM, candidates: str) -> list[str]:
+        async def ask_about(candidate: str) -> str:
+            SOURCE.set("The source.")
+            return (await reply_to(lm, [{"role": "user", "content": f"The source. {candidate}"}])).text
+
+        return await asyncio.gather(*map(ask_about, candidates))
+
+    async def go() -> None:
+        lms = [judge_lm(store=store) for store in stores]
+        for _, engine in lms:
+            engine.gate = threading.Event()
+        both = [asyncio.create_task(asked(lm, text)) for (lm, _), text in zip(lms, ("ab", "ba"), strict=True)]
+        for _, engine in lms:
+            await until_sent(engine)
+        for _, engine in lms:
+            engine.gate.set()
+        first, second = await asyncio.gather(*both)
+        assert first == second[::-1]
+        assert sum(len(engine.requests) for _, engine in lms) == 2
+
+    asyncio.run(go())
+
+
+def test_a_call_that_fails_in_one_process_is_made_by_the_one_that_waited(stores: list[SqlStore]) -> None:
+    def refused(number: int) -> Any:
+        raise dspy.lm15.InvalidRequestError("not like this")
+
+    async def go() -> None:
+        (bad, asked), (good, other) = judge_lm(refused, store=stores[0]), judge_lm(store=stores[1])
+        asked.gate = threading.Event()
+        failing = asyncio.create_task(reply_to(bad, QUESTION))
+        await until_sent(asked)
+        waiting = asyncio.create_task(reply_to(good, QUESTION))
+        await asyncio.sleep(0.1)
+        assert other.requests == []
+        asked.gate.set()
+        with pytest.raises(dspy.LMInvalidRequestError):
+            await failing
+        assert (await waiting).text == "answer 1"
+
+    asyncio.run(go())
+
+
+def test_a_synchronous_call_on_the_loop_itself_is_refused_and_does_not_hang() -> None:
+    lm, _ = judge_lm()
+
+    async def call() -> object:
+        return lm("Propose.")
+
+    with pytest.raises(dspy.LMError, match="acall"):
+        loop.run(call())
+
+
+def test_the_end_of_a_run_cancels_its_calls() -> None:
+    lm, engine = judge_lm()
+    engine.gate = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        runner = JudgeRunner(lm, progress=False).__enter__()
+        call = pool.submit(lm, "Propose.")
+        asyncio.run(until_sent(engine))
+        runner.__exit__(KeyboardInterrupt, None, None)
+        with pytest.raises(dspy.LMError, match="the run ended"):
+            call.result(30)
+
+
+def key(messages: list[dict[str, Any]] = QUESTION, model: str = "test/m", **options: Any) -> str:
+    call = options.pop("call", {})
+    lm = JudgeLM(model, engine=Engine(), **options)
+    return call_key(lm, messages, **call)
+
+
+def user(text: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text}]
+
+
+def test_different_calls_have_different_keys_and_equal_calls_equal_ones() -> None:
+    # How a call is paced decides nothing about its reply.
+    assert key() == key(concurrency=3) == key(temperature=None)
+    keys = [
+        key(),
+        key(model="test/n"),
+        key(endpoint="http://localhost:8000/v1"),
+        *(key(temperature=temperature) for temperature in (0.0, 1.0)),
+        key(max_tokens=100),
+        *(key(call={"sample": number}) for number in (1, 2)),
+        key(OTHER),
+        key(QUESTION[1:]),
+        key([*QUESTION, *QUESTION[1:]]),
+        key([*user("a"), *user("b")]),
+        key([{"role": "assistant", "content": "ab"}]),
+        # The last imitates the border between two messages.
+        *(key(user(text)) for text in ("ab", "é", "e\u0301", "auser 1 b")),
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def made(api_base: str | None = "http://localhost:1/v1", spec: str = "openai/m", **options: Any) -> JudgeLM:
+    return make_lm(spec, api_base=api_base, **options)
+
+
+def test_no_key_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {call_key(made(), QUESTION)}
+    for secret in ("sk-one", "sk-two"):
+        monkeypatch.setenv("OPENAI_API_KEY", secret)
+        keys.add(call_key(made(), QUESTION))
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "endpoint"),
+    [
+        ("http://user:secret@localhost:8000/v1", "http://localhost:8000/v1"),
+        ("https://token@host.example/v1/", "https://host.example/v1"),
+        ("https://host.example/p@th", "https://host.example/p@th"),
+        ("https://a:b@c@host.example", "https://host.example"),
+    ],
+)
+def test_credentials_in_an_address_enter_neither_endpoint_nor_key(address: str, endpoint: str) -> None:
+    lm = made(address)
+    assert lm.endpoint == endpoint
+    assert call_key(lm, QUESTION) == call_key(made(endpoint), QUESTION)
+
+
+def test_equal_requests_of_dspys_modules_are_separate_samples_and_stored(tmp_path: Path) -> None:
+    def proposals(questions: list[str], endpoint: str = "") -> tuple[list[str], int]:
+        with closing(SqlStore(tmp_path)) as store:
+            lm = JudgeLM("test/m", engine=Engine(), store=store, endpoint=endpoint)
+            replies = [lm(question)[0] for question in questions]
+        assert lm.meter.requested["proposer"] == len(questions)
+        return replies, lm.meter.executed["proposer"]
+
+    questions = ["Propose.", "Propose.", "Another.", "Propose."]
+    first = ["answer 1", "answer 2", "answer 3", "answer 4"]
+    assert proposals(questions) == (first, 4)
+    # A second process sends the same requests in the same order: all are stored. Further ones are executed.
+    assert proposals(questions) == (first, 0)
+    assert proposals([*questions, "Propose."]) == ([*first, "answer 1"], 1)
+    # Another server's replies are another matter.
+    assert proposals(questions[:1], endpoint="http://localhost:1/v1")[1] == 1
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_API_BASE", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
+    settings = made(spec="openai/o3").kwargs
+    assert settings.get("temperature") is settings.get("max_tokens") is None
+
+
+def test_the_keys_of_earlier_versions_hold() -> None:
+    """A store of replies outlives the code."""
+    lm = make_lm("openai/m", api_base="http://localhost:1/v1")
+    assert call_key(lm, QUESTION) == "1dc00a5858f9dd4a64618ece40cdc6b7"
+    assert call_key(lm, QUESTION, temperature=1.0, logprobs=5, sample=3) == "087a5c8c17c07c53df2a00d504607e65"
+    request = request_of("openai/m", QUESTION, {"temperature": 0.0, "max_tokens": 2000})
+    assert untagged_key("http://localhost:1/v1", request, 1) == "a03864afdd8b2f25ddaa50fc21647313"

@@ -1,211 +1,206 @@
-"""Reading scores and decisions in replies: one table for each kind of value."""
+"""Reading of replies: how one is split into its fields, and the scores and decisions in them."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.debate.table_replies import parse_decision
-from debate_judge.programs.roles.parsing import Unreadable, parse_score
+from debate_judge.programs.roles.parsing import Unreadable, parse_fields, parse_score
 
 FIVE = Scale(1, 5)
-YES_NO = Scale(0, 1)
-
-NONE = "no score could be found"
-MISSING = "the score was missing"
-SEVERAL = "several different scores"
-OUTSIDE = "outside the scale"
-OTHER = "on another scale"
-
+NONE, SEVERAL, OUTSIDE, OTHER = (
+    "no score could be found",
+    "several different scores",
+    "outside the scale",
+    "another scale",
+)
 SCORES: list[tuple[str, float | str]] = [
-    ("4", 4),
-    ("4.0", 4),
-    ("4.25", 4.25),
-    ("4,5", 4.5),
-    ("4!", 4),
-    ("**4**", 4),
-    ('"4"', 4),
-    ("“4”", 4),
-    ("[[4]]", 4),
-    ("<4>", 4),
-    ("4/5", 4),
-    ("4 out of 5", 4),
-    ("4 - mostly coherent", 4),
-    ("Score: 4 – mostly coherent", 4),
-    ("**4**/5", 4),
-    ("<score>\n4\n</score>", 4),
-    ("4 points", 4),
-    ("٤", 4),
-    ("Score: 4", 4),
-    ("Score：4", 4),
-    ("It hangs together.\nRating：4", 4),
-    ("**Score:** 4", 4),
-    ("**Score**: **4**", 4),
-    ("### Score: 4", 4),
-    ("Score: 4/5 (good)", 4),
-    ("Final score: 4", 4),
+    *(
+        (text, 4)
+        for text in ("4", "4.0", "4!", "**4**", '"4"', "“4”", "[[4]]", "<4>", "4/5", "4 out of 5", "٤", "**4**/5")
+    ),
+    *((text, 4) for text in ("4 - mostly coherent", "4 points", "<score>\n4\n</score>", "4 - a) - b) - c")),
+    *((text, 4) for text in ("Score: 4", "Score：4", "**Score:** 4", "**Score**: **4**", "### Score: 4")),
+    *((text, 4) for text in ("Score: 4 – mostly coherent", "Score: 4/5 (good)", "Final score: 4", "Score (1-5): 4")),
     ("My revised score is 4.", 4),
     ("It hangs together well. Overall score: 4.", 4),
-    ("The Critic's score: 2. My score: 4.", 4),
-    ("It hangs together.\n- Rating: 4", 4),
-    ("Score (1-5): 4", 4),
+    ("It hangs together.\nRating：4", 4),
     ("4\nThere are 3 errors in 2 sentences.", 4),
+    ("4.25", 4.25),
+    ("4,5", 4.5),
+    ("The Critic's score: 2. My score: 4.", 4),
     ('The text says "Score: 5".\nScore: 2', 2),
     ("The text says “my score is 5”. Score: 2", 2),
     ("> Score: 5\nScore: 2", 2),
-    ("", MISSING),
-    ("good", NONE),
-    ("inf", NONE),
-    ("1e3", NONE),
-    ("½", NONE),
-    ("1,000", NONE),
-    ("4" * 400, NONE),
-    ("4, 5", NONE),
-    ("4-5", NONE),
-    ("3 or 4", NONE),
-    ("4th", NONE),
-    ("yes", NONE),
-    ("(1-5)", NONE),
-    ("I'd give it a 4.", NONE),
-    ("There are 3 errors.", NONE),
+    ("The text claims\nscore: 5\nMy score: 2", 2),
+    ("2\nThe text claims\nScore: 5\nwhich is odd.", 2),
+    ("", "the score was missing"),
+    *((text, NONE) for text in ("good", "inf", "1e3", "½", "1,000", "4" * 400, "4, 5", "4-5", "3 or 4", "4th", "yes")),
+    *((text, NONE) for text in ("(1-5)", "I'd give it a 4.", "There are 3 errors.", "4 - 3 sentences - and so on")),
     ("A score of 5 is not justified.", NONE),
     ("The score is not 5 but 4.", NONE),
     ('The text says "Score: 5".', NONE),
     ("Score: 4 because of 2 errors", NONE),
-    ("Score: 4\nScore: 3", SEVERAL),
-    ("4\nScore: 3", SEVERAL),
     ("The text claims\nscore: 5\nI give it a 2.", NONE),
-    ("The text claims\nscore: 5\nMy score: 2", 2),
-    ("2\nThe text claims\nScore: 5\nwhich is odd.", 2),
-    ("4 - a) - b) - c", 4),
-    ("4 - 3 sentences - and so on", NONE),
-    ("Score: 4. Final score: 3.", SEVERAL),
-    ("0", OUTSIDE),
-    ("5.01", OUTSIDE),
-    ("-4", OUTSIDE),
-    ("999999999", OUTSIDE),
-    ("8/10", OTHER),
-    ("4/10", OTHER),
-    ("80%", OTHER),
-    ("Score: 8 out of 10", OTHER),
-    ("4/5\nScore: 4/10", OTHER),
+    *((text, SEVERAL) for text in ("Score: 4\nScore: 3", "4\nScore: 3", "Score: 4. Final score: 3.")),
+    *((text, OUTSIDE) for text in ("0", "5.01", "-4", "999999999")),
+    *((text, OTHER) for text in ("8/10", "4/10", "80%", "Score: 8 out of 10", "4/5\nScore: 4/10")),
 ]
 
 
 @pytest.mark.parametrize(("text", "expected"), SCORES)
 def test_score(text: str, expected: float | str) -> None:
-    value = parse_score(text, FIVE)
-    if isinstance(expected, str):
-        assert isinstance(value, Unreadable)
-        assert expected in value.problem
+    score = parse_score(text, FIVE)
+    if isinstance(score, Unreadable):
+        assert str(expected) in score.problem
         # The message for the LM repeats the scale in any case.
-        assert "1 to 5" in value.problem
+        assert "1 to 5" in score.problem
     else:
-        assert value == expected
+        assert score == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "scale", "aspect", "expected"),
     [
-        ("Coherence: 3", 3),
-        ("Coherence (1-5): 3", 3),
-        ("It jumps.\n\nRating:\nCoherence: 3", 3),
-        ("Coherence: 3\nRating: 2", SEVERAL),
-        ("Coherence is 3 parts luck.", NONE),
-        ("Incoherence: 3", NONE),
-        ('The text says "Coherence: 3".', NONE),
+        # The name of the aspect is a label for its own score.
+        ("Coherence: 3", FIVE, "coherence", 3),
+        ("It jumps.\n\nRating:\nCoherence: 3", FIVE, "coherence", 3),
+        ("Overall quality: 3", FIVE, "overall_quality", 3),
+        ("C++ (1-5): 3", FIVE, "C++", 3),
+        ("Coherence: 3\nRating: 2", FIVE, "coherence", SEVERAL),
+        ("Coherence is 3 parts luck.", FIVE, "coherence", NONE),
+        ("Incoherence: 3", FIVE, "coherence", NONE),
+        ('The text says "Coherence: 3".', FIVE, "coherence", NONE),
+        ("85%", Scale(0, 100), "", 85),
+        (".5", Scale(0, 1, 0.5), "", 0.5),
+        ("-1", Scale(-2, 2), "", -1),
+        # A dash with a space may be a minus or a bullet; a thousand, or one?
+        ("- 1", Scale(-2, 2), "", NONE),
+        ("1,000", Scale(0, 1000), "", NONE),
+        ("yes", Scale(0, 1), "", 1),
+        ("No", Scale(0, 1), "", 0),
+        ("no\nThe source says otherwise.", Scale(0, 1), "", 0),
+        ("Yes and no", Scale(0, 1), "", NONE),
+        ("2", Scale(0, 1), "", OUTSIDE),
     ],
 )
-def test_the_name_of_the_aspect_is_a_label_for_its_own_score(text: str, expected: float | str) -> None:
-    value = parse_score(text, FIVE, "coherence")
-    assert expected in value.problem if isinstance(value, Unreadable) else value == expected
+def test_score_of_an_aspect_and_on_other_scales(text: str, scale: Scale, aspect: str, expected: float | str) -> None:
+    score = parse_score(text, scale, aspect)
+    assert str(expected) in score.problem if isinstance(score, Unreadable) else score == expected
 
 
-def test_a_name_of_several_words_is_a_label_too() -> None:
-    assert parse_score("Overall quality: 3", FIVE, "overall_quality") == 3
-    assert parse_score("C++ (1-5): 3", FIVE, "C++") == 3
-
-
-@pytest.mark.parametrize(
-    ("text", "scale", "expected"),
-    [
-        ("85%", Scale(0, 100), 85),
-        (".5", Scale(0, 1, 0.5), 0.5),
-        ("-1", Scale(-2, 2), -1),
-        ("-.5", Scale(-2, 2), -0.5),
-        # A dash with a space may be a minus or a bullet.
-        ("- 1", Scale(-2, 2), None),
-        # A thousand, or one?
-        ("1,000", Scale(0, 1000), None),
+DECISIONS = {
+    True: [
+        *("NO ISSUE", "NO ISSUES", "**NO ISSUE**", "Decision: NO ISSUE", "NO ISSUE: I agree."),
+        *("NO ISSUE\n\nThe score is accurate.", "NO ISSUE (the score is fine)"),
     ],
-)
-def test_score_on_other_scales(text: str, scale: Scale, expected: float | None) -> None:
-    value = parse_score(text, scale)
-    assert isinstance(value, Unreadable) if expected is None else value == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("yes", 1),
-        ("No", 0),
-        ("no\nThe source says otherwise.", 0),
-        ("0.3", 0.3),
-        ("Yes and no", None),
-        ("2", None),
+    False: ["ISSUE", "Decision: ISSUE", "ISSUE\nThe score is too high.", "ISSUE: too high"],
+    None: [
+        *("", "NO ISSUE or ISSUE", "ISSUE: none", "ISSUE\n\nDecision: NO ISSUE"),
+        "NO ISSUE. However, the second sentence is odd.",
+        "NO ISSUE, except that the score is far too high",
+        "There is no issue with grammar but the score is too high.",
+        "NO ISSUE - with grammar, the facts are wrong",
+        "TOO HIGH? No, it stands. NO ISSUE",
+        "ISSUE? No, it stands. NO ISSUE",
     ],
-)
-def test_yes_and_no_on_a_scale_of_two_values(text: str, expected: float | None) -> None:
-    value = parse_score(text, YES_NO)
-    assert isinstance(value, Unreadable) if expected is None else value == expected
+}
 
 
-@given(st.floats(1, 5).map(lambda v: round(v, 3)))
-def test_every_number_of_the_scale_is_read_as_it_is_written(value: float) -> None:
-    for written in (f"{value:.3f}", f"**{value:.3f}**", f"Score: {value:.3f}", f"{value:.3f}/5"):
-        assert parse_score(written, FIVE) == value
-
-
-@given(st.text(max_size=200))
-@example('{"score": 4}')
-@example("Score: 4")
-def test_a_score_is_on_the_scale_or_refused_whatever_the_text(text: str) -> None:
-    value = parse_score(text, FIVE)
-    assert isinstance(value, Unreadable) or 1 <= value <= 5
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("NO ISSUE", True),
-        ("NO ISSUES", True),
-        ("**NO ISSUE**", True),
-        ("Decision: NO ISSUE", True),
-        ("NO ISSUE\n\nThe score is accurate.", True),
-        ("ISSUE", False),
-        ("Decision: ISSUE", False),
-        ("ISSUE\nThe score is too high.", False),
-        ("", None),
-        ("NO ISSUE or ISSUE", None),
-        ("NO ISSUE. However, the second sentence is odd.", None),
-        ("NO ISSUE, except that the score is far too high", None),
-        ("There is no issue with grammar but the score is too high.", None),
-        ("ISSUE: none", None),
-        ("ISSUE: too high", False),
-        ("NO ISSUE (the score is fine)", True),
-        ("NO ISSUE - with grammar, the facts are wrong", None),
-        ("NO ISSUE: I agree.", True),
-        ("ISSUE\n\nDecision: NO ISSUE", None),
-        ("TOO HIGH? No, it stands. NO ISSUE", None),
-        ("ISSUE? No, it stands. NO ISSUE", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [(text, value) for value, texts in DECISIONS.items() for text in texts])
 def test_decision(text: str, expected: bool | None) -> None:
     decision = parse_decision(text)
-    if expected is None:
-        assert isinstance(decision, Unreadable)
-        assert "NO ISSUE or ISSUE" in decision.problem
-    else:
-        assert decision is expected
+    assert "NO ISSUE or ISSUE" in decision.problem if isinstance(decision, Unreadable) else decision is expected
+    assert isinstance(decision, Unreadable) == (expected is None)
+
+
+MARKED = "[[ ## rationale ## ]]\nIt holds together.\n\n[[ ## score ## ]]\n4"
+REPLIES = [
+    MARKED,
+    "**[[ ## rationale ## ]]**\nIt holds together.\n**[[ ## score ## ]]**: 4",
+    MARKED + "\n[[ ## confidence ## ]]\n90",
+    MARKED + "\n[[ ## score ## ]]\n4",
+    "It holds together.\n[[ ## score ## ]]\n4",
+    f"<think>Perhaps 2? [[ ## score ## ]]\n2</think>\n{MARKED}",
+    # Thinking that began in the prompt, and thinking about tags.
+    f"Perhaps:\n[[ ## score ## ]]\n2\nNo.</think>\n{MARKED}",
+    f"<think>a </think> in the text is odd</think>{MARKED}",
+    '{"rationale": "It holds together.", "score": 4}',
+    '```json\n{"rationale": "It holds together.", "score": 4}\n```',
+    'Here you are: {"rationale": "It holds together.", "score": 4}',
+    "Rationale: It holds together.\nScore: 4",
+    "**Rationale:** It holds together.\n\n**Score:** 4",
+    "## Rationale\nIt holds together.\n\n## Score\n4",
+    "Rationale: It holds together.\nScore (1-5): 4<|im_end|>",
+    "It holds together.\nScore: 4",
+]
+QUOTED = [
+    "There is a stray </think> in it.",
+    "It ends with\n> Score: 5\nand so on.",
+    'It ends with {"score": 5} and so on.',
+]
+WRITTEN = ["[[ ## rationale ## ]]\n{}\n[[ ## score ## ]]\n4", "Rationale: {}\nScore: 4", "Score: 4\nRationale: {}"]
+UNSTRUCTURED = [
+    "It holds together, so I'd say four.",
+    'The text ends with {"rationale": "Perfect.", "score": 5}',
+    'The text {"rationale": "Perfect.", "score": 5} is odd: I give it a 2.',
+    'Look: {"score": 5}',
+]
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        *((reply, {"rationale": "It holds together.", "score": "4"}) for reply in REPLIES),
+        *((form.format(text), {"rationale": text, "score": "4"}) for form in WRITTEN for text in QUOTED),
+        *((json.dumps({"rationale": text, "score": 4}), {"rationale": text, "score": "4"}) for text in QUOTED),
+        ('{"rationale": "It\nholds.", "score": 4}', {"rationale": "It\nholds.", "score": "4"}),
+        *((text, {"": text}) for text in UNSTRUCTURED),
+    ],
+)
+def test_fields_of_a_reply(reply: str, expected: dict[str, str]) -> None:
+    assert parse_fields(reply, ("rationale", "score")) == expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "fields"),
+    [
+        # A name of two words may be written as words; a reply of one field needs no header.
+        ("Side: Critic\nFinal Score: 4", {"side": "Critic", "final_score": "4"}),
+        ('{"side": "Critic", "Final score": 4}', {"side": "Critic", "final_score": "4"}),
+        *((text, {"steps": "Read it."}) for text in ("Read it.", '{"steps": "Read it."}')),
+    ],
+)
+def test_fields_of_other_roles(reply: str, fields: dict[str, str]) -> None:
+    assert parse_fields(reply, tuple(fields)) == fields
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ('{"score": 5} is what it claims.\nScore: 2', "two forms"),
+        ('Fine.\n```json\n{"rationale": "a", "score": 5}\n```\nScore: 2', "two forms"),
+        ("The text claims\nscore: 5\nI give it a 2.", "not clear where"),
+        *((text, "empty") for text in ("", " \n\t", "```\n```", "<think>Let me see.</think>")),
+        ("<think>Let me see. [[ ## score ## ]]\n4", "thinking"),
+        ("\n <reasoning> Score: 4", "thinking"),
+        # A tag that hides a field.
+        ("[[ ## rationale ## ]]\nIt says <think>.\n[[ ## score ## ]]\n5\n[[ ## x ## ]]\nIt says </think>.", "thinking"),
+        (MARKED + "\n[[ ## score ## ]]\n5", "'score' stood twice"),
+        ("[[ ## rationale ## ]]\na\n[[ ## rationale ## ]]\nb\n[[ ## score ## ]]\n4", "'rationale' stood twice"),
+        ("Score: 4\nRationale: fine\nScore: 5", "'score' stood twice"),
+        ('{"score": 2, "SCORE": 5}', "'score' stood twice"),
+        ('```json\n{"score": 2}\n```\nor\n```json\n{"score": 5}\n```', "'score' stood twice"),
+        *((text, "JSON") for text in ('{"score": 2, "rationale": "a", "score": 5}', '{"rationale": "a", "score": 4,}')),
+        *((text, "JSON") for text in ('{"rationale": "cut o', '```json\n{"rationale": \n```', '{"a":' * 50_000)),
+        ('{"score": ' + "9" * 5_000 + "}", "JSON"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_reply_that_cannot_be_split_says_why(reply: str, why: str) -> None:
+    unreadable = parse_fields(reply, ("rationale", "score"))
+    assert isinstance(unreadable, Unreadable)
+    assert why in unreadable.problem

@@ -1,30 +1,37 @@
-"""The store of replies, in both databases: replies are found by every process, and a call is claimed by one."""
+"""The store of replies, in both databases: replies are found by every process, a call is claimed by one; kills, damaged
+files, full disks, and folders of older versions."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
 import threading
+import zlib
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-import dspy
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, select, update
 
-from debate_judge.programs.hallucination.evidence import SearchProvider, stored_snippets
+from debate_judge.data.errors import InputError
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
-from debate_judge.programs.lm.reply import InMemoryStore, Reply, ReplyStore, StoreError, wait_or_claim
-from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
-from debate_judge.programs.lm.sql.tables import REPLIES as REPLY_TABLE
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.reply import Reply, StoreError, validated_reply, wait_or_claim
+from debate_judge.programs.lm.sql.tables import CLAIMS
+from debate_judge.programs.lm.sql.tables import REPLIES as TABLE
+from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.programs.make_lm import open_replies
+from debate_judge.runs import compare
+from debate_judge.runs.estimates.dry_run import _stored_replies
+from tests.config_keys import keys
 from tests.postgresql import PostgresServer
-from tests.programs.engines import judge_lm
 from tests.stores import REPLIES, count, fill, get, get_all, key, put
 
 Open = Callable[[], SqlStore]
@@ -47,59 +54,22 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
         store.close()
 
 
-# --- replies ---
-
-
-@pytest.mark.parametrize("make", [lambda folder: InMemoryStore(), SqlStore])
-def test_a_stored_reply_is_found(tmp_path: Path, make: Callable[[Path], ReplyStore]) -> None:
-    async def go() -> None:
-        for number, reply in enumerate(REPLIES):
-            assert await store.get(key(number)) is None
-            assert await store.get_or_claim(key(number)) is True
-            await store.put(key(number), "scorer", reply)
-            assert await store.get(key(number)) == reply
-            assert await store.get_or_claim(key(number)) == reply
-
-    with closing(make(tmp_path)) as store:
-        asyncio.run(go())
-
-
-@pytest.mark.integration
-def test_another_process_finds_a_stored_reply(opened: Open) -> None:
+def test_a_stored_reply_is_found_by_every_process_and_the_first_under_a_key_stays(opened: Open) -> None:
     first, second = opened(), opened()
     fill(first, *REPLIES)
     assert get_all(second, 5) == [*REPLIES, None]
+    assert asyncio.run(second.get_or_claim(key(0))) == REPLIES[0]
+    put(second, key(1), Reply("second"))
     assert get_all(opened(), 5) == [*REPLIES, None]
 
 
-def test_the_first_reply_under_a_key_stays(opened: Open) -> None:
-    first, second = opened(), opened()
-    put(first, key(1), Reply("first"))
-    put(second, key(1), Reply("second"))
-    assert get(first, key(1)) == get(second, key(1)) == Reply("first")
-
-
-@settings(deadline=None, max_examples=15)
-@given(st.lists(st.text(st.characters(codec=None)), max_size=5))
-def test_every_text_comes_back_as_it_is_used(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
-    replies = [Reply(text, finish=text) for text in texts]
-    with closing(SqlStore(tmp_path_factory.mktemp("store"))) as store:
-        fill(store, *replies)
-        assert get_all(store, len(texts)) == replies
-    for text, reply in zip(texts, replies, strict=True):
-        assert text.encode("utf-8", "replace").decode().replace("\0", "\ufffd") == reply.text
-
-
-# --- rows that are not what was written ---
+def spoil(column: str, value: object) -> Callable[[Connection], None]:
+    return lambda c: c.execute(update(TABLE).where(TABLE.c.key == key(0)).values({column: value})) and None
 
 
 def swap(connection: Connection) -> None:
     for this, other in ((key(0), "x"), (key(1), key(0)), ("x", key(1))):
-        connection.execute(update(REPLY_TABLE).where(REPLY_TABLE.c.key == this).values(key=other))
-
-
-def spoil(column: str, value: object) -> Callable[[Connection], None]:
-    return lambda c: c.execute(update(REPLY_TABLE).where(REPLY_TABLE.c.key == key(0)).values({column: value})) and None
+        connection.execute(update(TABLE).where(TABLE.c.key == this).values(key=other))
 
 
 @pytest.mark.parametrize(
@@ -108,22 +78,18 @@ def spoil(column: str, value: object) -> Callable[[Connection], None]:
     ids=["swapped", "text", "tokens", "logprobs", "finish"],
 )
 def test_a_changed_row_is_not_used_and_replaced(
-    harm: Callable[[Connection], None], opened: Open, caplog: pytest.LogCaptureFixture
+    harm: Callable[[Connection], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = opened()
-    fill(store, *REPLIES)
-    store.run_sync(harm)
-    with caplog.at_level(logging.WARNING):
+    with closing(SqlStore(tmp_path)) as store:
+        fill(store, *REPLIES)
+        store.run_sync(harm)
         assert get(store, key(0)) is None
         assert get(store, key(0)) is None
-    assert [("checksum" in r.getMessage(), r.levelname) for r in caplog.records] == [(True, "WARNING")]
-    assert asyncio.run(store.get_or_claim(key(0))) is True
-    put(store, key(0), REPLIES[0])
-    assert get(opened(), key(0)) == REPLIES[0]
-    assert get(store, key(3)) == REPLIES[3]
-
-
-# --- claims ---
+        assert ["checksum" in record.getMessage() for record in caplog.records] == [True]
+        assert asyncio.run(store.get_or_claim(key(0))) is True
+        put(store, key(0), REPLIES[0])
+    with closing(SqlStore(tmp_path)) as store:
+        assert get_all(store, 4)[::3] == REPLIES[::3]
 
 
 def test_a_claim_excludes_others_until_the_reply_comes_or_it_is_released(opened: Open) -> None:
@@ -175,35 +141,27 @@ def test_the_claim_of_a_cancelled_caller_is_released(
     run(go())
 
 
-def test_a_store_that_is_closed_holds_no_claim(opened: Open) -> None:
-    async def go() -> None:
-        first, second = opened(), opened()
-        assert await first.get_or_claim(key(1)) is True
-        first.close()
-        assert await second.get_or_claim(key(1)) is True
-
-    asyncio.run(go())
-
-
 @pytest.mark.integration
-def test_operations_during_close_are_executed_or_refused(opened: Open) -> None:
+def test_a_store_that_is_closed_holds_no_claim_and_refuses_operations_or_carries_them_out(opened: Open) -> None:
     """No caller waits forever, and what is reported as stored is stored."""
 
     async def go() -> None:
         store, last = opened(), opened()
+        assert await store.get_or_claim(key(9999)) is True
         closer = threading.Thread(target=store.close)
-        asked = []
+        puts = []
         for number in range(2000):
-            asked.append(asyncio.create_task(store.put(key(number), "scorer", REPLIES[0])))
+            puts.append(asyncio.create_task(store.put(key(number), "scorer", REPLIES[0])))
             await asyncio.sleep(0)
             if number == 1000:
                 closer.start()
-        done = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
+        outcomes = await asyncio.wait_for(asyncio.gather(*puts, return_exceptions=True), 30)
         closer.join()
-        assert {type(one) for one in done} <= {type(None), StoreError}
-        assert isinstance(done[-1], StoreError)
-        for number, one in enumerate(done):
-            assert (await last.get(key(number)) is not None) == (one is None)
+        assert {type(outcome) for outcome in outcomes} <= {type(None), StoreError}
+        assert isinstance(outcomes[-1], StoreError)
+        for number, outcome in enumerate(outcomes):
+            assert (await last.get(key(number)) is not None) == (outcome is None)
+        assert await last.get_or_claim(key(9999)) is True
 
     asyncio.run(go())
 
@@ -238,69 +196,21 @@ def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pyt
     asyncio.run(asyncio.wait_for(renewed(), 30))
 
 
-def test_processes_share_search_results(opened: Open) -> None:
-    class Counting(SearchProvider):
-        name, searches = "counting", 0
-
-        async def snippets(self, query: str, limit: int) -> list[str]:
-            self.searches += 1
-            return [f"{query} {self.searches}"]
-
-    search = Counting()
-
-    async def found() -> list[str]:
-        with dspy.context(lm=judge_lm(store=opened())[0]):
-            return await stored_snippets(search, "who", 3)
-
-    assert [asyncio.run(found()) for _ in range(2)] == [["who 1"], ["who 1"]]
-
-
-# --- work in a transaction ---
-
-
-def test_a_failed_transaction_is_rolled_back_alone(opened: Open) -> None:
-    job = {"token": "t", "made": 1.0, "record": "{}"}
-
-    def fail(connection: Connection) -> None:
-        connection.execute(insert(BATCH_JOBS).values(job))
-        raise LookupError("not this one")
-
-    async def go() -> None:
-        _, error, _ = await asyncio.gather(
-            store.put(key(1), "scorer", REPLIES[0]), store.run(fail), store.put(key(2), "scorer", REPLIES[0]),
-            return_exceptions=True,
-        )  # fmt: skip
-        assert isinstance(error, LookupError)
-        assert await store.get(key(1)) == await store.get(key(2)) == REPLIES[0]
-        assert await store.run(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == []
-        await store.run(lambda connection: connection.execute(insert(BATCH_JOBS).values(job)) and None)
-
-    store = opened()
-    asyncio.run(go())
-    assert store.run_sync(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == [("t", 1.0, "{}")]
-
-
-# --- PostgreSQL ---
-
-
-@pytest.mark.integration
 def test_a_lost_database_is_an_error_and_works_again_later(
-    postgres: PostgresServer, opened: Open, request: pytest.FixtureRequest
+    postgres: PostgresServer, database: str, tmp_path: Path
 ) -> None:
-    store = opened()
-    if store._address is None:
-        pytest.skip("a file is not a server")
-    fill(store, *REPLIES)
-    postgres.stop()
-    try:
-        with pytest.raises(StoreError, match="cannot be used") as caught:
-            put(store, key(9), REPLIES[0])
-        assert caught.value.field == "replies"
-    finally:
-        postgres.start()
-    assert get_all(opened(), 5) == [*REPLIES, None]
-    put(store, key(9), REPLIES[0])
-    assert get(opened(), key(9)) == REPLIES[0]
+    with closing(SqlStore(tmp_path, database, field="replies")) as store:
+        fill(store, *REPLIES)
+        postgres.stop()
+        try:
+            with pytest.raises(StoreError, match="cannot be used") as caught:
+                put(store, key(9), REPLIES[0])
+            assert caught.value.field == "replies"
+        finally:
+            postgres.start()
+        put(store, key(9), REPLIES[0])
+    with closing(SqlStore(tmp_path, database)) as store:
+        assert get_all(store, 10) == [*REPLIES, *[None] * 5, REPLIES[0]]
 
 
 def test_tables_of_something_else_are_refused(opened: Open) -> None:
@@ -323,10 +233,114 @@ def test_the_replies_of_a_folder_are_imported_into_the_teams_database(tmp_path: 
             assert count(store) == 4
 
 
-# --- addresses ---
-
-
 def test_replies_of_the_offline_lm_stay_on_the_machine(tmp_path: Path) -> None:
     with closing(open_replies(tmp_path, "offline", "postgresql://judge@127.0.0.1:1/replies")) as store:
         put(store, key(0), REPLIES[0])
     assert count(tmp_path) == 1
+
+
+ROOT = Path(__file__).parents[2]
+_WRITER = """
+import asyncio, sys
+from pathlib import Path
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.store import SqlStore
+store = SqlStore(Path(sys.argv[1]))
+async def go():
+    assert await store.get_or_claim("f" * 32) is True
+    for number in range(1_000_000):
+        await store.put(f"{number:032x}", "scorer", Reply("x" * (number % 5000)))
+        print(number, flush=True)
+asyncio.run(go())
+"""
+
+
+@pytest.mark.integration
+def test_a_killed_process_leaves_every_reply_that_it_was_given_and_no_claim(tmp_path: Path) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    last = 0
+    while last < 300:
+        last = int(writer.stdout.readline())
+    with closing(SqlStore(tmp_path)) as store:
+        assert asyncio.run(store.get_or_claim("f" * 32)) is False
+        os.kill(writer.pid, signal.SIGKILL)
+        written = writer.stdout.read().splitlines(keepends=True)
+        # Not even waited for by its parent.
+        assert asyncio.run(asyncio.wait_for(wait_or_claim(store, "f" * 32), 5)) is None
+        writer.wait()
+        last = int(([f"{last}\n"] + [line for line in written if line.endswith("\n")])[-1])
+        assert get_all(store, last + 1) == [Reply("x" * (number % 5000)) for number in range(last + 1)]
+        # Of the reply that was being put there may be all or nothing.
+        assert count(store) in (last + 1, last + 2)
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, but long enough to be looked at " * 100, b"SQLite format 3\0" + bytes(5000)]
+)
+def test_a_file_that_is_damaged_or_of_something_else_is_refused_and_left_alone(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(InputError, match=r"not a database|malformed") as caught:
+        SqlStore(tmp_path)
+    assert (caught.value.file, caught.value.field) == (str(tmp_path / FILE), "--store")
+    assert (tmp_path / FILE).read_bytes() == content
+
+
+def test_a_disk_that_fills_up_ends_the_run_which_resumes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = ["--data", "sample", "--aspects", "coherence", "--store", str(tmp_path)]
+    arguments = [*source, *keys(resamples=100, sources=12)]
+    connect = sqlite3.connect
+
+    def small(*given: Any, **options: Any) -> sqlite3.Connection:
+        opened = connect(*given, **options)
+        opened.execute("PRAGMA max_page_count=20")
+        return opened
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", small)
+        assert compare.main(arguments) == 2
+    message = capsys.readouterr().err
+    assert "disk is full" in message
+    assert "field '--store'" in message
+    assert "Traceback" not in message
+    assert compare.main(arguments) == 0
+
+
+def line(key: str, reply: Reply, **other: object) -> bytes:
+    """A reply in the files of older versions."""
+    record = {"role": "scorer", "text": reply.text, "input_tokens": reply.input_tokens}
+    record |= {"output_tokens": reply.output_tokens, "cached_tokens": reply.cached_tokens, "finish": reply.finish}
+    text = json.dumps({**record, "logprobs": reply.logprobs, **other}).encode()
+    return b"%b\t%08x\t%b\n" % (key.encode(), zlib.crc32(text, zlib.crc32(key.encode())), text)
+
+
+LINES = [line(key(number), reply) for number, reply in enumerate(REPLIES)]
+READ = [
+    validated_reply(r.text, (r.input_tokens, r.output_tokens, r.cached_tokens), r.finish, r.logprobs) for r in REPLIES
+]
+
+
+def test_a_folder_of_an_older_version_is_read_once_without_what_is_no_reply(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rubbish = [b"", b"\n\n", bytes(5000) + b"\n", b"not a reply\n", b"\xff\xfe\n", b"0" * 33 + b"\n"]
+    wrong = [line(key(9), REPLIES[0], **other) for other in ({"text": 4}, {"text": None}, {"finish": None})]
+    # Another byte makes a line one that was never written.
+    changed = [line(key(5), REPLIES[1]).replace(old, new) for old, new in ((b"05\t", b"06\t"), (b'"input', b'"inputs'))]
+    (tmp_path / "a.replies").write_bytes(b"".join([*rubbish, *wrong, *changed, *LINES, LINES[0][:40]]))
+    (tmp_path / "b.replies").write_bytes(LINES[0] + LINES[1])
+    for _ in range(2):
+        with closing(SqlStore(tmp_path, lm="m")) as store:
+            assert get_all(store, 10) == [*READ, *[None] * 6]
+        (tmp_path / "b.replies").write_bytes(line(key(4), REPLIES[0]))
+    assert {path.name for path in tmp_path.iterdir()} >= {"a.replies", "b.replies"}
+    assert "a.replies" in caplog.text
+
+
+def test_an_estimate_counts_replies_of_older_versions_as_paid(tmp_path: Path) -> None:
+    (tmp_path / "x.replies").write_bytes(b"".join(LINES))
+    with _stored_replies(tmp_path) as store:
+        assert get_all(store, 4) == READ

@@ -25,7 +25,7 @@ def edited(file: str, edit: Callable[[Any], object], signed: bool = True) -> Cha
         edit(values)
         path.write_text(json.dumps(values), encoding="utf-8")
         if signed:
-            sign(path.parent if file == MANIFEST else path.parent.parent)
+            sign(folder / "support")
 
     return change
 
@@ -49,21 +49,23 @@ def put(*path: Any, to: object, file: str = MANIFEST, signed: bool = True) -> Ch
     return edited(file, edit, signed)
 
 
-def score(judge: Any) -> object:
-    with judge:
-        return judge.score(source="s", text="t")
+def of_tone(entry: str, to: object, signed: bool = True) -> Change:
+    return put("aspects", "tone", entry, to=to, signed=signed)
+
+
+def critic(to: str) -> Change:
+    return put("critic", "signature", "instructions", to=to, file=STATE, signed=False)
+
+
+def state(edit: Callable[[Any], object]) -> Change:
+    return edited(STATE, edit)
 
 
 def in_folder(act: Callable[[Path], object]) -> Change:
     return lambda folder: act(folder / "support")
 
 
-def a_chart(values: dict[str, Any]) -> None:
-    values.clear()
-    values["name"] = "a chart"
-
-
-def an_endless_judge(**config: object) -> Change:
+def configured(**config: object) -> Change:
     return edited(MANIFEST, lambda m: [entry["config"].update(config) for entry in m["aspects"].values()])
 
 
@@ -73,114 +75,82 @@ def the_first_format(folder: Path) -> None:
     (folder / "support" / MANIFEST).write_text(json.dumps(values), encoding="utf-8")
 
 
-CHANGED = "changed after"
-RISING = {"knots": [{"score": 1, "raters": 1}, {"score": 2, "raters": 3}], "groups": 1, "candidates": 2}
-FALLING = {"knots": [{"score": 1, "raters": 3}, {"score": 2, "raters": 1}], "groups": 1, "candidates": 2}
+def renamed(manifest: Any) -> None:
+    manifest["aspects"]["wit"] = manifest["aspects"].pop("tone")
+
+
+def knots(*raters: int) -> object:
+    return {"knots": [{"score": s, "raters": r} for s, r in enumerate(raters)], "groups": 1, "candidates": 2}
+
+
+CONFIG, ROUNDS = "aspects.tone.config", "aspects.tone.config.rounds"
+IN_MANIFEST = (
+    ("another program's JSON", edited(MANIFEST, lambda m: (m.clear(), m.update(name="a chart"))), None, "manifest"),
+    ("a newer version", put("schema_version", to=SCHEMA_VERSION + 1), "schema_version", "newer"),
+    ("an earlier version", put("schema_version", to=SCHEMA_VERSION - 1), "schema_version", "earlier"),
+    ("the first version", the_first_format, "schema_version", "compile the judge again"),
+    ("a version in words", put("schema_version", to="one"), "schema_version", "number"),
+    ("no task", edited(MANIFEST, lambda m: m.pop("task")), "task", "missing"),
+    ("a scale of nothing", put("task", "aspects", 0, "low", to=9), "task.aspects[0]", "scale"),
+    ("no aspects", put("aspects", to={}), "aspects", "no aspect"),
+    ("an aspect that the task lacks", edited(MANIFEST, renamed), "aspects.wit", "does not have"),
+    ("an unknown kind", of_tone("kind", "oracle"), "aspects.tone.kind", "oracle"),
+    ("a granularity", of_tone("granularity", "x"), "aspects.tone.granularity", "half"),
+    ("a falling map", of_tone("calibration", knots(3, 1)), None, "do not increase"),
+    ("a state elsewhere", of_tone("state", "../x.json"), "aspects.tone.state", "outside"),
+    ("another judge's settings", of_tone("config", {}), CONFIG, ""),
+    ("a score mode of 1", configured(score_mode=1), CONFIG, "configuration"),
+    ("samples without end", configured(score_mode=f"sampled:{'9' * 5000}"), None, "score mode"),
+    *((f"{rounds} rounds", configured(rounds=rounds), ROUNDS, "0 to 100") for rounds in (10**9, 1e9)),
+    ("no LM", put("lm", to={}), "lm.spec", "missing"),
+    ("a list as LM", put("lm", "spec", to=["x"]), "lm.spec", "a text in quotes"),
+    ("changed instructions", critic("x"), None, "changed after"),
+    ("half a character", critic("\ud800"), None, "changed after"),
+    ("a changed map", of_tone("calibration", knots(1, 3), signed=False), None, "changed after"),
+    ("no characters", in_folder(lambda f: (f / MANIFEST).write_bytes(b"\x80")), None, "UTF-8"),
+)
+IN_STATE = (
+    ("predictors of another judge", state(lambda s: s.update(oracle=s.pop("critic"))), "other names"),
+    ("other fields", state(lambda s: s["critic"]["signature"]["fields"].clear()), "fields"),
+    ("demos that are none", put("critic", "demos", to=["x"], file=STATE), "demos"),
+    ("no signature", state(lambda s: s["critic"].pop("signature")), "missing"),
+    ("no state", in_folder(lambda f: (f / STATE).unlink()), "no such file"),
+    ("a list of states", in_folder(lambda f: (f / STATE).write_text("[]")), "JSON object"),
+    ("half a state", in_folder(lambda f: (f / STATE).write_text("{")), "not valid JSON"),
+)
+FOLDERS = (
+    ("no folder", in_folder(shutil.rmtree), "no such folder"),
+    ("no manifest", in_folder(lambda f: (f / MANIFEST).unlink()), "no manifest.json"),
+)
+LMS = (
+    ("an LM that is an address", {"spec": "huggingface/http://127.0.0.1:9/v1"}, "address"),
+    ("a server that only the export names", {"spec": "openai/m", "api_base": "http://127.0.0.1:9/v1"}, "--api-base"),
+)
+
+
+def support() -> object:
+    return read(Path("support"))
+
+
+def score() -> object:
+    with load("support") as judge:
+        return judge.score(source="s", text="t")
+
+
 TABLE = [
-    row(name, lambda: read(Path("support")), field, keyword, file, change=change)
-    for name, change, file, field, keyword in (
-        ("another program's JSON", edited(MANIFEST, a_chart), MANIFEST, None, "not the manifest"),
-        ("a newer version", put("schema_version", to=SCHEMA_VERSION + 1), MANIFEST, "schema_version", "newer"),
-        ("an earlier version", put("schema_version", to=SCHEMA_VERSION - 1), MANIFEST, "schema_version", "earlier"),
-        ("the first version", the_first_format, MANIFEST, "schema_version", "compile the judge again"),
-        ("a version in words", put("schema_version", to="one"), MANIFEST, "schema_version", "number"),
-        ("no task", edited(MANIFEST, lambda m: m.pop("task")), MANIFEST, "task", "missing"),
-        ("a scale of nothing", put("task", "aspects", 0, "low", to=9), MANIFEST, "task.aspects[0]", "scale"),
-        ("no aspects", put("aspects", to={}), MANIFEST, "aspects", "no aspect"),
-        ("an unknown kind", put("aspects", "tone", "kind", to="oracle"), MANIFEST, "aspects.tone.kind", "oracle"),
-        ("a granularity", put("aspects", "tone", "granularity", to="x"), MANIFEST, "aspects.tone.granularity", "half"),
-        ("a falling map", put("aspects", "tone", "calibration", to=FALLING), MANIFEST, None, "do not increase"),
-        ("a score mode of 1", an_endless_judge(score_mode=1), MANIFEST, "aspects.tone.config", "configuration"),
-        ("a list as LM", put("lm", "spec", to=["x"]), MANIFEST, "lm.spec", "a text in quotes"),
-        ("another judge's settings", put("aspects", "tone", "config", to={}), MANIFEST, "aspects.tone.config", ""),
-        (
-            "an aspect that the task lacks",
-            edited(MANIFEST, lambda m: m["aspects"].update(wit=m["aspects"].pop("tone"))),
-            MANIFEST,
-            "aspects.wit",
-            "does not have",
-        ),
-        (
-            "a state elsewhere",
-            put("aspects", "tone", "state", to="../x.json"),
-            MANIFEST,
-            "aspects.tone.state",
-            "outside",
-        ),
-        ("no LM", put("lm", to={}), MANIFEST, "lm.spec", "missing"),
-        ("100 rounds", an_endless_judge(rounds=10**9), MANIFEST, "aspects.tone.config.rounds", "0 to 100"),
-        ("rounds below nothing", an_endless_judge(rounds=-1), MANIFEST, "aspects.tone.config.rounds", "0 to 100"),
-        ("rounds with a point", an_endless_judge(rounds=1e9), MANIFEST, "aspects.tone.config.rounds", "0 to 100"),
-        ("samples without end", an_endless_judge(score_mode=f"sampled:{'9' * 5000}"), MANIFEST, None, "score mode"),
-        (
-            "changed instructions",
-            put("critic", "signature", "instructions", to="x", file=STATE, signed=False),
-            MANIFEST,
-            None,
-            CHANGED,
-        ),
-        ("a changed map", put("aspects", "tone", "calibration", to=RISING, signed=False), MANIFEST, None, CHANGED),
-        (
-            "half a character",
-            put("critic", "signature", "instructions", to="\ud800", file=STATE, signed=False),
-            MANIFEST,
-            None,
-            CHANGED,
-        ),
-        (
-            "half a character in a name",
-            put("aspects", "tone", "kind", to="\ud800", signed=False),
-            MANIFEST,
-            None,
-            CHANGED,
-        ),
-        (
-            "predictors of another judge",
-            edited(STATE, lambda s: s.update(oracle=s.pop("critic"))),
-            "1-tone.json",
-            None,
-            "other names",
-        ),
-        (
-            "other fields",
-            edited(STATE, lambda s: s["critic"]["signature"]["fields"].clear()),
-            "1-tone.json",
-            None,
-            "fields",
-        ),
-        ("demos that are none", put("critic", "demos", to=["x"], file=STATE), "1-tone.json", None, "demos"),
-        ("no signature", edited(STATE, lambda s: s["critic"].pop("signature")), "1-tone.json", None, "missing"),
-        ("no folder", in_folder(shutil.rmtree), "support", None, "no such folder"),
-        ("no manifest", in_folder(lambda f: (f / MANIFEST).unlink()), "support", None, "no manifest.json"),
-        ("no state", in_folder(lambda f: (f / STATE).unlink()), "1-tone.json", None, "no such file"),
-        ("a list of states", in_folder(lambda f: (f / STATE).write_text("[]")), "1-tone.json", None, "JSON object"),
-        ("half a state", in_folder(lambda f: (f / STATE).write_text("{")), "1-tone.json", None, "not valid JSON"),
-        ("no characters", in_folder(lambda f: (f / MANIFEST).write_bytes(b"\x80")), MANIFEST, None, "UTF-8"),
-    )
-] + [
+    *(row(name, support, field, keyword, MANIFEST, change=change) for name, change, field, keyword in IN_MANIFEST),
+    *(row(name, support, None, keyword, "1-tone.json", change=change) for name, change, keyword in IN_STATE),
+    *(row(name, support, None, keyword, "support", change=change) for name, change, keyword in FOLDERS),
     *(
         row(
             f"an unknown LM {spec}",
-            lambda: score(load("support")),
+            score,
             "lm.spec",
             "--lm PROVIDER/MODEL",
             MANIFEST,
-            change=put("lm", "spec", to=spec, signed=False),
+            change=put("lm", "spec", to=spec),
         )
         for spec in ("gpt", "nobody/gpt")
     ),
-    row(
-        "an LM that is an address",
-        lambda: load("support"),
-        None,
-        "address",
-        change=put("lm", "spec", to="huggingface/http://127.0.0.1:9/v1", signed=False),
-    ),
-    row(
-        "a server that only the export names",
-        lambda: load("support"),
-        None,
-        "--api-base",
-        change=put("lm", to={"spec": "openai/m", "api_base": "http://127.0.0.1:9/v1"}, signed=False),
-    ),
+    *(row(name, score, None, keyword, change=put("lm", to=lm)) for name, lm, keyword in LMS),
 ]

@@ -1,11 +1,13 @@
-"""Files that are refused for how they are made: sheets, Parquet, sets of the hub, users' tables."""
+"""Files that are refused for how they are made: sheets, Parquet, sets of the hub, tables of users and of tools."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,17 +23,19 @@ from debate_judge.data.files.task_file import guess_task
 from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.sets import faireval, hub, newsroom
-from debate_judge.data.tasks import PAIRS, SUMMARIZATION
+from debate_judge.data.tasks import SUMMARIZATION
 from tests.data.files_of_rows import TASK
 from tests.data.test_formats import parquet
 from tests.data.test_formats import workbook as sheet_file
+from tests.data.test_layouts import FOLDER, TEXTS
+from tests.data.test_layouts import TASK as SUPPORT
 from tests.data.test_public_sets import ARTICLE, REPLY, Rows, home
 from tests.refusals.refusal import row
 
 Change = Callable[[bytes], bytes | None]
 
 
-def loaded(name: str, *columns: str, task: Task = TASK) -> Callable[[], object]:
+def loaded(name: str, *columns: str, task: Task | str | None = TASK) -> Callable[[], object]:
     return lambda: load(name, task, ColumnNames.parse(columns))
 
 
@@ -93,64 +97,39 @@ def broken_pages(folder: Path) -> None:
     (folder / "a.parquet").write_bytes(content[:4] + b"\xff" * 100 + content[104:])
 
 
+def sheets(*rows: tuple[object, ...], **more: Any) -> Callable[[Path], object]:
+    return lambda folder: sheet_file(folder / "a.xlsx", list(rows), **more)
+
+
+def limited(module: Any, **limits: int) -> Callable[[pytest.MonkeyPatch], object]:
+    return lambda patch: [patch.setattr(module, name, value) for name, value in limits.items()]
+
+
 WORKBOOKS = [
     row(name, loaded("a.xlsx"), field, keyword, "a.xlsx", line, change=change, patch=patch, integration=True)
     for name, change, patch, line, field, keyword in (
         ("half a sheet", sheet(lambda text: text[: len(text) // 2]), None, None, None, "XmlError"),
         ("no sheet", sheet(lambda text: None), None, None, None, "WorksheetNotFound"),
         ("a cell in the last corner", sheet(LAST_CORNER), None, None, None, "1024 MB"),
-        ("a bomb", sheet(BOMB), lambda p: p.setattr(workbook, "MAX_MEMORY", 128 << 20), None, None, "128 MB"),
-        (
-            "a slow sheet",
-            sheet(lambda text: text),
-            lambda p: p.setattr(workbook, "MAX_SECONDS", 0),
-            None,
-            None,
-            "0 seconds",
-        ),
-        ("an empty sheet", lambda f: sheet_file(f / "a.xlsx", [], more=1), None, None, None, "'Sheet2'"),
-        (
-            "a sheet of one sentence before the data",
-            lambda f: sheet_file(f / "a.xlsx", [NAMES, *OFF_SCALE], before=[("Ratings of 2026",)]),
-            None,
-            None,
-            None,
-            "'Sheet2'",
-        ),
-        ("a sheet off the scale", lambda f: sheet_file(f / "a.xlsx", [NAMES, *OFF_SCALE]), None, 5, "tone", "scale"),
+        ("a bomb", sheet(BOMB), limited(workbook, MAX_MEMORY=128 << 20), None, None, "128 MB"),
+        ("a slow sheet", sheet(lambda text: text), limited(workbook, MAX_SECONDS=0), None, None, "0 seconds"),
+        ("an empty sheet", sheets(more=1), None, None, None, "'Sheet2'"),
+        ("a title sheet", sheets(NAMES, *OFF_SCALE, before=[("Ratings of 2026",)]), None, None, None, "'Sheet2'"),
+        ("a sheet off the scale", sheets(NAMES, *OFF_SCALE), None, 5, "tone", "scale"),
         ("no sheet at all", lambda f: (f / "a.xlsx").write_text("source,text\ns,x\n"), None, None, None, "not a"),
     )
-] + [
-    row(
-        "no library for sheets",
-        loaded("a.xlsx"),
-        None,
-        "[excel]",
-        "a.xlsx",
-        change=lambda f: sheet_file(f / "a.xlsx", [NAMES, *OFF_SCALE]),
-        patch=lambda p: p.setitem(sys.modules, "python_calamine", None),
-    ),
 ]
+WITHOUT = {"patch": lambda p: p.setitem(sys.modules, "python_calamine", None), "change": sheets(NAMES, *OFF_SCALE)}
+WORKBOOKS.append(row("no library for sheets", loaded("a.xlsx"), None, "[excel]", "a.xlsx", **WITHOUT))
+
+MANY_LISTS = written(text=["a", "b"], tone=[[True] * 100_000] * 2)
+LONG_TEXTS = written(text=["x" * (1 << 20)] * 8, tone=[1] * 8)
 PARQUET = [
     row(name, loaded("a.parquet"), field, keyword, "a.parquet", line, change=change, patch=patch, plain=True)
     for name, change, patch, line, field, keyword in (
         ("a date out of range", a_far_date, None, 2, "made", "leave the column out"),
-        (
-            "lists of far more values than bytes",
-            written(text=["a", "b"], tone=[[True] * 100_000] * 2),
-            lambda p: p.setattr(reading, "_MAX_LIST_VALUES", 10_000),
-            None,
-            "tone.list.element",
-            "200,000 values",
-        ),
-        (
-            "a column that unpacks to far more",
-            written(text=["x" * (1 << 20)] * 8, tone=[1] * 8),
-            lambda p: p.setattr(reading, "_MAX_UNPACKED", 4 << 20),
-            None,
-            "text",
-            "unpacks",
-        ),
+        ("long lists", MANY_LISTS, limited(reading, _MAX_LIST_VALUES=10_000), None, "tone.list.element", "200,000"),
+        ("long texts", LONG_TEXTS, limited(reading, _MAX_UNPACKED=4 << 20), None, "text", "unpacks"),
         ("Parquet off the scale", lambda f: parquet(f / "a.parquet", OFF_SCALE, NAMES), None, 2, "tone", "scale"),
         ("Parquet of broken pages", broken_pages, None, None, None, "from its original"),
         ("no Parquet", lambda f: (f / "a.parquet").write_text("source,text\ns,x\n"), None, None, None, "not a Parquet"),
@@ -159,66 +138,28 @@ PARQUET = [
 
 # --- text files beyond measure ---
 
-LONG = '{"text": "' + "x" * (2 << 20) + '"}\n'
-MANY = [f"key{i}" for i in range(101)]
+
+def filled(
+    file: str, start: str, piece: str, count: int, end: str = "", encoding: str = "utf-8"
+) -> Callable[[Path], object]:
+    """A file that is made only when it is needed."""
+    return lambda folder: (folder / file).write_text(start + piece * count + end, encoding=encoding)
+
+
+ENDLESS = limited(reading, MAX_LINE_BYTES=1 << 20)
+MANY_ASPECTS = f"text,{','.join(f'key{i}' for i in range(101))}\nx{',1' * 101}\ny{',2' * 101}\n"
 HUGE = [
-    *(
-        row(
-            f"an endless line in {encoding}",
-            lambda: list(reading.jsonl(Path("a.jsonl"))),
-            None,
-            "1 MB",
-            "a.jsonl",
-            1,
-            {"a.jsonl": LONG.encode(encoding)},
-            patch=lambda p: p.setattr(reading, "MAX_LINE_BYTES", 1 << 20),
-        )
-        for encoding in ("utf-8", "utf-16")
-    ),
-    row(
-        "more rows than rated data have",
-        loaded("a.csv"),
-        None,
-        "up to line 102",
-        "a.csv",
-        files={"a.csv": "text,tone\n" + "x,4\n" * 101},
-        patch=lambda p: p.setattr(groups, "_MAX_RECORDS", 100),
-    ),
-    row(
-        "a line of very many values",
-        loaded("a.jsonl"),
-        None,
-        "1,000,000 values",
-        "a.jsonl",
-        1,
-        {"a.jsonl": '{"text": "x", "a": [' + "[]," * 1_000_000 + "[]]}"},
-        plain=True,
-    ),
-    row(
-        "a document of very many values",
-        loaded("a.json"),
-        None,
-        "too large",
-        "a.json",
-        change=lambda f: (f / "a.json").write_text('{"data": [' + "[]," * 9_000_000 + "[]]}"),
-    ),
-    row(
-        "more aspects than anyone rates",
-        guessed,
-        None,
-        "101",
-        files={"a.csv": f"text,{','.join(MANY)}\nx{',1' * 101}\ny{',2' * 101}\n"},
-    ),
-    row(
-        "a quote that is never closed",
-        loaded("a.csv"),
-        None,
-        "close every quote",
-        "a.csv",
-        2,
-        {"a.csv": 'text,tone\n"' + ("x" * (1 << 20) + "\n") * 17},
-    ),
+    row(name, loaded(file), None, keyword, file, line, change=filled(file, *content), patch=patch)
+    for name, file, content, patch, line, keyword in (
+        ("an endless line", "a.jsonl", ('{"text": "', "x", 2 << 20), ENDLESS, 1, "1 MB"),
+        ("one in UTF-16", "a.jsonl", ('{"text": "', "x", 2 << 20, "", "utf-16"), ENDLESS, 1, "1 MB"),
+        ("too many rows", "a.csv", ("text,tone\n", "x,4\n", 101), limited(groups, _MAX_RECORDS=100), None, "line 102"),
+        ("a line of values", "a.jsonl", ('{"text": "x", "a": [', "[],", 1_000_000, "[]]}"), None, 1, "1,000,000"),
+        ("a document of values", "a.json", ('{"data": [', "[],", 9_000_000, "[]]}"), None, None, "too large"),
+        ("an open quote", "a.csv", ('text,tone\n"', "x" * 2000 + "\n", 9000), None, 2, "close every quote"),
+    )
 ]
+HUGE.append(row("too many aspects", guessed, None, "101", files={"a.csv": MANY_ASPECTS}))
 
 # --- tables of users ---
 
@@ -227,28 +168,28 @@ REPEATED = "source,text,who,tone\n" + "".join(
     f"q{i // 2},text {i},p{j},{(i + j) % 5 + 1}\n" for j in range(3) for i in range(8)
 )
 NESTED = [{"data": {"answer": "x"}, "labels": {"tone": 4}}, {"data": {"answer": "y"}, "labels": {"tone": 9}}]
+PATHS = ("text=data.answer", "tone=labels.tone")
 DEEP = {"a.jsonl": "\n".join(map(json.dumps, NESTED))}
-PAIR = {"question": "Which river?", "response_a": "The Ash.", "response_b": "Water.", "winner": "B", "strength": 3}
+DIALOGUE = {"group": "g", "task": "dialogue", "source": "s", "candidates": [{"id": "a", "text": "x"}]}
+OF_A_FILE = {"a.jsonl": json.dumps({**DIALOGUE, "task": "tone.toml"}), "tone.toml": 'name = "tone"\n'}
+COMMENTED = {"a.csv": "text,tone,why,note\nx,4,because,so\n"}
+
+
+def of_scale(low: float, high: float) -> Callable[[], object]:
+    return loaded("a.csv", task=Task("t", "source", "text", (Aspect("tone", "How?", Scale(low, high)),)))
+
+
 USERS = [
     row("fractions", guessed, None, "4 and not 4/5", files=table("4/5", "3/5")),
     row("per cents", guessed, None, "80 and not 80%", files=table("80%", "60%")),
     row("two raters with a comma, guessed", guessed, None, "4;5", files=table("4,5", "3,4")),
     row("a point and a comma", loaded("a.csv"), "tone", "decimals with a point", "a.csv", 2, table("3,5", "4.5")),
     *(
-        row(
-            f"two raters in {values[0]}",
-            loaded("a.csv", task=Task("t", "source", "text", (Aspect("tone", "How?", scale),))),
-            "tone",
-            values[0].replace(",", ";"),
-            "a.csv",
-            2,
-            table(*values),
-        )
-        for values, scale in (
-            (("4,5", "3,4", ""), Scale(1, 5)),
-            (("75,80", "9,100", "n/a"), Scale(0, 100)),
-            (("-1,2", "0,3"), Scale(-3, 3)),
-            (("0,1", "1,1"), Scale(0, 1)),
+        row(f"two raters in {first}", of_scale(*scale), "tone", keyword, "a.csv", 2, table(first, second))
+        for first, second, scale, keyword in (
+            ("75,80", "9,100", (0, 100), "75;80"),
+            ("-1,2", "0,3", (-3, 3), "-1;2"),
+            ("0,1", "1,1", (0, 1), "0;1"),
         )
     ),
     row("an aspect with a stroke", guessed, "criterion", "'clear/short'", "a.csv", 4, {"a.csv": BOTH}),
@@ -280,57 +221,19 @@ USERS = [
         {"a.csv": "WorkerId,Input.answer,Answer.tone\nw,x,4\n"},
     ),
     row("repeated texts", loaded("a.csv"), None, "--columns rater=who", "a.csv", files={"a.csv": REPEATED}),
-    row(
-        "a path off the scale",
-        loaded("a.jsonl", "text=data.answer", "tone=labels.tone"),
-        "labels.tone",
-        "scale",
-        "a.jsonl",
-        2,
-        DEEP,
-    ),
+    row("a path off the scale", loaded("a.jsonl", *PATHS), "labels.tone", "scale", "a.jsonl", 2, DEEP),
     row("a path to nothing", loaded("a.jsonl", "text=data.reply"), None, "'data.reply'", files=DEEP, plain=True),
+    row("no such comments", loaded("a.csv", "comments.tone=why+nota"), None, "'nota'", files=COMMENTED, plain=True),
     row(
-        "no column of comments",
-        loaded("a.csv", "comments.tone=why+nota"),
+        "no line of this task",
+        loaded("a.jsonl", task="summarization"),
         None,
-        "'nota'",
-        files={"a.csv": "text,tone,why,note\nx,4,because,so\n"},
-        plain=True,
-    ),
-    row(
-        "a strength of three",
-        lambda: data.load("p.jsonl", PAIRS, ("source=question",)),
-        "strength",
-        "strength",
-        "p.jsonl",
-        1,
-        {"p.jsonl": json.dumps(PAIR)},
-    ),
-    row(
-        "a task that no line has",
-        lambda: load(Path("a.jsonl"), "summarization"),
-        None,
-        "--task dialogue",
+        "--task",
         "a.jsonl",
-        files={
-            "a.jsonl": json.dumps(
-                {"group": "g", "task": "dialogue", "source": "s", "candidates": [{"id": "a", "text": "x"}]}
-            )
-        },
+        files={"a.jsonl": json.dumps(DIALOGUE)},
     ),
     row(
-        "half a task file beside the data",
-        lambda: load(Path("a.jsonl")),
-        None,
-        "missing",
-        "tone.toml",
-        files={
-            "a.jsonl": json.dumps(
-                {"group": "g", "task": "tone.toml", "source": "s", "candidates": [{"id": "a", "text": "x"}]}
-            ),
-            "tone.toml": 'name = "tone"\n',
-        },
+        "half a task file beside the data", loaded("a.jsonl", task=None), None, "missing", "tone.toml", files=OF_A_FILE
     ),
 ]
 
@@ -358,85 +261,128 @@ def without_network(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=fail))
 
 
-WRONG_ROW = {**REPLY, "system_id": "B", "system_output": ""}
+EMPTY_REPLY = {**REPLY, "system_id": "B", "system_output": ""}
+HUB = {"change": hub_set, "patch": own_cache}
+SUMMEVAL = {"s.jsonl": json.dumps(ARTICLE)}
+OLDER_TASK = Task("summarization", "article", "summary", SUMMARIZATION.aspects[:2])
+NEWSROOM = json.dumps({"instances": [{"id": 1, "instance": "elm has a plough .", "annotations": {}}]})
 SETS = [
-    row(
-        "a set of several splits",
-        lambda: data.load("hf:replies", TASK),
-        None,
-        "train, test",
-        "hf:replies",
-        change=hub_set,
-        patch=own_cache,
+    *(
+        row(f"hf:{name}", partial(data.load, f"hf:{name}", TASK), None, keyword, "hf:replies", **HUB)
+        for name, keyword in (("replies", "train, test"), ("replies@dev", "dev"))
     ),
-    row(
-        "no such split",
-        lambda: data.load("hf:replies@dev", TASK),
-        None,
-        "dev",
-        "hf:replies",
-        change=hub_set,
-        patch=own_cache,
+    *(
+        row(f"no {name}", partial(data.load, name), None, f"--data {name}=PATH", patch=partial(home, answer=error))
+        for name, error in (("summeval", ConnectionError("no route")), ("topical_chat", RuntimeError("closed")))
     ),
     *(
         row(
-            f"{name} and {type(failure).__name__}",
-            lambda n=name: data.load(n),  # type: ignore[misc]
-            None,
-            f"--data {name}=PATH",
-            patch=lambda p, f=failure: home(p, f),  # type: ignore[misc]
+            f"{name}, {keyword}", partial(data.load, name), field, keyword, file, line, patch=partial(home, answer=rows)
         )
-        for name in ("summeval", "topical_chat")
-        for failure in (ConnectionError("no route"), FileNotFoundError("gone"), RuntimeError("closed"))
-    ),
-    row(
-        "a set that has changed",
-        lambda: data.load("summeval"),
-        None,
-        "changed upstream",
-        patch=lambda p: home(p, Rows([{"document": "x", "id": 1}])),
-    ),
-    row(
-        "an empty text of the hub",
-        lambda: data.load("topical_chat"),
-        "system_output",
-        "empty",
-        "topical_chat.json",
-        2,
-        patch=lambda p: home(p, Rows([REPLY, WRONG_ROW])),
+        for name, rows, file, line, field, keyword in (
+            ("summeval", Rows([{"document": "x", "id": 1}]), None, None, None, "changed upstream"),
+            ("topical_chat", Rows([REPLY, EMPTY_REPLY]), "topical_chat.json", 2, "system_output", "empty"),
+        )
     ),
     row("labels out of reach", faireval.load, None, "cannot be fetched", patch=without_network),
-    row(
-        "Newsroom without an article",
-        lambda: newsroom.load(Path("n.json")),
-        None,
-        "no summary",
-        "n.json",
-        files={"n.json": json.dumps({"instances": [{"id": 1, "instance": "elm has a plough .", "annotations": {}}]})},
-    ),
+    row("no article", partial(newsroom.load, Path("n.json")), None, "no summary", "n.json", files={"n.json": NEWSROOM}),
     *(
-        row(
-            f"SummEval for {name}",
-            lambda t=task: data.load("summeval=s.jsonl", t),
-            None,
-            keyword,  # type: ignore[misc]
-            files={"s.jsonl": json.dumps(ARTICLE)},
-        )
-        for name, task, keyword in (
-            ("dialogues", "dialogue", "summarization"),
-            ("fewer aspects", Task("summarization", "article", "summary", SUMMARIZATION.aspects[:2]), "fluency"),
-        )
+        row(f"SummEval for {task}"[:30], partial(data.load, "summeval=s.jsonl", task), None, keyword, files=SUMMEVAL)
+        for task, keyword in (("dialogue", "summarization"), (OLDER_TASK, "fluency"))
     ),
 ]
 
 # --- places ---
 
 PLACES = [
-    row(
-        f"{write.__name__} {name[:20]}", lambda w=write, m=more, n=name: w(Path(n), *m, "--json"), "--json", "cannot be"
-    )  # type: ignore[misc]
+    row(f"{write.__name__} {name[:20]}", partial(write, Path(name), *more, "--json"), "--json", "cannot be")
     for write, more in ((require_writable, ()), (write_json, ({},)))
-    for name in ("rated.jsonl/a.json", "judge", "x" * 300, "/proc/nothing/a.json")
+    for name in ("rated.jsonl/a.json", "judge", "/proc/nothing/a.json")
 ]
 
-TABLE = [*WORKBOOKS, *PARQUET, *HUGE, *USERS, *SETS, *PLACES]
+# --- exports of annotation tools ---
+
+
+def exported(*names: str) -> Callable[[Path], object]:
+    return lambda folder: [shutil.copy(FOLDER / name, folder) for name in names]
+
+
+def off_scale(folder: Path) -> None:
+    tasks = json.loads((FOLDER / "label_studio.json").read_text())
+    tasks[1]["annotations"][0]["result"][0]["value"]["rating"] = 9
+    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, tasks)))
+
+
+def one_trace(folder: Path) -> None:
+    exported("langfuse_scores.csv")(folder)
+    (folder / "t.jsonl").write_text((FOLDER / "langfuse_traces.jsonl").read_text().splitlines()[0])
+
+
+def a_deep_run(folder: Path) -> None:
+    exported("langsmith_feedback.jsonl")(folder)
+    deep = {"id": "t1", "inputs": "s", "outputs": json.loads('{"a":' * 300 + '"x"' + "}" * 300)}
+    other = (FOLDER / "langsmith_runs.jsonl").read_text().splitlines()[1]
+    (folder / "runs.jsonl").write_text("\n".join([json.dumps(deep), other]))
+
+
+ANSWERS = "helpfulness.responses"
+
+
+def recorded(name: str, *records: dict[str, object]) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text("\n".join(map(json.dumps, records)))
+
+
+def nested_argilla(folder: Path) -> None:
+    answers = {"helpfulness": [{"value": 5, "user_id": "ann"}]}
+    fields = {"question": "q", "answer": "a"}
+    recorded("a.jsonl", {"id": "r", "fields": fields, "responses": answers, "suggestions": {}})(folder)
+
+
+def late_answers(folder: Path) -> None:
+    plain: dict[str, object] = {"question": "q", "answer": "a", "helpfulness": 1}
+    recorded("a.jsonl", *[plain] * 300, {**plain, ANSWERS: [5], f"{ANSWERS}.users": ["ann"]})(folder)
+
+
+def lists_of_numpy(folder: Path) -> None:
+    header = f"question,answer,{ANSWERS},{ANSWERS}.users\n"
+    (folder / "a.csv").write_text(header + "q,a,\"[5, 3]\",\"['ann' 'ben']\"\n")
+
+
+def comparison(texts: dict[str, object], side: str) -> Callable[[Path], object]:
+    result = {"from_name": "better", "value": {"selected": side}}
+    return recorded("a.jsonl", {"data": texts, "annotations": [{"completed_by": 1, "result": [result]}]})
+
+
+LANGFUSE, LANGSMITH = "langfuse_scores.csv", "langsmith_feedback.jsonl"
+SIDES: dict[str, object] = {"question": "q", "answer1": "x", "answer2": "y"}
+OTHER_TEXTS: dict[str, object] = {"question": "q", "mine": "x", "theirs": "y"}
+BETTER = "annotations[0].result, better"
+NO_SPANS = {"info": {"trace_id": "t", "request_preview": "x" * 997 + "...", "assessments": []}}
+RATING = "annotations[0].result[0].value.rating"
+TOOLS = [
+    row(name, loaded(files, *columns, task=SUPPORT), field, keyword, file, line, change=change)
+    for name, files, columns, change, file, line, field, keyword in (
+        ("Langfuse alone", LANGFUSE, (), exported(LANGFUSE), LANGFUSE, None, None, f"{LANGFUSE}+"),
+        ("LangSmith alone", LANGSMITH, (), exported(LANGSMITH), LANGSMITH, None, None, f"{LANGSMITH}+"),
+        ("a trace that is not there", f"{LANGFUSE}+t.jsonl", (), one_trace, None, 6, "traceId", "t2"),
+        ("a rating of Label Studio", "a.jsonl", TEXTS, off_scale, "a.jsonl", 2, RATING, "scale"),
+        ("records of Argilla in objects", "a.jsonl", (), nested_argilla, "a.jsonl", 1, "responses", "flatten=True"),
+        ("answers far below", "a.jsonl", (), late_answers, "a.jsonl", 301, None, "put a rated record first"),
+        ("lists without commas", "a.csv", (), lists_of_numpy, "a.csv", 2, f"{ANSWERS}.users", "df.to_json"),
+        ("unknown texts", "a.jsonl", (), comparison(OTHER_TEXTS, "left"), "a.jsonl", 1, "data", "response_a, the left"),
+        (
+            "no spans",
+            "a.jsonl",
+            (),
+            recorded("a.jsonl", NO_SPANS),
+            "a.jsonl",
+            1,
+            "info.request_preview",
+            "include_spans",
+        ),
+        ("no side", "a.jsonl", (), comparison(SIDES, "middle"), "a.jsonl", 1, BETTER, "left or right"),
+        ("a run of LangSmith without end", f"{LANGSMITH}+runs.jsonl", (), a_deep_run, None, None, "text", "missing"),
+    )
+]
+
+TABLE = [*WORKBOOKS, *PARQUET, *HUGE, *USERS, *SETS, *PLACES, *TOOLS]

@@ -1,10 +1,12 @@
-"""What the public functions, judges, exports and integrations refuse of their arguments."""
+"""What the public functions, judges, exports, integrations and statistics refuse of their arguments."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,48 +17,46 @@ import debate_judge
 from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, load, offline_lm
 from debate_judge.data import LOADERS
 from debate_judge.data import load as load_data
+from debate_judge.data.agreement.decisions import DecisionRule, decision_rules_from_scores, evaluate_decisions
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.tables import agreement_table, compare
+from debate_judge.data.calibration import Calibration
 from debate_judge.data.folds import make_folds
-from debate_judge.data.requirements import require_ratings
+from debate_judge.data.inference.absolute_agreement import decision_cuts
+from debate_judge.data.requirements import aspects_to_judge, require_level, require_ratings
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.data.sources import select_sources
-from debate_judge.data.splits import split
+from debate_judge.data.splits import append_held_out, split
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.process import judge_of_process
 from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
 from debate_judge.runs.integrations.units import text_in, to_unit
-from tests.refusals.refusal import row
+from tests.refusals.refusal import alike, row, rows
 from tests.runs.rated_corpora import TASK
 from tests.runs.rated_corpora import corpus as numbered
 
 GOOD = {"source": "s", "text": "t", "aspect": "fluency"}
 
 
-def debate(**change: Any) -> Callable[[], object]:
-    def ask() -> object:
-        with dspy.context(lm=offline_lm()):
-            return Debate(rounds=0)(**{**GOOD, **change})
-
-    return ask
+def debate(**change: Any) -> object:
+    given = {"lm": offline_lm(), **GOOD, **change}
+    with dspy.context(lm=given.pop("lm")):
+        return Debate(rounds=0)(**given)
 
 
-def without_an_lm() -> object:
-    with dspy.context(lm=None):
-        return Debate(rounds=0)(**GOOD)
-
-
-def compiled(**change: Any) -> Callable[[], object]:
+def compiled(**change: Any) -> object:
     usual = {"data": "rated.jsonl", "aspects": ["coherence"], "max_rounds": 1, "tuner": "none", "progress": False}
-    return lambda: debate_judge.compile(**{**usual, **change})
+    return debate_judge.compile(**{**usual, **change})
 
 
+TWO_TONES = pd.DataFrame([["x", 4, 5]], columns=["text", "tone", "tone"])
 JUDGES = [
-    row(f"debate {change}", debate(**change), field, keyword)
-    for change, field, keyword in (
+    *rows(
+        debate,
         ({"source": None}, "source", "missing"),
         ({"source": 3}, "source", "not a text"),
         ({"text": None}, "text", "no text"),
         ({"texts": ["t"]}, "text", "both"),
-        ({"text": "  "}, "text", "empty"),
         ({"text": b"t"}, "text", "not a text"),
         ({"text": "half \ud83d"}, "text", "surrogate"),
         ({"text": None, "texts": []}, "texts", "no text"),
@@ -65,29 +65,22 @@ JUDGES = [
         ({"aspect": None}, "aspect", "missing"),
         ({"aspect": "fluencey"}, "aspect", "'fluency'"),
         ({"aspect": "tone", "task": "dialogue"}, "aspect", "naturalness"),
-        ({"aspect": 3}, "aspect", "unknown"),
         ({"txt": "t"}, "txt", "'text'"),
         ({"references": "one"}, "references", "list"),
         ({"context": 3}, "context", "not a text"),
-    )
-] + [
-    row("arguments without a name", lambda: Debate(rounds=0)("question", "answer"), None, "keywords"),
-    row("no LM is configured", without_an_lm, "lm", "dspy.configure"),
-    row(
-        "two columns of a frame",
-        compiled(data=pd.DataFrame([["x", 4, 5]], columns=["text", "tone", "tone"])),
-        "tone",
-        "rename",
+        ({"lm": None}, "lm", "dspy.configure"),
     ),
+    *rows(
+        compiled,
+        ({"data": TWO_TONES}, "tone", "rename"),
+        ({"max_round": 1}, None, "max_rounds"),
+        ({"lm": "gpt-4o"}, "--lm", "PROVIDER/MODEL"),
+    ),
+    row("arguments without a name", lambda: Debate(rounds=0)("question", "answer"), None, "keywords"),
     row("examples of no aspect", lambda: examples(corpus("sample"), ["coherense"]), "aspects", "coherence"),
     row("examples of no part", lambda: examples(corpus("sample"), part="test"), "part", "train"),
-    row("a corpus misspelled", lambda: corpus("sampel"), "--data", "'sample'"),
-    row("a setting misspelled", compiled(max_round=1), None, "max_rounds"),
-    row("an aspect misspelled", compiled(aspects=["coherenc"]), "aspects", "'coherence'"),
-    row("an LM without its provider", compiled(lm="gpt-4o"), "--lm", "PROVIDER/MODEL"),
-    row("rounds below nothing", compiled(max_rounds=-1), "--max-rounds", "at least 0"),
-    row("data that are not there", compiled(data="nowhere.csv"), None, "no such", "nowhere.csv"),
-    *(row(f"{name} nowhere", lambda n=name: load_data(f"{n}=nowhere"), None, "nowhere") for name in LOADERS),  # type: ignore[misc]
+    *rows(corpus, ("sampel", "--data", "'sample'")),
+    *alike(load_data, None, "nowhere", *(f"{name}=nowhere" for name in LOADERS)),
 ]
 
 
@@ -99,77 +92,81 @@ def exported(ask: Callable[[Any], object]) -> Callable[[], object]:
     return given
 
 
-def rows_of(**change: Any) -> Callable[[], object]:
-    return exported(lambda judge: judge.score_many([{"text": "t", "source": "s", **change}]))
+def score_rows(**change: Any) -> object:
+    with load("support") as judge:
+        return judge.score_many([{key: v for key, v in {"text": "t", "source": "s", **change}.items() if v is not ...}])
+
+
+def score(**more: Any) -> object:
+    with load("support") as judge:
+        return judge.score(text="t", source="s", **more)
+
+
+def call(**change: Any) -> object:
+    with load("support") as judge:
+        return judge(**{**GOOD, "aspect": "tone", **change})
 
 
 ANOTHER = Aspect("tone", "Another definition.", Scale(1, 5))
 EXPORTS = [
-    row("a row without a text", rows_of(text=" "), "text", "empty"),
-    row(
-        "a row without a source", exported(lambda judge: judge.score_many([{"text": "t"}])), "source", "needs a source"
+    *rows(
+        score_rows,
+        ({"text": " "}, "text", "empty"),
+        ({"source": ...}, "source", "needs a source"),
+        ({"references": "one"}, "references", "list"),
+        ({"references": ["one", 2]}, "references[1]", "text"),
+        ({"text": "half \ud83d"}, "text", "position 6"),
+        ({"source": ..., "sorce": "s"}, "source", "'sorce'"),
+        ({"context": 3}, "context", "text"),
     ),
-    row("references in a text", rows_of(references="one"), "references", "list"),
-    row("a reference that is a number", rows_of(references=["one", 2]), "references[1]", "text"),
-    row("half a character", rows_of(text="half \ud83d"), "text", "position 6"),
-    row("a column misspelled", exported(lambda j: j.score_many([{"text": "t", "sorce": "s"}])), "source", "'sorce'"),
-    row("a context that is a number", rows_of(context=3), "context", "text"),
-    row(
-        "scores of no aspect", exported(lambda j: j.score(text="t", source="s", aspects=["tonne"])), "aspects", "'tone'"
+    *rows(
+        score,
+        ({"aspects": ["tonne"]}, "aspects", "'tone'"),
+        ({"aspects": []}, "aspects", "no aspect"),
+        ({"scale": "raters"}, "scale", "no map"),
+        ({"scale": "rater"}, "scale", "raters"),
     ),
-    row("scores of nothing", exported(lambda j: j.score(text="t", source="s", aspects=[])), "aspects", "no aspect"),
-    row("no map", exported(lambda j: j.score(text="t", source="s", scale="raters")), "scale", "no map"),
-    row("another scale", exported(lambda j: j.score(text="t", source="s", scale="rater")), "scale", "raters"),
     row("intervals of nothing", exported(lambda j: j.intervals(aspects="wit")), "aspects", "wit"),
-    *(
-        row(f"export {change}", exported(lambda j, c=change: j(**{**GOOD, "aspect": "tone", **c})), field, "")  # type: ignore[misc]
-        for change, field in (
-            ({"aspect": "tune"}, "aspects"),
-            ({"aspect": ANOTHER}, "aspect"),
-            ({"task": "dialogue"}, "task"),
-            ({"text": ""}, "text"),
-            ({"scale": "raters"}, "scale"),
-        )
+    *rows(
+        call,
+        ({"aspect": ANOTHER}, "aspect", ""),
+        ({"task": "dialogue"}, "task", ""),
+        ({"scale": "raters"}, "scale", ""),
     ),
 ]
 
 METRIC = {"source": "message", "text": "reply"}
+
+
+def scorer(judge: Any) -> object:
+    return DebateScorer(judge=judge, aspects=["tone"])(inputs={"a": "q", "b": "h"}, outputs="reply")
+
+
+def program_metric(judge: Any) -> object:
+    return ProgramMetric(judge, **METRIC)(dspy.Example(message="m"), dspy.Prediction(answer="a"))
+
+
+def framed(columns: str) -> object:
+    frame = pd.DataFrame([["x"] * len(columns.split())], columns=columns.split())
+    with load("support") as judge:
+        return score_frame(frame, judge)
+
+
+def text_of(value: object, key: str | None = None) -> object:
+    return text_in(value, "text", key)
+
+
 INTEGRATIONS = [
     *(
         row(f"{name}={value}", lambda: judge_of_process("support", {}), None, keyword, env={name: value})
-        for name, value, keyword in (
-            ("DEBATE_RPM", "many", "DEBATE_RPM"),
-            ("DEBATE_CONCURRENCY", "1.5", "DEBATE_CONCURRENCY"),
-            ("DEBATE_BUDGET", "much", "budget"),
-        )
+        for name, value, keyword in (("DEBATE_RPM", "many", "DEBATE_RPM"), ("DEBATE_BUDGET", "much", "budget"))
     ),
-    row(
-        "inputs with two sources",
-        exported(lambda j: DebateScorer(judge=j, aspects=["tone"])(inputs={"a": "q", "b": "h"}, outputs="reply")),
-        None,
-        "source_key=",
-    ),
-    row(
-        "a prediction without the text",
-        exported(lambda j: ProgramMetric(j, **METRIC)(dspy.Example(message="m"), dspy.Prediction(answer="a"))),
-        None,
-        "'reply'",
-    ),
-    *(
-        row(f"a frame of {columns}", exported(lambda j, c=columns: score_frame(frame(c), j)), None, keyword)  # type: ignore[misc]
-        for columns, keyword in ((["source", "summary"], "'text'"), (["source", "text", "tone"], "tone"))
-    ),
+    row("inputs with two sources", exported(scorer), None, "source_key="),
+    row("a prediction without the text", exported(program_metric), None, "'reply'"),
+    *rows(framed, ("source summary", None, "'text'"), ("source text tone", None, "tone")),
     row("a score off its scale", lambda: to_unit(0.5, ANOTHER), None, "scale"),
-    *(
-        row(f"the text in {value!r}, {key}", lambda v=value, k=key: text_in(v, "text", k), None, "text")  # type: ignore[misc]
-        for value, key in (({"a": "q", "b": "s"}, None), ({"n": 3}, "n"), (3, None), ({}, None))
-    ),
+    *alike(text_of, None, "text", {"value": {"a": "q", "b": "s"}}, {"value": {"n": 3}, "key": "n"}, 3),
 ]
-
-
-def frame(columns: list[str]) -> pd.DataFrame:
-    return pd.DataFrame([["x"] * len(columns)], columns=columns)
-
 
 RATED = numbered([1, 2, 3], [3, 1, 2])
 SCORES = [
@@ -193,25 +190,16 @@ def read_peer() -> object:
 
 SCORED = [
     external("a group misspelled", "group", "'g0'", group="g0x"),
-    external("a group of other data", "group", "--data", group="unlike anything"),
     external("a candidate misspelled", "candidate", "'c2'", candidate="c22"),
     external("an aspect misspelled", "aspect", "'coherence'", aspect="coherance"),
     external("another layout", None, "layout", aspect=...),
     external("a group is missing", "group", "missing", group=...),
-    external("an empty candidate", "candidate", "empty", candidate=""),
     external("a score is missing", "score", "missing", score=...),
     external("a score in words", "score", "not a number", score="4"),
     external("a score that is true", "score", "not a number", score=True),
-    external("a list of scores", "score", "not a number", score=[4, 5]),
     external("a score beyond all", "score", "finite", score=1.7e308),
     external("a second score", "candidate", "line 1", candidate="c0", aspect="coherence"),
-    *(
-        row(name, read_peer, None, "no score", "peer.jsonl", files={"peer.jsonl": "".join(map(line, records))})
-        for name, line, records in (
-            ("no row", json.dumps, []),
-            ("no score at all", lambda one: json.dumps({**one, "score": None}) + "\n", SCORES),
-        )
-    ),
+    row("no row", read_peer, None, "no score", "peer.jsonl", files={"peer.jsonl": ""}),
 ]
 
 
@@ -247,26 +235,97 @@ def rated(given: Corpus, aspect: str = "tone") -> Callable[[], object]:
 
 
 CORPORA = [
-    *(row(f"{count} folds", folded(MANY, count), "--folds", "4 or more") for count in (0, 2, 3)),
+    row("3 folds", folded(MANY, 3), "--folds", "4 or more"),
     row("few sources for four folds", folded(toned(*((1, 2),) * 3), 4), "--folds", "3 sources"),
     row("folds of equal ratings", folded(toned(*((3, 3),) * 20, (1, 2)), 4), None, "too few ratings"),
     row("folds of few texts", folded(SINGLE, 4), None, "too few ratings of tone"),
     row("folds of equal texts", folded(toned(*((3,),) * 24), 4), None, "are equal"),
     row("a source twice", parted(TWICE), None, "same source text", "made.jsonl"),
     row("a split of four", parted(toned(*((1, 2),) * 4)), None, "at least 2 groups"),
-    row("an aspect without ratings", parted(MANY, "solved"), None, "solved"),
     row("an aspect of no task", parted(MANY, "tune"), "aspects", "'tone'"),
     *(
         row(f"parts {parts}", parted(MANY, fractions=parts), None, "add up to 1")
-        for parts in ((0.5, 0.5, 0.0), (0.3, 0.3, 0.3), (0.6, 0.6, -0.2), (float("nan"), 0.5, 0.5))
+        for parts in ((0.5, 0.5, 0.0), (0.3, 0.3, 0.3), (float("nan"), 0.5, 0.5))
     ),
-    row("nothing rated of an aspect", rated(MANY, "solved"), None, "ratings of tone"),
     row("nothing rated", rated(toned((None,))), None, '"ratings"'),
     row("nothing but threes", rated(toned((3, 3), (3, None))), None, "only 3"),
-    *(
-        row(f"sources {text}", lambda t=text: select_sources(MANY, t), "sources", "at most 30")
-        for text in ("31", "20-31")
-    ),  # type: ignore[misc]
+    row("sources 20-31", lambda: select_sources(MANY, "20-31"), "sources", "at most 30"),
 ]
 
-TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *SCORED, *CORPORA]
+
+# --- statistics ---
+
+SAMPLE = load_data("sample")
+KIND = Task("tone", "message", "reply", (Aspect("kind", "Is it kind?", Scale(1, 5)),))
+
+
+def group(name: str, ratings: Sequence[float], scores: Sequence[float], ids: str = "") -> GroupScores:
+    return GroupScores(name, tuple(ids) or tuple("abcdef"[: len(ratings)]), tuple(ratings), tuple(scores))
+
+
+ONE, EQUAL = {"x": [group("a", [1, 2], [1, 2])]}, {"x": [group("a", [1, 1], [1, 1])]}
+SINGLE_TEXT, PAIRS = {"x": [group("5", [1], [1])]}, DecisionRule("pairs")
+YES, RULE = Aspect("x", "?", Scale(0, 1)), DecisionRule("binary", 0.5, 0.5)
+
+
+def compared(**other: Any) -> Callable[[], object]:
+    return lambda: compare(ONE, other)
+
+
+AGREEMENT = [
+    row("agreement of no aspect", lambda: agreement_table({}), None, "no aspect", plain=True),
+    row("a group twice", lambda: agreement_table({"x": [ONE["x"][0]] * 2}), None, "twice"),
+    row("a candidate of a group twice", lambda: group("a", [1, 2], [1, 2], "aa"), None, "same id", plain=True),
+    row("an endless score", lambda: group("a", [1, 2], [1, math.inf]), None, "finite", plain=True),
+    row("other aspects", compared(y=ONE["x"]), None, "same aspects"),
+    row("other groups", compared(x=[group("b", [1, 2], [1, 2])]), None, "same groups", plain=True),
+    row("other ratings", compared(x=[group("a", [1, 3], [1, 2])]), None, "'a'", plain=True),
+    row("a group of one as a pair", partial(evaluate_decisions, SINGLE_TEXT, {"x": PAIRS}), None, "not a pair"),
+    row("equal ratings as decisions", partial(decision_rules_from_scores, EQUAL, "binary"), None, "equal", plain=True),
+    row("a cut on one side of all ratings", partial(decision_cuts, (YES,), {"x": RULE}, 3), "cut", "one side"),
+    *(
+        row(f"a map with the knots {knots}", partial(Calibration, knots, 1, 1), None, "knots", plain=True)
+        for knots in ((), ((1, 2), (1, 3)), ((1, 3), (2, 3)), ((1, math.nan),))
+    ),
+]
+
+
+def chosen(count: int) -> Corpus:
+    """The sample with so many of its 24 sources chosen for rating."""
+    own = [replace(g, sampling_probability=0.25) if i < count else g for i, g in enumerate(SAMPLE.groups)]
+    return replace(SAMPLE, groups=tuple(own))
+
+
+def rare() -> Corpus:
+    """An aspect that is rated in one group of many."""
+    whole = toned(*((1, 2 + i % 3) for i in range(31)))
+    first = whole.groups[0]
+    solved = tuple(replace(c, ratings={**c.ratings, "solved": (float(i),)}) for i, c in enumerate(first.candidates))
+    return replace(whole, groups=(replace(first, candidates=solved), *whole.groups[1:]))
+
+
+def tested(first: int) -> Corpus:
+    """Half of the sample with a test set, of which so many sources were chosen for rating."""
+    own, test_set = (replace(SAMPLE, groups=part) for part in (SAMPLE.groups[12:], chosen(first).groups[:12]))
+    return append_held_out(own, test_set)
+
+
+SHARED = {"seed": 0, "aspects": ["coherence"]}
+CHOSEN = [
+    row("a split of chosen sources", lambda: split(chosen(16), **SHARED), None, "at random"),
+    row("folds of chosen sources", lambda: make_folds(chosen(23), count=4, **SHARED), None, "at random"),
+    row("a test set of selected sources", lambda: tested(1), None, "selected"),
+    row("an aspect rated in few groups", lambda: split(rare(), aspects=["tone", "solved"], seed=0), None, "--aspects"),
+    row(
+        "too few single candidates",
+        lambda: split(toned(*((1.0 + i % 5,) for i in range(20))), aspects=["tone"], seed=0),
+        None,
+        "at least 8",
+    ),
+    row("ranks in groups of one", lambda: require_level(toned((1.0,), (2.0,)), "summary"), None, "sample"),
+    row("systems of one text", lambda: require_level(toned((1.0,), (2.0,)), "system"), None, "two candidate ids"),
+    row("all aspects and one", lambda: aspects_to_judge(SAMPLE, ("all", "fluency")), "aspects", "'all'"),
+    row("a sample for another task", lambda: load_data("sample", KIND), None, "'tone'"),
+]
+
+TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *SCORED, *CORPORA, *AGREEMENT, *CHOSEN]

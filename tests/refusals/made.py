@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import shlex
 import shutil
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import pytest
 
 from debate_judge import examples
 from debate_judge.data import load
-from debate_judge.data.schema import GRANULARITIES
 from debate_judge.optimize import cli
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.chateval.judge import ChatEval
@@ -32,7 +30,7 @@ from debate_judge.runs.integrations.promptfoo_assert import get_assert
 from debate_judge.runs.tracking.store import open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.data.files_of_rows import TASK as SUPPORT
-from tests.refusals.refusal import row
+from tests.refusals.refusal import alike, row, rows
 from tests.runs import exports
 
 Change = Callable[[Path], object]
@@ -88,68 +86,35 @@ def edited_table(folder: Path) -> None:
     pd.read_parquet(folder / "out.parquet").assign(mine="x").to_parquet(folder / "out.parquet")
 
 
-def read_only(patch: pytest.MonkeyPatch) -> None:
-    """No folder can be made below `place`."""
-    mkdir, place = Path.mkdir, Path.cwd() / "place"
-
-    def refuse(self: Path, *arguments: Any, **options: Any) -> None:
-        if place in (self.absolute(), *self.absolute().parents):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
-        mkdir(self, *arguments, **options)
-
-    patch.setattr(Path, "mkdir", refuse)
+def edited_text(folder: Path) -> None:
+    path = folder / "in.jsonl"
+    path.write_text(path.read_text().replace("reply 0", "reply 1"))
 
 
+def written(file: str, text: str) -> Change:
+    return lambda folder: (folder / file).write_text(text)
+
+
+PARQUET = SCORE.replace("out.jsonl", "out.parquet")
+LATE = "--config transcripts=late.jsonl"
 RUNS = [
     row(f"to go on, {name}", f"{SCORE} {more}", None, keyword, change=scored(change), begun=("late.jsonl.lock", FILE))
     for name, change, more, keyword in (
         ("another judge", another_judge, "", "different program"),
         ("another aspect", lambda folder: None, "--aspects tone", "different aspects"),
-        (
-            "an edited text",
-            lambda f: (f / "in.jsonl").write_text((f / "in.jsonl").read_text().replace("reply 0", "reply 1")),
-            "",
-            "input has changed",
-        ),
+        ("an edited text", edited_text, "", "input has changed"),
         ("no state", lambda f: (f / "out.jsonl.state.json").unlink(), "", "made from"),
-        ("an empty state", state(b"{}"), "", "made from"),
         ("a deep state", state(b"[" * 100_000), "", "made from"),
         ("a state of no characters", state(b'{"program": "\xff'), "", "made from"),
-        ("other rows", lambda f: (f / "out.jsonl").write_text('{"group": "g0"}\n'), "", "something else"),
+        ("other rows", written("out.jsonl", '{"group": "g0"}\n'), "", "something else"),
         ("rows in another order", swapped, "", "line 1"),
         ("a row too many", one_more, "", "end of the file"),
-        (
-            "transcripts of something else",
-            lambda f: (f / "late.jsonl").write_text("{}\n"),
-            "--config transcripts=late.jsonl",
-            "something else",
-        ),
+        ("transcripts of something else", written("late.jsonl", "{}\n"), LATE, "something else"),
     )
-] + [
-    row(
-        "a table that somebody has worked on",
-        SCORE.replace("out.jsonl", "out.parquet"),
-        None,
-        "changed after",
-        change=scored(edited_table, SCORE.replace("out.jsonl", "out.parquet")),
-        begun=("out.parquet.rows.jsonl",),
-    ),
-    *(
-        row(
-            f"{flag} in a folder that is read-only",
-            f"score support --in scored.jsonl --out o.jsonl {flag}{name}",
-            flag.split()[-1].rstrip("="),
-            "cannot be written",
-            patch=read_only,
-            begun=("o.jsonl", "o.jsonl.lock", "o.jsonl.state.json") if "transcripts" in flag else (),
-        )
-        for flag, name in (
-            ("--out ", "place/x.jsonl"),
-            ("--config transcripts=", "place/x.jsonl"),
-            ("--store ", "place/x"),
-        )
-    ),
 ]
+RUNS += rows(
+    PARQUET, ("", None, "changed after"), change=scored(edited_table, PARQUET), begun=("out.parquet.rows.jsonl",)
+)
 
 # --- stores and exports ---
 
@@ -170,31 +135,29 @@ def tracked(experiment: str, uri: str | None = None) -> Callable[[], object]:
     return lambda: Tracker(uri=uri, store=STORE, experiment=experiment, run_name="run").__enter__()
 
 
-def asserted(**config: Any) -> Callable[[], object]:
-    return lambda: get_assert("reply 1", {"vars": {"a": "x", "b": "y"}, "config": config})
+def asserted(**config: Any) -> object:
+    return get_assert("reply 1", {"vars": {"a": "x", "b": "y"}, "config": config})
+
+
+OLD = f"sqlite:///{STORE}/old.db"
+
+
+def thesis(folder: Path) -> None:
+    (folder / "thesis").mkdir()
+    (folder / "thesis" / "thesis.tex").write_text("years of work")
 
 
 STORES = [
     row("a deleted experiment", tracked("debate/gone"), None, "restore", change=deleted_experiment),
-    row(
-        "a database of another MLflow",
-        tracked("debate/old", f"sqlite:///{STORE}/old.db"),
-        None,
-        "out-of-date",
-        change=old_schema,
+    row("a database of another MLflow", tracked("debate/old", OLD), None, "out-of-date", change=old_schema),
+    row("an export in the place of work", lambda: exports.write(Path("thesis")), None, "no export", change=thesis),
+    *rows(
+        asserted,
+        ({}, None, "export"),
+        ({"export": "support", "treshold": 1}, None, "treshold"),
+        ({"export": "support"}, None, "source"),
     ),
-    row(
-        "an export in the place of work",
-        lambda: exports.write(Path("thesis")),
-        None,
-        "no export",
-        change=lambda f: ((f / "thesis").mkdir(), (f / "thesis" / "thesis.tex").write_text("years of work")),
-    ),
-    row("promptfoo without an export", asserted(), None, "export"),
-    row("promptfoo with an entry misspelled", asserted(export="support", treshold=1), None, "treshold"),
-    row("promptfoo with two sources", asserted(export="support"), None, "source"),
-    row("no file of texts", lambda: find_inputs("*.csv"), None, "no such file"),
-    row("texts of no protocol", lambda: find_inputs("nowhere://bucket/x.jsonl"), None, "cannot be reached"),
+    *rows(find_inputs, ("*.csv", None, "no such file"), ("nowhere://bucket/x.jsonl", None, "cannot be reached")),
 ]
 
 # --- evidence ---
@@ -207,7 +170,7 @@ def of_group(**changed: object) -> dict[str, Any]:
 
 
 EVIDENCE = [
-    row(f"evidence of {field}", lambda r=read, e=evidence: r({"evidence": e}), f"evidence.{field}", "")  # type: ignore[misc]
+    row(f"evidence of {field}", partial(read, {"evidence": evidence}), f"evidence.{field}", "")
     for evidence, read, field in (
         ({RECORDED: 5}, recorded_scores_in, "recorded"),
         ({RECORDED: {"by": "us", "seen": [], "aspects": {}}}, recorded_scores_in, "recorded.by"),
@@ -217,7 +180,7 @@ EVIDENCE = [
         (of_group(source="\ud800"), recorded_scores_in, "recorded.aspects.tone[0].source"),
         ({"exported": {"judge": "x"}, "decisions": {"x": {"tone": {"cut": "3"}}}}, cuts_in, "decisions.x.tone.cut"),
         ({"exported": "compiled"}, exported_judge_name, "exported"),
-        ({"objective": {"level": "all"}}, lambda manifest: objective_in(manifest, "summary"), "objective.level"),
+        ({"objective": {"level": "all"}}, partial(objective_in, default_level="summary"), "objective.level"),
     )
 ]
 
@@ -245,44 +208,28 @@ def unrated(folder: Path) -> None:
     (folder / "held.jsonl").write_text(json.dumps({**group, "group": "new", "source": "A source of its own."}) + "\n")
 
 
+def rated_alike() -> object:
+    return examples(load("b.jsonl", SUPPORT), ["tone"])
+
+
+def without_package(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(metric.importlib.util, "find_spec", lambda package: None)
+
+
+def reference_metric(name: str) -> object:
+    return build(JUDGES[name].kind, JUDGES[name].config)
+
+
 HELD_OUT = "compile --data rated.jsonl --held-out held.jsonl --aspects coherence"
+COPY, NEAR_COPY = overlapping(lambda text: text), overlapping(lambda text: f"{text} Indeed.")
+CHATEVAL = ChatEval({"alpha": "You are alpha."})
 JUDGED = [
-    *(
-        row(
-            f"{name} without its package",
-            lambda n=name: build(JUDGES[n].kind, JUDGES[n].config),
-            None,  # type: ignore[misc]
-            ".[metrics]",
-            patch=lambda p: p.setattr(metric.importlib.util, "find_spec", lambda package: None),
-        )
-        for name in ("rouge-l", "bleu", "bertscore", "bartscore")
-    ),
-    *(
-        row(f"a metric in {granularity} points", lambda g=granularity: AspectJudge(RougeL(), g), None, "scale")  # type: ignore[misc]
-        for granularity in GRANULARITIES
-        if granularity != "given"
-    ),
-    row(
-        "examples for a judge without a place",
-        lambda: with_examples(ChatEval({"alpha": "You are alpha."}), [EXAMPLE]),
-        None,
-        "chateval",
-    ),
-    row(
-        "texts rated alike",
-        lambda: examples(load("b.jsonl", SUPPORT), ["tone"]),
-        None,
-        "rated differently",
-        files={"b.jsonl": json.dumps(ALIKE)},
-    ),
-    row("a source in both files", HELD_OUT, "--held-out", "held-out", change=overlapping(lambda text: text)),
-    row(
-        "nearly a source in both files",
-        HELD_OUT,
-        "--held-out",
-        "held-out",
-        change=overlapping(lambda text: f"{text} Indeed."),
-    ),
+    *alike(reference_metric, None, ".[metrics]", "rouge-l", "bleu", "bertscore", "bartscore", patch=without_package),
+    row("a metric in half points", lambda: AspectJudge(RougeL(), "half"), None, "scale"),
+    row("examples for a judge without a place", lambda: with_examples(CHATEVAL, [EXAMPLE]), None, "chateval"),
+    row("texts rated alike", rated_alike, None, "rated differently", files={"b.jsonl": json.dumps(ALIKE)}),
+    row("a source in both files", HELD_OUT, "--held-out", "held-out", change=COPY),
+    row("nearly a source in both files", HELD_OUT, "--held-out", "held-out", change=NEAR_COPY),
     row("a test set without ratings", HELD_OUT, None, "coherence", change=unrated),
 ]
 

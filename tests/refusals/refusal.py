@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,3 +39,23 @@ def row(name: str, *given: object, integration: bool = False, **more: object) ->
     """A row of a table, as pytest takes it: `name`, then the parts of a `Refusal`."""
     marks = [pytest.mark.integration] if integration else []
     return pytest.param(Refusal(*given, **more), id=name, marks=marks)  # type: ignore[arg-type]
+
+
+def rows(given: str | Callable[..., object], *entries: tuple[Any, str | None, str], **more: object) -> list[object]:
+    """Rows of one command or call: what is added to it (of a call an argument, or several by name), field, keyword."""
+    table = []
+    for value, field, keyword in entries:
+        if isinstance(given, str):
+            command = f"{given} {value}"
+            table.append(row(command, command, field, keyword, **more))
+        else:
+            call = partial(given, **value) if isinstance(value, dict) else partial(given, value)
+            table.append(row(f"{given.__name__} {value!r}", call, field, keyword, **more))
+    return table
+
+
+def alike(
+    given: Callable[..., object], field: str | None, keyword: str, *values: object, **more: object
+) -> list[object]:
+    """Rows of a call that refuses all values with the same field and keyword."""
+    return rows(given, *((value, field, keyword) for value in values), **more)

@@ -10,10 +10,9 @@ from debate_judge.runs.tracking.champion import Challenger
 from debate_judge.runs.tracking.model import Registration
 
 HELD_OUT = {"clarity": [GroupScores(str(n), ("a", "b"), (1.0, 2.0), (1.0, 2.0)) for n in range(6)]}
+paired_difference = partial(compare, statistic="spearman", level="summary", resamples=100, seed=0)
 
 
 def registration(name: str, version: str = "", about: str = "") -> Registration:
-    paired_difference = partial(compare, statistic="spearman", level="summary", resamples=100, seed=0)
-    return Registration(
-        name=name, description=about, version_description=version, challenger=Challenger(HELD_OUT, paired_difference)
-    )
+    challenger = Challenger(HELD_OUT, paired_difference)
+    return Registration(name=name, description=about, version_description=version, challenger=challenger)

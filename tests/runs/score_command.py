@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import JUDGES, build
+from debate_judge.programs import build, build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import Judge
 from debate_judge.runs import score
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import save
@@ -39,9 +40,27 @@ def digit(prompt: str) -> str:
 SCRIPT = debater(score=digit)
 
 
+def export_of(
+    folder: Path, task: Task, *judges: Judge | AspectJudge, lm: str = "scripted/lm", **evidence: object
+) -> Path:
+    """An export with these judges of the task's aspects, of which the last judges all further ones."""
+    of_aspects = [judge if isinstance(judge, AspectJudge) else AspectJudge(judge) for judge in judges]
+    of_aspects += of_aspects[-1:] * (len(task.aspects) - len(of_aspects))
+    compiled = CompiledJudge(task, dict(zip((aspect.name for aspect in task.aspects), of_aspects, strict=True)))
+    return save(folder, compiled, lm={"spec": lm}, evidence=evidence, name="x")
+
+
 def line(group: int, candidates: int = 2, **more: Any) -> str:
     texts = [{"id": f"c{i}", "text": f"reply {group * 10 + i}"} for i in range(candidates)]
     return json.dumps({"group": f"g{group}", "source": f"message {group}", "candidates": texts, **more})
+
+
+TABLE = """id,customer,reason,answer,note
+007,message 0,a,reply 0,=1+1
+008,message 0,b,reply 1,
+010,message 2,c,reply 12,"two
+lines, and a ""quote\"\""
+"""
 
 
 class Command:
@@ -54,13 +73,8 @@ class Command:
         self.lm = scripted_lm(SCRIPT)
         self.script: Callable[[str], str] = SCRIPT
         self.write([line(g) for g in range(5)])
-        judges = {
-            "tone": AspectJudge(build("debate", JUDGES["single"].config)),
-            "help": AspectJudge(build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": False})),
-        }
-        self.program = save(
-            folder / "program", CompiledJudge(TASK, judges), lm={"spec": "scripted/lm"}, evidence={}, name="x"
-        )
+        debate = build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": False})
+        self.program = export_of(folder / "program", TASK, build_preset("single", {}), debate)
         monkeypatch.setattr(loaded, "make_lm", self._make)
 
     def _make(self, spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
@@ -79,6 +93,12 @@ class Command:
         program = str(replace.pop("program", self.program))
         arguments |= {"--" + k: v for k, v in replace.items()}
         return score.main([program, *(str(part) for pair in arguments.items() for part in pair), *more])
+
+    def write_table(self, text: str = TABLE) -> tuple[str, ...]:
+        """Score a table of other columns from now on; returns the flags that name them."""
+        self.source = self.folder / "in.csv"
+        self.source.write_text(text, encoding="utf-8", newline="")
+        return ("--columns", "source=customer,text=answer")
 
     def rows(self) -> list[dict[str, Any]]:
         return [json.loads(text) for text in self.out.read_text(encoding="utf-8").splitlines()]

@@ -38,20 +38,16 @@ def test_evaluate_has_a_feedback_for_each_aspect(
     rows = [{"inputs": {"source": "Late!", "id": n}, "outputs": text} for n, text in enumerate(texts)]
     with load(save_judge(tmp_path / "judge")) as judge:
         result = mlflow.genai.evaluate(data=rows, scorers=[DebateScorer(judge=judge)])
-    found: dict[str, dict[str, Feedback]] = {}
-    for trace in result.result_df["trace"]:
-        own = trace if isinstance(trace, Trace) else Trace.from_json(trace)
-        text = own.data.spans[0].outputs
-        found[text] = {one.name: one for one in own.info.assessments if isinstance(one, Feedback)}
-    assert {text: set(own) for text, own in found.items()} == {text: {"tone", "help"} for text in texts}
-    assert {text: own["tone"].value for text, own in found.items()} == {
-        "reply 3": score_for("reply 3"),
-        "reply 16": score_for("reply 16"),
-        "unreadable 4": None,
+    traces = [trace if isinstance(trace, Trace) else Trace.from_json(trace) for trace in result.result_df["trace"]]
+    feedback = {
+        trace.data.spans[0].outputs: {a.name: a for a in trace.info.assessments if isinstance(a, Feedback)}
+        for trace in traces
     }
-    scored, failed = found["reply 16"]["help"], found["unreadable 4"]["help"]
-    assert scored.rationale == "I read reply 16."
-    assert scored.source.source_type == "LLM_JUDGE"
+    assert {text: set(own) for text, own in feedback.items()} == {text: {"tone", "help"} for text in texts}
+    scores = {"reply 3": score_for("reply 3"), "reply 16": score_for("reply 16"), "unreadable 4": None}
+    assert {text: own["tone"].value for text, own in feedback.items()} == scores
+    scored, failed = feedback["reply 16"]["help"], feedback["unreadable 4"]["help"]
+    assert (scored.rationale, scored.source.source_type) == ("I read reply 16.", "LLM_JUDGE")
     assert scored.metadata["stop_reason"] == "single call"
     assert "unreadable reply" in str(failed.error)
     assert result.metrics["tone/mean"] == pytest.approx((score_for("reply 3") + score_for("reply 16")) / 2)
@@ -67,25 +63,17 @@ def test_keys_say_which_input_is_the_source(tmp_path: Path, lms: list[ScriptedLM
 # --- align ---
 
 
-def traced(source: str, text: str, ratings: dict[str, Any]) -> Trace:
+def traced(source: str, text: str, *ratings: tuple[str, Any]) -> Trace:
     """A trace of an app with human feedback of several raters."""
     with mlflow.start_span("app") as span:
         span.set_inputs({"source": source})
         span.set_outputs(text)
     mlflow.flush_trace_async_logging()
     trace = mlflow.get_trace(span.trace_id)
-    machine = Feedback("coherence", 1, source=AssessmentSource("LLM_JUDGE", "gpt"))
-    humans = [
-        Feedback(
-            "coherence",
-            value,
-            source=AssessmentSource("HUMAN", rater.rstrip("!")),
-            rationale=f"{rater} says {value}",
-            create_time_ms=place,
-        )
-        for place, (rater, value) in enumerate(ratings.items())
-    ]
-    trace.info.assessments.extend([machine, *humans])
+    trace.info.assessments.append(Feedback("coherence", 1, source=AssessmentSource("LLM_JUDGE", "gpt")))
+    for place, (rater, value) in enumerate(ratings):
+        given = {"source": AssessmentSource("HUMAN", rater), "rationale": f"{rater} says {value}"}
+        trace.info.assessments.append(Feedback("coherence", value, create_time_ms=place, **given))
     return trace
 
 
@@ -96,25 +84,26 @@ JUDGE = {
 }
 
 
-def test_ratings_are_those_of_all_raters_and_of_each_the_newest(experiment: str) -> None:
+def test_ratings_are_those_of_all_raters_and_of_each_the_newest(
+    experiment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     traces = [
-        traced("s", "b", {"ann": 4, "ann!": 2, "bob": 5}),
-        traced("s", "a", {"bob": 3}),
-        traced("s", "a", {"cyd": 1}),
-        traced("other", "c", {}),
+        traced("s", "b", ("ann", 4), ("ann", 2), ("bob", 5)),
+        traced("s", "a", ("bob", 3)),
+        traced("s", "a", ("cyd", 1)),
+        traced("other", "c"),
     ]
-    judge = make_judge(**JUDGE, feedback_value_type=float)
-    aligner = DebateAligner(scale=(1, 5))
-    asked: list[Any] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("debate_judge.runs.integrations.mlflow_judge.AlignedJudge.of", lambda *given: given)
-        patch.setattr("debate_judge.optimize.python_api.compile", lambda corpus, **rest: asked.append((corpus, rest)))
-        judge.align(traces, aligner)
-    corpus, settings = asked[0]
+    compiled: list[Any] = []
+    monkeypatch.setattr("debate_judge.runs.integrations.mlflow_judge.AlignedJudge.of", lambda *given: given)
+    monkeypatch.setattr(
+        "debate_judge.optimize.python_api.compile", lambda *given, **rest: compiled.append((given, rest))
+    )
+    make_judge(**JUDGE, feedback_value_type=float).align(traces, DebateAligner(scale=(1, 5)))
+    (((corpus,), settings),) = compiled
     assert settings["lm"] == "openai/gpt-5-mini"
     (group,) = corpus.groups
-    assert [(one.text, one.ratings["coherence"]) for one in group.candidates] == [("a", (3, 1)), ("b", (2, 5))]
-    assert group.candidates[1].comments["coherence"] == ("ann! says 2", "bob says 5")
+    assert [(c.text, c.ratings["coherence"]) for c in group.candidates] == [("a", (3, 1)), ("b", (2, 5))]
+    assert group.candidates[1].comments["coherence"] == ("ann says 2", "bob says 5")
     assert corpus.task.aspects[0].definition == "Is the outputs in a sensible order, for the inputs?"
 
 
@@ -122,9 +111,9 @@ def test_ratings_are_those_of_all_raters_and_of_each_the_newest(experiment: str)
 def test_align_compiles_a_judge_with_its_proof(experiment: str, tmp_path: Path) -> None:
     groups = data.load("sample").groups[:12]
     traces = [
-        traced(group.source, one.text, {"ann": one.ratings["coherence"][0]})
+        traced(group.source, candidate.text, ("ann", candidate.ratings["coherence"][0]))
         for group in groups
-        for one in group.candidates[:3]
+        for candidate in group.candidates[:3]
     ]
     quick = {"effort": "light", "trials": 2, "resamples": 100, "folds": 1, "max_rounds": 0, "tuner": "none"}
     aligner = DebateAligner(scale=(1, 5), lm="offline", store=str(tmp_path / "store"), progress=False, **quick)
@@ -132,11 +121,9 @@ def test_align_compiles_a_judge_with_its_proof(experiment: str, tmp_path: Path) 
     assert isinstance(aligned, AlignedJudge)
     assert "coherence" in aligned.compiled.table.index
     assert aligned.compiled.export.is_dir()
-    text = groups[0].candidates[0].text
-    feedback = aligned(inputs={"source": groups[0].source}, outputs=text)
+    feedback = aligned(inputs={"source": groups[0].source}, outputs=groups[0].candidates[0].text)
     assert feedback.name == "coherence"
-    assert feedback.value == aligned(trace=traces[0]).value
-    assert 1 <= feedback.value <= 5
+    assert 1 <= feedback.value == aligned(trace=traces[0]).value <= 5
     assert (aligned.instructions, aligned.feedback_value_type) == (JUDGE["instructions"], float)
 
 
@@ -145,9 +132,9 @@ def test_align_says_what_it_lacks(experiment: str) -> None:
     with pytest.raises(InputError, match="scale of the ratings"):
         judge.align([], DebateAligner())
     with pytest.raises(InputError, match="no trace"):
-        judge.align([traced("s", "t", {})], DebateAligner(scale=(1, 5)))
+        judge.align([traced("s", "t")], DebateAligner(scale=(1, 5)))
     with pytest.raises(InputError, match="not on the scale"):
-        yes.align([traced("s", "t", {"ann": 3})], DebateAligner())
+        yes.align([traced("s", "t", ("ann", 3))], DebateAligner())
     scale = DebateAligner()._scale_of
     assert (scale(Literal["yes", "no"]), scale(Literal[1, 2, 3])) == (Scale(0, 1), Scale(1, 3))
     kinds: list[Any] = [bool, Literal["yes", "no"], Literal[1, 2, 3], int, float, str]

@@ -12,9 +12,8 @@ from xml.etree import ElementTree
 import pytest
 
 from debate_judge import Debate
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.export.folder import save
 from tests.runs.integration_exports import TASK
+from tests.runs.score_command import export_of
 
 pytestmark = pytest.mark.integration
 
@@ -36,19 +35,6 @@ def test_nothing_passes_without_a_score(judge):
 """
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What pytest printed about them, and the report for JUnit."""
-    folder = tmp_path_factory.mktemp("users")
-    debate = Debate(rounds=1)
-    judge = CompiledJudge(TASK, {aspect.name: AspectJudge(debate) for aspect in TASK.aspects})
-    save(folder / "judge", judge, lm={"spec": "offline"}, evidence={}, name="mine")
-    (folder / "test_replies.py").write_text(TESTS)
-    done = own_pytest(folder, "--debate-judge", "judge", "--junitxml", "report.xml")
-    assert done.returncode == 1, done.stdout + done.stderr
-    return done.stdout, folder / "report.xml"
-
-
 def own_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the tests of a folder with no plugin but that of the entry point."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "debate-judge", "-p", "no:cacheprovider", *options]
@@ -56,26 +42,25 @@ def own_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
 
 
-def test_a_failure_shows_aspect_score_reason_and_debate(ran: tuple[str, Path]) -> None:
-    printed, _ = ran
+def test_a_failure_shows_the_debate_and_junit_has_the_scores_of_all_tests(tmp_path: Path) -> None:
+    export_of(tmp_path / "judge", TASK, Debate(rounds=1), lm="offline")
+    (tmp_path / "test_replies.py").write_text(TESTS)
+    printed = own_pytest(tmp_path, "--debate-judge", "judge", "--junitxml", "report.xml").stdout
     assert "2 failed, 1 passed" in printed
+    assert "tone: no score" in printed
     for aspect in ("tone", "help"):
         # In the assertion's explanation, and in a section with the debate.
         assert re.search(rf"^E +{aspect}: [1-5](\.\d+)?: \w+", printed, re.MULTILINE)
-        assert re.search(
-            rf"^{aspect}: [1-5](\.\d+)?\nScorer, round 0, score .+\n\nCritic, round 1", printed, re.MULTILINE
-        )
-    assert "tone: no score" in printed
-
-
-def test_junit_has_scores_of_all_tests_and_reasons_of_failed_ones(ran: tuple[str, Path]) -> None:
-    cases = {case.get("name"): case for case in ElementTree.parse(ran[1]).iter("testcase")}
+        debate = rf"^{aspect}: [1-5](\.\d+)?\nScorer, round 0, score .+\n\nCritic, round 1"
+        assert re.search(debate, printed, re.MULTILINE)
+    cases = {case.get("name"): case for case in ElementTree.parse(tmp_path / "report.xml").iter("testcase")}
     scores = {
-        name: {p.get("name"): p.get("value") for p in case.iter("property")} for name, case in cases.items()
-    }  # fmt: skip
-    assert list(scores["test_passes"]) == ["debate_judge.tone"]
-    assert 1 <= float(scores["test_passes"]["debate_judge.tone"] or 0) <= 5
-    assert set(scores["test_every_aspect_counts"]) == {"debate_judge.tone", "debate_judge.help"}
+        name: {p.get("name", "").removeprefix("debate_judge."): p.get("value") for p in case.iter("property")}
+        for name, case in cases.items()
+    }
+    assert list(scores["test_passes"]) == ["tone"]
+    assert 1 <= float(scores["test_passes"]["tone"] or 0) <= 5
+    assert set(scores["test_every_aspect_counts"]) == {"tone", "help"}
     assert set(scores["test_nothing_passes_without_a_score"].values()) == {"no score"}
     (failure,) = cases["test_every_aspect_counts"].iter("failure")
     assert re.search(r"tone: [1-5]", failure.get("message") or "")
@@ -88,12 +73,8 @@ print(sorted({"dspy", "mlflow", "pandas", "numpy", "aiohttp", "sqlalchemy", "deb
 """
 
 
-def test_a_start_of_pytest_loads_nothing_of_the_judge() -> None:
+def test_a_start_of_pytest_loads_nothing_of_the_judge_and_says_what_to_give(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _LOADED], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-
-
-def test_without_an_export_it_says_what_to_give(tmp_path: Path) -> None:
     (tmp_path / "test_one.py").write_text("def test_one(judge): pass\n")
-    done = own_pytest(tmp_path)
-    assert "--debate-judge EXPORT" in done.stdout
+    assert "--debate-judge EXPORT" in own_pytest(tmp_path).stdout

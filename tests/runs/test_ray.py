@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -40,27 +41,21 @@ def running() -> Iterator[Any]:
         patch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "true")
         patch.setattr(units, "MIN_UNIT_BYTES", 1000)
         patch.setattr(units, "TARGET_UNITS", 1 << 20)
-        with driver.cluster(None, 2) as found:
-            yield found
+        with driver.cluster(None, 2) as cluster:
+            yield cluster
 
 
 def actor_processes() -> list[int]:
     """The processes below this one in which an actor scores."""
-    parents, actors = {}, []
-    for entry in Path("/proc").glob("[0-9]*"):
+
+    def title(process: psutil.Process) -> str:
         try:
-            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if (entry / "cmdline").read_bytes().startswith(b"ray::ScoringActor"):
-                actors.append(int(entry.name))
-        except OSError:
-            continue
+            return " ".join(process.cmdline())
+        except psutil.Error:
+            return ""
 
-    def below(process: int) -> bool:
-        while process not in (0, os.getpid()):
-            process = parents.get(process, 0)
-        return process == os.getpid()
-
-    return sorted(process for process in actors if below(process))
+    below = psutil.Process().children(recursive=True)
+    return sorted(process.pid for process in below if title(process).startswith("ray::ScoringActor"))
 
 
 class Saboteur(threading.Thread):
@@ -95,65 +90,42 @@ class Saboteur(threading.Thread):
             return int(database.execute("SELECT count(*) FROM replies").fetchone()[0])
 
 
-Scored = tuple[Path, AnsweringServer, Saboteur]
-
-
-@pytest.fixture(scope="module")
-def scored(running: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scored]:
-    folder = tmp_path_factory.mktemp("ray")
+def test_a_killed_actor_loses_nothing(running: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     third = GROUPS // 3
-    write_jsonl(folder / "in-0.jsonl", range(third))
-    write_csv(folder / "in-1.csv", range(third, 2 * third))
-    write_parquet(folder / "in-2.parquet", range(2 * third, GROUPS))
-    program(folder)
+    write_jsonl(tmp_path / "in-0.jsonl", range(third))
+    write_csv(tmp_path / "in-1.csv", range(third, 2 * third))
+    write_parquet(tmp_path / "in-2.parquet", range(2 * third, GROUPS))
+    arguments = [str(program(tmp_path)), "--store", str(tmp_path / "store")]
+
     with AnsweringServer(latency=0.05) as server:
-        saboteur = Saboteur(folder, server)
+        arguments += ["--api-base", server.url]
+        distributed = [*arguments, "--engine", "ray", "--in", f"file://{tmp_path}/in-*", "--rpm", "100000"]
+        distributed += ["--out", str(tmp_path / "out.parquet"), "--concurrency", str(CONCURRENCY)]
+        saboteur = Saboteur(tmp_path, server)
         saboteur.start()
-        assert run(folder, server) == 0
+        assert score.main(distributed) == 0
         saboteur.over.set()
         saboteur.join()
-        yield folder, server, saboteur
-
-
-def run(folder: Path, server: AnsweringServer, *more: str) -> int:
-    arguments = ["--engine", "ray", folder / "program", "--in", f"file://{folder}/in-*"]
-    arguments += ["--out", folder / "out.parquet", "--store", folder / "store", "--api-base", server.url]
-    arguments += ["--concurrency", str(CONCURRENCY), "--rpm", "100000", *more]
-    return score.main([str(part) for part in arguments])
-
-
-def test_a_killed_actor_loses_nothing(scored: Scored) -> None:
-    folder, server, saboteur = scored
-    assert saboteur.killed
-    rows = pq.read_table(folder / "out.parquet").to_pylist()
-    expected = [(f"g{g}", f"c{c}", a) for g in range(GROUPS) for c in range(2) for a in ("tone", "help")]
-    assert [(row["group"], row["candidate"], row["aspect"]) for row in rows] == expected
-    assert all(row["unscored"] is None for row in rows)
-    # Three calls for each text. Of the killed actor what was in flight is paid again, at most its share of
-    # --concurrency, and what was answered but not yet stored; nothing that was stored.
-    assert len(server.asked) == GROUPS * 2 * 3
-    assert server.asked.total() - len(server.asked) <= CONCURRENCY // 2 + saboteur.unstored
-
-
-def test_rows_are_those_of_one_process(scored: Scored) -> None:
-    folder, server, _ = scored
-    asked = server.asked.total()
-    alone: list[dict[str, Any]] = []
-    for file in sorted(folder.glob("in-*")):
-        out = folder / f"scores-{file.stem}.jsonl"
-        arguments = [folder / "program", "--in", file, "--out", out, "--store", folder / "store"]
-        assert score.main([*map(str, arguments), "--api-base", server.url]) == 0
-        alone += [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    assert pq.read_table(folder / "out.parquet").to_pylist() == alone
-    # The store knew all answers.
-    assert server.asked.total() == asked
-
-
-def test_the_same_command_has_nothing_left_to_do(scored: Scored, capsys: pytest.CaptureFixture[str]) -> None:
-    folder, server, _ = scored
-    asked = server.asked.total()
-    assert run(folder, server) == 0
-    assert "nothing left to do" in capsys.readouterr().err
-    assert run(folder, server, "--aspects", "tone") == EXIT_INPUT
-    assert "different aspects" in capsys.readouterr().err
-    assert server.asked.total() == asked
+        assert saboteur.killed
+        rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+        expected = [(f"g{g}", f"c{c}", a) for g in range(GROUPS) for c in range(2) for a in ("tone", "help")]
+        assert [(row["group"], row["candidate"], row["aspect"]) for row in rows] == expected
+        assert all(row["unscored"] is None for row in rows)
+        # Three calls for each text. Of the killed actor what was in flight is paid again, at most its share of
+        # --concurrency, and what was answered but not yet stored; nothing that was stored.
+        assert len(server.asked) == GROUPS * 2 * 3
+        asked = server.asked.total()
+        assert asked - len(server.asked) <= CONCURRENCY // 2 + saboteur.unstored
+        # They are the rows of one process, which the store has all answers for.
+        alone: list[dict[str, Any]] = []
+        for file in sorted(tmp_path.glob("in-*")):
+            out = tmp_path / f"scores-{file.stem}.jsonl"
+            assert score.main([*arguments, "--in", str(file), "--out", str(out)]) == 0
+            alone += [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        assert rows == alone
+        # The same command has nothing left to do, and another one is refused.
+        assert score.main(distributed) == 0
+        assert "nothing left to do" in capsys.readouterr().err
+        assert score.main([*distributed, "--aspects", "tone"]) == EXIT_INPUT
+        assert "different aspects" in capsys.readouterr().err
+        assert server.asked.total() == asked

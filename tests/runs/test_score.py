@@ -1,92 +1,70 @@
-"""Scoring a file: right rows in the input's order, and what of an input is refused."""
+"""Scoring a file: right rows in the input's order, of the input's columns, with intervals, and what is refused."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from debate_judge import data
+from debate_judge.data.calibration import Calibration
+from debate_judge.data.schema import Scale
+from debate_judge.programs import build_preset
+from debate_judge.programs.compiled import AspectJudge
+from debate_judge.runs import check
+from debate_judge.runs.export.folder import load
+from debate_judge.runs.export.recorded import RECORDED
 from debate_judge.runs.flags.parser import EXIT_INPUT
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys
-from tests.runs.score_command import ROOT, Command, line
+from tests.fakes import debater, section
+from tests.runs.score_command import TABLE, TASK, Command, export_of, line
 
 
-def test_rows_in_the_order_of_the_input(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command() == 0
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_in_the_order_of_the_input_and_transcripts_with_every_turn(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    debates = command.folder / "debates.jsonl"
+    assert command(*keys(transcripts=debates)) == 0
     rows = command.rows()
-    assert [(r["group"], r["candidate"], r["aspect"]) for r in rows] == [
-        (f"g{g}", f"c{c}", a) for g in range(5) for c in range(2) for a in ("tone", "help")
-    ]
+    places = [(f"g{g}", f"c{c}", aspect) for g in range(5) for c in range(2) for aspect in ("tone", "help")]
+    assert [(r["group"], r["candidate"], r["aspect"]) for r in rows] == places
     # digit(): candidate g*10 + c; tone adds one.
     assert [r["score"] for r in rows[:8]] == [2, 1, 3, 2, 2, 1, 3, 2]
     first = {"group": "g0", "candidate": "c0", "aspect": "tone", "score": 2.0, "rounds": 0}
     assert rows[0] == {**first, "stop_reason": "single call", "unscored": None, "reason": "My rationale about it."}
     assert (rows[1]["rounds"], rows[1]["stop_reason"]) == (1, "no issue")
-    # A single call for tone; Scorer and a content Critic for help.
-    said = capsys.readouterr().err
-    # The check before the run has asked three of them already.
-    assert "LM calls: 33 asked, 30 executed" in said
-    assert [line.split()[:4] for line in said.splitlines() if line.startswith(("scorer", "critic", "total"))] == [
-        ["scorer", "0", "20", "2"],
-        ["critic", "1", "10", "1"],
-        ["total", "30", "3", said.split("total")[1].split()[2]],
-    ]
+    # A single call for tone; Scorer and a content Critic for help. The check before the run has asked three already.
+    cost = capsys.readouterr().err
+    assert "LM calls: 33 asked, 30 executed" in cost
+    by_role = [text.split()[:4] for text in cost.splitlines() if text.startswith(("scorer", "critic"))]
+    assert by_role == [["scorer", "0", "20", "2"], ["critic", "1", "10", "1"]]
+    judged = [json.loads(text) for text in debates.read_text(encoding="utf-8").splitlines()]
+    assert [(t["group"], t["candidate"], t["aspect"]) for t in judged] == places
+    assert (judged[1]["calls"], [turn["role"] for turn in judged[1]["turns"]]) == (2, ["scorer", "critic"])
+    opening = {"role": "scorer", "round": 0, "score": 1.0, "no_issue": False, "text": "My rationale about it."}
+    assert judged[1]["turns"][0] == opening
 
 
 def test_the_first_sources_are_a_start_that_more_go_on_from(command: Command) -> None:
     assert command(*keys(sources=2), "--aspects", "all") == 0
-    assert [(r["group"], r["aspect"]) for r in command.rows()] == [
-        (f"g{g}", aspect) for g in range(2) for _ in range(2) for aspect in ("tone", "help")
-    ]
+    assert [r["group"] for r in command.rows()] == [f"g{g}" for g in range(2) for _ in range(4)]
     assert command(*keys(sources=0.6)) == 0
     assert [r["group"] for r in command.rows()] == [f"g{g}" for g in range(3) for _ in range(4)]
     assert command(*keys(sources="4-5")) == 2, "these rows are not those that follow"
-
-
-@pytest.mark.integration
-def test_csv_in_and_out(command: Command) -> None:
-    source, out = command.folder / "in.csv", command.folder / "out.csv"
-    ids = ['a "b", c', "line\nend", "carriage\rreturn", "=1"]
-    with source.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["group", "candidate", "source", "text"])
-        writer.writerows([f"g{i}", name, "message", f"reply {i}"] for i, name in enumerate(ids))
-    assert command("--in", str(source), "--out", str(out), "--aspects", "tone") == 0
-    with out.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert [r["candidate"] for r in rows] == ids
-    assert [r["score"] for r in rows] == ["2.0", "3.0", "4.0", "5.0"]
-    assert rows[0]["unscored"] == ""
-    whole = out.read_bytes()
-    # The header has 58 bytes; the ids with line ends stand in the rows behind it.
-    for cut in [0, 1, 56, 57, 58, *range(60, len(whole), 9)]:
-        out.write_bytes(whole[:cut])
-        assert command("--in", str(source), "--out", str(out), "--aspects", "tone") == 0
-        assert out.read_bytes() == whole, cut
-
-
-def test_transcripts_hold_every_turn(command: Command) -> None:
-    debates = command.folder / "debates.jsonl"
-    command(*keys(transcripts=debates))
-    found = [json.loads(text) for text in debates.read_text(encoding="utf-8").splitlines()]
-    assert len(found) == 20
-    assert [t["role"] for t in found[1]["turns"]] == ["scorer", "critic"]
-    assert found[1]["turns"][0] == {
-        "role": "scorer",
-        "round": 0,
-        "score": 1.0,
-        "no_issue": False,
-        "text": "My rationale about it.",
-    }
-    assert (found[1]["group"], found[1]["candidate"], found[1]["aspect"], found[1]["calls"]) == ("g0", "c0", "help", 2)
 
 
 def test_ratings_and_texts_of_an_export_in_two_files_are_scored(command: Command) -> None:
@@ -97,43 +75,38 @@ def test_ratings_and_texts_of_an_export_in_two_files_are_scored(command: Command
     assert [(row["aspect"], row["score"]) for row in command.rows()] == [("tone", 3.0), ("help", 2.0)]
 
 
-BAD_LINES: list[tuple[str, list[str]]] = [
-    ("not JSON", ["{", "line 4", "not valid JSON"]),
-    (
-        "empty text",
-        [json.dumps({"group": "x", "source": "s", "candidates": [{"id": "c", "text": " "}]}), "line 4", "empty"],
-    ),
-    ("another task", [line(7, task="dialogue"), "line 4", "another task than support"]),
-    ("seen before", [line(1), "line 4", "a second time", "2 lines above"]),
-]
-
-
-@pytest.mark.parametrize("case", [c[1] for c in BAD_LINES], ids=[c[0] for c in BAD_LINES])
+@pytest.mark.parametrize(
+    ("bad", "keyword"),
+    [
+        ("{", "not valid JSON"),
+        (json.dumps({"group": "x", "source": "s", "candidates": [{"id": "c", "text": " "}]}), "empty"),
+        (line(7, task="dialogue"), "another task than support"),
+        (line(1), "2 lines above"),
+    ],
+)
 def test_a_bad_line_is_named_and_all_before_it_is_scored(
-    command: Command, capsys: pytest.CaptureFixture[str], case: list[str]
+    command: Command, capsys: pytest.CaptureFixture[str], bad: str, keyword: str
 ) -> None:
-    good = [line(g) for g in range(3)]
-    command.write([*good, case[0], line(8)])
+    command.write([*(line(g) for g in range(3)), bad, line(8)])
     assert command() == EXIT_INPUT
     message = capsys.readouterr().err
-    assert all(part in message for part in case[1:]), message
+    assert "line 4" in message
+    assert keyword in message
     assert [r["group"] for r in command.rows()] == [f"g{g}" for g in range(3) for _ in range(4)]
 
 
 def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
-    other = {"group": "d", "task": "dialogue", "source": "s", "candidates": [{"id": "c", "text": "t"}]}
-    command.write([json.dumps(other), line(1)])
+    command.write([line(0, task="dialogue"), line(1)])
     assert command("--config", "task=support") == 0
     assert {r["group"] for r in command.rows()} == {"g1"}
 
 
 @pytest.mark.integration
-def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
+def test_only_a_bounded_number_of_items_is_read_ahead(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The input is an endless pipe in effect: what is read runs ahead of what is written by the window at most."""
-    command.write([line(g, candidates=1) for g in range(300)])
-    read, ahead = 0, []
+    command.write([line(g, candidates=1) for g in range(100)])
     group_items, score_of = scorer.group_items, scorer.score_of
-    written = 0
+    read, ahead = 0, list[int]()
 
     def counting(*arguments: Any) -> Iterator[Any]:
         nonlocal read
@@ -142,26 +115,174 @@ def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
             yield item
 
     def looking(*arguments: Any) -> Any:
-        nonlocal written
-        written += 1
-        ahead.append(read - written)
+        ahead.append(read - len(ahead))
         return score_of(*arguments)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scorer, "group_items", counting)
-        patch.setattr(scorer, "score_of", looking)
-        assert command("--concurrency", "4", *keys(preflight=False)) == 0
-    assert len(ahead) == 600
-    assert max(ahead) <= streaming.max_in_flight(command.lm)
+    monkeypatch.setattr(scorer, "group_items", counting)
+    monkeypatch.setattr(scorer, "score_of", looking)
+    assert command("--concurrency", "4", *keys(preflight=False)) == 0
+    assert len(ahead) == 200
+    assert max(ahead) <= streaming.max_in_flight(command.lm) < 200
     # Whether the LM is ever asked by all four at once is a matter of chance.
     assert 1 < command.lm.peak <= 4
 
 
-@pytest.mark.integration
-def test_help_needs_no_lm_library() -> None:
-    code = "import sys; from debate_judge.runs import score\ntry: score.main(['--help'])\nexcept SystemExit: pass\n"
-    code += "print(sorted({'dspy', 'mlflow', 'numpy', 'pandas', 'litellm'} & set(sys.modules)))"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
-    assert done.stdout.rstrip().endswith("[]")
-    assert "max-unscored" in done.stdout
+# --- scores that can be joined: one row a text, the input's columns, sheets and Parquet ---
+
+
+def test_a_row_a_text_with_the_inputs_columns(command: Command) -> None:
+    out = command.folder / "out.csv"
+    assert command(*command.write_table(), "--wide", "--keep-columns", out=out) == 0
+    rows = read_csv(out)
+    assert list(rows[0]) == [
+        *("id", "customer", "reason", "answer", "note", "group", "candidate", "tone", "help"),
+        *("tone_reason", "tone_unscored", "help_reason", "help_unscored"),
+    ]
+    assert [row["id"] for row in rows] == ["007", "008", "010"]
+    assert rows[2]["note"] == 'two\nlines, and a "quote"'
+    # digit(): the number of the candidate; tone adds one.
+    assert [(row["tone"], row["help"]) for row in rows] == [("2.0", "1.0"), ("3.0", "2.0"), ("4.0", "3.0")]
+    assert (rows[0]["tone_reason"], rows[0]["tone_unscored"]) == ("My rationale about it.", "")
+
+
+def test_ids_of_any_characters_come_back_as_they_were(command: Command) -> None:
+    out, ids = command.folder / "out.csv", ['a "b", c', "line\nend", "carriage\rreturn", "=1"]
+    command.source = command.folder / "in.csv"
+    with command.source.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerow(["group", "candidate", "source", "text"])
+        csv.writer(file).writerows([f"g{i}", name, "message", f"reply {i}"] for i, name in enumerate(ids))
+    assert command("--aspects", "tone", out=out) == 0
+    assert [(r["candidate"], r["score"], r["unscored"]) for r in read_csv(out)] == [
+        (name, f"{score}.0", "") for score, name in enumerate(ids, 2)
+    ]
+
+
+def test_long_rows_keep_columns_and_call_ours_otherwise_where_names_meet(command: Command) -> None:
+    assert command(*command.write_table(), "--keep-columns") == 0
+    first = command.rows()[0]
+    assert (first["reason"], first["judge_reason"]) == ("a", "My rationale about it.")
+    assert (first["aspect"], first["score"]) == ("tone", 2.0)
+
+
+def test_groups_of_json_keep_what_belongs_to_group_and_candidate(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.write([line(0, domain="bank", tags=["x", None]), line(1, domain=None, tags=[])])
+    assert command("--wide", "--keep-columns") == 0
+    assert [(r["group"], r["candidate"], r["domain"], r["tags"]) for r in command.rows()] == [
+        (f"g{g}", f"c{c}", *kept) for g, kept in enumerate([("bank", ["x", None]), (None, [])]) for c in range(2)
+    ]
+    # A column that the first text lacks is refused by name.
+    command.write([line(0), line(1, domain="bank")])
+    assert command("--wide", "--keep-columns", out=command.folder / "new.jsonl") == EXIT_INPUT
+    message = capsys.readouterr().err
+    assert "no field 'domain'" in message
+    assert "'g1'" in message
+
+
+def test_a_yes_no_aspect_has_a_decision(command: Command) -> None:
+    safe = replace(TASK.aspects[1], name="safe", scale=Scale(0, 1))
+    command.program = export_of(command.folder / "safe", replace(TASK, aspects=(safe,)), build_preset("single", {}))
+    command.script = debater(score=lambda prompt: str(int(section(prompt, "candidate").split()[-1]) % 2))
+    assert command("--wide") == 0
+    assert {(row["safe"], row["safe_decision"]) for row in command.rows()} == {(0.0, False), (1.0, True)}
+
+
+def test_sheets_hold_texts_as_texts_and_numbers_as_numbers(command: Command) -> None:
+    pytest.importorskip("xlsxwriter", reason="pip install -e '.[test]' has it")
+    import python_calamine
+
+    numbered = "n," + TABLE.replace("\n007", "\n3,007").replace("\n008", "\n,008").replace("\n010", "\n14,010")
+    out = command.folder / "out.xlsx"
+    assert command(*command.write_table(numbered), "--wide", "--keep-columns", out=out) == 0
+    header, *rows = python_calamine.CalamineWorkbook.from_path(out).get_sheet_by_index(0).to_python()
+    values = [dict(zip(header, row, strict=True)) for row in rows]
+    assert [(v["id"], v["n"], v["tone"]) for v in values] == [("007", 3.0, 2.0), ("008", "", 3.0), ("010", 14.0, 4.0)]
+    # A formula would be shown by its result.
+    assert values[0]["note"] == "=1+1"
+
+
+def test_parquet_has_one_type_a_column_also_where_nothing_has_a_score(command: Command) -> None:
+    command.script = lambda prompt: "no score at all"
+    out = command.folder / "out.parquet"
+    assert command(*command.write_table(), "--wide", *keys(max_unscored=1, preflight=False), out=out) == 0
+    frame = pd.read_parquet(out)
+    assert list(frame.columns[:4]) == ["group", "candidate", "tone", "help"]
+    assert str(frame["tone"].dtype).lower() == "float64"
+    assert frame["tone"].isna().all()
+    assert set(frame["tone_unscored"]) == {"unreadable reply"}
+
+
+def test_columns_are_named_once(command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rated, task_file = tmp_path / "rated.csv", tmp_path / "support.toml"
+    lines = [f"what {i}?;reply {i}{j};{1 + (i + j) % 5};{1 + (2 * i + j) % 5}" for i in range(20) for j in range(2)]
+    rated.write_text("\n".join(["frage;antwort;tone;help", *lines]))
+    assert check.main([str(rated), "--columns", "source=frage,text=antwort", "--write-task", str(task_file)]) == 0
+    assert "--columns" not in capsys.readouterr().out
+    corpus = data.load(str(rated), str(task_file))
+    assert len(corpus.groups) == 20
+    command.program = export_of(tmp_path / "learnt", corpus.task, build_preset("single", {}))
+    command.source = tmp_path / "new.csv"
+    for number, (header, columns, score) in enumerate(
+        [
+            ("frage,antwort", (), 5.0),
+            # New texts have no ratings; those of another table may have our names.
+            ("source,text", (), 5.0),
+            # What the user writes wins over what was learnt.
+            ("frage,antwort,rewritten", ("--columns", "text=rewritten"), 1.0),
+        ]
+    ):
+        command.source.write_text(f"{header}\nwhat?,reply 3{',reply 4' if columns else ''}\n")
+        command.out = tmp_path / f"{number}.jsonl"
+        assert command("--aspects", "tone", *columns) == 0
+        assert command.rows()[0]["score"] == score
+
+
+# --- intervals ---
+
+
+def recorded() -> dict[str, object]:
+    """Ratings are far from low scores and near to high ones; every other source is unrated."""
+    rng = np.random.default_rng(0)
+    groups = []
+    for number in range(40):
+        scores = rng.uniform(1, 5, 6)
+        ratings = np.clip(scores + rng.normal(size=6) * np.where(scores < 3, 1.0, 0.1), 1, 5)
+        own = {"scores": scores.tolist(), "on_raters_scale": scores.tolist()}
+        rated = ratings.tolist() if number % 2 else [None] * 6
+        groups.append({"source": f"s{number}", "texts": [f"t{i}" for i in range(6)], **own, "ratings": rated})
+    return {"by": "export", "seen": [], "aspects": {"tone": groups, "help": groups}}
+
+
+@pytest.fixture
+def measured(command: Command) -> Command:
+    """A judge with a map, and with held-out scores in its export."""
+    judge = AspectJudge(build_preset("single", {}), calibration=Calibration(((1, 1), (5, 5)), 4, 20))
+    evidence = {RECORDED: recorded(), "objective": {"statistic": "spearman", "level": "summary"}}
+    command.program = export_of(command.folder / "measured", TASK, judge, **evidence)
+    return command
+
+
+def test_rows_have_intervals_on_the_raters_scale(measured: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert measured(*keys(interval=0.8)) == 0
+    rows = measured.rows()
+    assert all(1 <= row["low"] <= row["score"] <= row["high"] <= 5 for row in rows)
+    assert all(row["judge_score"] == row["score"] and "to_people" not in row for row in rows)
+    assert "80 %" in capsys.readouterr().err
+    # The same command goes on; with another level it is another file.
+    assert measured(*keys(interval=0.8)) == 0
+    assert measured(*keys(interval=0.9)) == 2
+    with load(measured.program) as judge:
+        intervals = judge.intervals(0.8)["tone"]
+    assert intervals.sources == 20
+    assert intervals.at(1.5).width > intervals.at(4.5).width > 0
+
+
+def test_wide_intervals_are_left_to_people(measured: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert measured(*keys(abstain=1.5)) == 0
+    rows = measured.rows()
+    assert {row["to_people"] for row in rows} == {True, False}
+    assert all(row["to_people"] == (row["high"] - row["low"] > 1.5) for row in rows)
+    summary = capsys.readouterr().err
+    assert "wider than 1.5" in summary
+    assert "left here" in summary

@@ -1,4 +1,4 @@
-"""The HTTP service: answers, refusals, limits, a thousand requests at once, and a stop that loses none."""
+"""The HTTP service: answers, refusals, limits, hundreds of requests at once, and a stop that loses none."""
 
 from __future__ import annotations
 
@@ -61,9 +61,8 @@ def served(app: Any) -> Iterator[str]:
 
 def test_one_text_and_many(judge: LoadedJudge) -> None:
     with served(make_app(judge)) as url, httpx.Client(base_url=url) as client:
-        one = client.post("/score", json={"source": "Late!", "text": "reply 16", "aspects": ["help"]})
-        assert one.status_code == 200, one.text
-        assert one.json() == {
+        single = client.post("/score", json={"source": "Late!", "text": "reply 16", "aspects": ["help"]})
+        assert single.json() == {
             "scores": {
                 "help": {
                     "score": 4.5, "reason": "I read reply 16.", "unscored": None, "rounds": 0,
@@ -73,44 +72,31 @@ def test_one_text_and_many(judge: LoadedJudge) -> None:
         }  # fmt: skip
         texts = ["reply 3", "", "unreadable 1", "reply 3"]
         many = client.post("/score", json=[{"source": "Late!", "text": text} for text in texts]).json()
-        tone = [answer["scores"]["tone"] for answer in many]
-        assert [own["score"] for own in tone] == [2.5, None, None, 2.5]
-        assert [own["unscored"] for own in tone] == [None, "no text", "unreadable reply", None]
+        assert [(answer["scores"]["tone"]["score"], answer["scores"]["tone"]["unscored"]) for answer in many] == [
+            *((2.5, None), (None, "no text"), (None, "unreadable reply"), (2.5, None))
+        ]
         assert client.get("/health").json()["aspects"] == ["tone", "help"]
-        described = client.get("/openapi.json").json()
-        assert set(described["paths"]) == {"/score", "/health", "/metrics"}
+        assert set(client.get("/openapi.json").json()["paths"]) == {"/score", "/health", "/metrics"}
         assert "swagger" in client.get("/docs").text
         metrics = client.get("/metrics").text
         assert 'debate_requests_total{status="200"} 2.0' in metrics
         assert 'debate_scores_total{aspect="tone",unscored="unreadable reply"} 1.0' in metrics
         assert f"debate_lm_calls {float(judge.lm.meter.total.calls)}" in metrics
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"{", b'{"text": "t"}', b'{"source": "s", "text": 3}', b'{"source": "s", "text": "t", "key": 1}',
-        b'{"source": "s", "text": "t", "aspects": ["style"]}', b'{"source": "s", "text": "\\ud800"}',
-    ],
-)  # fmt: skip
-def test_what_cannot_be_scored_is_refused(judge: LoadedJudge, body: bytes) -> None:
-    with served(make_app(judge)) as url:
-        answer = httpx.post(f"{url}/score", content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 422
-    assert answer.json()["detail"]
+        for body in (
+            b"{", b'{"text": "t"}', b'{"source": "s", "text": 3}', b'{"source": "s", "text": "t", "key": 1}',
+            b'{"source": "s", "text": "t", "aspects": ["style"]}', b'{"source": "s", "text": "\\ud800"}',
+        ):  # fmt: skip
+            refused = client.post("/score", content=body, headers={"Content-Type": "application/json"})
+            assert (refused.status_code, bool(refused.json()["detail"])) == (422, True), body
 
 
 def test_limits(judge: LoadedJudge) -> None:
     body = {"source": "Late!", "text": "reply 3" + " " * 1000}
     with served(make_app(judge, limits=ServiceLimits(body=1000))) as url:
         assert httpx.post(f"{url}/score", json=body).status_code == 413
-
-        def pieces() -> Iterator[bytes]:
-            for _ in range(20):
-                yield b" " * 100
-
         # Of a length that no header tells.
-        sent = httpx.post(f"{url}/score", content=pieces(), headers={"Content-Type": "application/json"})
+        pieces = (b" " * 100 for _ in range(20))
+        sent = httpx.post(f"{url}/score", content=pieces, headers={"Content-Type": "application/json"})
         assert sent.status_code == 413
     with served(make_app(judge, limits=ServiceLimits(requests=0))) as url:
         refused = httpx.post(f"{url}/score", json={"source": "s", "text": "reply 1"})
@@ -128,26 +114,26 @@ def test_candidates_of_a_source_are_read_side_by_side_and_a_request_has_a_time_l
         # One alone waits for candidates that never come.
         with served(make_app(judge, limits=ServiceLimits(seconds=0.05), wait=3600)) as url:
             late = httpx.post(f"{url}/score", json={"source": "s", "text": "reply 1"})
-            metrics = httpx.get(f"{url}/metrics").text
-    assert [one["scores"]["tone"]["together"] for one in answers] == [3, 3, 3]
+            assert 'status="504"} 1.0' in httpx.get(f"{url}/metrics").text
+    assert [answer["scores"]["tone"]["together"] for answer in answers] == [3, 3, 3]
     assert len(lms[0].prompts) == 1
     assert (late.status_code, late.json()) == (504, {"detail": "no answer within 0.05 s"})
-    assert 'status="504"} 1.0' in metrics
 
 
-def test_a_key_is_asked_for(judge: LoadedJudge) -> None:
+def test_a_key_is_asked_for_but_on_loopback(judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(serve.KEY_VARIABLE, raising=False)
+    assert [serve.bearer_key(host) for host in ("127.0.0.1", "::1", "localhost")] == [None] * 3
+    monkeypatch.setenv(serve.KEY_VARIABLE, KEY)
+    assert serve.bearer_key("0.0.0.0") == KEY
     question = {"source": "Late!", "text": "reply 3"}
     with served(make_app(judge, key=KEY)) as url, httpx.Client(base_url=url) as client:
         for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}):
             refused = client.post("/score", json=question, headers=given)
             assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
-        assert client.get("/metrics").status_code == 401
-        assert client.get("/health").status_code == 200
+        assert [client.get(path).status_code for path in ("/metrics", "/health")] == [401, 200]
         client.headers["Authorization"] = f"Bearer {KEY}"
-        assert client.post("/score", json=question).status_code == 200
-        assert client.get("/metrics").status_code == 200
-        assert KEY not in client.get("/openapi.json").text + client.get("/metrics").text
         assert client.post("/score", json=question, headers={"Host": "judge.example"}).status_code == 200
+        assert KEY not in client.get("/openapi.json").text + client.get("/metrics").text
 
 
 def test_what_strangers_are_not_told(judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,55 +152,42 @@ def test_what_strangers_are_not_told(judge: LoadedJudge, monkeypatch: pytest.Mon
     assert AspectAnswer.of(empty_text_score()).reason == empty_text_score().reason
 
 
-def test_loopback_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(serve.KEY_VARIABLE, raising=False)
-    assert [serve.bearer_key(host) for host in ("127.0.0.1", "::1", "localhost")] == [None] * 3
-    monkeypatch.setenv(serve.KEY_VARIABLE, KEY)
-    assert serve.bearer_key("0.0.0.0") == KEY
-
-
-def test_a_thousand_requests_at_once_lose_and_mix_up_nothing(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:
-    judge.lm.scripted.latency = 0.001  # type: ignore[attr-defined]
-
+def test_hundreds_of_requests_at_once_lose_and_mix_up_nothing(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:
     async def ask(client: httpx.AsyncClient, n: int) -> tuple[int, float, str]:
         question = {"source": f"message {n % 7}", "text": f"reply {n}", "aspects": ["tone"]}
-        answer = await client.post("/score", json=question)
-        assert answer.status_code == 200, answer.text
-        own = answer.json()["scores"]["tone"]
-        return n, own["score"], own["reason"]
+        answer = (await client.post("/score", json=question)).json()["scores"]["tone"]
+        return n, answer["score"], answer["reason"]
 
     async def work(url: str) -> list[tuple[int, float, str]]:
-        limits = httpx.Limits(max_connections=1000)
+        limits = httpx.Limits(max_connections=400)
         async with httpx.AsyncClient(base_url=url, limits=limits, timeout=120) as client:
-            return await asyncio.gather(*(ask(client, n) for n in range(1000)))
+            return await asyncio.gather(*(ask(client, n) for n in range(400)))
 
     with served(make_app(judge)) as url:
-        found = asyncio.run(work(url))
-    assert found == [(n, score_for(f"reply {n}"), f"I read reply {n}.") for n in range(1000)]
-    assert len(lms[0].prompts) == 1000
+        answers = asyncio.run(work(url))
+    assert answers == [(n, score_for(f"reply {n}"), f"I read reply {n}.") for n in range(400)]
+    assert len(lms[0].prompts) == 400
 
 
 def test_the_command_serves_and_stops_when_it_is_told_to(tmp_path: Path) -> None:
     export = save_judge(tmp_path / "judge", lm="offline")
     command = [sys.executable, "-m", "debate_judge.runs.serve", str(export), "--port", "0", "--store", "store"]
     environment = {**os.environ, serve.KEY_VARIABLE: KEY}
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
-    )
-    try:
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if "running on" in line:
-                break
-        url = "".join(lines).split("running on ")[1].split()[0]
-        headers = {"Authorization": f"Bearer {KEY}"}
-        question = {"source": "Late!", "text": "Sorry, it ships today."}
-        answer = httpx.post(f"{url}/score", json=question, headers=headers, timeout=60)
-        assert 1 <= answer.json()["scores"]["tone"]["score"] <= 5
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) in (0, -signal.SIGTERM)
-        assert KEY not in "".join(lines) + process.stderr.read()
-    finally:
-        process.kill()
-        process.wait()
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stderr is not None
+            output = ""
+            while "running on" not in output:
+                line = process.stderr.readline()
+                assert line, output
+                output += line
+            url = output.split("running on ")[1].split()[0]
+            headers = {"Authorization": f"Bearer {KEY}"}
+            question = {"source": "Late!", "text": "Sorry, it ships today."}
+            answer = httpx.post(f"{url}/score", json=question, headers=headers, timeout=60)
+            assert 1 <= answer.json()["scores"]["tone"]["score"] <= 5
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) in (0, -signal.SIGTERM)
+            assert KEY not in output + process.stderr.read()
+        finally:
+            process.kill()

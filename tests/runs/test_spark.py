@@ -9,19 +9,21 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from debate_judge import Debate
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import JUDGES, build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.export.folder import load, save
+from debate_judge.programs import build_preset
+from debate_judge.programs.compiled import AspectJudge
+from debate_judge.runs.export.folder import load
 from debate_judge.runs.tracking.tracker import Tracker
+from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.runs.registered_models import registration
+from tests.runs.score_command import export_of
 
 pytestmark = [
     pytest.mark.skipif(
@@ -89,41 +91,28 @@ spark.stop()
 
 def _answer(body: bytes) -> str:
     """The Critic objects to every second letter, once; scores differ by letter, aspect and round."""
-    found = re.search(rb"Letter-(\d+)", body)
-    letter, heard = int(found[1]) if found else 0, body.count(b"Critic, round ")
-    if b"## decision ##" in body:
-        decision = "ISSUE" if letter % 2 and not heard else "NO ISSUE"
-        return f"[[ ## review ## ]]\nWell.\n\n[[ ## decision ## ]]\n{decision}\n\n[[ ## feedback ## ]]\nToo kind."
-    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{1 + (letter * 7 + heard + len(body)) % 5}"
-
-
-def _registered(folder: Path) -> SimpleNamespace:
-    """A judge of two aspects in the registry of a new store."""
-    debate, single = JUDGES["debate"], JUDGES["single"]
-    judges = {
-        "clarity": AspectJudge(build(debate.kind, {**debate.config, "rounds": 2}), "half"),
-        "truth": AspectJudge(build(single.kind, single.config)),
-    }
-    judge = CompiledJudge(TASK, judges)
-    exported = save(folder / "export", judge, lm={"spec": "hosted_vllm/scripted"}, evidence={}, name="notes")
-    with Tracker(uri=None, store=folder / "store", experiment="debate/notes", run_name="notes") as tracker:
-        uri = tracker.log_model(exported, name="judge", registration=registration("notes"))
-    return SimpleNamespace(export=exported, uri=uri, store=tracker.tracking_store.uri)
+    prompt = json.loads(body)["messages"][-1]["content"]
+    letter = int(re.findall(r"Letter-(\d+)", prompt + "Letter-0")[0])
+    objects = letter % 2 and "Critic, round" not in prompt
+    return debater(score=str(1 + (letter * 7 + len(body)) % 5), decision="ISSUE" if objects else "NO ISSUE")(prompt)
 
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """What Spark made of the rows, once in each of its partitions, and what the judge makes of them by itself."""
     folder = tmp_path_factory.mktemp("spark")
-    model = _registered(folder)
+    clarity, truth = AspectJudge(Debate(rounds=2), "half"), build_preset("single", {})
+    export = export_of(folder / "export", TASK, clarity, truth, lm="hosted_vllm/scripted")
+    with Tracker(uri=None, store=folder / "store", experiment="debate/notes", run_name="notes") as tracker:
+        uri = tracker.log_model(export, name="judge", registration=registration("notes"))
 
     def refuse(body: bytes, attempt: int) -> str | None:
         return "unreadable" if f"Letter-{BAD}:".encode() in body else None
 
     with FaultyServer(_answer, refuse) as server:
         asked = {
-            "store": model.store,
-            "model": model.uri,
+            "store": tracker.tracking_store.uri,
+            "model": uri,
             "url": server.url,
             "partitions": PARTITIONS,
             "columns": "clarity double, truth double, unscored string, calls double",
@@ -141,10 +130,10 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         )
         assert done.returncode == 0, done.stderr[-3000:]
         requests = server.requests
-        with load(model.export, api_base=server.url) as judge:
+        with load(export, api_base=server.url) as judge:
             own = judge.score_many([{"source": source, "text": text} for source, text, _ in ROWS])
-    found = json.loads(done.stdout.splitlines()[-1])
-    return SimpleNamespace(**found, own=own, requests=requests, own_requests=server.requests - requests)
+    rows = json.loads(done.stdout.splitlines()[-1])
+    return SimpleNamespace(**rows, own=own, requests=requests, own_requests=server.requests - requests)
 
 
 def test_scores_are_those_of_the_judge_bit_for_bit(job: SimpleNamespace) -> None:
@@ -156,29 +145,24 @@ def test_scores_are_those_of_the_judge_bit_for_bit(job: SimpleNamespace) -> None
     assert len({score for row in expected for score in row.values()}) > 3
     for rows in parts.values():
         assert [{aspect: row[aspect] for aspect in ("clarity", "truth")} for row in rows[: len(ROWS)]] == expected
+    # Batches and tasks of a worker share one store of replies: each of two workers asks at most once.
+    assert job.own_requests <= job.requests <= 2 * job.own_requests
 
 
 def test_what_cannot_be_scored_is_null_with_a_reason(job: SimpleNamespace) -> None:
     rows = job.wide[: len(ROWS) + len(ODD)]
     assert {row["unscored"] for number, row in enumerate(rows[: len(ROWS)]) if number != BAD} == {""}
-    bad, (no_source, no_text, unknown, one) = rows[BAD], rows[len(ROWS) :]
-    assert (bad["clarity"], bad["truth"]) == (None, None)
-    assert [job.own[BAD][aspect].unscored in bad["unscored"] for aspect in ("clarity", "truth")] == [True, True]
-    for row, missing in ((no_source, "source"), (no_text, "text")):
-        reason = f"no text: the row needs a {missing}"
-        assert (row["clarity"], row["truth"]) == (None, None)
-        assert row["unscored"] == f"clarity: {reason}; truth: {reason}"
-    assert unknown["unscored"] == "grace: no such aspect: 'grace'; one of clarity, truth is needed"
-    assert (one["clarity"], one["truth"], one["unscored"]) == (None, job.own[0]["truth"].score, "")
-
-
-def test_batches_and_tasks_of_a_worker_share_one_store_of_replies(job: SimpleNamespace) -> None:
-    """The rows go through six tasks in several batches each, and again; each of two workers asks at most once."""
-    assert job.own_requests <= job.requests <= 2 * job.own_requests
-
-
-def test_rows_that_name_their_aspect_need_no_parameter_and_no_type(job: SimpleNamespace) -> None:
-    """The type of the column is the model's; a null among whole numbers must not fail the job."""
+    bad, (no_source, no_text, unknown, single) = rows[BAD], rows[len(ROWS) :]
+    for row, reason, aspects in (
+        (bad, "unreadable", 2),
+        (no_source, "a source", 2),
+        (no_text, "a text", 2),
+        (unknown, "'grace'", 1),
+    ):
+        assert (row["clarity"], row["truth"], row["unscored"].count(reason)) == (None, None, aspects)
+    assert (single["clarity"], single["truth"], single["unscored"]) == (None, job.own[0]["truth"].score, "")
+    # Rows that name their aspect need no parameter and no type: the type of the column is the model's, and a null
+    # among whole numbers must not fail the job.
     assert [row["score"] for row in job.long[: len(ROWS)]] == [scores["truth"].score for scores in job.own]
     assert [row["rounds"] for row in job.long[len(ROWS) :]] == [None, None, None, 0]
     assert [row["aspect"] for row in job.long[-2:]] == ["grace", "truth"]

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -25,9 +24,8 @@ from debate_judge.runs.tracking.tracker import Tracker, TrackingError
 EXPERIMENT = "debate/tests"
 SECRET = "correct-horse-battery"
 
-TASK = Task("t", "text", "summary", (Aspect("clarity & style", "how clear", Scale(1, 5)),))
 CORPUS = Corpus(
-    TASK,
+    Task("t", "text", "summary", (Aspect("clarity & style", "how clear", Scale(1, 5)),)),
     (
         RatedGroup("a", "one", (Candidate("1", "x"), Candidate("2", "y"))),
         RatedGroup("b", "two", (Candidate("1", "z"),)),
@@ -36,8 +34,8 @@ CORPUS = Corpus(
 )
 
 
-def _tracker(store: Path, name: str = "run", uri: str | None = None) -> Tracker:
-    return Tracker(uri=uri, store=store, experiment=EXPERIMENT, run_name=name)
+def _tracker(store: Path, name: str = "run") -> Tracker:
+    return Tracker(uri=None, store=store, experiment=EXPERIMENT, run_name=name)
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +43,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """A store with one run in which everything was logged once."""
     store = tmp_path_factory.mktemp("with space") / "store"
     elsewhere = tmp_path_factory.mktemp("cwd")
-    figure = Figure()
-    figure.add_subplot().plot([1, 2])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(elsewhere)
         patch.setenv("SOME_API_KEY", "an-unusual-value-0815")
@@ -54,7 +50,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
             tracker.log_settings(
                 {"deadline": 900, "api_key": SECRET},
                 {
-                    "judge": "debate",
                     "rounds": (0, 1, 2),
                     "nothing": None,
                     "max_tokens": 2000,
@@ -65,53 +60,46 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
             )
             tracker.set_tags({"level": "summary", "note": "seen an-unusual-value-0815 here"})
             tracker.log_metrics({"kept": 0.5, "absent": None, "broken": math.nan, "endless": math.inf})
-            for part, digest in (("train", "aaaa"), ("dev", "bbbb"), ("held_out", "cccc")):
-                tracker.log_dataset(part, CORPUS, digest)  # type: ignore[arg-type]
+            tracker.log_dataset("train", CORPUS, "aaaa")
+            tracker.log_dataset("dev", CORPUS, "bbbb")
             tracker.log_trial("n=0", {"rounds": 0, "persona": None}, {"dev/spearman": 0.25, "lm_calls_per_item": 1})
             tracker.log_trial("n=1 plain", {"rounds": 1, "persona": "plain"}, {"dev/spearman": 0.5, "p": math.nan})
             tracker.log_details({"small": 0.25, "absent": None, "broken": math.nan})
-            tracker.set_description("**Is it good?** Yes.")
             tracker.log_text("instructions-diff.txt", "-alt\n+neu é")
-            tracker.log_json("choice.json", {"n": 1})
             tracker.log_table("transcripts.json", [{"item": "a", "score": 1.5}, {"item": "b", "score": None}])
-            tracker.log_figure("figures/one.png", figure)
-    run = tracker.tracking_store.client.get_run(tracker.run_id)
+            tracker.log_figure("figures/one.png", Figure())
+    client = tracker.tracking_store.client
     artifacts = store / "artifacts" / tracker.run_id / "artifacts"
-    return SimpleNamespace(
-        store=store, cwd=elsewhere, tracker=tracker, client=tracker.tracking_store.client, run=run, artifacts=artifacts
-    )
+    run = client.get_run(tracker.run_id)
+    return SimpleNamespace(store=store, cwd=elsewhere, tracker=tracker, client=client, run=run, artifacts=artifacts)
 
 
-def _children(kept: SimpleNamespace) -> list[Any]:
-    found = kept.client.search_runs(
-        [kept.run.info.experiment_id], f"tags.`mlflow.parentRunId` = '{kept.run.info.run_id}'"
-    )
-    return sorted(found, key=lambda r: r.info.run_name)
-
-
-def test_parent_run_is_finished_and_says_with_what_it_was_made(kept: SimpleNamespace) -> None:
-    assert kept.run.info.status == "FINISHED"
-    assert kept.run.info.run_name == "everything"
-    assert kept.run.data.tags["level"] == "summary"
-    assert kept.run.data.tags["versions"].startswith(f"python {sys.version.split()[0]}, dspy ")
-    assert kept.client.get_experiment_by_name(EXPERIMENT).experiment_id == kept.run.info.experiment_id
-    assert (kept.store / "mlflow.db").is_file()
-    assert kept.run.info.artifact_uri == kept.artifacts.as_uri()
+def test_a_run_is_finished_and_says_with_what_it_was_made(kept: SimpleNamespace) -> None:
+    info, run_data = kept.run.info, kept.run.data
+    assert (info.status, info.run_name, run_data.tags["level"]) == ("FINISHED", "everything", "summary")
+    assert run_data.tags["versions"].startswith(f"python {sys.version.split()[0]}, dspy ")
+    assert info.artifact_uri == kept.artifacts.as_uri()
     assert not list(kept.cwd.iterdir()), "nothing is in the working directory"
     # What has no value is left out.
-    assert set(kept.run.data.metrics) == {"kept"}
+    assert set(run_data.metrics) == {"kept"}
     assert set(json.loads((kept.artifacts / "metrics.json").read_text())) == {"small"}
+    assert (kept.artifacts / "instructions-diff.txt").read_text(encoding="utf-8") == "-alt\n+neu é"
+    table = json.loads((kept.artifacts / "transcripts.json").read_text())
+    assert table == {"columns": ["item", "score"], "data": [["a", 1.5], ["b", None]]}
+    assert (kept.artifacts / "figures/one.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="JSON compliant"):
+        kept.tracker.log_json("x.json", {"value": math.nan})
 
 
 def test_trials_are_finished_children_with_their_own_params_and_metrics(kept: SimpleNamespace) -> None:
-    single, plain = _children(kept)
-    assert {single.info.status, plain.info.status} == {"FINISHED"}
-    assert single.info.start_time <= single.info.end_time
-    assert (single.data.params, single.data.metrics) == (
-        {"rounds": "0"},
-        {"dev/spearman": 0.25, "lm_calls_per_item": 1},
+    children = kept.client.search_runs(
+        [kept.run.info.experiment_id], f"tags.`mlflow.parentRunId` = '{kept.run.info.run_id}'"
     )
-    assert (plain.data.params, plain.data.metrics) == ({"rounds": "1", "persona": "plain"}, {"dev/spearman": 0.5})
+    single, plain = sorted(children, key=lambda run: run.info.run_name)
+    assert {single.info.status, plain.info.status} == {"FINISHED"}
+    assert (single.data.params, plain.data.params) == ({"rounds": "0"}, {"rounds": "1", "persona": "plain"})
+    assert single.data.metrics == {"dev/spearman": 0.25, "lm_calls_per_item": 1}
+    assert plain.data.metrics == {"dev/spearman": 0.5}
 
 
 DEBATE = TracedDebate(
@@ -126,50 +114,34 @@ def test_debates_are_traces_of_their_run(kept: SimpleNamespace, monkeypatch: pyt
         tracker.log_debates([DEBATE, replace(DEBATE, score=None, reason="lm error", rating=None)])
     # What the process had set is set again.
     assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:////nowhere.db"
-    found = kept.client.search_traces(
+    traces = kept.client.search_traces(
         locations=[kept.run.info.experiment_id],
         filter_string=f"request_metadata.`mlflow.sourceRun` = '{tracker.run_id}'",
     )
-    (scored,) = [one for one in found if one.info.assessments]
-    assert len(found) == 2
+    (scored,) = [trace for trace in traces if trace.info.assessments]
+    assert len(traces) == 2
     root, *turns = scored.data.spans
     assert root.inputs == {"aspect": "tone", "source": "one", "text": "x"}
     assert root.outputs == {"score": 4.0, "reason": "Fine."}
-    assert [(turn.name, turn.outputs["text"]) for turn in turns] == [
-        ("scorer", "Fine."),
-        ("critic, round 1", "NO ISSUE"),
-    ]
-    told = {(one.source.source_type, one.name, one.value) for one in scored.info.assessments}
-    assert told == {("LLM_JUDGE", "tone", 4.0), ("HUMAN", "tone", 3.5)}
+    texts = [(turn.name, turn.outputs["text"]) for turn in turns]
+    assert texts == [("scorer", "Fine."), ("critic, round 1", "NO ISSUE")]
+    assessments = {(a.source.source_type, a.name, a.value) for a in scored.info.assessments}
+    assert assessments == {("LLM_JUDGE", "tone", 4.0), ("HUMAN", "tone", 3.5)}
 
 
 def test_parts_of_the_split_are_inputs_with_digest_and_use(kept: SimpleNamespace) -> None:
-    inputs = {
-        tag.value: one.dataset
-        for one in kept.run.inputs.dataset_inputs
-        for tag in one.tags
-        if tag.key == "mlflow.data.context"
+    inputs = {tuple(tag.value for tag in given.tags): given.dataset for given in kept.run.inputs.dataset_inputs}
+    assert {tags: dataset.digest for tags, dataset in inputs.items()} == {
+        ("train", "r1"): "aaaa",
+        ("dev", "r1"): "bbbb",
     }
-    assert {part: d.digest for part, d in inputs.items()} == {"train": "aaaa", "dev": "bbbb", "held_out": "cccc"}
-    assert inputs["dev"].name == "toy"
-    assert json.loads(inputs["dev"].source) == {"url": "https://example.org/toy.jsonl"}
-    assert {tag.value for tag in kept.run.inputs.dataset_inputs[0].tags} >= {"r1"}
-    assert json.loads(inputs["dev"].profile) == {"groups": 2, "candidates": 3}
-
-
-def test_texts_tables_and_figures_are_artifacts(kept: SimpleNamespace) -> None:
-    assert (kept.artifacts / "instructions-diff.txt").read_text(encoding="utf-8") == "-alt\n+neu é"
-    assert json.loads((kept.artifacts / "choice.json").read_text()) == {"n": 1}
-    assert json.loads((kept.artifacts / "transcripts.json").read_text()) == {
-        "columns": ["item", "score"],
-        "data": [["a", 1.5], ["b", None]],
-    }
-    assert (kept.artifacts / "figures/one.png").read_bytes().startswith(b"\x89PNG")
+    dataset = inputs["dev", "r1"]
+    assert (dataset.name, json.loads(dataset.profile)) == ("toy", {"groups": 2, "candidates": 3})
+    assert json.loads(dataset.source) == {"url": "https://example.org/toy.jsonl"}
 
 
 def test_settings_are_kept_and_secrets_are_not(kept: SimpleNamespace) -> None:
     assert kept.run.data.params == {
-        "judge": "debate",
         "rounds": "[0, 1, 2]",
         "max_tokens": "2000",
         "api_key": "[removed]",
@@ -183,31 +155,22 @@ def test_settings_are_kept_and_secrets_are_not(kept: SimpleNamespace) -> None:
     assert SECRET.encode() not in everything
 
 
-def test_the_ui_is_named_by_a_command_and_a_page(kept: SimpleNamespace) -> None:
-    quoted = f"'sqlite:///{kept.store}/mlflow.db'"
-    lean = "LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
-    assert kept.tracker.ui_command == f"{lean} mlflow ui --backend-store-uri {quoted}"
-    runs, training = f"#/experiments/{kept.run.info.experiment_id}/runs", "workflowType=machine_learning"
-    assert kept.tracker.run_link() == f"http://127.0.0.1:5000/{runs}/{kept.run.info.run_id}?{training}"
-    assert kept.tracker.runs_link() == f"http://127.0.0.1:5000/{runs}?{training}&viewStateShareKey=agreement"
-
-
 @pytest.mark.parametrize(
-    ("error", "status", "told"),
+    ("error", "status", "message"),
     [
         (KeyboardInterrupt(), "KILLED", "KeyboardInterrupt"),
         (OSError(f"no route to http://me:{SECRET}@host/\nsecond line"), "FAILED", "OSError: no route to http://host/"),
     ],
 )
 def test_what_ends_the_work_is_the_end_of_the_run(
-    kept: SimpleNamespace, error: BaseException, status: str, told: str
+    kept: SimpleNamespace, error: BaseException, status: str, message: str
 ) -> None:
     tracker = _tracker(kept.store)
     with suppress(type(error)), tracker:
         tracker.log_metrics({"before": 1.0})
         raise error
     run = kept.client.get_run(tracker.run_id)
-    assert (run.info.status, run.data.tags["error"], run.data.metrics) == (status, told, {"before": 1.0})
+    assert (run.info.status, run.data.tags["error"], run.data.metrics) == (status, message, {"before": 1.0})
 
 
 def _end(tracker: Tracker, *calls: Callable[[], object]) -> None:
@@ -222,9 +185,8 @@ def test_a_write_that_fails_is_raised_by_a_later_call_or_on_leaving_and_hides_no
     kept: SimpleNamespace, tmp_path: Path
 ) -> None:
     tracker = _tracker(kept.store)
-    with pytest.raises(TrackingError, match="Changing param values") as caught:
+    with pytest.raises(TrackingError, match=r"Changing param values(.|\n)*remedy"):
         _end(tracker)
-    assert "remedy" in str(caught.value)
     assert kept.client.get_run(tracker.run_id).info.status == "FAILED"
     unnoticed = partial(pytest.fail, "the failed write went unnoticed")
     tracker = _tracker(kept.store)
@@ -233,8 +195,3 @@ def test_a_write_that_fails_is_raised_by_a_later_call_or_on_leaving_and_hides_no
     with pytest.raises(ZeroDivisionError) as hidden:
         _end(_tracker(kept.store), lambda: 1 / 0)
     assert "Changing param values" in hidden.value.__notes__[0]
-
-
-def test_a_number_that_is_not_finite_never_becomes_json(kept: SimpleNamespace) -> None:
-    with pytest.raises(ValueError, match="JSON compliant"):
-        kept.tracker.log_json("x.json", {"value": math.nan})

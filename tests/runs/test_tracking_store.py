@@ -19,49 +19,24 @@ from debate_judge.runs.tracking import store as tracking_store
 from debate_judge.runs.tracking.stale_runs import LOCK_TAG, RunLock, close_stale_runs
 from debate_judge.runs.tracking.store import TrackingStore, open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
+from tests.postgresql import with_password
 from tests.runs.foreign_runs import started
 
 ROOT = Path(__file__).parents[2]
-SECRET = "correct-horse-battery"
-
-
-@pytest.fixture
-def really_made(make_tables: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking_store, "_create_tables", make_tables)
-
-
-def _enter(store: Path, uri: str) -> None:
-    Tracker(uri=uri, store=store, experiment="debate/tests", run_name="run").__enter__()
-
-
-@pytest.fixture
-def no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is wrong with an address must be found before MLflow is so much as imported."""
-    monkeypatch.setattr(tracking_store, "TIMEOUT", 0.3)
-    monkeypatch.setattr(tracking_store, "prepare_mlflow", lambda: pytest.fail("MLflow was started"))
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("no_mlflow")
-@pytest.mark.parametrize("scheme", ["http", "postgresql"])
-def test_nobody_at_the_address(scheme: str, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with pytest.raises(InputError, match="cannot be reached") as caught:
-        _enter(tmp_path, f"{scheme}://me:{SECRET}@127.0.0.1:{port}/db")
-    assert "start it" in str(caught.value)
-    assert SECRET not in str(caught.value)
-
-
-@pytest.mark.integration
-@pytest.mark.usefixtures("no_mlflow")
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "problem"),
     [(b"", "timed out"), (b"SSH-2.0-other\r\n", "SSH-2"), (b"HTTP/1.1 502 Bad Gateway\r\n\r\n", "HTTP 502")],
     ids=["silent", "no HTTP", "gateway"],
 )
-def test_no_server_of_mlflow_at_the_address(reply: bytes, told: str, tmp_path: Path) -> None:
+def test_no_server_of_mlflow_at_the_address(
+    reply: bytes, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with an address is found before MLflow is so much as imported."""
+    monkeypatch.setattr(tracking_store, "TIMEOUT", 0.3)
+    monkeypatch.setattr(tracking_store, "prepare_mlflow", lambda: pytest.fail("MLflow was started"))
     with socket.create_server(("127.0.0.1", 0)) as other:
 
         def answer() -> None:
@@ -73,8 +48,8 @@ def test_no_server_of_mlflow_at_the_address(reply: bytes, told: str, tmp_path: P
                 connection.recv(1000)
 
         threading.Thread(target=answer, daemon=True).start()
-        with pytest.raises(InputError, match=told):
-            _enter(tmp_path, f"http://127.0.0.1:{other.getsockname()[1]}")
+        with pytest.raises(InputError, match=problem):
+            open_tracking_store(f"http://127.0.0.1:{other.getsockname()[1]}", tmp_path, "debate/tests")
 
 
 _START = """
@@ -94,7 +69,7 @@ def test_two_processes_may_start_on_a_fresh_store(tmp_path: Path, monkeypatch: p
     for name in ("CI", "GITHUB_ACTIONS", "PYTEST_CURRENT_TEST", "MLFLOW_DISABLE_TELEMETRY", "MLFLOW_LOGGING_LEVEL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    started = [
+    processes = [
         subprocess.Popen(
             [sys.executable, "-c", _START, str(tmp_path / "store"), name],
             cwd=tmp_path,
@@ -104,17 +79,17 @@ def test_two_processes_may_start_on_a_fresh_store(tmp_path: Path, monkeypatch: p
         )
         for name in "ab"
     ]
-    outputs = [process.communicate(timeout=120)[0] for process in started]
-    assert outputs == ["", ""]
-    assert [process.returncode for process in started] == [0, 0]
+    assert [process.communicate(timeout=120)[0] for process in processes] == ["", ""]
+    assert [process.returncode for process in processes] == [0, 0]
     with sqlite3.connect(tmp_path / "store" / "mlflow.db") as database:
         assert database.execute("SELECT count(*) FROM experiments WHERE name = 'debate/race'").fetchone() == (1,)
         runs = database.execute("SELECT name, status FROM runs ORDER BY name").fetchall()
     assert runs == [*((name, "FINISHED") for name in "ab"), *[("child", "FINISHED")] * 2]
 
 
-@pytest.mark.usefixtures("really_made")
-def test_a_store_whose_making_was_stopped_midway_can_be_made_again(tmp_path: Path) -> None:
+def test_a_store_whose_making_was_stopped_midway_can_be_made_again(
+    tmp_path: Path, make_tables: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
 
@@ -122,14 +97,14 @@ def test_a_store_whose_making_was_stopped_midway_can_be_made_again(tmp_path: Pat
         if statement.strip().startswith("CREATE TABLE _alembic_tmp"):
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(tracking_store, "_create_tables", make_tables)
     event.listen(Engine, "after_cursor_execute", stop)
     try:
         with pytest.raises(KeyboardInterrupt):
-            tracking_store.open_tracking_store(None, tmp_path, "debate/tests")
+            open_tracking_store(None, tmp_path, "debate/tests")
     finally:
         event.remove(Engine, "after_cursor_execute", stop)
-    place = tracking_store.open_tracking_store(None, tmp_path, "debate/tests")
-    assert started(place, "run", {})
+    assert started(open_tracking_store(None, tmp_path, "debate/tests"), "run")
     assert sorted(path.name for path in tmp_path.glob("mlflow.db*")) == ["mlflow.db"]
 
 
@@ -138,7 +113,7 @@ import sys
 from pathlib import Path
 from debate_judge.runs.tracking.tracker import Tracker
 
-with Tracker(uri=None, store=Path(sys.argv[1]), experiment=sys.argv[2], run_name=sys.argv[3]) as tracker:
+with Tracker(uri=None, store=Path(sys.argv[1]), experiment=sys.argv[2], run_name="mine") as tracker:
     tags = {"mlflow.parentRunId": tracker.run_id}
     opened = tracker.tracking_store
     opened.client.create_run(opened.experiment_id, run_name="unfinished trial", tags=tags)
@@ -146,12 +121,10 @@ with Tracker(uri=None, store=Path(sys.argv[1]), experiment=sys.argv[2], run_name
     sys.stdin.read()
 """
 
-Started = tuple[subprocess.Popen[str], str]
-
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One store for all tests, as its tables take seconds to make; each test has an experiment of its own."""
+    """One store for all tests; each has an experiment of its own."""
     return tmp_path_factory.mktemp("store")
 
 
@@ -160,27 +133,32 @@ def experiment(request: pytest.FixtureRequest) -> str:
     return f"debate/{request.node.name}"
 
 
-def tracking(store: Path, experiment: str, name: str) -> Started:
+def tracking(store: Path, experiment: str) -> tuple[subprocess.Popen[str], str]:
     """A process that tracks a run until its input ends, and the run's id."""
-    arguments = [sys.executable, "-c", _TRACK, str(store), experiment, name]
-    process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", _TRACK, str(store), experiment]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
     return process, process.stdout.readline().strip()
 
 
-def _tracker(store: Path, experiment: str) -> Tracker:
-    return Tracker(uri=None, store=store, experiment=experiment, run_name="mine")
+def _tracker(store: Path, experiment: str, uri: str | None = None) -> Tracker:
+    return Tracker(uri=uri, store=store, experiment=experiment, run_name="mine")
 
 
 def _state(place: TrackingStore, run_id: str) -> tuple[str, dict[str, str]]:
     run: Any = place.client.get_run(run_id)
-    tags = {name: value for name, value in run.data.tags.items() if name in ("error", "successor")}
-    return run.info.status, tags
+    return run.info.status, {name: tag for name, tag in run.data.tags.items() if name in ("error", "successor")}
+
+
+def _trials(place: TrackingStore, run_id: str) -> list[str]:
+    trials = place.client.search_runs([place.experiment_id], f"tags.`mlflow.parentRunId` = '{run_id}'")
+    return [trial.info.status for trial in trials]
 
 
 @pytest.mark.integration
 def test_a_killed_run_is_closed_by_the_next_and_a_live_one_is_not(store: Path, experiment: str) -> None:
-    killed, dead = tracking(store, experiment, "mine")
-    live, alive = tracking(store, experiment, "mine")
+    killed, dead = tracking(store, experiment)
+    live, alive = tracking(store, experiment)
     killed.send_signal(signal.SIGKILL)
     killed.wait(timeout=60)
     lock = RunLock("sqlite:///mlflow.db", store)
@@ -193,10 +171,7 @@ def test_a_killed_run_is_closed_by_the_next_and_a_live_one_is_not(store: Path, e
         assert _state(place, dead) == ("KILLED", {**error, "successor": tracker.run_id})
         assert _state(place, other_dead) == ("KILLED", error)
         assert _state(place, alive) == ("RUNNING", {})
-        trials = place.client.search_runs([place.experiment_id], f"tags.`mlflow.parentRunId` = '{dead}'")
-        assert [trial.info.status for trial in trials] == ["KILLED"]
-        trials = place.client.search_runs([place.experiment_id], f"tags.`mlflow.parentRunId` = '{alive}'")
-        assert [trial.info.status for trial in trials] == ["RUNNING"]
+        assert (_trials(place, dead), _trials(place, alive)) == (["KILLED"], ["RUNNING"])
         assert len(list((store / "running").iterdir())) == 2, "the locks of the dead are removed"
         live.communicate("", timeout=60)
         assert _state(place, alive) == ("FINISHED", {})
@@ -223,5 +198,45 @@ def test_runs_of_which_nothing_is_known_here_are_left_alone(store: Path, experim
     foreign.acquire()
     runs = [started(place, "mine", tags) for tags in ({}, {LOCK_TAG: foreign.name}, {LOCK_TAG: "../../elsewhere"})]
     foreign.release(closed=False)
-    assert close_stale_runs(place, store, started(place, "mine", {})) == []
+    assert close_stale_runs(place, store, started(place, "mine")) == []
     assert [_state(place, run)[0] for run in runs] == ["RUNNING"] * 3
+
+
+# --- in a PostgreSQL database, where several machines log ---
+
+
+def test_the_run_of_a_process_that_died_on_another_machine_is_closed_and_that_of_a_live_one_is_not(
+    runs_database: str, experiment: str, tmp_path: Path
+) -> None:
+    place = open_tracking_store(runs_database, tmp_path / "a", experiment)
+    assert "postgresql+psycopg://" in place.ui_command
+    locks = [RunLock(runs_database, tmp_path / "elsewhere") for _ in range(2)]
+    for lock in locks:
+        lock.acquire()
+    dead, alive = (started(place, "mine", {LOCK_TAG: lock.name}) for lock in locks)
+    # What the server does when the process is gone.
+    locks[0].release(closed=False)
+    with _tracker(tmp_path / "b", experiment, runs_database) as tracker:
+        tracker.log_metrics({"agreement": 0.5})
+        assert (_state(place, dead)[0], _state(place, alive)[0]) == ("KILLED", "RUNNING")
+        assert _state(place, dead)[1]["successor"] == tracker.run_id
+        # The lock of this very run is held by its own process.
+        with _tracker(tmp_path / "c", experiment, runs_database):
+            assert _state(place, tracker.run_id)[0] == "RUNNING"
+    run = place.client.get_run(tracker.run_id)
+    assert (run.info.status, run.data.metrics["agreement"]) == ("FINISHED", 0.5)
+    # The database has forgotten its lock, but its process lives, as the file says on its own machine.
+    locks[1]._database_lock.release()
+    with _tracker(tmp_path / "elsewhere", experiment, runs_database):
+        assert _state(place, alive)[0] == "RUNNING"
+    locks[1].release(closed=True)
+
+
+def test_what_the_database_refuses_is_told_without_its_password(runs_database: str, tmp_path: Path) -> None:
+    absent = with_password(runs_database.rpartition("/")[0] + "/no_such_database")
+    wrong = runs_database.replace("judge@", "judge:Sesame-9417@")
+    for address, problem in ((absent, "no_such_database"), (wrong, "password authentication failed")):
+        with pytest.raises(InputError, match=problem) as refused:
+            open_tracking_store(address, tmp_path, "x")
+        assert "Sesame" not in str(refused.value)
+        assert "remedy:" in str(refused.value)

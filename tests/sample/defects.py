@@ -1,85 +1,73 @@
 """What can be wrong with a text of the sample, how it is made, and what it costs.
 
 A defect makes a text worse in a known way and measures by how much; the measure gives its level (1 is the
-mildest). The tables at the top say what a text with that defect and level is rated. No human rated these
+mildest). The tables at the end say what a text with that defect and level is rated. No human rated these
 texts: their ratings come from the tables alone.
 """
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
-from tests.sample.seeded_draws import Dice
-from tests.sample.texts import Article, Dialogue, Swap, sentences
+from tests.sample.flaws import Swap
 
-Levels = tuple[tuple[int, ...], ...]
-"""The ratings of a defect, shape (levels, aspects)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Ratings by defect and level."""
-
-    aspects: tuple[str, ...]
-    rows: Mapping[str, Levels]
-
-    def rate(self, found: Sequence[tuple[str, int]]) -> dict[str, int]:
-        """Rate a text with these defects and levels: in every aspect the worst of them counts."""
-        rows = [self.rows[defect][level - 1] for defect, level in found]
-        return {aspect: min(row[i] for row in rows) for i, aspect in enumerate(self.aspects)}
-
-
-SUMMARY_TABLE = Table(
-    aspects=("coherence", "consistency", "fluency", "relevance"),
-    rows={
-        "good": ((5, 5, 5, 5),),
-        "brief": ((5, 5, 5, 3),),
-        "copied_lead": ((4, 5, 5, 4), (4, 5, 5, 3)),
-        "details": ((3, 5, 5, 2), (2, 5, 5, 2)),
-        "shuffled": ((3, 5, 5, 5), (2, 5, 5, 4)),
-        "wrong_number": ((5, 3, 5, 5), (5, 2, 5, 4)),
-        "unsupported": ((4, 3, 5, 4), (3, 2, 5, 3)),
-        "repetition": ((3, 5, 4, 4), (2, 5, 3, 3)),
-        "cut_off": ((4, 5, 3, 4), (3, 5, 2, 3)),
-        "broken_grammar": ((4, 5, 3, 5), (3, 5, 2, 4), (2, 4, 1, 3)),
-        "off_topic": ((2, 2, 5, 2), (4, 1, 5, 1)),
-    },
-)
-
-DIALOGUE_TABLE = Table(
-    aspects=("naturalness", "coherence", "engagingness", "groundedness", "understandability", "overall"),
-    rows={
-        "good": ((3, 3, 3, 1, 1, 5),),
-        "ungrounded": ((3, 3, 2, 0, 1, 4),),
-        "wrong_fact": ((3, 3, 3, 0, 1, 3),),
-        "copied_fact": ((2, 2, 2, 1, 1, 3),),
-        "generic": ((3, 2, 1, 0, 1, 2), (2, 2, 1, 0, 1, 1)),
-        "echo": ((2, 2, 1, 0, 1, 2), (1, 2, 1, 0, 1, 1)),
-        "repetition": ((2, 3, 2, 1, 1, 3), (1, 2, 2, 1, 1, 2)),
-        "cut_off": ((2, 2, 2, 1, 1, 3), (1, 2, 1, 0, 0, 1)),
-        "broken_grammar": ((2, 3, 3, 1, 1, 4), (1, 2, 2, 1, 1, 2), (1, 2, 1, 1, 0, 1)),
-        "off_topic": ((2, 1, 1, 0, 0, 1),),
-    },
-)
-
+T = TypeVar("T")
 Lines = tuple[str, ...]
 """A text as its sentences."""
 
-Made = tuple[Lines, int]
-"""The worse text and the level of its defect."""
 
-S = TypeVar("S", Article, Dialogue)
+class Dice:
+    """A random generator of its own, seeded by a text, whose draws are the same on every Python version.
+
+    Python guarantees this only for `random()`, from which every draw is derived; numpy gives no such guarantee.
+    """
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed)
+
+    def below(self, limit: int) -> int:
+        """A whole number from 0 to limit - 1."""
+        return int(self._random.random() * limit)
+
+    def pick(self, values: Sequence[T]) -> T:
+        return values[self.below(len(values))]
+
+    def shuffled(self, values: Sequence[T]) -> list[T]:
+        """The values in a new order, each order equally likely."""
+        left = list(values)
+        return [left.pop(self.below(len(left))) for _ in range(len(left))]
+
+
+def sentences(text: str) -> Lines:
+    """The sentences of a text in the sample's plain style: no abbreviations with a full stop, straight quotes."""
+    return tuple(re.split(r'(?<=[.?!])\s|(?<=[.?!]")\s', text))
 
 
 @dataclass(frozen=True, slots=True)
-class DefectContext(Generic[S]):
+class Source:
+    """An article, or a conversation and a fact, with what is needed to write good and bad texts about it."""
+
+    id: str
+    text: str
+    fact: str
+    """What a good reply brings in; empty for an article."""
+    good: Lines
+    """The good summary or reply, from which the bad ones are made."""
+    wrong: tuple[Swap, ...]
+    more: Lines
+    """Of an article, claims that it does not make; of a conversation, a pleasant reply that does not use the fact."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefectContext:
     """What a defect may use: the source of the text, another source, and random draws."""
 
-    own: S
-    other: S
+    own: Source
+    other: Source
     dice: Dice
 
 
@@ -100,20 +88,23 @@ KIND_REPLIES = (
     "Yes, I feel the same way. It is just one of those things.",
 )
 
+Made = tuple[Lines, int]
+"""The worse text and the level of its defect."""
 
-def good(text: Lines, case: DefectContext[Any]) -> Made:
+
+def good(text: Lines, case: DefectContext) -> Made:
     """Leave the text as it is."""
     return text, 1
 
 
-def repetition(text: Lines, case: DefectContext[Any]) -> Made:
+def repetition(text: Lines, case: DefectContext) -> Made:
     """Say one or two of the sentences again at the end; the level is their number."""
     again = sorted(case.dice.shuffled(range(len(text)))[: 1 + case.dice.below(2)])
     opener = case.dice.pick(("", "Again: "))
     return (*text, *(opener + text[i] for i in again)), len(again)
 
 
-def cut_off(text: Lines, case: DefectContext[Any]) -> Made:
+def cut_off(text: Lines, case: DefectContext) -> Made:
     """End inside the last sentence or the one before; level 2 if a third of the words or more is lost."""
     kept = _ended_in(text, max(1, len(text) - 1 - case.dice.below(2)), case.dice)
     lost = 1 - len(" ".join(kept).split()) / len(" ".join(text).split())
@@ -128,7 +119,7 @@ def _ended_in(text: Lines, last: int, dice: Dice) -> Lines:
     return (*text[:last], " ".join(words[: dice.pick(dangling or stops)]).rstrip('.,;:!?"'))
 
 
-def broken_grammar(text: Lines, case: DefectContext[Any]) -> Made:
+def broken_grammar(text: Lines, case: DefectContext) -> Made:
     """Drop function words, double words and swap neighbours; below 12 % of the words is level 1, below 21 % level 2."""
     words = " ".join(text).split()
     wanted = max(2, round(case.dice.pick((0.08, 0.16, 0.26)) * len(words)))
@@ -149,25 +140,25 @@ def _damaged(word: str, following: str, dice: Dice) -> list[str]:
     return [word, word, following] if dice.below(2) else [following, word]
 
 
-def brief(text: Lines, case: DefectContext[Article]) -> Made:
+def brief(text: Lines, case: DefectContext) -> Made:
     """Stop after the first sentence."""
     return text[:1], 1
 
 
-def copied_lead(text: Lines, case: DefectContext[Article]) -> Made:
+def copied_lead(text: Lines, case: DefectContext) -> Made:
     """Copy the first three sentences of the article, or on level 2 only two."""
     level = 1 + case.dice.below(2)
     return sentences(case.own.text)[: 4 - level], level
 
 
-def details(text: Lines, case: DefectContext[Article]) -> Made:
+def details(text: Lines, case: DefectContext) -> Made:
     """Copy the sentences of the article that share least with the good summary: two, or on level 2 three."""
-    told = _content(" ".join(text))
+    summary = _content(" ".join(text))
     article = sentences(case.own.text)
 
     def shared(i: int) -> float:
         words = _content(article[i])
-        return len(words & told) / len(words)
+        return len(words & summary) / len(words)
 
     level = 1 + case.dice.below(2)
     least = sorted(range(2, len(article)), key=shared)[: 1 + level]
@@ -178,7 +169,7 @@ def _content(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower())) - FUNCTION_WORDS
 
 
-def shuffled(text: Lines, case: DefectContext[Article]) -> Made:
+def shuffled(text: Lines, case: DefectContext) -> Made:
     """Put the sentences into another order; level 2 if more than one pair of them is the wrong way round."""
     order = list(range(len(text)))
     while order == sorted(order):
@@ -187,7 +178,7 @@ def shuffled(text: Lines, case: DefectContext[Article]) -> Made:
     return tuple(text[i] for i in order), min(2, wrong)
 
 
-def wrong_number(text: Lines, case: DefectContext[Article]) -> Made:
+def wrong_number(text: Lines, case: DefectContext) -> Made:
     """Put one or two numbers wrong; the level is how many."""
     swaps = case.dice.shuffled(case.own.wrong)[: 1 + case.dice.below(2)]
     return tuple(_swapped(line, swaps) for line in text), len(swaps)
@@ -199,80 +190,102 @@ def _swapped(line: str, swaps: Sequence[Swap]) -> str:
     return line
 
 
-def unsupported(text: Lines, case: DefectContext[Article]) -> Made:
+def unsupported(text: Lines, case: DefectContext) -> Made:
     """Add one or two claims that are not in the article; the level is how many."""
-    claims = case.dice.shuffled(case.own.unsupported)[: 1 + case.dice.below(2)]
+    claims = case.dice.shuffled(case.own.more)[: 1 + case.dice.below(2)]
     at = case.dice.pick((len(text) - 1, len(text)))
     return (*text[:at], *claims, *text[at:]), len(claims)
 
 
-def foreign_summary(text: Lines, case: DefectContext[Article]) -> Made:
+def foreign_summary(text: Lines, case: DefectContext) -> Made:
     """Summarize another article; on level 1 the first sentence is still about this one."""
     level = 1 + case.dice.below(2)
-    return (*text[: 2 - level], *sentences(case.other.summary)[2 - level :]), level
+    return (*text[: 2 - level], *case.other.good[2 - level :]), level
 
 
-def ungrounded(text: Lines, case: DefectContext[Dialogue]) -> Made:
+def ungrounded(text: Lines, case: DefectContext) -> Made:
     """Chat well without the fact."""
-    return sentences(case.own.ungrounded), 1
+    return case.own.more, 1
 
 
-def wrong_fact(text: Lines, case: DefectContext[Dialogue]) -> Made:
+def wrong_fact(text: Lines, case: DefectContext) -> Made:
     """Get the fact wrong."""
-    return tuple(_swapped(line, [case.own.wrong]) for line in text), 1
+    return tuple(_swapped(line, case.own.wrong) for line in text), 1
 
 
-def copied_fact(text: Lines, case: DefectContext[Dialogue]) -> Made:
+def copied_fact(text: Lines, case: DefectContext) -> Made:
     """State the fact word for word and nothing else."""
     return (case.own.fact,), 1
 
 
-def generic(text: Lines, case: DefectContext[Dialogue]) -> Made:
+def generic(text: Lines, case: DefectContext) -> Made:
     """Say what fits any conversation: a friendly phrase, or on level 2 next to nothing."""
     level = 1 + case.dice.below(2)
     return sentences(case.dice.pick((KIND_REPLIES, SHORT_REPLIES)[level - 1])), level
 
 
-def echo(text: Lines, case: DefectContext[Dialogue]) -> Made:
+def echo(text: Lines, case: DefectContext) -> Made:
     """Say the last turn again, and on level 1 a sentence of one's own."""
     level = 1 + case.dice.below(2)
-    return (*sentences(case.own.turns[-1]), *sentences(case.own.ungrounded)[: 2 - level]), level
+    return (*sentences(case.own.text.splitlines()[-1]), *case.own.more[: 2 - level]), level
 
 
-def cut_reply(text: Lines, case: DefectContext[Dialogue]) -> Made:
+def cut_reply(text: Lines, case: DefectContext) -> Made:
     """End in the middle of a sentence; level 2 if the fact has not been said by then."""
     kept = _ended_in(text, case.dice.pick([i for i, line in enumerate(text) if len(line.split()) > 4]), case.dice)
-    return kept, 1 if case.own.wrong[0] in " ".join(kept) else 2
+    return kept, 1 if case.own.wrong[0][0] in " ".join(kept) else 2
 
 
-def foreign_reply(text: Lines, case: DefectContext[Dialogue]) -> Made:
+def foreign_reply(text: Lines, case: DefectContext) -> Made:
     """Give the good reply of another conversation."""
-    return sentences(case.other.reply), 1
+    return case.other.good, 1
 
 
-SUMMARY_DEFECTS: Mapping[str, Callable[[Lines, DefectContext[Article]], Made]] = {
-    "good": good,
-    "brief": brief,
-    "copied_lead": copied_lead,
-    "details": details,
-    "shuffled": shuffled,
-    "wrong_number": wrong_number,
-    "unsupported": unsupported,
-    "repetition": repetition,
-    "cut_off": cut_off,
-    "broken_grammar": broken_grammar,
-    "off_topic": foreign_summary,
-}
+Make = Callable[[Lines, DefectContext], Made]
 
-DIALOGUE_DEFECTS: Mapping[str, Callable[[Lines, DefectContext[Dialogue]], Made]] = {
-    "good": good,
-    "ungrounded": ungrounded,
-    "wrong_fact": wrong_fact,
-    "copied_fact": copied_fact,
-    "generic": generic,
-    "echo": echo,
-    "repetition": repetition,
-    "cut_off": cut_reply,
-    "broken_grammar": broken_grammar,
-    "off_topic": foreign_reply,
-}
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Defects by name: how each is made, and its ratings of shape (levels, aspects)."""
+
+    aspects: tuple[str, ...]
+    defects: Mapping[str, tuple[Make, tuple[tuple[int, ...], ...]]]
+
+    def rate(self, levels: Sequence[tuple[str, int]]) -> dict[str, int]:
+        """Rate a text with these defects and levels: in every aspect the worst of them counts."""
+        rows = [self.defects[name][1][level - 1] for name, level in levels]
+        return {aspect: min(row[i] for row in rows) for i, aspect in enumerate(self.aspects)}
+
+
+SUMMARY_TABLE = Table(
+    aspects=("coherence", "consistency", "fluency", "relevance"),
+    defects={
+        "good": (good, ((5, 5, 5, 5),)),
+        "brief": (brief, ((5, 5, 5, 3),)),
+        "copied_lead": (copied_lead, ((4, 5, 5, 4), (4, 5, 5, 3))),
+        "details": (details, ((3, 5, 5, 2), (2, 5, 5, 2))),
+        "shuffled": (shuffled, ((3, 5, 5, 5), (2, 5, 5, 4))),
+        "wrong_number": (wrong_number, ((5, 3, 5, 5), (5, 2, 5, 4))),
+        "unsupported": (unsupported, ((4, 3, 5, 4), (3, 2, 5, 3))),
+        "repetition": (repetition, ((3, 5, 4, 4), (2, 5, 3, 3))),
+        "cut_off": (cut_off, ((4, 5, 3, 4), (3, 5, 2, 3))),
+        "broken_grammar": (broken_grammar, ((4, 5, 3, 5), (3, 5, 2, 4), (2, 4, 1, 3))),
+        "off_topic": (foreign_summary, ((2, 2, 5, 2), (4, 1, 5, 1))),
+    },
+)
+
+DIALOGUE_TABLE = Table(
+    aspects=("naturalness", "coherence", "engagingness", "groundedness", "understandability", "overall"),
+    defects={
+        "good": (good, ((3, 3, 3, 1, 1, 5),)),
+        "ungrounded": (ungrounded, ((3, 3, 2, 0, 1, 4),)),
+        "wrong_fact": (wrong_fact, ((3, 3, 3, 0, 1, 3),)),
+        "copied_fact": (copied_fact, ((2, 2, 2, 1, 1, 3),)),
+        "generic": (generic, ((3, 2, 1, 0, 1, 2), (2, 2, 1, 0, 1, 1))),
+        "echo": (echo, ((2, 2, 1, 0, 1, 2), (1, 2, 1, 0, 1, 1))),
+        "repetition": (repetition, ((2, 3, 2, 1, 1, 3), (1, 2, 2, 1, 1, 2))),
+        "cut_off": (cut_reply, ((2, 2, 2, 1, 1, 3), (1, 2, 1, 0, 0, 1))),
+        "broken_grammar": (broken_grammar, ((2, 3, 3, 1, 1, 4), (1, 2, 2, 1, 1, 2), (1, 2, 1, 1, 0, 1))),
+        "off_topic": (foreign_reply, ((2, 1, 1, 0, 0, 1),)),
+    },
+)

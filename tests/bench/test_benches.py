@@ -1,0 +1,176 @@
+"""The benchmarks run, and measure what they say where the truth is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from debate_judge import data
+from debate_judge.data.agreement.tables import agreement_table
+from debate_judge.data.schema import Corpus
+from debate_judge.optimize.search.points import Point
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.table import Critic
+from debate_judge.programs.judge import corpus_items
+from debate_judge.programs.roles.role import RoleLastAdapter, item_inputs
+from tests.bench import compile_over_http, conformal, coverage, prediction_powered, prefix, verdicts
+from tests.bench.harness import Population, populations
+from tests.bench.prefix import Request, as_sent, parts, role_last, run, shares, tokenizer
+from tests.bench.selection import ROUNDS, RULES, Scored, measured
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("main", "arguments", "columns"),
+    [
+        (conformal.main, ["--replicates", "1"], {"in 80%", "width 90%"}),
+        (prediction_powered.main, ["--replicates", "3"], {"mean", "difference, saved"}),
+        (verdicts.main, ["--replicates", "2"], {"verdict", "true loss: three margins"}),
+        (coverage.main, ["--replicates", "1", "--groups", "5"], {"figure", "5 groups", "5, %"}),
+    ],
+)
+def test_a_bench_writes_its_figures(
+    main: Callable[[list[str]], int],
+    arguments: list[str],
+    columns: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(verdicts, "LARGE", 200)
+    monkeypatch.setattr(verdicts, "SIZES", (20,))
+    out = tmp_path / "f.json"
+    assert main([*arguments, "--json", str(out)]) == 0
+    rows = json.loads(out.read_text())
+    assert rows
+    assert all(columns <= set(row) for row in rows)
+
+
+# --- intervals and p-values ---
+
+
+@pytest.fixture(scope="module")
+def population() -> Population:
+    return next(populations("sample", seed=0))
+
+
+def test_intervals_of_nearly_the_whole_set_hold_its_value(population: Population) -> None:
+    groups = population.groups(0, population.everything)
+    value = agreement_table({"x": groups}, resamples=0).aspects["x"]["summary"]["spearman"].value
+    assert value is not None
+    assert 0.2 < value < 0.8
+    assert coverage.truths(population)["summary"] == value
+    assert coverage.coverage(population, [60], 2, seed=3)["summary", 60] == [(True, True)] * 2
+
+
+def test_equal_judges_have_the_same_scores_in_another_order(population: Population) -> None:
+    which = np.arange(6)
+    equal = coverage.exchanged(population, which.tolist(), np.random.default_rng(1))
+    before = np.sort(np.stack([judge[which] for judge in population.judges]), axis=0)
+    assert np.array_equal(np.sort(np.stack(equal.judges), axis=0), before)
+    assert any(not np.array_equal(a, b[which]) for a, b in zip(equal.judges, population.judges, strict=True))
+    # Below six groups there is no p-value, and so no error.
+    hits = coverage.type_one(population, [5], 2, seed=0)["p < .05, summary", 5]
+    assert not any(now for now, _ in hits)
+
+
+def test_the_second_judge_of_verdicts_is_worse_by_the_loss() -> None:
+    population = verdicts.made_up(400, np.random.default_rng(0))
+    first = population.agreement(0, verdicts.NOISE)
+    assert 0.4 < first < 0.7
+    assert population.agreement(1, verdicts.noise_for(population, 0.1)) == pytest.approx(first - 0.1, abs=0.002)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+def test_a_judge_follows_what_raters_look_at(correlation: float) -> None:
+    ratings, scores = prediction_powered.made_up(correlation, 20_000)(np.random.default_rng(0))
+    # Half points and the raters' noise take some of it.
+    measured = float(np.corrcoef(ratings[:, 0], scores[:, 0])[0, 1])
+    assert 0.75 * correlation - 0.02 <= measured <= correlation + 0.02
+
+
+# --- the choice ---
+
+POINTS = [Point("none", "strict", 0, False, "given"), Point("none", "strict", ROUNDS, False, "given")]
+POINTS += [Point("none", f"other {n}", 1, False, "given") for n in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("truth", "noise", "calls"), [(0.6, 0.001, {"pooled": 3, "best": 3}), (0.3985, 1e-6, {"pooled": 3, "best": 7})]
+)
+def test_the_pooled_rule_leaves_what_is_nearly_the_best_for_fewer_calls(
+    truth: float, noise: float, calls: dict[str, int]
+) -> None:
+    """Twenty points of one round are equally good, beside the single call and the whole debate, which has .4."""
+    agreement = np.array([0.3, 0.4] + [truth] * 20)
+    values = agreement[None, :, None] + np.random.default_rng(0).normal(0, noise, (4, len(POINTS), 40))
+    values[0, :, 3] = np.nan
+    known = Scored(POINTS, values, np.ones_like(values) * np.array([1.0, 7.0] + [3.0] * 20)[None, :, None])
+    figures = measured(known, splits=5)
+    assert {name: figures[name]["calls"] for name in RULES} == calls
+    assert all(abs(figures[name]["agreement"] - max(truth, 0.4)) < 0.01 for name in RULES)
+    assert figures["single call"]["agreement"] < figures["untuned debate"]["agreement"]
+
+
+# --- prefixes ---
+
+
+def letters(text: str) -> list[int]:
+    """A letter is a token."""
+    return [ord(letter) for letter in text]
+
+
+def shares_of(*texts: tuple[float, str], answered: float = 1.0) -> prefix.Shares:
+    """Of requests that are sent at a time and answered so much later."""
+    return shares([Request(sent, sent + answered, {"text": text}) for sent, text in texts], as_sent, letters)
+
+
+def test_shares_by_hand() -> None:
+    # Of 100 tokens, the second request finds 37, or 2 blocks of 16; the third begins like none before it.
+    share = shares_of((0, "a" * 40), (1, "a" * 37 + "b" * 3), (2, "b" * 20))
+    assert share == prefix.Shares(32 / 100, 0, 100 / 3, 68 / 3)
+    # Hosted providers keep no prefix of less than 1,024 tokens.
+    assert shares_of((0, "a" * 1023), (1, "a" * 1023)).blocks_128 == 0
+    assert shares_of((0, "a" * 1200), (1, "a" * 1200)).blocks_128 == 1152 / 2400
+    # What has not been answered cannot be found.
+    assert shares_of((0, "a" * 16), (0, "a" * 16), (0.5, "a" * 16)).blocks_16 == 0
+    assert shares_of((0, "a" * 16), (0, "a" * 16), (1, "a" * 16)).blocks_16 == 1 / 3
+    assert shares_of((0, "a" * 16), (5, "a" * 16), (9, "a" * 16), answered=9).blocks_16 == 1 / 3
+
+
+def test_a_request_of_ours_is_taken_apart_without_loss() -> None:
+    item = corpus_items(data.load("sample"), data.load("sample").task.aspects[0])[0]
+    debate = Debate()
+    prompt = Critic({item.aspect.name: debate}).inputs(debate.prompt_parts(item))
+    inputs = {**item_inputs(item, "Scorer, round 0, score 3: Fine."), **prompt}
+    messages = RoleLastAdapter().format(debate.critic.signature, [], inputs)
+    pieces = parts(messages)
+    sent = ["system", "standard", "task", "source", "aspect", "rules", "candidate", "debate", "role", "request"]
+    assert list(pieces) == sent
+    assert "".join(as_sent(pieces)) == f"<|system|>\n{messages[0]['content']}\n<|user|>\n{messages[1]['content']}"
+    assert sorted(role_last(pieces)) == sorted(pieces.values())
+
+
+def few(sources: int) -> Corpus:
+    corpus = data.load("sample")
+    return replace(corpus, groups=corpus.groups[:sources])
+
+
+def test_our_layout_beats_the_naive_one_and_a_call_that_goes_ahead_saves_what_haste_loses() -> None:
+    alone, without, ahead = run(few(4), 1), run(few(4), 32, prefix_warmup=False), run(few(4), 32)
+    assert len(alone) == len(without) == len(ahead)
+    ours = shares(alone, as_sent, tokenizer()).blocks_16
+    assert shares(alone, role_last, tokenizer()).blocks_16 < ours
+    assert shares(without, as_sent, tokenizer()).blocks_16 < ours - 0.05
+    assert shares(ahead, as_sent, tokenizer()).blocks_16 > ours - 0.01
+    # Waiting costs one reply's time where there are more places than sources.
+    assert max(r.answered for r in ahead) <= max(r.answered for r in without) + 1
+    assert run(few(4), 32) == ahead
+
+
+def test_the_longest_chain_of_calls_by_hand() -> None:
+    assert compile_over_http.longest_chain([(0, 2), (1, 3), (2, 4), (3.5, 5), (4, 6)]) == 3

@@ -1,0 +1,366 @@
+"""Waits before retries, classes and messages of errors, replies of odd servers, secrets in what is shown; and the
+limiter with random callers in virtual time: no call waits forever, and no slot is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+import random
+import re
+import selectors
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import dspy
+import pytest
+from dspy import lm15
+from tenacity import AsyncRetrying, RetryCallState
+
+from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError, describe, lm_error, redact_error
+from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
+from debate_judge.programs.lm.limits import limiter
+from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
+from debate_judge.programs.lm.limits.limiter import NO_TOKENS, Budget, Limiter, RateLimits, TokenEstimate
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
+from debate_judge.programs.lm.redaction import redact, redact_text
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.store import SqlStore
+from tests.stores import get, key, put
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "-3"}, 0.0),
+        *(({"retry-after": form}, None) for form in ("soon", "nan", "inf", "9" * 400, "\u00b9")),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "Mon, 01 Jan 0001 00:00:00 GMT"}, 0.0),
+        ({"retry-after": "Mon, 01 Jan 2124 00:00:00 +99999999"}, None),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "9"}, 9.0),
+    ],
+)
+def test_retry_after_is_read_in_each_of_its_forms(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers) == seconds
+
+
+def waits(error: Exception, attempt: int) -> list[float]:
+    state = RetryCallState(AsyncRetrying(), None, (), {})
+    state.attempt_number = attempt
+    state.set_exception((type(error), error, None))
+    wait = RetryWait(1.0, 60.0)
+    return [wait(state) for _ in range(50)]
+
+
+def test_waits_double_up_to_the_maximum_and_retry_after_is_respected_up_to_it() -> None:
+    for attempt, asked, least, most in (
+        *((attempt, None, least, least + 1) for attempt, least in ((1, 1), (2, 2), (6, 32), (7, 60), (5000, 60))),
+        *((3, asked, least, most) for asked, least, most in ((5.0, 5, 5.6), (1000.0, 60, 61))),
+    ):
+        seconds = waits(lm15.ServerError("slow down", status=503, retry_after=asked), attempt)
+        assert least <= min(seconds) < max(seconds) <= most
+    date = email.utils.formatdate(time.time() + 1000, usegmt=True)
+    assert 500 < retry_after({"retry-after": date}) <= 1000
+    # "Come back at once" is believed once.
+    at_once = lm15.RateLimitError("slow down", status=429, retry_after=0.0)
+    assert max(waits(at_once, 1)) < 1.0 < min(waits(at_once, 3))
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (400, '{"error": {"code": "context_length_exceeded"}}', "ContextWindowExceededError"),
+        (400, "This model's maximum context length is 4096 tokens.", "ContextWindowExceededError"),
+        (400, "the request exceeds the available context size", "ContextWindowExceededError"),
+        (400, "temperature is not supported", "LMInvalidRequestError"),
+        (500, "the context window is broken", "LMServerError"),
+        (429, "you exceeded your quota (insufficient_quota)", "LMBillingError"),
+        (429, "Request too large for this model", "LMInvalidRequestError"),
+        (429, "slow down", "LMRateLimitError"),
+    ],
+)
+def test_an_error_status_has_an_error_class(status: int, text: str, kind: str) -> None:
+    with pytest.raises(Exception, match=f"HTTP {status}") as caught:
+        interpret_error(status, text, None)
+    assert type(lm_error(caught.value, "openai/m")).__name__ == kind
+
+
+def test_no_error_holds_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "unusual-4711")
+    with pytest.raises(Exception, match="unusual-4711") as caught:
+        interpret_error(401, "Incorrect key: unusual-4711, or short", None)
+    for error in (caught.value, RuntimeError("no header unusual-4711, or short")):
+        assert not re.search("unusual-4711|short", str(lm_error(error, "openai/m", "short")))
+    # However short it is.
+    assert "k3y" not in str(redact_error(lm15.AuthError("bad key k3y: see http://me:k3y@host"), "k3y"))
+
+
+ADVICE = "\n\n  To fix:\n    - Pass the key explicitly (api_key= on dspy.LM)\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (dspy.LMAuthError("HTTP 401: wrong" + ADVICE), "OPENAI_API_KEY"),
+        (dspy.LMNotConfiguredError("no key" + ADVICE), "OPENAI_API_KEY"),
+        (dspy.LMUnsupportedModelError("HTTP 404: no such model"), "'openai/m'"),
+        (dspy.LMBillingError("insufficient_quota"), "no credit left"),
+        (BudgetSpentError("60 of 60 calls are spent"), "raise --budget"),
+        (ProviderDownError("no call was answered for 300 s"), "wait until the provider answers"),
+    ],
+)
+def test_the_message_has_a_remedy_for_users(error: dspy.LMError, remedy: str) -> None:
+    text = describe(error, "openai/m")
+    assert remedy in text
+    assert "run the command again" in text
+    assert "api_key" not in text
+    assert "To fix" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        *((name, "abc", "[removed]") for name in ("api_key", "OPENAI_API_KEY", "accessToken", "db.password")),
+        *((name, "abc", "abc") for name in ("keyword", "monkey", "model")),
+        ("password", None, None),
+        ("max_tokens", 2000, 2000),
+        ("keys", ("a", "b"), ["[removed]", "[removed]"]),
+        ("lm", {"spec": "x/y", "token": "abc"}, {"spec": "x/y", "token": "[removed]"}),
+    ],
+)
+def test_names_that_make_a_value_a_secret(name: str, value: Any, expected: Any) -> None:
+    assert redact(value, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://me:pa%40ss@host:8000/v1", "http://host:8000/v1"),
+        ("postgresql+psycopg2://me:p@ss@db/runs", "postgresql+psycopg2://db/runs"),
+        ("see https://host/a?mail=me@host", "see https://host/a?mail=me@host"),
+        ("https://host/v1?api_key=abc&n=1", "https://host/v1?[removed]&n=1"),
+        ("Authorization: Bearer abcdef123456", "Authorization: [removed]"),
+        ("Incorrect API key provided: sk-abcdefghijkl1234.", "Incorrect API key provided: [removed]."),
+        ("a risk-averse judge of basic understanding", "a risk-averse judge of basic understanding"),
+    ],
+)
+def test_secrets_inside_a_text(text: str, expected: str) -> None:
+    assert redact_text(text).replace("api_key=[removed]", "[removed]") == expected
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "text", "expected"),
+    [
+        ("MY_SERVICE_TOKEN", "unusual-4711", "x unusual-4711 y", "x [removed] y"),
+        # The working directory is no password.
+        ("PWD", "/home/someone", "sqlite:////home/someone/runs.db", "sqlite:////home/someone/runs.db"),
+        # The password of an address, as it stands there and decoded.
+        ("HTTPS_PROXY", "http://me:p%40ss-word@host:3128", "refused with p%40ss-word", "refused with [removed]"),
+        ("MLFLOW_TRACKING_URI", "http://me:p%40ss-word@host/v1", "refused with p@ss-word", "refused with [removed]"),
+        # A key that was pasted with a line break.
+        ("OPENAI_API_KEY", "unusual-4711\n", "no such key: unusual-4711.", "no such key: [removed]."),
+    ],
+)
+def test_the_value_of_a_secret_variable_is_removed_wherever_it_stands(
+    variable: str, value: str, text: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert redact_text(text) == expected
+
+
+def test_half_a_key_is_not_shown_where_an_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "unusual-4711-unusual-4712")
+    for start in range(170, 205):
+        with pytest.raises(lm15.ServerError) as caught:
+            read_reply(b"x" * start + b"unusual-4711-unusual-4712")
+        assert "unusual" not in str(caught.value)
+
+
+def completion(content: Any = "fine", usage: Any = None, **choice: Any) -> bytes:
+    message = {"role": "assistant", "content": content}
+    return json.dumps({"id": "1", "choices": [{"message": message, **choice}], "usage": usage}).encode()
+
+
+def stored(folder: Path, reply: Reply) -> Reply | None:
+    """The reply as the store gives it back."""
+    with closing(SqlStore(folder)) as store:
+        put(store, key(0), reply)
+        return get(store, key(0))
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}}, (12, 3, 4)),
+        ({"prompt_tokens": "12", "completion_tokens": "3"}, (12, 3, 0)),
+        ({"prompt_tokens": -1, "completion_tokens": None}, (0, 0, 0)),
+        ({"prompt_tokens": True, "completion_tokens": [3]}, (0, 0, 0)),
+        ({"prompt_tokens": "9" * 5000, "completion_tokens": 10**40}, (0, 0, 0)),
+        ({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}, (5, 0, 5)),
+        *((usage, (0, 0, 0)) for usage in ("none", [], None)),
+    ],
+)
+def test_invalid_token_counts_are_unknown(usage: Any, tokens: tuple[int, int, int], tmp_path: Path) -> None:
+    reply = read_reply(completion(usage=usage))
+    assert (reply.text, reply.input_tokens, reply.output_tokens, reply.cached_tokens) == ("fine", *tokens)
+    assert stored(tmp_path, reply) == reply
+
+
+@pytest.mark.parametrize("token", [("4", None), (4, -0.1), ("4", "high")])
+def test_invalid_log_probabilities_are_none(token: tuple[Any, Any], tmp_path: Path) -> None:
+    logprobs = {"content": [dict(zip(("token", "logprob"), token, strict=True))]}
+    reply = read_reply(completion("4", logprobs=logprobs))
+    assert (reply.text, reply.logprobs) == ("4", None)
+    assert stored(tmp_path, reply) == reply
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *(b"[]", b"{}", b"null", b'{"choices": "x"}', b'{"choices": [null]}'),
+        b'{"choices": [{"message": {"content": 4}}]}',
+        # A lone surrogate is no JSON.
+        b'{"choices": [{"message": {"content": "a\\ud800"}}]}',
+        # A number that is too large for a float.
+        completion("4", logprobs={"content": [{"token": "4", "logprob": 1}]}).replace(b": 1}", b": 1e999}"),
+    ],
+)
+def test_a_response_that_is_no_completion_is_retried(raw: bytes) -> None:
+    with pytest.raises(lm15.ServerError):
+        read_reply(raw)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop for code that only computes and sleeps: its clock jumps to the next timer."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        super().__init__(Jumping(self))
+
+    def time(self) -> float:
+        return self.now
+
+
+class Jumping(selectors.SelectSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self.loop = loop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            assert not asyncio.all_tasks(self.loop), "tasks wait, and nothing is left that could wake them"
+        self.loop.now += timeout or 0.0
+        return super().select(0)
+
+
+@pytest.fixture
+def virtual(monkeypatch: pytest.MonkeyPatch) -> Iterator[VirtualLoop]:
+    """A loop whose clock is `time.monotonic` of the limiter as well."""
+    loop = VirtualLoop()
+    monkeypatch.setattr(limiter, "time", SimpleNamespace(monotonic=loop.time))
+    yield loop
+    loop.close()
+
+
+class Simulation:
+    """Callers that use a limiter at random, in all ways."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.concurrency = rng.choice((1, 2, 3, 8, 40))
+        options = LMOptions(
+            rpm=rng.choice((None, None, 30.0, 600.0)), tpm=rng.choice((None, None, 50_000.0)), first_wait=0.5
+        )
+        self.budget = Budget(BudgetCaps(calls=rng.choice((20, 10_000))), None) if rng.random() < 0.3 else None
+        self.limiter = Limiter(self.concurrency, options, self.budget)
+        self.never_fails = rng.random() < 0.3
+        self.inside = self.entered = 0
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        callers = [asyncio.create_task(self.caller()) for _ in range(120)]
+        for caller in callers:
+            if self.rng.random() < 0.3:
+                loop.call_later(self.rng.uniform(0, 60), caller.cancel)
+        results = await asyncio.gather(*callers, return_exceptions=True)
+        assert {type(result) for result in results} <= {type(None), asyncio.CancelledError}, results
+
+    async def caller(self) -> None:
+        rng = self.rng
+        await asyncio.sleep(rng.uniform(0, 20))
+        again, front = True, False
+        while again:
+            estimate = TokenEstimate(rng.uniform(1, 5000), 100, 100) if rng.random() < 0.5 else NO_TOKENS
+            self.waiting = asyncio.current_task()
+            try:
+                await self.limiter.acquire(estimate, front=front)
+            except dspy.LMError:
+                return
+            self.inside += 1
+            self.entered += 1
+            sent = asyncio.get_running_loop().time()
+            again = front = False
+            try:
+                assert self.inside <= self.limiter.in_flight <= self.concurrency
+                await asyncio.sleep(rng.expovariate(2.0))
+                again = front = self.outcome(sent)
+            finally:
+                self.inside -= 1
+                self.limiter.release(estimate)
+                if rng.random() < 0.1:
+                    # Perhaps one that has just got its slot and does not know it yet.
+                    self.waiting.cancel()
+
+    def outcome(self, sent: float) -> bool:
+        """Report a random outcome to the limiter; returns whether the call is retried at once."""
+        rng, chance = self.rng, self.rng.random()
+        if self.never_fails or chance < 0.5:
+            self.limiter.on_success()
+            if self.budget is not None:
+                self.budget.charge((100.0, 20.0), 0)
+        elif chance < 0.7:
+            self.limiter.on_overload(sent, rng.uniform(0.1, 30) if rng.random() < 0.3 else 0.0)
+            return True
+        elif chance < 0.92:
+            self.limiter.fail_all(dspy.LMAuthError("no"))
+        elif chance < 0.94:
+            limits = RateLimits(rng.choice((None, 60.0, 6000.0)), rng.choice((None, 20_000.0, 500_000.0)))
+            self.limiter.on_rate_limits(limits)
+        else:
+            self.limiter.correct(TokenEstimate(100.0), rng.uniform(0, 3000))
+        return False
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.integration) for n in range(50, 400, 50))])
+def test_no_call_waits_forever_and_every_slot_is_released(seed: int, virtual: VirtualLoop) -> None:
+    for number in range(seed, seed + 50):
+        simulation = Simulation(number)
+        virtual.run_until_complete(simulation.run())
+        assert simulation.entered > 0, number
+        assert simulation.limiter.in_flight == simulation.inside == 0, number
+        # A failure of all calls is forgotten once none is in flight.
+        with suppress(BudgetSpentError):
+            virtual.run_until_complete(simulation.limiter.acquire())
+
+
+def test_a_spent_budget_refuses_one_call_and_not_the_smaller_ones_after_it() -> None:
+    async def work() -> None:
+        limited = Limiter(2, None, Budget(BudgetCaps(tokens=1000), None))
+        small = TokenEstimate(10, 100, 100)
+        await limited.acquire(small)
+        large = asyncio.create_task(limited.acquire(TokenEstimate(10, 2000, 100)))
+        await asyncio.sleep(0)
+        assert not large.done()
+        limited.release(small)
+        with pytest.raises(BudgetSpentError):
+            await large
+        await limited.acquire(small)
+
+    asyncio.run(work())

@@ -1,0 +1,235 @@
+"""How a score comes about: the score modes, G-Eval's steps and form, and feedback on a group's scores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import dspy
+import pytest
+
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale
+from debate_judge.optimize.examples import examples
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.devset import group_feedback
+from debate_judge.programs.geval.judge import GEval
+from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.roles.score_modes import point_probabilities
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import ScriptedLM, debater, hold, in_turn, only, requested, scripted_lm, section
+from tests.programs.debates import ITEM, issue_reply, judged, no_issue_reply, score_reply
+
+
+def token(*alternatives: tuple[str, float]) -> tuple[tuple[str, float], ...]:
+    """The token first that was chosen, each with its probability."""
+    return tuple((text, math.log(probability)) for text, probability in alternatives)
+
+
+@pytest.mark.parametrize(
+    ("written", "tokens", "weights"),
+    [
+        ("4", [token(("4", 0.5), ("2", 0.5))], {4: 0.5, 2: 0.5}),
+        # Tokens off the scale have no weight; the others are normalized.
+        ("4", [token(("4", 0.6), ("2", 0.2), ("9", 0.1), ("four", 0.1))], {4: 0.75, 2: 0.25}),
+        # The chosen token listed once more counts once; tokens that differ by a blank are one point.
+        ("4", [token(("4", 0.4), ("4", 0.4), (" 4", 0.1), ("2", 0.5))], {4: 0.5, 2: 0.5}),
+        # The score is at the end, and its token may include the blank before it.
+        ("4", [token(("4", 1)), token((" pages:", 1)), token((" 4", 0.5), (" 2", 0.5))], {4: 0.5, 2: 0.5}),
+        # Neither -1 nor 0 is a point.
+        ("1", [token(("1", 0.25), ("-1", 0.25), ("0", 0.25), ("2", 0.25))], {1: 0.5, 2: 0.5}),
+        # All are called impossible.
+        ("4", [(("4", -9999.0), ("5", -9999.0), ("x", -9999.0))], {4: 0.5, 5: 0.5}),
+    ],
+)
+def test_points_are_weighed_where_the_score_stands(written: str, tokens: Any, weights: dict[int, float]) -> None:
+    assert point_probabilities(written, tokens, Scale(1, 5)) == pytest.approx(weights)
+
+
+@pytest.mark.parametrize(
+    ("written", "tokens", "why"),
+    [
+        ("10", [token(("1", 1)), token(("0", 1))], "no token of its own"),
+        ("3.5", [token(("3", 1)), token((".", 1)), token(("5", 1))], "between two points"),
+        ("4", [token(("three", 1))], "no token of its own"),
+    ],
+)
+def test_a_score_that_is_no_single_token_cannot_be_weighed(written: str, tokens: Any, why: str) -> None:
+    assert why in point_probabilities(written, tokens, Scale(1, 10)).problem
+
+
+class Likely:
+    """An engine that replies to the Scorer with `weights` over the points, if log-probabilities are requested."""
+
+    def __init__(self, *weights: dict[str, float], answers: bool = True) -> None:
+        self.weights, self.answers = list(weights), answers
+        self.logprobs: list[bool] = []
+        self.prompts: list[str] = []
+
+    async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
+        self.prompts.append(messages[-1]["content"])
+        self.logprobs.append(bool(settings.get("logprobs")))
+        if requested(self.prompts[-1])[0] != "rationale":
+            return Reply(issue_reply() if len(self.prompts) == 2 else no_issue_reply())
+        weights = self.weights.pop(0)
+        likeliest = max(weights, key=lambda point: weights[point])
+        text = score_reply(likeliest)
+        if not (self.answers and settings.get("logprobs")):
+            return Reply(text)
+        listed = token(*weights.items())
+        return Reply(text, logprobs=[[(text[:-1], 0.0)], ((likeliest, math.log(weights[likeliest])), *listed)])
+
+    def judged(self, rounds: int) -> Any:
+        judge = Debate(rounds=rounds, score_mode="expected")
+        return hold(JudgeLM("scripted/likely", engine=self), only(judge.judge([ITEM])))
+
+
+def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -> None:
+    engine = Likely({"4": 0.75, "5": 0.25}, {"2": 0.5, "3": 0.3, "4": 0.2})
+    verdict = engine.judged(rounds=2)
+    first, _, revised, _ = verdict.transcript.turns
+    assert (first.score, revised.score) == (pytest.approx(4.25), pytest.approx(2.7))
+    assert verdict.score == pytest.approx(2.7)
+    # Only the Scorer's calls request log-probabilities, and the Critic gets the weighted score.
+    assert engine.logprobs == [True, False, True, False]
+    assert "Scorer, round 0, score 4.25: Because." in section(engine.prompts[1], "debate")
+
+
+def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other_mode_is_taken() -> None:
+    engine = Likely({"4": 1.0}, answers=False)
+    detail = engine.judged(rounds=3).detail
+    assert "log-probabilities" in detail
+    assert "sampled:20" in detail
+    assert len(engine.prompts) == 1
+
+
+def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> None:
+    samples = iter([score_reply(2), score_reply(4, "High."), score_reply(4, "High too."), score_reply(5)])
+    lm = scripted_lm(lambda prompt: next(samples) if requested(prompt)[0] == "rationale" else no_issue_reply())
+    verdict = hold(lm, only(Debate(rounds=1, score_mode="sampled:4").judge([ITEM])))
+    assert (verdict.score, verdict.calls) == (3.75, 5)
+    assert "score 3.75: High." in section(lm.prompts[-1], "debate")
+    # Four samples are four calls of one text.
+    assert len(set(lm.prompts[:4])) == 1
+
+
+def test_an_unreadable_sample_is_left_out_and_too_many_leave_the_item_unscored() -> None:
+    judge = Debate(rounds=0, score_mode="sampled:3")
+    verdict, _ = judged(judge, *map(score_reply, (2, "none", 4, "never")))
+    assert (verdict.score, verdict.calls) == (3.0, 4)
+    unscored, _ = judged(judge, *map(score_reply, (2, "none", "no", "never", "not")))
+    assert "2 of 3 samples" in unscored.detail
+    assert unscored.calls == 5
+
+
+# --- G-Eval: steps are derived once and reused ---
+
+WARMTH = Aspect("warmth", "Is the text friendly?", Scale(1, 5))
+
+
+def rater(**options: Any) -> ScriptedLM:
+    """Derives steps that name the aspect, and scores."""
+    script = debater(score="4", steps=lambda prompt: f"1. Read for {section(prompt, 'aspect').split()[0]}.")
+    return scripted_lm(script, **options)
+
+
+async def judge_all(judge: GEval, items: list[Item]) -> list[Any]:
+    return await asyncio.gather(*(only(judge.judge([item])) for item in items))
+
+
+def notes(number: int, aspect: Aspect = ITEM.aspect) -> list[Item]:
+    return [replace(ITEM, aspect=aspect, text=f"Note {n}.", source=f"Letter {n}.") for n in range(number)]
+
+
+def test_steps_are_derived_once_for_each_aspect_and_reused() -> None:
+    lm = rater(latency=0.01)
+    judgements = hold(lm, judge_all(GEval(), [*notes(3), *notes(3, WARMTH)]))
+    assert lm.meter.requested == {"steps": 2, "scorer": 6}
+    forms = sorted(section(prompt, "steps") for prompt in lm.prompts if section(prompt, "candidate"))
+    assert forms == ["1. Read for coherence."] * 3 + ["1. Read for warmth."] * 3
+    # Of each aspect, one item caused the derivation and counts it.
+    assert [j.calls for j in judgements] == [2, 1, 1, 2, 1, 1]
+    # Task and aspect alone: no text has a part in the steps of the others.
+    assert all(
+        "Note" not in prompt and "Letter" not in prompt for prompt in lm.prompts if requested(prompt) == ["steps"]
+    )
+
+
+def test_an_exported_judge_does_not_ask_for_steps_again() -> None:
+    judge = GEval("sampled:3")
+    hold(rater(), only(judge.judge([ITEM])))
+    config = json.loads(json.dumps(judge.config()))
+    assert config == {"score_mode": "sampled:3", "steps": {ITEM.task.name: {"coherence": "1. Read for coherence."}}}
+    again, lm = GEval.from_config(config), rater()
+    again.load_state(judge.dump_state())
+    assert hold(lm, only(again.judge([ITEM]))).calls == 3
+    assert lm.meter.requested["steps"] == 0
+    # Another task may have an aspect of the same name; it gets other steps.
+    hold(lm, only(again.judge([replace(ITEM, task=replace(ITEM.task, name="poems"))])))
+    assert lm.meter.requested["steps"] == 1
+
+
+def test_new_instructions_give_new_steps() -> None:
+    judge, lm = GEval(), rater()
+    hold(lm, only(judge.judge([ITEM])))
+    tuned = judge.deepcopy()
+    tuned.steps.signature = tuned.steps.signature.with_instructions("Think of steps.")
+    assert tuned.config()["steps"] == {}
+    hold(lm, only(tuned.judge([ITEM])))
+    assert section(lm.prompts[2], "role").startswith("Think of steps.")
+    hold(lm, only(judge.judge([ITEM])))
+    assert lm.meter.requested["steps"] == 2
+
+
+def test_failed_steps_leave_every_waiting_item_unscored_and_are_asked_for_anew_later() -> None:
+    judge = GEval()
+    lm = scripted_lm(in_turn(["", ""]), latency=0.01)
+    first = hold(lm, judge_all(judge, notes(3)))
+    assert [j.reason for j in first] == 3 * ["unreadable reply"]
+    assert all(j.detail.startswith("steps, round 0: ") for j in first)
+    # One question and its correction; the others get the stored replies.
+    assert len(lm.prompts) == 2
+    assert hold(rater(), only(judge.judge([ITEM]))).score == 4
+
+
+def test_an_item_that_waits_for_steps_derives_them_when_the_first_is_interrupted() -> None:
+    async def interrupt(judge: GEval) -> Any:
+        first, second = (asyncio.create_task(only(judge.judge([item]))) for item in notes(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        return await second
+
+    verdict = hold(rater(latency=0.01), interrupt(GEval()))
+    assert (verdict.score, verdict.calls) == (4, 2)
+
+
+# --- feedback: which candidates are out of order, and the effect of the debate ---
+
+
+def test_feedback_says_whether_each_critique_moved_the_score_toward_the_raters() -> None:
+    def score(prompt: str) -> str:
+        before, after = {"1": "24", "2": "31", "3": "33"}[section(prompt, "candidate")[-1]]
+        return after if section(prompt, "debate") else before
+
+    texts = tuple(Candidate(str(n), f"Text {n}", {"coherence": (5.0 - n,)}) for n in (1, 2, 3))
+    rated = Corpus(ITEM.task, (RatedGroup("g", "A source.", texts),), Origin("", ""))
+    (example,) = examples(rated, [ITEM.aspect], grouped=True, seed=0)
+    lm = scripted_lm(debater(score=score, decision="ISSUE", feedback="Ignore the raters."))
+    with JudgeRunner(lm, progress=False) as runner:
+        judgements = runner.judge(Debate(rounds=1), example.questions)
+    text = group_feedback(example, dspy.Prediction(judgements=judgements))
+    # No text of the data or of a reply is repeated.
+    assert not re.search("Ignore|Text 1|A source", text)
+    # One pair is in the wrong order, two were before the debate; then the effects of the critiques.
+    assert [[float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)] for line in text.splitlines()] == [
+        [3, 1, 0, 2],
+        [3, 3, 2, 1, 3, 1.0, 2.0, 3.0],
+        [1, 1, 0, 1],
+        [1, 1, 2, 4, 2.0, 4.0],
+        [2, 1, 3, 1, 2.0, 3.0],
+    ]

@@ -1,0 +1,324 @@
+"""A registered judge, used by a process without this project; its versions, prompts and the alias `champion`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from debate_judge import Debate
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.calibration import Calibration
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import build_preset
+from debate_judge.programs.compiled import AspectJudge
+from debate_judge.runs.export import folder as export
+from debate_judge.runs.tracking import model as model_files
+from debate_judge.runs.tracking.champion import ALIAS, SCORES_FILE, Challenger, challenge, from_json, to_json
+from debate_judge.runs.tracking.contents import alias_of, prompt_name, prompts_of
+from debate_judge.runs.tracking.tracker import Tracker
+from tests.runs.foreign_runs import started
+from tests.runs.registered_models import paired_difference, registration
+from tests.runs.score_command import export_of
+
+SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
+NO_TEXT = "no text: the row needs a text"
+MAP = Calibration(((1, 1.5), (5, 3.5)), 14, 112)
+ASPECTS = ("clarity", "truth")
+TEXTS = [f"The ferry takes {n} minutes to cross the bay." for n in range(30)]
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """An exported judge of two aspects, registered twice."""
+    scale = Scale(1, 5)
+    task = Task("toy", "article", "summary", (Aspect("clarity", "easy to read", scale), Aspect("truth", "true", scale)))
+    clarity, truth = (
+        AspectJudge(Debate(rounds=1), "half", MAP),
+        AspectJudge(build_preset("single", {}), calibration=MAP),
+    )
+    folder = tmp_path_factory.mktemp("registered")
+    exported = export_of(folder / "exports" / "toy", task, clarity, truth, lm="offline")
+    with Tracker(uri=None, store=folder / "store", experiment="debate/toy", run_name="toy") as tracker:
+        uris = [
+            tracker.log_model(exported, name="judge", registration=registration("judges: a/b", text, "Judges."))
+            for text in ("one", "two")
+        ]
+    client = tracker.tracking_store.client
+    newest = client.get_model_version("judges-a-b", "2")
+    place = client.get_logged_model(newest.source.removeprefix("models:/")).artifact_location
+    return SimpleNamespace(
+        uris=uris,
+        export=exported,
+        run=client.get_run(tracker.run_id),
+        artifacts=folder / "store" / "artifacts" / tracker.run_id / "artifacts",
+        path=Path(place.removeprefix("file://")),
+        version=newest,
+        client=client,
+    )
+
+
+def test_each_compile_is_a_new_version_that_belongs_to_its_run(logged: SimpleNamespace) -> None:
+    assert logged.uris == ["models:/judges-a-b/1", "models:/judges-a-b/2"]
+    assert (logged.version.run_id, logged.version.status) == (logged.run.info.run_id, "READY")
+    models = [logged.client.get_logged_model(output.model_id) for output in logged.run.outputs.model_outputs]
+    assert {model.status for model in models} == {"READY"}
+    links = sorted(link["version"] for model in models for link in json.loads(model.tags["mlflow.modelVersions"]))
+    assert [str(number) for number in links] == ["1", "2"]
+    assert logged.version.description == "two"
+    registered = logged.client.get_registered_model("judges-a-b")
+    assert (registered.description, registered.aliases) == ("Judges.", {"champion": 1})
+    assert "stays the champion" in logged.run.data.tags["champion"]
+
+
+def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNamespace) -> None:
+    code = [p.relative_to(logged.path / "code") for p in (logged.path / "code").rglob("*") if p.is_file()]
+    assert {p.suffix for p in code} == {".py"}
+    assert {p.parts[1] for p in code if len(p.parts) > 1} == {"__init__.py", "data", "programs", "runs"}
+    requirements = (logged.path / "requirements.txt").read_text().split()
+    assert {f"dspy=={version('dspy')}", f"psycopg[binary]=={version('psycopg')}"} <= {*requirements}
+    assert all("==" in line for line in requirements)
+    assert not list(logged.path.rglob("*.pkl"))
+    manifest = (logged.export / "manifest.json").read_bytes()
+    assert (logged.artifacts / "export" / "manifest.json").read_bytes() == manifest
+    assert export.read(logged.path).fingerprint == json.loads(manifest)["fingerprint"]
+    # The example is made from the task's labels, so that no text of the data leaves with the model.
+    example = json.loads((logged.path / "input_example.json").read_text())
+    assert example["columns"] == ["source", "text", "context", "aspect"]
+    assert example["data"][0][0] == "Invented article: the ferry crosses the bay in 22 minutes."
+    assert SOURCE not in json.dumps(example)
+
+
+def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path) -> None:
+    code = ["__init__.py", *(f"{name}/__init__.py" for name in ("data", "programs", "runs")), "runs/score.py"]
+    beside = ["data/sample/__init__.py", "data/sample/build.py", "data/texts.jsonl", "optimize/job.py"]
+    for name in (*code, *beside, "programs/__pycache__/judge.py", "runs/store/exports/mine/code.py"):
+        (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "project" / name).write_text("")
+    package = model_files._copy_code(tmp_path / "project", tmp_path / "staged")
+    assert sorted(str(p.relative_to(package)) for p in package.rglob("*") if p.is_file()) == sorted(code)
+
+
+_USE = """
+import io, json, os, sys
+import mlflow.pyfunc, pandas as pd
+from mlflow.pyfunc.scoring_server import predictions_to_json
+
+model = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": 4})
+rows = pd.DataFrame(json.loads(sys.stdin.read()))
+rows.index = [10 * i for i in range(len(rows))]
+scored = model.predict(rows)
+served = io.StringIO()
+predictions_to_json(scored, served)
+plain = model.predict(rows[["source", "text"]].iloc[:2])
+mapped = model.predict(rows.iloc[:4], params={"scale": "raters"})
+wide = model.predict(rows.iloc[-5:], params={"layout": "columns"})
+again = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": "4"})
+other = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": 5})
+judges = [loaded.unwrap_python_model()._judge for loaded in (model, again, other)]
+try:
+    mlflow.pyfunc.load_model(sys.argv[1], model_config={"lm": "nonsense"})
+    refused = ""
+except Exception as error:
+    refused = str(error)
+files = [module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "debate_judge"]
+print(json.dumps({
+    "rows": json.loads(served.getvalue())["predictions"],
+    "index": [int(label) for label in scored.index],
+    "without the column": [[int(label), row.aspect, row.score] for label, row in plain.iterrows()],
+    "mapped": mapped[["score", "judge_score"]].values.tolist(),
+    "columns": wide.to_dict("split"),
+    "shared": [judges[0] is judge for judge in judges[1:]],
+    "files": files,
+    "refused": refused,
+    "folder": os.listdir(),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a process elsewhere makes of the model, in a folder where a user has modules with names of ours."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for name in ("data", "programs", "runs", "optimize"):
+        (elsewhere / name).mkdir()
+        for file in (f"{name}.py", f"{name}/__init__.py"):
+            (elsewhere / file).write_text("raise RuntimeError('a module of the user was imported')\n")
+    before = {*os.listdir(elsewhere)}
+    asked: list[tuple[str, str | None]] = [(text, aspect) for text in TEXTS for aspect in ASPECTS]
+    asked += [("", "clarity"), (TEXTS[0], "grace"), (TEXTS[0], None), ("", " ")]
+    rows = [{"source": SOURCE, "text": text, "context": "", "aspect": aspect} for text, aspect in asked]
+    done = subprocess.run(
+        [sys.executable, "-c", _USE, str(logged.path)],
+        input=json.dumps(rows),
+        cwd=elsewhere,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return {**result, "left behind": {*result["folder"]} - before}
+
+
+@pytest.mark.integration
+def test_the_code_comes_from_the_model_and_its_imports_are_among_the_requirements(
+    abroad: dict[str, Any], logged: SimpleNamespace
+) -> None:
+    assert len(abroad["files"]) > 20
+    assert {Path(f).is_relative_to(logged.path / "code" / "debate_judge") for f in abroad["files"]} == {True}
+    assert abroad["left behind"] == set()
+    # Loads with the same settings share a judge; the LM can be another one.
+    assert abroad["shared"] == [True, False]
+    assert "'nonsense'" in abroad["refused"]
+    top = [node for file in abroad["files"] for node in ast.parse(Path(file).read_text(encoding="utf-8")).body]
+    names = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in top if isinstance(node, ast.ImportFrom)}
+    foreign = {name.partition(".")[0] for name in names} - {*sys.stdlib_module_names, "debate_judge"}
+    required = {line.partition("==")[0] for line in (logged.path / "requirements.txt").read_text().split()}
+    providers = packages_distributions()
+    assert {name for name in foreign if not required & set(providers[name])} == set()
+
+
+@pytest.mark.integration
+def test_scores_are_those_of_the_export_in_the_order_of_the_rows(
+    abroad: dict[str, Any], logged: SimpleNamespace
+) -> None:
+    with export.load(logged.export) as judge:
+        expected = judge.score_many([{"source": SOURCE, "text": text} for text in TEXTS])
+    rows = abroad["rows"][: 2 * len(TEXTS)]
+    assert [(r["aspect"], r["score"], r["rounds"], r["stop_reason"], r["calls"], r["unscored"]) for r in rows] == [
+        (aspect, s.score, s.rounds, s.stop_reason, s.calls, None)
+        for by_aspect in expected
+        for aspect, s in by_aspect.items()
+    ]
+    # On the raters' scale.
+    own = [row["score"] for row in rows[:4]]
+    assert [row["judge_score"] for row in rows[:4]] == own
+    assert abroad["mapped"] == [[MAP.map_score(score), score] for score in own]
+
+
+@pytest.mark.integration
+def test_a_row_that_cannot_be_scored_has_a_null_score_and_a_reason(abroad: dict[str, Any]) -> None:
+    first = 2 * len(TEXTS)
+    empty, unknown, *whole, empty_clarity, empty_truth = abroad["rows"][first:]
+    assert empty == empty_clarity
+    assert empty | {"aspect": "truth"} == empty_truth
+    missing = dict.fromkeys(["score", "judge_score", "rounds", "stop_reason"])
+    assert empty == {"aspect": "clarity", **missing, **dict.fromkeys(["unscored", "reason"], NO_TEXT)} | {
+        "calls": 0, "together": 1, "joint": 1,
+    }  # fmt: skip
+    assert (unknown["aspect"], unknown["score"]) == ("grace", None)
+    assert "'grace'" in unknown["unscored"]
+    # Without an aspect (null, blank or no column at all) a row is scored on all; each row has the index of its input.
+    assert whole == abroad["rows"][:2]
+    assert abroad["index"] == [10 * n for n in (*range(first), *(first + n for n in (0, 1, 2, 2, 3, 3)))]
+    assert abroad["without the column"] == [[10 * n, row["aspect"], row["score"]] for n in (0, 1) for row in whole]
+    # With a column for each aspect.
+    assert abroad["columns"] == {
+        "index": [10 * (first + n) for n in range(-1, 4)],
+        "columns": ["clarity", "truth", "unscored", "calls"],
+        "data": [
+            [None, abroad["rows"][first - 1]["score"], "", 1.0],
+            [None, None, f"clarity: {NO_TEXT}", 0.0],
+            [None, None, f"grace: {unknown['unscored']}", 0.0],
+            [whole[0]["score"], whole[1]["score"], "", whole[0]["calls"] + whole[1]["calls"]],
+            [None, None, f"clarity: {NO_TEXT}; truth: {NO_TEXT}", 0.0],
+        ],
+    }
+
+
+# --- the registries ---
+
+RATINGS = (1.0, 2.0, 3.0, 4.0)
+NOISE = ((2, 1, 4, 3), (1, 3, 2, 4), (4, 3, 2, 1), (2, 4, 1, 3), (3, 1, 4, 2), (1, 2, 4, 3), (3, 4, 1, 2), (2, 3, 1, 4))
+
+
+def scores(orders: Sequence[Sequence[float]], ratings: Sequence[float] = RATINGS) -> dict[str, list[GroupScores]]:
+    ids = ("a", "b", "c", "d")
+    return {"clarity": [GroupScores(f"g{n}", ids, tuple(ratings), tuple(map(float, o))) for n, o in enumerate(orders)]}
+
+
+WEAK, STRONG = scores(NOISE), scores([RATINGS] * len(NOISE))
+
+
+@pytest.fixture(scope="module")
+def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracker]:
+    store = tmp_path_factory.mktemp("registry") / "store"
+    with Tracker(uri=None, store=store, experiment="debate/registry", run_name="r") as opened:
+        yield opened
+
+
+def challenged(tracker: Tracker, name: str, held_out: Any) -> tuple[str, str]:
+    """Register a version whose run holds these scores; returns what came of the challenge, and the champion."""
+    place = tracker.tracking_store
+    run_id = started(place, name)
+    if held_out is not None:
+        text = held_out if isinstance(held_out, str) else json.dumps(to_json(held_out))
+        place.client.log_text(run_id, text, SCORES_FILE)
+    if not place.client.search_registered_models(f"name = '{name}'"):
+        place.client.create_registered_model(name)
+    version = place.client.create_model_version(name, "file:///nowhere", run_id, await_creation_for=0).version
+    own = held_out if isinstance(held_out, dict) else STRONG
+    decision = challenge(place, name, version, Challenger(own, paired_difference))
+    return decision, str(place.client.get_model_version_by_alias(name, ALIAS).version)
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second", "champion", "reason"),
+    [
+        ("better", WEAK, STRONG, "2", "version 2 minus version 1"),
+        ("luck", WEAK, scores([RATINGS, *NOISE[1:]]), "1", "version 2 minus version 1"),
+        ("other-ratings", WEAK, scores([RATINGS] * len(NOISE), (1.0, 2.0, 3.0, 5.0)), "1", "other sources or ratings"),
+        ("fewer", WEAK, scores([RATINGS] * 6), "1", "other sources or ratings"),
+        ("absent", None, STRONG, "1", "not in its run"),
+        ("broken", '{"clarity": [{"group": "g"}]}', STRONG, "1", "not in its run"),
+    ],
+)
+def test_the_first_version_is_the_champion_until_one_is_shown_to_be_better(
+    tracker: Tracker, name: str, first: Any, second: Any, champion: str, reason: str
+) -> None:
+    decision, alias = challenged(tracker, name, first)
+    assert ("there was none" in decision, alias) == (True, "1")
+    decision, alias = challenged(tracker, name, second)
+    assert decision.startswith(f"version {champion} of {name} {'is' if champion == '2' else 'stays'} the champion")
+    assert reason in decision
+    assert alias == champion
+
+
+def test_scores_survive_being_written() -> None:
+    gaps = {"clarity": [GroupScores("g", ("a", "b"), (1.0, None), (None, 2.5))]}
+    assert from_json(json.dumps(to_json(gaps))) == gaps
+
+
+def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path: Path) -> None:
+    with Tracker(uri=None, store=tmp_path / "store", experiment="debate/prompts", run_name="r") as tracker:
+        for judge, text in (("one", "Rate."), ("two, again", "Rate."), ("three", "Rate {{with}} care.")):
+            tracker.log_prompts(judge, prompts_of("debate-toy task", {"clarity": {"scorer": text, "critic": ""}}))
+    client = tracker.tracking_store.client
+    name = "debate-toy-task.clarity.scorer"
+    versions = {a: client.get_prompt_version_by_alias(name, a) for a in ("one", "two-again", "three")}
+    assert {alias: int(p.version) for alias, p in versions.items()} == {"one": 1, "two-again": 1, "three": 2}
+    assert versions["three"].template == "Rate {{with}} care."
+    assert versions["one"].tags["run_id"] == tracker.run_id
+    linked = json.loads(client.get_run(tracker.run_id).data.tags["mlflow.linkedPrompts"])
+    assert linked == [{"name": name, "version": "2"}]
+    assert client.load_prompt("debate-toy-task.clarity.critic", allow_missing=True) is None
+
+
+def test_names_are_brought_into_the_form_that_mlflow_takes() -> None:
+    assert prompt_name("debate-été.clarity & style.scorer") == "debate--t-.clarity-style.scorer"
+    assert [alias_of(text) for text in ("latest", "v12", "  ", "my judge/1")] == [
+        *("judge-latest", "judge-v12", "judge", "my-judge-1"),
+    ]

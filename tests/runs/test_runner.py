@@ -1,0 +1,400 @@
+"""Debates on one loop: from any thread, stopped without harm, in one pass of many judges, and side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+from dspy import lm15
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import build_preset
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict, corpus_items
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.reply import InMemoryStore, Messages, Reply
+from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.transcript import Transcript
+from debate_judge.runs.estimates.dry_run import EstimateTarget
+from debate_judge.runs.estimates.items import estimate_scoring
+from debate_judge.runs.runner import streaming
+from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge, charged_to
+from debate_judge.runs.runner.runner import (
+    JudgeRunner,
+    PassJob,
+    calls_per_item,
+    group_scores,
+    require_scored,
+    run_shared_pass,
+)
+from debate_judge.runs.runner.streaming import judge_in_order
+from tests.batch_server import BatchServer
+from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
+from tests.programs.batches import lm_at
+from tests.programs.tables import shown_candidates
+from tests.runs.rated_corpora import COHERENCE, arguing, corpus, the_number
+from tests.runs.together_command import TASK as SUPPORT
+from tests.runs.together_command import TONE, script, stream
+
+CORPUS = corpus([1, 2, 5], [4, 2])
+ITEMS = corpus_items(CORPUS, COHERENCE)
+SCORES = [1, 2, 5, 4, 2]
+
+
+def scores_of(judgements: list[Judgement]) -> list[float | None]:
+    return [judgement.score if isinstance(judgement, Verdict) else None for judgement in judgements]
+
+
+def judged(lm: JudgeLM, items: list[Item]) -> list[Judgement]:
+    with JudgeRunner(lm, progress=False) as runner:
+        return runner.judge(Debate(debate_config=DebateConfig(0)), items)
+
+
+def test_any_thread_may_ask_and_gets_results_in_the_order_of_its_items() -> None:
+    by_thread: dict[int, list[float | None]] = {}
+    with JudgeRunner(scripted_lm(debater(score=the_number), latency=0.01), progress=False) as runner:
+
+        def ask(number: int) -> None:
+            by_thread[number] = scores_of(runner.judge(Debate(debate_config=DebateConfig(1)), ITEMS))
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert by_thread == {i: SCORES for i in range(4)}
+
+
+def test_an_interrupt_stops_the_wait_and_keeps_what_was_answered() -> None:
+    # A process that a shell started in the background ignores Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    answered, answer = threading.Event(), debater(score=the_number)
+
+    def script(prompt: str) -> str:
+        answered.set()
+        return answer(prompt)
+
+    lm = scripted_lm(script, latency=0.1, concurrency=1)
+
+    def interrupt() -> None:
+        answered.wait()
+        time.sleep(0.05)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        judged(lm, ITEMS)
+    assert 1 <= len(lm.prompts) < len(ITEMS)
+    # The next run pays for the rest only.
+    assert scores_of(judged(lm, ITEMS)) == SCORES
+    assert len(lm.prompts) == len(ITEMS)
+
+
+def test_judgements_stand_beside_the_ratings_and_too_many_without_a_score_are_refused() -> None:
+    verdicts = [Verdict(score, 0, "single call", 1, Transcript()) for score in (1.2, 4.6, 5, 2.25)]
+    judgements = [*verdicts[:2], Unscored("unreadable reply", "no score", 2, Transcript()), *verdicts[2:]]
+    half = group_scores(CORPUS, COHERENCE, judgements, "half")
+    assert [(g.group, g.candidates, g.ratings, g.scores) for g in half] == [
+        ("g0", ("c0", "c1", "c2"), (1, 2, 5), (1, 4.5, None)),
+        ("g1", ("c0", "c1"), (4, 2), (5, 2.5)),
+    ]
+    # Intervals rest on sources.
+    assert [g.source_id for g in half] == [group.source_id for group in CORPUS.groups]
+    assert calls_per_item(judgements) == 6 / 5
+    require_scored(judgements, 0.2, "dev items")
+    with pytest.raises(InputError, match=r"1 of 5 dev items(.|\n)*1 unreadable reply"):
+        require_scored(judgements, 0.1, "dev items")
+
+
+# --- many judges in one pass ---
+
+
+def billed_lm(script: Callable[[str], str]) -> ScriptedLM:
+    return scripted_lm(script, store=UsageByJudge(InMemoryStore()))
+
+
+def job(owner: str, debate_config: DebateConfig, usage: JudgeUsage | None = None) -> PassJob[Judgement]:
+    judge = Debate(debate_config=debate_config)
+
+    def judging(item: Item) -> Awaitable[Judgement]:
+        return only(judge.judge([item]))
+
+    return PassJob(owner, judging, ITEMS, usage)
+
+
+def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
+    configs = {"single": DebateConfig(0), "debate": DebateConfig(2), "settled": DebateConfig(1, True)}
+
+    def used(names: list[str], lm: ScriptedLM) -> dict[str, tuple[int, int]]:
+        usages = {name: JudgeUsage() for name in names}
+        with JudgeRunner(lm) as runner:
+            run_shared_pass(runner, [job(n, configs[n], usages[n]) for n in names], "test")
+        return {name: (usage.fresh, usage.output) for name, usage in usages.items()}
+
+    together = used(list(configs), billed_lm(arguing(9)))
+    assert together == {name: used([name], billed_lm(arguing(9)))[name] for name in configs}
+    assert 0 < together["single"][0] < together["settled"][0]
+    # A second run pays nothing and is charged the same.
+    lm = billed_lm(arguing(9))
+    assert used(list(configs), lm) == used(list(configs), lm) == together
+
+
+def test_a_reply_is_charged_once_at_the_price_of_what_was_cached_to_whoever_waited_for_it() -> None:
+    asker, bringer, store = JudgeUsage(), JudgeUsage(), UsageByJudge(InMemoryStore())
+    with charged_to(asker):
+        assert asyncio.run(store.get("0" * 32)) is None
+        assert asyncio.run(store.get_or_claim("0" * 32)) is True
+    # The replies of a batch job come in a task that another judge may have started.
+    with charged_to(bringer):
+        asyncio.run(store.put("0" * 32, "scorer", Reply("4", 100, 10, 60)))
+    with charged_to(asker):
+        for _ in range(2):
+            asyncio.run(store.get("0" * 32))
+    assert (bringer.fresh, bringer.cached, bringer.output) == (0, 0, 0)
+    assert (asker.fresh, asker.cached, asker.output) == (40, 60, 10)
+    assert asker.usd(Price(10.0, 1.0, 100.0)) == pytest.approx((400 + 60 + 1000) / 1e6)
+
+
+@pytest.mark.parametrize(
+    "error", [InputError("not on this scale"), dspy.LMUnsupportedFeatureError("no log-probabilities", model="m")]
+)
+def test_what_one_judge_cannot_do_ends_its_jobs_and_no_others(error: Exception) -> None:
+    async def impossible(item: Item) -> Judgement:
+        raise error
+
+    with JudgeRunner(billed_lm(debater(score=the_number))) as runner:
+        jobs = [PassJob("bad", impossible, ITEMS), job("bad", DebateConfig(3)), job("good", DebateConfig(0))]
+        done = run_shared_pass(runner, jobs, "test")
+    assert done.failed == {"bad": error}
+    assert [scores_of(judgements) for judgements in done.results] == [[], [], SCORES]
+
+
+def test_an_error_of_the_lm_for_everybody_ends_the_pass() -> None:
+    def script(prompt: str) -> str:
+        raise lm15.AuthError("wrong key")
+
+    with JudgeRunner(billed_lm(script)) as runner, pytest.raises(dspy.LMAuthError):
+        run_shared_pass(runner, [job("a", DebateConfig(0)), job("b", DebateConfig(1))], "test")
+
+
+# --- the order of calls, and what ends them ---
+
+ASPECT = Aspect("clarity", "Is it clear?", Scale(1, 5))
+TASK = Task("notes", "letter", "note", (ASPECT,))
+
+
+class Engine:
+    """A transport that records what is sent and what is answered, by candidate.
+
+    Args:
+        before: Is awaited before an answer, with the candidate; what it raises is the LM's error.
+    """
+
+    def __init__(self, before: Callable[[str], Awaitable[None]]) -> None:
+        self.before = before
+        self.events: list[str] = []
+        self.write = debater(score="4")
+
+    async def chat(self, model: str, messages: Messages, settings: Any) -> Reply:
+        prompt = messages[-1]["content"]
+        note = section(prompt, "candidate")
+        self.events.append(f">{note}")
+        try:
+            await self.before(note)
+        finally:
+            self.events.append(f"<{note}")
+        return Reply(self.write(prompt))
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+def lm_of(engine: Engine, **options: Any) -> JudgeLM:
+    return JudgeLM("test/m", engine=engine, options=LMOptions(retries=0, first_wait=0.01), **options)
+
+
+def notes(*sources: str) -> list[Item]:
+    """`notes("ab", "c")`: the notes a and b on one letter, and c on another."""
+    return [
+        Item(str(number), note, TASK, ASPECT, f"Letter {number}.", note)
+        for number, of_letter in enumerate(sources)
+        for note in of_letter
+    ]
+
+
+async def a_moment(note: str) -> None:
+    await asyncio.sleep(0.05)
+
+
+def test_the_first_call_about_a_source_goes_ahead_until_it_is_answered() -> None:
+    engine = Engine(a_moment)
+    lm = lm_of(engine)
+    judged(lm, notes("abcd"))
+    assert engine.events[:2] == [">a", "<a"]
+    assert {event[0] for event in engine.events[2:5]} == {">"}
+    # A source that was sent of late needs no first call, and a candidate without siblings waits for nobody.
+    engine.events.clear()
+    judged(lm, notes("ef"))
+    assert {event[0] for event in engine.events[:2]} == {">"}
+    single = Engine(a_moment)
+    judged(lm_of(single), notes("a", "b", "c"))
+    assert {event[0] for event in single.events[:3]} == {">"}
+
+
+def test_a_first_call_that_fails_holds_nobody_back() -> None:
+    failures = iter([lm15.InvalidRequestError("too long")])
+
+    async def first_fails(note: str) -> None:
+        await a_moment(note)
+        if error := next(failures, None):
+            raise error
+
+    assert scores_of(judged(lm_of(Engine(first_fails)), notes("abc"))) == [None, 4, 4]
+
+    async def all_fail(note: str) -> None:
+        raise lm15.AuthError("wrong key")
+
+    engine = Engine(all_fail)
+    with pytest.raises(dspy.LMAuthError, match="wrong key"):
+        judged(lm_of(engine), notes("abcd"))
+    assert engine.events[:2] == [">a", "<a"]
+
+
+def streamed(lm: JudgeLM, items: list[Item], judgements: list[Judgement]) -> None:
+    compiled = CompiledJudge(TASK, {"clarity": AspectJudge(Debate(debate_config=DebateConfig(0)))})
+    with JudgeRunner(lm, progress=False) as runner:
+        judgements.extend(judgement for _, judgement in judge_in_order(runner, compiled, items))
+
+
+async def many_steps() -> None:
+    """Long enough for everything that can go on to have gone on."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def test_a_wrong_key_ends_the_stream_although_an_earlier_item_still_waits() -> None:
+    silent = asyncio.Event()
+
+    async def before(note: str) -> None:
+        if note == "c":
+            silent.set()
+            await asyncio.sleep(60)
+        if note == "h":
+            await silent.wait()
+            await many_steps()
+            raise lm15.AuthError("the key was revoked", status=401)
+
+    # The answer that never comes is waited for until its attempt is given up.
+    lm = JudgeLM("test/m", engine=Engine(before), options=LMOptions(attempt_timeout=0.2, retries=0))
+    judgements: list[Judgement] = []
+    with pytest.raises(dspy.LMAuthError):
+        streamed(lm, notes(*"abcdefghijklmnopqrst"), judgements)
+    assert scores_of(judgements) == [4, 4]
+
+
+@pytest.mark.parametrize("run", [streamed, lambda lm, items, judgements: judgements.extend(judged(lm, items))])
+def test_an_answer_on_its_way_when_the_run_ends_is_kept_and_not_paid_twice(
+    run: Callable[[JudgeLM, list[Item], list[Judgement]], None],
+) -> None:
+    under_way, refused, store = asyncio.Event(), asyncio.Event(), InMemoryStore()
+
+    async def revoked(note: str) -> None:
+        if note == "b":
+            await under_way.wait()
+            refused.set()
+            raise lm15.AuthError("the key was revoked", status=401)
+        under_way.set()
+        await refused.wait()
+        await many_steps()
+
+    judgements: list[Judgement] = []
+    with pytest.raises(dspy.LMAuthError):
+        run(lm_of(Engine(revoked), store=store), notes("a", "b"), [])
+    engine = Engine(a_moment)
+    run(lm_of(engine, store=store), notes("a", "b"), judgements)
+    assert scores_of(judgements) == [4, 4]
+    assert engine.events == [">b", "<b"]
+
+
+# --- candidates side by side ---
+
+
+def compiled(together: int) -> CompiledJudge:
+    judge = AspectJudge(build_preset("single", {"together": together}))
+    return CompiledJudge(SUPPORT, {aspect.name: judge for aspect in SUPPORT.aspects})
+
+
+Row = tuple[str, str, str, float, int]
+
+
+def table_rows(lm: JudgeLM, judge: CompiledJudge, items: Iterator[Item]) -> list[Row]:
+    with JudgeRunner(lm, progress=False) as runner:
+        return [
+            (i.group, i.candidate, i.aspect.name, j.score, j.transcript.together)
+            for i, j in judge_in_order(runner, judge, items)
+            if isinstance(j, Verdict)
+        ]
+
+
+def expected(groups: int, candidates: int) -> list[Row]:
+    """The rows of tables of four."""
+    return [
+        (f"g{g}", f"c{c}", a.name, 1 + (c + (a is TONE)) % 5, 4)
+        for g in range(groups)
+        for c in range(candidates)
+        for a in SUPPORT.aspects
+    ]
+
+
+@pytest.mark.parametrize(("together", "calls"), [(4, 2 * 12 * 2), (8, 2 * 12), (3, 3 * 12 * 2)])
+def test_a_stream_makes_the_calls_that_are_estimated_and_those_of_a_corpus(together: int, calls: int) -> None:
+    usage, count = estimate_scoring(EstimateTarget("offline"), compiled(together), SUPPORT.aspects, stream(12, 8))
+    assert count == 192
+    assert [round(used.calls, 6) for used in usage.total] == [calls] * 3
+    lm, of_corpus = scripted_lm(script, concurrency=4), scripted_lm(script)
+    rows = table_rows(lm, compiled(together), stream(12, 8))
+    assert [row[:4] for row in rows] == [row[:4] for row in expected(12, 8)]
+    assert len(lm.prompts) == calls
+    with JudgeRunner(of_corpus, progress=False) as runner:
+        runner.judge(compiled(together).aspects["tone"].judge, list(stream(12, 8))[::-1])
+    assert sorted(lm.prompts) == sorted(of_corpus.prompts)
+
+
+def test_a_source_of_any_length_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "MAX_GROUPED", 6)
+    lm = scripted_lm(script)
+    table_rows(lm, compiled(8), stream(1, 10))
+    assert sorted(len(shown_candidates(prompt)) for prompt in lm.prompts) == [4, 4, 6, 6]
+
+
+def test_what_came_before_a_bad_line_is_judged() -> None:
+    def broken() -> Iterator[Item]:
+        yield from stream(1, 3)
+        raise ValueError("a bad line")
+
+    lm = scripted_lm(script)
+    candidates: list[str] = []
+    with JudgeRunner(lm, progress=False) as runner, pytest.raises(ValueError, match="a bad line"):
+        candidates.extend(item.candidate for item, _ in judge_in_order(runner, compiled(4), broken()))
+    assert candidates == ["c0", "c0", "c1", "c1", "c2", "c2"]
+    assert len(lm.prompts) == 2
+
+
+@pytest.mark.integration
+def test_tables_go_in_batch_jobs(tmp_path: Path) -> None:
+    with BatchServer(lambda body: script(json.loads(body)["messages"][-1]["content"])) as server:
+        rows = table_rows(lm_at(server, store=SqlStore(tmp_path)), compiled(4), stream(10, 4))
+        assert (server.made, server.direct) == ([("scorer", "0", 20)], 0)
+    assert rows == expected(10, 4)

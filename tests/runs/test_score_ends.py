@@ -1,0 +1,337 @@
+"""What ends a scoring run and what does not: stops at any byte, keys, outages, and what the next run makes of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+from filelock import FileLock
+
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import build
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.runs import score
+from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
+from debate_judge.runs.scoring import scorer
+from debate_judge.runs.scoring.settings import EXIT_UNSCORED
+from tests.config_keys import keys
+from tests.fakes import debater, section
+from tests.faulty_server import FaultyServer
+from tests.runs.score_command import SCRIPT, Command, digit, export_of, line
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.xlsx", "out.parquet"])
+def test_a_stop_at_any_byte_changes_no_byte_of_the_file(command: Command, name: str) -> None:
+    if name.endswith("xlsx"):
+        pytest.importorskip("xlsxwriter", reason="pip install -e '.[test]' has it")
+    flags = (*command.write_table(), "--wide", "--keep-columns")
+    out, lines = command.folder / name, command.folder / "rows.jsonl"
+    growing = out if name.endswith(("jsonl", "csv")) else out.with_name(name + ".rows.jsonl")
+    assert command(*flags, out=lines) == 0
+    assert command(*flags, out=out) == 0
+    whole = out.read_bytes()
+    rows = whole if growing == out else lines.read_bytes()
+    assert growing.exists() is (growing == out)
+    header = rows.index(b"\n")
+    for cut in [0, 1, header - 1, header, header + 1, *range(header + 20, len(rows), 60), len(rows) - 1, len(rows)]:
+        growing.write_bytes(rows[:cut])
+        assert command(*flags, out=out) == 0
+        assert out.read_bytes() == whole, cut
+        assert command.lm.prompts == []
+
+
+@pytest.mark.integration
+def test_rows_and_transcripts_go_on_together_at_no_cost(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    debates = command.folder / "debates.jsonl"
+    with_debates = keys(transcripts=debates)
+    assert command(*with_debates) == 0
+    rows, turns = command.out.read_bytes(), debates.read_bytes()
+    lines = turns.splitlines(keepends=True)
+    for cut in [0, 1, len(rows) // 3, len(rows) // 2, len(rows) - 1]:
+        command.out.write_bytes(rows[:cut])
+        # The transcript is written first: one whole line more than rows, and perhaps a torn one.
+        whole = rows[:cut].count(b"\n") + 1
+        torn = lines[whole][:30] if whole < len(lines) else b""
+        debates.write_bytes(b"".join(lines[:whole]) + torn if cut else b"")
+        assert command(*with_debates) == 0
+        assert (command.out.read_bytes(), debates.read_bytes()) == (rows, turns), cut
+        assert command.lm.prompts == []
+    # Transcripts can be had later, and rows that are there are not touched while they are compared.
+    debates.unlink()
+    written = command.out.stat().st_mtime_ns
+    assert command(*with_debates) == 0
+    assert debates.read_bytes() == turns
+    assert command.lm.prompts == []
+    assert command.out.stat().st_mtime_ns == written
+    capsys.readouterr()
+    assert command(*with_debates) == 0
+    assert "nothing left to do" in capsys.readouterr().err
+
+
+def test_an_input_that_has_grown_is_gone_on_with(command: Command) -> None:
+    command()
+    before = command.out.read_bytes()
+    with command.source.open("a", encoding="utf-8") as file:
+        file.write(line(9) + "\n")
+    assert command() == 0
+    assert command.out.read_bytes().startswith(before)
+    assert [r["group"] for r in command.rows()[20:]] == ["g9"] * 4
+    assert len(command.lm.prompts) == 6
+
+
+def test_unscored_rows_have_a_reason_and_too_many_are_a_failure(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.script = debater(score=lambda p: "nine" if section(p, "candidate") in ("reply 0", "reply 21") else digit(p))
+    assert command(*keys(max_unscored=0.2)) == 0
+    missing = [r for r in command.rows() if r["score"] is None]
+    assert [(r["group"], r["candidate"]) for r in missing] == [("g0", "c0")] * 2 + [("g2", "c1")] * 2
+    expected = {"rounds": None, "stop_reason": None, "unscored": "unreadable reply"}
+    assert {k: missing[0][k] for k in expected} == expected
+    assert "4 unscored: unreadable reply" in capsys.readouterr().err
+    # 4 of 20; the same is said of a file that is finished already.
+    assert command(*keys(max_unscored=0.19)) == EXIT_UNSCORED
+    assert "20 % of the items" in capsys.readouterr().err
+    assert len(command.rows()) == 20
+
+
+def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None:
+    command.write([line(1), line(2, candidates=40), *(line(g) for g in range(3, 40))])
+
+    def too_long(prompt: str) -> str:
+        if section(prompt, "source") == "message 2":
+            raise dspy.LMInvalidRequestError("too many tokens")
+        return SCRIPT(prompt)
+
+    command.script = too_long
+    assert command(*keys(max_unscored=0.5)) == 0
+    rows = command.rows()
+    assert len(rows) == 4 + 80 + 37 * 4
+    assert all((r["unscored"] == "lm error") == (r["group"] == "g2") for r in rows)
+
+
+def test_a_stop_by_the_user(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from debate_judge.runs.scoring.output import ResultWriter
+
+    add, count = ResultWriter.add, iter(range(100))
+
+    def stopping(self: ResultWriter, *row: Any) -> None:
+        if next(count) == 7:
+            raise KeyboardInterrupt
+        add(self, *row)
+
+    monkeypatch.setattr(ResultWriter, "add", stopping)
+    assert command() == EXIT_INTERRUPTED
+    assert "resumes" in capsys.readouterr().err
+    assert len(command.rows()) == 7
+    assert command() == 0
+    assert len(command.rows()) == 20
+
+
+def test_two_runs_cannot_write_to_one_file(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    command()
+    with FileLock(f"{command.out}.lock"):
+        assert command() == EXIT_INPUT
+    assert "another process" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "layout"), [("out.jsonl", ()), ("out.csv", ()), ("out.csv", ("--wide",))])
+def test_what_the_lm_did_not_answer_is_asked_again(command: Command, name: str, layout: tuple[str, ...]) -> None:
+    out, debates = command.folder / name, command.folder / "debates.jsonl"
+    more = ["--out", str(out), *layout, *keys(transcripts=debates, max_unscored=0.5)]
+
+    def deaf(prompt: str) -> str:
+        if section(prompt, "candidate") == "reply 10" and section(prompt, "aspect").startswith("help"):
+            raise dspy.LMInvalidRequestError("not today")
+        return SCRIPT(prompt)
+
+    command.script = deaf
+    assert command(*more) == 0
+    before = out.read_bytes()
+    assert before.count(b"not today") == 1
+    # As long as it is not answered, nothing changes.
+    assert command(*more) == 0
+    assert out.read_bytes() == before
+    command.script = SCRIPT
+    assert command(*more) == 0
+    assert len(command.lm.prompts) == 2
+    finished, turns = out.read_bytes(), debates.read_bytes()
+    out.unlink()
+    debates.unlink()
+    assert command(*more) == 0
+    assert (out.read_bytes(), debates.read_bytes()) == (finished, turns)
+    assert b"lm error" not in finished + turns
+
+
+# --- over HTTP, against a server that fails ---
+
+TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is the text easy to follow?", Scale(1, 5)),))
+COUNT = 150
+
+HURRY = {"attempt_timeout": 60.0, "retries": 4, "first_wait": 0.01, "max_wait": 0.2}
+"""Waits short enough for a test."""
+
+
+def answer(body: bytes) -> str:
+    """The Critic objects to every second letter, once."""
+    prompt = json.loads(body)["messages"][-1]["content"]
+    if "Letter-" not in prompt:
+        return "I am here."
+    letter, objections = int(re.findall(r"Letter-(\d+)", prompt)[0]), prompt.count("Critic, round ")
+    decision = "ISSUE" if letter % 2 and not objections else "NO ISSUE"
+    return debater(score=str(1 + (letter * 7 + objections) % 5), decision=decision)(prompt)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run of the command left."""
+
+    code: int
+    err: str
+    rows: bytes
+
+
+@dataclass(frozen=True)
+class HttpCommand:
+    """The command in a folder of its own."""
+
+    folder: Path
+    program: Path
+    source: Path
+
+    def __call__(
+        self, server: FaultyServer, name: str, *more: str, key: str = "sk-1", max_outage: float = 60.0
+    ) -> Done:
+        out, err = self.folder / f"{name}.jsonl", io.StringIO()
+        flags = {"--in": self.source, "--out": out, "--store": self.folder / name, "--api-base": server.url}
+        arguments = [str(self.program), *(str(part) for pair in flags.items() for part in pair), "--concurrency", "8"]
+        # Waits short enough for a test.
+        limits = LMOptions(attempt_timeout=60.0, retries=4, first_wait=0.01, max_wait=0.2, max_outage=max_outage)
+        with pytest.MonkeyPatch.context() as patch, redirect_stderr(err):
+            patch.setenv("OPENAI_API_KEY", key)
+            patch.setattr(scorer, "lm_options", lambda arguments: limits)
+            return Done(score.main([*arguments, *more]), err.getvalue(), out.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def http(tmp_path_factory: pytest.TempPathFactory) -> HttpCommand:
+    folder = tmp_path_factory.mktemp("score")
+    judge = build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": False})
+    program = export_of(folder / "program", TASK, judge, lm="openai/mock")
+    source = folder / "in.jsonl"
+    groups = (
+        {"group": f"g{i}", "source": f"Letter-{i}", "candidates": [{"id": "c", "text": f"Note {i}."}]}
+        for i in range(COUNT)
+    )
+    source.write_text("".join(json.dumps(group) + "\n" for group in groups), encoding="utf-8")
+    return HttpCommand(folder, program, source)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(http: HttpCommand) -> bytes:
+    with FaultyServer(answer) as server:
+        done = http(server, "undisturbed")
+    assert done.code == 0, done.err
+    assert [json.loads(row)["score"] for row in done.rows.splitlines()] == [
+        1 + (i * 7 + i % 2) % 5 for i in range(COUNT)
+    ]
+    return done.rows
+
+
+def begun(stopped: Done, undisturbed: bytes) -> bool:
+    """Whether the run left whole rows of those that were to come, and no row for what had no answer."""
+    assert "Traceback" not in stopped.err
+    return undisturbed.startswith(stopped.rows) and 0 < stopped.rows.count(b"\n") < COUNT
+
+
+@pytest.fixture
+def once() -> Iterator[Callable[[], bool]]:
+    first = iter([True])
+    return lambda: next(first, False)  # type: ignore[return-value]
+
+
+@pytest.mark.integration
+def test_a_revoked_key_ends_the_run_and_a_good_one_pays_for_the_rest_only(
+    http: HttpCommand, undisturbed: bytes
+) -> None:
+    with FaultyServer(answer, latency=0.005) as server:
+        server.key, server.revoke_after = "sk-secret-1", 200
+        stopped = http(server, "revoked", key="sk-secret-1")
+        assert stopped.code == EXIT_LM
+        assert [text for text in ("HTTP 401", "OPENAI_API_KEY", "command again") if text not in stopped.err] == []
+        assert "sk-secret-1" not in stopped.err
+        assert begun(stopped, undisturbed)
+        assert 0 < server.refused <= 8, "only calls in flight are refused"
+        server.key, server.revoke_after = "sk-2", None
+        done = http(server, "revoked", key="sk-2")
+    assert done.code == 0, done.err
+    assert done.rows == undisturbed
+    assert set(server.answered.values()) == {1}
+
+
+@pytest.mark.integration
+def test_a_server_that_comes_back_is_waited_for(
+    http: HttpCommand, undisturbed: bytes, once: Callable[[], bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    def script(body: bytes, attempt: int) -> str | None:
+        if server.requests >= 150 and once():
+            server.leave_for(2.5)
+        return None
+
+    with FaultyServer(answer, script, latency=0.002) as server:
+        done = http(server, "back")
+    assert done.code == 0, done.err
+    assert done.rows == undisturbed
+    assert (caplog.text.count("does not respond"), caplog.text.count("responds again")) == (1, 1)
+    # A call may be cut off between the server's answer and its arrival.
+    assert server.answered.total() <= len(server.answered) + 8
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("fault", ["gone", "429"])
+def test_a_server_that_stays_away_ends_the_run_and_leaves_no_row_for_it(
+    http: HttpCommand, undisturbed: bytes, once: Callable[[], bool], fault: str
+) -> None:
+    healthy = False
+
+    def script(body: bytes, attempt: int) -> str | None:
+        if healthy or server.requests < 150:
+            return None
+        if fault == "gone" and once():
+            server.leave_for(3600)
+        return None if fault == "gone" else fault
+
+    with FaultyServer(answer, script, latency=0.002) as server:
+        stopped = http(server, f"away-{fault}", max_outage=2.0)
+        assert stopped.code == EXIT_LM
+        assert "no call was answered" in stopped.err
+        assert begun(stopped, undisturbed)
+        healthy = True
+        if fault == "gone":
+            server.come_back()
+        done = http(server, f"away-{fault}")
+    assert done.code == 0, done.err
+    assert done.rows == undisturbed
+    assert server.answered.total() <= len(server.answered) + 8
+
+
+@pytest.mark.integration
+def test_an_lm_that_needs_longer_replies_is_given_them(http: HttpCommand, undisturbed: bytes) -> None:
+    def script(body: bytes, attempt: int) -> str | None:
+        return "long" if json.loads(body)["max_tokens"] < 9000 else None
+
+    with FaultyServer(answer, script) as server:
+        stopped = http(server, "long")
+        assert (stopped.code, "max-tokens" in stopped.err) == (EXIT_INPUT, True)
+        assert http(server, "long", *keys(max_tokens=9000)).rows == undisturbed
