@@ -85,7 +85,17 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     result = compiled(*QUICK, "--aspects", "coherence,consistency")
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_of_knowledge", "gain_over_informed_single", "guides", "lm_calls"),
-        *("export", "run_id", "seed", "closeness", "note", "held_out_uses", "calibration", "exported", "decisions"),
+        *(
+            "export",
+            "run_id",
+            "seed",
+            "absolute_agreement",
+            "note",
+            "held_out_uses",
+            "calibration",
+            "exported",
+            "decisions",
+        ),
         *("raters", "objective", "lm_calls_per_item", "splits", "data", "near_duplicates", "gains"),
     }
     assert all(math.isfinite(n) for n in numbers(result))
