@@ -21,6 +21,7 @@ Script = Callable[[bytes, int], str | None]
 """Body of a call and number of its attempt, from 0 -> fault or None."""
 
 FAULTS = {
+    "400": "the request is refused, for a reason that no filter gave",
     "429": "too many requests, without a word about how long to wait",
     "429 wait": "too many requests, with Retry-After",
     "500": "internal error",
@@ -170,6 +171,7 @@ class _Connection(asyncio.Protocol):
         broken = completion(self.server.answer(body), name=name)
         simple: dict[str | None, tuple[int, bytes, tuple[tuple[str, str], ...]]] = {
             None: (200, broken, ()),
+            "400": (400, b'{"error": {"message": "no such thing"}}', ()),
             "429": (429, b'{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}', ()),
             "429 wait": (429, b'{"error": {"message": "Rate limit reached"}}', wait),
             "500": (500, b'{"error": {"message": "The server had an error"}}', ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,18 @@ COMPILE = [
         ("--config batch=azure --lm openai/m", "batch", "azure"),
         ("--tracking-uri http://127.0.0.1:9", "tracking URI", "127.0.0.1:9"),
         ("--held-out new.jsonl --folds 4", "--held-out", "--folds 4"),
+        ("--config trails=5", "trails", "'trials'"),
+        ("--config choose=5", "choose", "removed"),
+        ("--personas 'for Ann.toml'", "--personas", "--config 'personas=for Ann.toml'"),
+        (f"--replies postgresql://judge:{SECRET}@db/r", "--replies", "replies=postgres"),
         # Flags of earlier versions: what to write instead.
         ("--level=summary", "--level", "--metric"),
         ("--choose=dev-1se", "--choose", "removed"),
         ("--score-mode=expected", "--score-mode", "--config score-mode=expected"),
         ("--no-preflight", "--no-preflight", "--config preflight=false"),
     ),
+    *rows("compile --config c.toml", ("", "trails", "'trials'"), file="c.toml", files={"c.toml": "trails = 5"}),
+    *rows("compile --config c.toml", ("--seed 1", "trials", "at least"), file="c.toml", files={"c.toml": "trials = 0"}),
     *rows("compile", ("--data missing.jsonl", None, "no such"), file="missing.jsonl"),
     *rows("compile", ("--config missing.toml", None, "no such"), file="missing.toml"),
     *rows("compile", ("--config personas=missing.toml", None, "no such"), file="missing.toml"),
@@ -193,6 +200,19 @@ SCORE = [
         "score support --in scored.jsonl --out o.jsonl",
         ("--config transcripts=rated.jsonl/x.jsonl", "transcripts", "cannot be written"),
         begun=BEGUN,
+    ),
+    *rows(
+        "score support --engine ray --in scored.jsonl --out o.jsonl",
+        ("--config transcripts=t.jsonl", "transcripts", "--engine local"),
+        ("--config batch=openai", "batch", "--engine local"),
+        ("--concurrency 1", "--concurrency", "at least 2"),
+        ("--out scores.csv", "--out", ".parquet"),
+        ("--in nothing*", "--in", "no such file"),
+    ),
+    *rows(
+        "score support --engine ray --in scored.jsonl --out o.jsonl",
+        ("", "--engine", "[ray]"),
+        patch=lambda p: p.setitem(sys.modules, "ray", None),
     ),
     *rows(
         "score --in new.jsonl --out o.jsonl",

@@ -26,15 +26,19 @@ class RayTaskError(RayError):
     """As Ray's, of a method that raised something."""
 
 
+Dies = Callable[["ActorHandle", str], bool]
+"""Whether an actor dies of a unit that it is given."""
+
+
 class ActorHandle:
     """An actor whose methods run in threads."""
 
-    def __init__(self, made: Callable[[], Any], threads: int) -> None:
+    def __init__(self, made: Callable[[], Any], threads: int, dies_of: Dies) -> None:
         self._pool = ThreadPoolExecutor(threads)
         self._actor = self._pool.submit(made)
+        self._dies_of = dies_of
         self.begun: list[str] = []
         """Units that it was given."""
-        self.dies_of: Callable[[ActorHandle, str], bool] = lambda handle, unit: False
         self.dead = False
 
     def __getattr__(self, name: str) -> SimpleNamespace:
@@ -44,7 +48,7 @@ class ActorHandle:
         actor = self._actor.result()
         if name == "score":
             self.begun.append(given[0].name)
-            self.dead = self.dead or self.dies_of(self, given[0].name)
+            self.dead = self.dead or self._dies_of(self, given[0].name)
         if self.dead and hasattr(actor, "_judge"):
             # What it had in flight is kept or not, as it comes.
             actor._judge.close()
@@ -70,21 +74,18 @@ class RayInThreads:
 
     def __init__(self) -> None:
         self.actors: list[ActorHandle] = []
-        self.dies_of: Callable[[ActorHandle, str], bool] = lambda handle, unit: False
+        self.dies_of: Dies = lambda handle, unit: False
 
     def remote(self, made: Callable[..., Any]) -> Any:
-        def options(*, max_concurrency: int, **_: Any) -> Any:
+        def start(threads: int, given: tuple[Any, ...]) -> ActorHandle:
             # Sent to another process, as by Ray.
-            return SimpleNamespace(
-                remote=lambda *given: self._start(lambda: made(*pickle.loads(pickle.dumps(given))), max_concurrency)
-            )
+            sent = pickle.loads(pickle.dumps(given))
+            self.actors.append(ActorHandle(lambda: made(*sent), threads, self.dies_of))
+            return self.actors[-1]
 
-        return SimpleNamespace(options=options)
-
-    def _start(self, made: Callable[[], Any], threads: int) -> ActorHandle:
-        self.actors.append(ActorHandle(made, threads))
-        self.actors[-1].dies_of = self.dies_of
-        return self.actors[-1]
+        return SimpleNamespace(
+            options=lambda *, max_concurrency, **_: SimpleNamespace(remote=lambda *given: start(max_concurrency, given))
+        )
 
     def wait(self, awaited: Sequence[Future[Any]], *, num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
         done, rest = concurrent.futures.wait(awaited, timeout, FIRST_COMPLETED)

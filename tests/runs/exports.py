@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import JUDGES, build
+from debate_judge.programs import build, build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import Item
 from debate_judge.runs.export.folder import save
 from tests.fakes import debater
 
@@ -35,7 +37,7 @@ def compiled() -> CompiledJudge:
         TASK,
         {
             "tone": AspectJudge(tone, "half"),
-            "Überblick v1.0": AspectJudge(build("debate", JUDGES["single"].config), "whole"),
+            "Überblick v1.0": AspectJudge(build_preset("single", {}), "whole"),
             "help": AspectJudge(build("debate", {"persona": "sophisticated", "rounds": 1, "tie_breaker": False})),
         },
     )
@@ -47,3 +49,22 @@ def write(folder: Path, judge: CompiledJudge | None = None, **arguments: Any) ->
 
 
 SCRIPT = debater(score="4.3", decision="ISSUE", final_score="2.26")
+
+NOTES = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 9)),))
+
+
+def single_call(folder: Path, spec: str = "openai/m", address: str | None = None) -> Path:
+    """The export of a judge that scores notes by one call."""
+    judge = CompiledJudge(NOTES, {"clarity": AspectJudge(build_preset("single", {}))})
+    return write(folder, judge, lm={"spec": spec, "api_base": address}, evidence={})
+
+
+def items(count: int) -> list[Item]:
+    """Notes to score."""
+    return [Item(f"g{n}", "c", NOTES, NOTES.aspects[0], "A letter.", f"Note-{n}") for n in range(1, count + 1)]
+
+
+def number_of_note(body: bytes) -> str:
+    """An LM's answer to a request about a note: its number as the score."""
+    number = re.search(rb"Note-(\d+)", body)
+    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{number[1].decode() if number else 4}"

@@ -5,23 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build_preset
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.export.folder import save
 from tests.fakes import requested, section
 from tests.programs.tables import table_script
+from tests.runs.score_command import TASK, export_of
 
-TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
-HELP = Aspect("help", "Whether it helps.", Scale(1, 5))
-TASK = Task("support", "customer message", "reply", (TONE, HELP))
+TONE, HELP = TASK.aspects
 
 
 def save_judge(folder: Path, *, together: int = 0, lm: str = "scripted/lm") -> Path:
     """An export that scores `tone` and `help` by single calls, up to `together` candidates in one."""
-    judge = build_preset("single", {"together": together} if together else {})
-    judges = {aspect.name: AspectJudge(judge) for aspect in TASK.aspects}
-    return save(folder, CompiledJudge(TASK, judges), lm={"spec": lm}, evidence={}, name="mine")
+    return export_of(folder, TASK, build_preset("single", {"together": together} if together else {}), lm=lm)
 
 
 def number_in(text: str) -> int:

@@ -77,17 +77,12 @@ def part(rated: Corpus, first: int, last: int) -> Corpus:
 
 def scores_of(rated: Corpus, score: Callable[[float], float | None]) -> dict[str, list[GroupScores]]:
     """Scores that are functions of the rating."""
-    return {
-        COHERENCE.name: [
-            GroupScores(
-                group.id,
-                tuple(c.id for c in group.candidates),
-                tuple(group.ratings(COHERENCE.name)),
-                tuple(None if r is None else score(r) for r in group.ratings(COHERENCE.name)),
-            )
-            for group in rated.groups
-        ]
-    }
+    groups = []
+    for group in rated.groups:
+        ratings = group.ratings(COHERENCE.name)
+        scores = tuple(None if rating is None else score(rating) for rating in ratings)
+        groups.append(GroupScores(group.id, tuple(c.id for c in group.candidates), tuple(ratings), scores))
+    return {COHERENCE.name: groups}
 
 
 def export(

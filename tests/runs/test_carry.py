@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.runs.export.folder import read
+from debate_judge.runs.export.folder import load, read
 from debate_judge.runs.export.recorded import recorded_scores_in
 from debate_judge.runs.flags.invocation import COMMANDS
 from tests.runs.known_judges import LMS, RATED, SEEN, asked, command, export, file_of
@@ -32,11 +32,11 @@ def carry(address: Path, lm: str, *more: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_an_lm_that_scores_alike_carries_the_judge(asked: list[str], tmp_path: Path) -> None:
-    code, found = carry(export(tmp_path / "old"), "scripted/same")
-    assert (code, found["verdict"], found["old_scores"]) == (0, "carry", "asked")
-    assert (found["sources"], found["held_out"]) == (HELD_OUT, True)
+    code, result = carry(export(tmp_path / "old"), "scripted/same")
+    assert (code, result["verdict"], result["old_scores"]) == (0, "carry", "asked")
+    assert (result["sources"], result["held_out"]) == (HELD_OUT, True)
     assert asked == ["scripted/same", "scripted/old"]
-    made = read(found["export"])
+    made = read(result["export"])
     assert made.manifest["lm"]["spec"] == "scripted/same"
     assert made.manifest["name"] == "mine-on-scripted-same"
     assert made.manifest["evidence"]["held_out"]["carried"]["average"]["summary"]["spearman"]["value"] == 1
@@ -48,9 +48,9 @@ def test_an_lm_that_scores_alike_carries_the_judge(asked: list[str], tmp_path: P
 
 
 def test_an_lm_with_the_same_ranks_and_other_scores_gets_a_new_map(tmp_path: Path) -> None:
-    code, found = carry(export(tmp_path / "old"), "scripted/shifted", "--name", "new")
-    assert (code, found["verdict"]) == (0, "recalibrate")
-    aspect = found["aspects"]["coherence"]
+    code, result = carry(export(tmp_path / "old"), "scripted/shifted", "--name", "new")
+    assert (code, result["verdict"]) == (0, "recalibrate")
+    aspect = result["aspects"]["coherence"]
     # .6 x + .4 of ratings from 1 to 5 is .8 lower in the mean.
     assert aspect["shift"]["value"] == pytest.approx(-0.8)
     assert (aspect["spread"], aspect["between"]) == (pytest.approx(0.6), pytest.approx(1))
@@ -62,32 +62,31 @@ def test_an_lm_with_the_same_ranks_and_other_scores_gets_a_new_map(tmp_path: Pat
 def test_an_lm_that_loses_more_than_the_users_margin_is_not_carried(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    address = export(tmp_path / "old")
-    code, found = carry(address, "scripted/lost")
-    assert (code, found["verdict"], found["export"]) == (1, "recompile", None)
-    assert "agrees less" in found["why"]
-    code, found = carry(address, "scripted/noisy", "--margin", "0.001", "--shift", "1")
-    assert (code, found["verdict"]) == (1, "recompile")
+    address, noisy = export(tmp_path / "old"), ("scripted/noisy", "--shift", "1", "--margin")
+    for arguments in (("scripted/lost",), (*noisy, "0.001")):
+        code, result = carry(address, *arguments)
+        assert (code, result["verdict"], result["export"]) == (1, "recompile", None)
+        assert "agrees less" in result["why"]
     assert not Path("store/exports").exists()
-    assert carry(address, "scripted/noisy", "--margin", "0.5", "--shift", "1")[1]["verdict"] == "carry"
+    assert carry(address, *noisy, "0.5")[1]["verdict"] == "carry"
     # The tables, and the same in a file.
-    arguments = ["--lm", "scripted/lost", "--data", "rated.jsonl", "--store", "store", "--json", "c.json"]
-    assert import_module(COMMANDS["carry"][0]).main([str(address), *arguments]) == 1
-    printed = capsys.readouterr().out
-    assert printed.startswith("recompile: ")
-    assert "12 held-out sources" in printed
+    arguments = [str(address), "--lm", "scripted/lost", "--data", "rated.jsonl", "--store", "store"]
+    assert import_module(COMMANDS["carry"][0]).main([*arguments, "--json", "c.json"]) == 1
+    output = capsys.readouterr().out
+    assert output.startswith("recompile: ")
+    assert "12 held-out sources" in output
     assert json.loads(Path("c.json").read_text())["verdict"] == "recompile"
 
 
 def test_what_speaks_for_an_lm_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    code, found = carry(export(tmp_path / "recorded", spec="scripted/gone"), "scripted/same")
-    assert (code, found["verdict"], found["old_scores"]) == (0, "carry", "recorded")
-    assert "was retired" in found["notes"][0]
+    code, result = carry(export(tmp_path / "recorded", spec="scripted/gone"), "scripted/same")
+    assert (code, result["verdict"], result["old_scores"]) == (0, "carry", "recorded")
+    assert "was retired" in result["notes"][0]
     stored = export(tmp_path / "stored", keeps=False)
     assert carry(stored, "scripted/same")[0] == 0
     monkeypatch.setitem(LMS, "scripted/old", lambda prompt: pytest.fail("the old LM was asked"))
-    code, found = carry(stored, "scripted/same", "--name", "again")
-    assert (code, found["old_scores"], found["sources"]) == (0, "asked", len(RATED.groups))
+    code, result = carry(stored, "scripted/same", "--name", "again")
+    assert (code, result["old_scores"], result["sources"]) == (0, "asked", len(RATED.groups))
     for number, more in enumerate(({"keeps": False}, {"by": "folds"})):
         assert carry(export(tmp_path / f"old{number}", spec="scripted/gone", **more), "scripted/same")[0] == 2
         assert "has no scores" in capsys.readouterr().err
@@ -118,3 +117,5 @@ def test_an_export_of_a_judge_of_ones_own_is_opened_where_it_is_named(
     assert f"--config judge={OWN} " in " ".join(capsys.readouterr().err.split())
     assert (asked, module in sys.modules) == ([], False)
     assert command(name, *arguments, "--config", f"judge={OWN}")[0] == 0, capsys.readouterr().err
+    with load(address, judges=[OWN]) as judge:
+        assert judge.score(source="s", text="4 t")["coherence"].score == 4

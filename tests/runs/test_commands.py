@@ -1,109 +1,214 @@
-"""The console script: help, version, unknown commands, and a server that is not running."""
+"""The console script: help, closed streams, servers that are not running, and settings by flags and --config."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from debate_judge.data import errors
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
+from debate_judge.optimize.settings import Settings
+from debate_judge.programs import JUDGES, build_preset, options_of
+from debate_judge.programs.chateval.judge import ROLES
 from debate_judge.programs.lm.http.address import OPENAI_COMPATIBLE, default_address
-from debate_judge.runs.flags.invocation import COMMANDS
+from debate_judge.runs.flags.invocation import COMMANDS, command, with_invoked_commands
 from debate_judge.runs.flags.lm import require_server
+from debate_judge.runs.flags.parser import as_command, make_parser, settings_of
+
+ROOT = Path(__file__).parents[2]
+CONSOLE_SCRIPT = [sys.executable, "-c", "import sys; from debate_judge.optimize.cli import main; sys.exit(main())"]
 
 
-def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"debate {metadata.version('debate-judge')}\n"
-
-
-@pytest.mark.parametrize("asked", ["help", "--help", "-h"])
-def test_help_names_the_commands(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([asked]) == 0
-    shown = capsys.readouterr().out
-    assert all(f"  {name} " in shown for name in COMMANDS)
+    for form in ("help", "--help", "-h"):
+        assert main([form]) == 0
+        text = capsys.readouterr().out
+        assert all(f"  {name} " in text for name in COMMANDS)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("asked", "unbuffered"), [("help", "1"), ("help score", ""), ("scor", "")])
-def test_output_that_is_not_read_to_its_end_is_no_error(asked: str, unbuffered: str) -> None:
+@pytest.mark.parametrize(("arguments", "unbuffered"), [("help", "1"), ("help score", ""), ("scor", "")])
+def test_output_that_is_not_read_to_its_end_is_no_error(arguments: str, unbuffered: str) -> None:
     read, write = os.pipe()
     os.close(read)
-    out, err = (subprocess.PIPE, write) if asked == "scor" else (write, subprocess.PIPE)
-    code = "import sys; from debate_judge.optimize.cli import main; sys.exit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *asked.split()],
-        stdout=out,
-        stderr=err,
-        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        check=False,
-    )
+    broken, whole = ("stderr", "stdout") if arguments == "scor" else ("stdout", "stderr")
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    streams = {broken: write, whole: subprocess.PIPE}
+    done = subprocess.run([*CONSOLE_SCRIPT, *arguments.split()], env=environment, check=False, **streams)
     os.close(write)
-    assert (done.returncode, done.stdout or b"", done.stderr or b"") == (141, b"", b"")
-
-
-def closed_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-@pytest.mark.integration
-def test_a_server_of_this_machine_that_is_not_running_is_told_before_anything_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    address, store = f"http://localhost:{closed_port()}/v1", ["--store", str(tmp_path)]
-    monkeypatch.setitem(OPENAI_COMPATIBLE, "hosted_vllm", address)
-    monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
-    there = ["--lm", "openai/m", "--api-base", address, *store]
-    calls = {
-        "--api-base": [["compile", *there], ["compare", *there], ["score", "x", "--in", "x", "--out", "y", *there]]
-    }
-    calls["--reflection-lm"] = [["compile", "--reflection-lm", "hosted_vllm/m", *store]]
-    for field, arguments in ((field, arguments) for field, several in calls.items() for arguments in several):
-        assert main(arguments) == 3
-        shown = capsys.readouterr().err
-        assert f"field '{field}': the LM failed" in shown
-        assert address in shown
-
-
-@pytest.mark.integration
-def test_which_server_must_be_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    address, silent = f"http://127.0.0.1:{closed_port()}/v1", "the LM failed: no server listens there"
-    # Answers of earlier runs need none.
-    (tmp_path / "replies" / "openai_m").mkdir(parents=True)
-    (tmp_path / "replies" / "openai_m" / "0001.jsonl").touch()
-    require_server("openai/m", address, str(tmp_path))
-    # Without an address it is that of the environment, by LiteLLM's variables, or the provider's usual one.
-    monkeypatch.setitem(OPENAI_COMPATIBLE, "hosted_vllm", address)
-    monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
-    monkeypatch.setenv("OPENAI_API_BASE", address)
-    monkeypatch.setenv("OLLAMA_API_BASE", address)
-    for spec, field in (
-        ("openai/o", "OPENAI_API_BASE"),
-        ("ollama_chat/m", "OLLAMA_API_BASE"),
-        ("hosted_vllm/m", "--api-base"),
-    ):
-        with pytest.raises(InputError, match=f"field '{field}': {silent}"):
-            require_server(spec, None, str(tmp_path))
-    monkeypatch.delenv("OLLAMA_API_BASE")
-    assert default_address("ollama_chat/m") == "http://localhost:11434"
-    require_server("anthropic/m", None, str(tmp_path))
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        require_server("openai/o", f"http://127.0.0.1:{server.getsockname()[1]}", str(tmp_path))
+    assert (done.returncode, getattr(done, whole)) == (141, b"")
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-"])
 def test_a_stream_that_was_closed_before_is_no_failure(closed: str, tmp_path: Path) -> None:
     (tmp_path / "rated.csv").write_text("text,tone\na,1\nb,2\nc,5\n", encoding="utf-8")
-    start = f"{sys.executable} -c 'from debate_judge.optimize.cli import main; raise SystemExit(main())'"
+    start = f"{sys.executable} -c '{CONSOLE_SCRIPT[2]}'"
     done = subprocess.run(f"{start} check rated.csv {closed}", shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert ("tone" in done.stdout) == (closed == "2>&-")
+
+
+@pytest.mark.integration
+def test_a_server_that_is_not_running_is_named_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://localhost:{taken.getsockname()[1]}/v1"
+    monkeypatch.setitem(OPENAI_COMPATIBLE, "hosted_vllm", address)
+    monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
+    lm, store = ["--lm", "openai/m", "--api-base", address], ["--store", str(tmp_path)]
+    for field, arguments in (
+        ("--api-base", ["compile", *lm]),
+        ("--api-base", ["compare", *lm]),
+        ("--api-base", ["score", "x", "--in", "x", "--out", "y", *lm]),
+        ("--reflection-lm", ["compile", "--reflection-lm", "hosted_vllm/m"]),
+    ):
+        assert main([*arguments, *store]) == 3
+        message = capsys.readouterr().err
+        assert f"field '{field}': the LM failed: no server listens there" in message
+        assert address in message
+    # Without an address it is that of the environment, by LiteLLM's variables, or the provider's usual one.
+    monkeypatch.setenv("OPENAI_API_BASE", address)
+    monkeypatch.setenv("OLLAMA_API_BASE", address)
+    fields = {"openai/o": "OPENAI_API_BASE", "ollama_chat/m": "OLLAMA_API_BASE", "hosted_vllm/m": "--api-base"}
+    for spec, field in fields.items():
+        with pytest.raises(InputError, match=f"field '{field}': .*no server listens"):
+            require_server(spec, None, str(tmp_path))
+    monkeypatch.delenv("OLLAMA_API_BASE")
+    assert default_address("ollama_chat/m") == "http://localhost:11434"
+    # Answers of earlier runs need none, nor does a provider; and there is one that is running.
+    (tmp_path / "replies" / "openai_m").mkdir(parents=True)
+    (tmp_path / "replies" / "openai_m" / "0001.jsonl").touch()
+    require_server("openai/m", address, str(tmp_path))
+    require_server("anthropic/m", None, str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        require_server("openai/o", f"http://127.0.0.1:{server.getsockname()[1]}", str(tmp_path))
+
+
+@pytest.mark.integration
+def test_hints_name_a_command_as_it_was_started(tmp_path: Path) -> None:
+    def text(*arguments: str, folder: Path) -> str:
+        called = [sys.executable, *arguments, "--help"]
+        return subprocess.run(called, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+    inside = text("score.py", folder=ROOT / "runs")
+    assert inside.startswith("usage: python score.py [-h]")
+    assert "\n    python score.py runs/store" in inside
+    module = text("-m", "debate_judge.runs.after.next", folder=tmp_path)
+    assert module.startswith("usage: python -m debate_judge.runs.after.next [-h]")
+    assert "\n    python -m debate_judge.runs.after.next EXPORT" in module
+
+
+def test_other_processes_are_told_of_the_console_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "argv", ["notebook.py"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    assert [command(name) for name in COMMANDS] == [f"debate {name}" for name in COMMANDS]
+    assert with_invoked_commands("python runs/score.py --out x") == "debate score --out x"
+    # A path with a blank is quoted.
+    root = tmp_path / "my project"
+    monkeypatch.setattr("debate_judge.runs.flags.invocation._ROOT", root)
+    monkeypatch.setattr(sys, "argv", [str(root / "optimize/compile.py")])
+    assert command("score") == f"python '{root / 'runs/score.py'}'"
+
+
+def test_a_checkout_is_installed_from_its_folder_and_a_wheel_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert errors.install_hint("metrics").startswith("pip install -e '.[metrics]'")
+    monkeypatch.setattr(errors, "__file__", "/site-packages/debate_judge/data/errors.py")
+    assert errors.install_hint("metrics") == "pip install 'debate-judge[metrics]'"
+
+
+def settings(*argv: str) -> Settings:
+    return settings_of("compile", "Compile a judge.", Settings, argv)
+
+
+def config(*texts: str) -> list[str]:
+    return [part for text in texts for part in ("--config", text)]
+
+
+def file(folder: Path, text: str) -> str:
+    path = folder / "compile.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_only_what_is_listed_is_a_flag_and_help_names_the_keys() -> None:
+    parser = make_parser("compile", "Compile a judge.", Settings)
+    assert {action.dest for action in parser._actions} == {"help", "config", *Settings.FLAGS}
+    text = " ".join(parser.format_help().split())
+    assert "docs/settings.md" in text
+    assert "trials, " in text
+
+
+def test_every_setting_is_a_key_and_flags_win_over_it(tmp_path: Path) -> None:
+    path = file(tmp_path, 'data = "x.csv"\ntrials = 5\naspects = ["tone", "help"]\npreflight = false\nshared = true\n')
+    expected = Settings(data="x.csv", trials=5, aspects=("tone", "help"), preflight=False, shared=True)
+    assert settings("--config", path) == expected
+    keys = config("data=x.csv", "trials=5", "aspects=tone,help", "preflight=false", "shared=true", "name=a-b")
+    assert settings(*keys) == replace(expected, name="a-b")
+    assert settings("--data", "y.csv", "--config", path) == replace(expected, data="y.csv")
+    # Of several the last one wins.
+    assert settings(*config(path, "trials=7")).trials == 7
+    assert settings(*config("trials=7", path)).trials == 5
+
+
+def test_the_command_that_a_report_names_gives_the_same_settings() -> None:
+    values: dict[str, Any] = {"data": "my file.csv", "aspects": ("tone", "help"), "shared": True, "trials": 3}
+    expected = Settings(**values, seed=2, judge_option=("turns=2", "both-orders=false"))
+    typed = as_command("compile", expected)
+    assert settings(*shlex.split(typed.removeprefix(command("compile")))) == expected
+
+
+# --- options of a judge ---
+
+
+def options(*texts: str) -> dict[str, Any]:
+    return settings(*(part for text in texts for part in ("-J", text))).options()
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ((), {}),
+        (("score-mode=sampled:5", "joint=true"), {"score_mode": "sampled:5", "joint": True}),
+        (("turns=3", "both-orders=false"), {"turns": 3, "both_orders": False}),
+        (("together=4", "roles=critic, scientist"), {"together": 4, "roles": ["critic", "scientist"]}),
+        (("same-role=annotator",), {"same_role": "annotator"}),
+    ],
+)
+def test_flags_become_options(texts: tuple[str, ...], expected: dict[str, Any]) -> None:
+    assert options(*texts) == expected
+
+
+def test_roles_come_from_a_file_and_one_role_can_be_everybodys(tmp_path: Path) -> None:
+    roles = tmp_path / "roles.toml"
+    roles.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
+    judge: Any = build_preset("chateval", options(f"roles={roles}"))
+    assert judge.role_texts == {"librarian": "You keep books.", "coach": "You train a team."}
+    assert judge.instructions()["roles['coach']"].startswith("You train a team.")
+    judge = build_preset("chateval", options(f"roles={roles}", "same-role=coach"))
+    assert judge.role_texts == {"coach-1": "You train a team.", "coach-2": "You train a team."}
+    judge = build_preset("chateval", options("same-role=annotator"))
+    assert judge.role_texts == {f"annotator-{i}": ROLES["annotator"] for i in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_every_option_of_a_judge_is_kept_in_its_configuration(name: str) -> None:
+    try:
+        config = build_preset(name, {}).config()
+    except InputError as error:
+        pytest.skip(str(error))
+    assert set(options_of(name)) - {"same_role"} <= set(config)

@@ -1,10 +1,12 @@
-"""The compare command: what it scores by default, and what it prints and writes."""
+"""The compare command: what it scores by default, what it prints and writes, and what each judge would pay."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,264 +15,265 @@ from debate_judge.data.splits import split
 from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs import compare
 from debate_judge.runs.comparison.flags import CompareFlags
-from debate_judge.runs.export import folder as export
+from debate_judge.runs.export.folder import save
+from tests.config_keys import keys
+from tests.fakes import debater
+from tests.faulty_server import FaultyServer
 from tests.printed_output import unwrapped
-from tests.runs.quick_compare import ASPECTS, run, table
+from tests.runs.score_command import export_of
 from tests.stores import count
 
-
-@pytest.mark.integration
-def test_all_judges_of_the_family_stand_in_one_table(
-    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = "single,geval,multiagent,debate,debate+tiebreak,chateval"
-    found = table(rated, tmp_path, "--judges", names, "--lm", "offline")
-    assert list(found["judges"]) == names.split(",")
-    for judge in found["judges"].values():
-        assert judge["agreement"]["average"]["summary"]["spearman"]["groups"] > 0
-        assert judge["lm_calls_per_item"] >= 1
-    calls = {name: judge["lm_calls_per_item"] for name, judge in found["judges"].items()}
-    assert calls["single"] == 1
-    assert calls["debate"] <= calls["debate+tiebreak"]
-    assert set(found["differences"]) == set(names.split(",")[1:])
-    printed = capsys.readouterr().out
-    assert "coherence ρ/τ-b" in printed
-    assert "offline LM" in printed
+ASPECTS = ["coherence", "relevance"]
+ITEMS = 3 * 4 * 2
+"""Held-out items of the two aspects."""
 
 
-def test_where_raters_are_several_judges_stand_beside_them(
-    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    several = tmp_path / "several.jsonl"
-    records = [json.loads(line) for line in rated.read_text().splitlines()]
-    for record in records:
-        for candidate in record["candidates"]:
-            candidate["ratings"] = {a: [r, max(1, r - 1), r] for a, (r,) in candidate["ratings"].items()}
-    several.write_text("".join(json.dumps(record) + "\n" for record in records))
-    found = table(several, tmp_path, "--judges", "rouge-l,single", "--part", "all")["raters"]
-    assert set(found) == {"rouge-l", "single"}
-    one = found["single"]["coherence"]
-    assert one["raters"] == 3
-    assert one["ceiling"] == found["rouge-l"]["coherence"]["ceiling"]
-    assert 0 < one["alpha"] < 1
-    # ROUGE-L has a scale of its own: its distance from ratings means nothing.
-    assert found["rouge-l"]["coherence"]["error"] is None
-    assert one["error"]["value"] >= abs(one["bias"]["value"])
-    assert "the human ceiling" in capsys.readouterr().out
-    assert "raters" not in table(rated, tmp_path, "--judges", "rouge-l", "--part", "all")
+class Compare:
+    """The command over a part of the sample, in a folder of its own."""
 
+    def __init__(self, data: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.data, self.folder, self.capsys = data, folder, capsys
 
-def test_intervals_p_values_and_power_are_explained_under_the_table(
-    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert table(rated, tmp_path, "--judges", "rouge-l,single", "--part", "all")["differences"]["single"]["power"]
-    printed = unwrapped(capsys.readouterr().out)
-    assert "t on the group values" in printed
-    assert "signs of groups" in printed
-    assert "single against rouge-l" in printed
-    few = table(rated, tmp_path, "--judges", "rouge-l,single")["differences"]["single"]
-    assert (few["groups"], few["p_value"], few["p_corrected"]) == (3, None, None)
-    assert "fewer than 6 groups" in unwrapped(capsys.readouterr().out)
+    def run(self, judges: str, *more: str, aspects: str = ",".join(ASPECTS)) -> int:
+        arguments = ["--data", str(self.data), "--store", str(self.folder / "store"), "--judges", judges]
+        return compare.main([*arguments, "--aspects", aspects, *keys(resamples=200, report="none"), *more])
 
+    def table(self, judges: str, *more: str, **options: str) -> dict[str, Any]:
+        self.capsys.readouterr()
+        assert self.run(judges, "--json", str(self.folder / "t.json"), *more, **options) == 0
+        table: dict[str, Any] = json.loads((self.folder / "t.json").read_text())
+        return table
 
-def test_held_out_groups_of_compiles_split_are_scored_unless_all_are_wanted(
-    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    corpus = data.load(str(rated))
-    for seed in (0, 3):
-        held_out = split(corpus, aspects=ASPECTS, seed=seed).held_out
-        found = table(rated, tmp_path, "--judges", "rouge-l", "--seed", str(seed))["data"]
-        assert (found["part"], found["groups"], found["digest"]) == ("held-out", 3, held_out.digest)
-        assert f"with seed {seed})" in unwrapped(capsys.readouterr().out)
-    assert table(rated, tmp_path, "--judges", "rouge-l", "--part", "all")["data"]["digest"] == corpus.digest
-    assert "all 8 groups" in capsys.readouterr().out
-    first = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--config", "sources=0.5")["data"]
-    last = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--config", "sources=5-8")["data"]
-    halves = [replace(corpus, groups=corpus.groups[:4]), replace(corpus, groups=corpus.groups[4:])]
-    assert [first["digest"], last["digest"]] == [half.digest for half in halves]
+    def rate(self, change: Callable[[float], list[float]]) -> None:
+        """Change the ratings of the data."""
+        records = [json.loads(line) for line in self.data.read_text().splitlines()]
+        for candidate in (candidate for record in records for candidate in record["candidates"]):
+            candidate["ratings"] = {aspect: change(rating) for aspect, (rating,) in candidate["ratings"].items()}
+        self.data = self.folder / "changed.jsonl"
+        self.data.write_text("".join(json.dumps(record) + "\n" for record in records))
 
-
-@pytest.mark.integration
-def test_the_same_command_goes_on_from_the_store_with_the_same_result(
-    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def replies() -> int:
-        return sum(count(file.parent) for file in (tmp_path / "store").rglob(FILE))
-
-    table(rated, tmp_path, "--judges", "single")
-    assert replies() == 3 * 4 * 2
-    capsys.readouterr()
-    first = table(rated, tmp_path, "--judges", "single,debate")
-    printed, known = capsys.readouterr().out, replies()
-    assert table(rated, tmp_path, "--judges", "single,debate") == first
-    assert capsys.readouterr().out == printed
-    assert replies() == known
-    # What a judge needs is not less because it was answered before.
-    fresh = table(rated, tmp_path / "elsewhere", "--judges", "single,debate")
-    assert fresh == first
+    def output(self) -> str:
+        return unwrapped(self.capsys.readouterr().out)
 
 
 @pytest.fixture
-def tuned(rated: Path, tmp_path: Path) -> Path:
-    judge = CompiledJudge(
-        SUMMARIZATION, {name: AspectJudge(Debate(debate_config=DebateConfig(1)), "half") for name in ASPECTS}
-    )
-    held_out = split(data.load(str(rated)), aspects=ASPECTS, seed=0).fingerprints["held_out"]
-    evidence = {"splits": {"held_out": held_out}}
-    return export.save(tmp_path / "tuned", judge, lm={"spec": "offline"}, evidence=evidence, name="tuned")
+def command(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Compare:
+    return Compare(rated, tmp_path, capsys)
 
 
-def test_an_export_takes_part_and_is_warned_of_where_its_split_was_another(
-    rated: Path, tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = table(rated, tmp_path, "--judges", f"single,{tuned}")
-    assert list(found["judges"]) == ["single", "tuned"]
-    assert found["judges"]["tuned"]["note"] is None
-    other = table(rated, tmp_path, "--judges", f"single,{tuned}", "--seed", "3")
-    assert "another split" in other["judges"]["tuned"]["note"]
-    assert "tuned: compiled on" in unwrapped(capsys.readouterr().out)
-    whole = table(rated, tmp_path, "--judges", f"single,{tuned}", "--part", "all")
-    assert "some of these groups" in whole["judges"]["tuned"]["note"]
+def calls(table: dict[str, Any]) -> dict[str, float]:
+    return {name: judge["lm_calls_per_item"] for name, judge in table["judges"].items()}
 
 
-def test_an_export_scores_with_its_own_lm_in_its_own_aspects_and_may_be_varied(
-    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    judge = CompiledJudge(SUMMARIZATION, {"fluency": AspectJudge(Debate(rounds=2), "half")})
-    lm = {"spec": "openai/m", "api_base": "http://127.0.0.1:9/v1"}
-    made = export.save(tmp_path / "tuned", judge, lm=lm, evidence={}, name="tuned")
-    more = ["--data", str(rated), "--store", str(tmp_path / "store"), "--config", "report=none", "--part", "all"]
-    judges = f"single,{made}[rounds=0|1]"
-    # Its address is in the export alone, and nobody has said that texts may go there.
-    assert compare.main([*more, "--judges", judges]) == 2
-    assert "api_base" in capsys.readouterr().err
-    assert compare.main([*more, "--judges", judges, "--lm", "offline", "--json", str(tmp_path / "t.json")]) == 0
-    found = json.loads((tmp_path / "t.json").read_text())
-    assert list(found["judges"]) == ["single", "tuned[rounds=0]", "tuned[rounds=1]"]
-    assert found["data"]["aspects"] == ["fluency"]
-    assert "compiled on some" not in capsys.readouterr().out
-
-
-def test_tables_in_markdown(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(rated, tmp_path, "--judges", "rouge-l,single", "--config", "style=markdown") == 0
-    assert "| judge |" in capsys.readouterr().out
-
-
-def test_level_and_correlations_are_a_metric(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = table(rated, tmp_path, "--judges", "rouge-l", "--metric", "system/kendall,pearson")
-    assert (found["level"], found["statistics"]) == ("system", ["kendall", "pearson"])
-    assert "coherence τ-b/r" in capsys.readouterr().out
-    assert table(rated, tmp_path, "--judges", "rouge-l", "--metric", "sample")["statistics"] == ["spearman", "kendall"]
+# --- judges, data and statistics ---
 
 
 @pytest.mark.integration
-def test_the_report_has_what_the_table_has(rated: Path, tmp_path: Path) -> None:
-    judges = "rouge-l,debate[rounds=0|1],debate[rounds=0,sample=1|2]"
-    more = ["--judges", judges, "--probes", "longer", "--config", "report=plain"]
-    found = table(rated, tmp_path, *more)
-    sections = {one["title"]: one["blocks"] for one in json.loads((tmp_path / "t-report.json").read_text())["sections"]}
-    assert [block["kind"] for block in sections["Agreement by rounds"]] == ["rounds"]
-    assert [block["kind"] for block in sections["Bias probes"]] == ["table"]
-    (varied,) = sections["Runs of one judge"]
-    assert varied["rows"][0][:3] == ["debate[rounds=0]", "samples", "2"]
-    assert len(sections["Bias probes"][0]["rows"]) == len(found["probes"]["judges"]) == 5
+def test_the_family_stands_in_one_table_and_the_same_command_goes_on_from_the_store(command: Compare) -> None:
+    def replies() -> int:
+        return sum(count(file.parent) for file in (command.folder / "store").rglob(FILE))
+
+    names = ["single", "geval", "multiagent", "debate", "debate+tiebreak", "chateval"]
+    command.table("single")
+    assert replies() == ITEMS
+    table = command.table(",".join(names), "--lm", "offline")
+    output, known = command.output(), replies()
+    assert list(table["judges"]) == names
+    assert set(table["differences"]) == set(names[1:])
+    assert all(judge["agreement"]["average"]["summary"]["spearman"]["groups"] > 0 for judge in table["judges"].values())
+    by_name = calls(table)
+    assert by_name["single"] == 1 <= min(by_name.values())
+    assert by_name["debate"] <= by_name["debate+tiebreak"]
+    assert "coherence ρ/τ-b" in output
+    assert "offline LM" in output
+    # What a judge needs is not less because it was answered before.
+    assert command.table(",".join(names), "--lm", "offline") == table
+    assert (command.output(), replies()) == (output, known)
 
 
-def test_a_screen_of_flags() -> None:
-    assert len(CompareFlags.FLAGS) + 1 <= 22, "--config is the last"
+def test_where_raters_are_several_judges_stand_beside_them(command: Compare) -> None:
+    assert "raters" not in command.table("rouge-l", "--part", "all")
+    command.rate(lambda rating: [rating, max(1, rating - 1), rating])
+    raters = command.table("rouge-l,single", "--part", "all")["raters"]
+    metric, single = raters["rouge-l"]["coherence"], raters["single"]["coherence"]
+    assert (single["raters"], single["ceiling"]) == (3, metric["ceiling"])
+    # ROUGE-L has a scale of its own: its distance from ratings means nothing.
+    assert (metric["error"], single["error"]["value"] > 0) == (None, True)
+    assert "human ceiling" in command.output()
+
+
+def test_decisions_are_shown_where_ratings_have_two_values(command: Compare) -> None:
+    command.rate(lambda rating: [5 if rating > 3 else 1])
+    decisions = command.table("single,rouge-l", "--part", "all")["decisions"]
+    assert "balanced acc." in command.output()
+    assert set(decisions) == {"single", "rouge-l"}
+    assert decisions["single"]["coherence"]["measures"]["accuracy"]["value"] is not None
+
+
+def test_held_out_groups_of_compiles_split_are_scored_unless_others_are_wanted(command: Compare) -> None:
+    corpus = data.load(str(command.data))
+    for seed in ("0", "3"):
+        scored = command.table("rouge-l", "--seed", seed)["data"]
+        held_out = split(corpus, aspects=ASPECTS, seed=int(seed)).held_out
+        assert (scored["part"], scored["groups"], scored["digest"]) == ("held-out", 3, held_out.digest)
+        assert f"with seed {seed})" in command.output()
+    for sources, groups in ((None, corpus.groups), ("0.5", corpus.groups[:4]), ("5-8", corpus.groups[4:])):
+        scored = command.table("rouge-l", "--part", "all", *(keys(sources=sources) if sources else []))["data"]
+        assert scored["digest"] == replace(corpus, groups=groups).digest
+
+
+def test_statistics_and_tests_are_explained_under_the_table(command: Compare) -> None:
+    assert command.table("rouge-l,single", "--part", "all")["differences"]["single"]["power"]
+    output = command.output()
+    assert all(part in output for part in ("t on the group values", "signs of groups", "single against rouge-l"))
+    few = command.table("rouge-l,single", *keys(style="markdown"))["differences"]["single"]
+    assert (few["groups"], few["p_value"], few["p_corrected"]) == (3, None, None)
+    output = command.output()
+    assert all(part in output for part in ("fewer than 6 groups", "| judge |"))
+    table = command.table("rouge-l", "--metric", "system/kendall,pearson", *keys(published=True))
+    assert (table["level"], table["statistics"]) == ("system", ["kendall", "pearson"])
+    output = command.output()
+    assert all(part in output for part in ("coherence τ-b/r", "no published figures"))
+    assert len(CompareFlags.FLAGS) + 1 <= 22, "a screen of flags; --config is the last"
 
 
 @pytest.mark.integration
-def test_ablations_are_judges_with_settings(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mine = tmp_path / "mine.toml"
-    mine.write_text('grumpy = "You never like a score. Say NO ISSUE only when you must."\n')
-    judges = "single,debate[rounds=0|1|2],debate[rounds=1,persona=plain|grumpy],debate[rounds=1,sample=1|2]"
-    found = table(rated, tmp_path, "--judges", judges, "--config", f"personas={mine}")
-    assert len(found["judges"]) == 8
-    calls = {name: judge["lm_calls_per_item"] for name, judge in found["judges"].items()}
-    assert calls["single"] == calls["debate[rounds=0]"] == 1
-    assert calls["debate[rounds=0]"] < calls["debate[rounds=1]"] <= calls["debate[rounds=2]"]
-    scores = [judge["agreement"] for judge in found["judges"].values()]
-    assert scores[0] == scores[1]
-    (varied,) = found["variability"]
+def test_published_figures_of_a_public_set(command: Compare, shared_data: Path) -> None:
+    arguments = ["--data", f"summeval={shared_data / 'summeval.jsonl'}", "--part", "all"]
+    table = command.table("rouge-l", *arguments, *keys(published=True, sources=8), aspects="coherence")
+    assert table["published"][0]["source"].startswith("DEBATE")
+    assert "published, not run here" in command.output()
+
+
+@pytest.mark.integration
+def test_settings_make_judges_of_their_own_in_table_report_and_estimate(command: Compare) -> None:
+    personas = command.folder / "mine.toml"
+    personas.write_text('grumpy = "You never like a score. Say NO ISSUE only when you must."\n')
+    judges = "single,debate[rounds=0|1],debate[rounds=1,persona=plain|grumpy],debate[rounds=1,sample=1|2]"
+    more = ["--probes", "longer", *keys(personas=personas, report="plain")]
+    table = command.table(judges, *more)
+    names = list(table["judges"])
+    assert len(names) == 7
+    by_name = calls(table)
+    assert by_name["single"] == by_name["debate[rounds=0]"] == 1 < by_name["debate[rounds=1]"]
+    assert table["judges"]["single"]["agreement"] == table["judges"]["debate[rounds=0]"]["agreement"]
+    (varied,) = table["variability"]
     assert (varied["judge"], varied["share_of_items_changed"]) == ("debate[rounds=1]", 0)
-    assert "deterministic" in capsys.readouterr().out
-    assert run(rated, tmp_path, "--judges", judges, "--config", f"personas={mine}", "--estimate") == 0
-    estimate = capsys.readouterr().out
-    assert all(name in estimate for name in calls)
+    assert "deterministic" in command.output()
+    report = json.loads((command.folder / "t-report.json").read_text())
+    sections = {section["title"]: section["blocks"] for section in report["sections"]}
+    assert [block["kind"] for block in sections["Agreement by rounds"]] == ["rounds"]
+    assert sections["Runs of one judge"][0]["rows"][0][:3] == ["debate[rounds=1]", "samples", "2"]
+    assert len(sections["Bias probes"][0]["rows"]) == len(table["probes"]["judges"]) == len(names)
+    assert command.run(judges, *more, "--estimate") == 0
+    output = command.output()
+    assert all(name in output for name in names)
 
 
-def test_scores_from_a_file_take_part(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    corpus = data.load(str(rated))
+def test_scores_from_a_file_take_part(command: Compare) -> None:
+    held_out = split(data.load(str(command.data)), aspects=ASPECTS, seed=0).held_out
     rows = [
         {"group": g.id, "candidate": c.id, "aspect": a, "score": c.rating(a)}
-        for g in corpus.groups
+        for g in held_out.groups
         for c in g.candidates
         for a in ASPECTS
     ]
-    held_out = split(corpus, aspects=ASPECTS, seed=0).held_out
-    rows.remove(next(r for r in rows if r["group"] == held_out.groups[0].id))
-    file = tmp_path / "scores.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = table(rated, tmp_path, "--judges", "single", "--external", f"oracle={file}", "--config", "baseline=oracle")
-    oracle = found["judges"]["oracle"]
-    assert list(found["judges"]) == ["single", "oracle"]
+    file = command.folder / "scores.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows[1:])))
+    table = command.table("single", "--external", f"oracle={file}", *keys(baseline="oracle"))
+    oracle = table["judges"]["oracle"]
+    assert (list(table["judges"]), list(table["differences"])) == (["single", "oracle"], ["single"])
     assert oracle["agreement"]["average"]["summary"]["spearman"]["value"] == pytest.approx(1)
     assert (oracle["lm_calls_per_item"], oracle["usd_per_1000_items"]) == (None, None)
     assert oracle["unscored"] == {"not in the file": 1}
-    assert set(found["differences"]) == {"single"}
-    printed = capsys.readouterr().out
-    assert "23 of 24 items" in printed
-    assert run(rated, tmp_path, "--judges", ",", "--external", f"oracle={file}") == 0
+    assert "23 of 24 items" in command.output()
+    assert command.run(",", "--external", f"oracle={file}") == 0
 
 
-def test_decisions_are_shown_where_ratings_are_categories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    task = tmp_path / "support.toml"
-    task.write_text(
-        'name = "support"\nsource_label = "question"\ncandidate_label = "answer"\n\n[aspects.grounded]\n'
-        'definition = "Whether every statement is supported."\nlow = 0\nhigh = 1\nstep = 1\n'
-    )
-    rows = [
-        {
-            "group": f"g{i}",
-            "source": f"Which town number {i} has a bridge?",
-            "candidates": [
-                {"id": "a", "text": f"Town number {i} has a bridge.", "ratings": {"grounded": 1}},
-                {"id": "b", "text": "Nobody has ever seen any such thing anywhere.", "ratings": {"grounded": 0}},
-            ],
-        }
-        for i in range(8)
-    ]
-    file = tmp_path / "rated.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    more = ["--judges", "single,rouge-l", "--json", str(tmp_path / "t.json"), "--config", "resamples=100"]
-    more += ["--store", str(tmp_path / "store")]
-    assert compare.main(["--data", str(file), "--task", str(task), *more]) == 0
-    assert "balanced acc." in capsys.readouterr().out
-    decisions = json.loads((tmp_path / "t.json").read_text())["decisions"]
-    assert set(decisions) == {"single", "rouge-l"}
-    assert decisions["single"]["grounded"]["measures"]["accuracy"]["value"] is not None
+# --- exports ---
+
+
+def test_an_export_takes_part_and_is_warned_of_where_its_split_was_another(command: Compare) -> None:
+    held_out = split(data.load(str(command.data)), aspects=ASPECTS, seed=0).fingerprints["held_out"]
+    splits, judge = {"held_out": held_out}, AspectJudge(Debate(rounds=1), "half")
+    export = export_of(command.folder / "tuned", SUMMARIZATION, judge, lm="offline", splits=splits)
+    for more, note in ((("--seed", "3"), "another split"), (("--part", "all"), "some of these groups"), ((), None)):
+        judges = command.table(f"single,{export}", *more)["judges"]
+        assert list(judges) == ["single", "tuned"]
+        assert (note is None) == (judges["tuned"]["note"] is None)
+        assert (note or "") in str(judges["tuned"]["note"])
+        assert (note or "") in command.output()
+
+
+def test_an_export_scores_with_its_own_lm_in_its_own_aspects_and_may_be_varied(command: Compare) -> None:
+    judge = CompiledJudge(SUMMARIZATION, {"fluency": AspectJudge(Debate(rounds=2), "half")})
+    lm = {"spec": "openai/m", "api_base": "http://127.0.0.1:9/v1"}
+    judges = f"single,{save(command.folder / 'tuned', judge, lm=lm, evidence={}, name='tuned')}[rounds=0|1]"
+    # Its address is in the export alone, and nobody has said that texts may go there.
+    assert command.run(judges, "--part", "all", aspects="") == 2
+    assert "api_base" in command.capsys.readouterr().err
+    table = command.table(judges, "--part", "all", "--lm", "offline", aspects="")
+    assert list(table["judges"]) == ["single", "tuned[rounds=0]", "tuned[rounds=1]"]
+    assert table["data"]["aspects"] == ["fluency"]
+
+
+# --- what is paid, and what fails ---
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
+    """An LM that knows no evaluation steps."""
+
+    def answer(body: bytes) -> str:
+        prompt = json.loads(body)["messages"][-1]["content"]
+        return "" if "[[ ## steps ## ]]" in prompt else debater(score="4")(prompt)
+
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with FaultyServer(answer) as server:
+        yield server
 
 
 @pytest.mark.integration
-def test_published_figures_of_a_public_set(
-    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_dollars_are_what_each_judge_would_pay_alone_and_a_stop_pays_no_call_twice(
+    command: Compare, server: FaultyServer
 ) -> None:
-    path = shared_data / "summeval.jsonl"
-    found = [
-        "--data",
-        f"summeval={path}",
-        "--judges",
-        "rouge-l",
-        "--config",
-        "published=true",
-        "--config",
-        "resamples=100",
-    ]
-    assert compare.main([*found, "--store", str(tmp_path), "--json", str(tmp_path / "t.json")]) == 0
-    assert "published" in capsys.readouterr().out
-    assert json.loads((tmp_path / "t.json").read_text())["published"][0]["source"].startswith("DEBATE")
+    prices = command.folder / "prices.toml"
+    prices.write_text('["openai/m"]\ninput = 10\ncached = 1\noutput = 100\n')
+    bodies: list[dict[str, Any]] = []
+    server.script = lambda body, attempt: bodies.append(json.loads(body))
+    judges = "single,debate,debate[rounds=0|3,sample=1|2|3]"
+    more = ["--lm", "openai/m", "--api-base", server.url, *keys(prices=prices, preflight=False)]
+    assert command.run(judges, *more, "--budget", "calls=17") == 3
+    assert "budget" in command.capsys.readouterr().err
+    assert server.requests == 17
+    table = command.table(judges, *more)
+    # A call has 60 fresh, 40 cached and 20 output tokens there; a debate is a Scorer and a content Critic.
+    call = (60 * 10 + 40 * 1 + 20 * 100) / 1e6
+    usd = {name: judge["usd_per_1000_items"] for name, judge in table["judges"].items()}
+    assert (usd["single"], usd["debate"]) == (pytest.approx(1000 * call), pytest.approx(2000 * call))
+    assert "2.64" in command.output()
+    # Samples are really asked anew.
+    assert server.requests == 2 * ITEMS + 3 * 2 * ITEMS
+    assert 4 * [body["temperature"] for body in bodies].count(1.0) == 3 * len(bodies)
+    assert {"sample", "repeat"} & {name for body in bodies for name in body} == set()
+
+
+@pytest.mark.integration
+def test_a_judge_whose_roles_the_lm_cannot_play_leaves_the_others_theirs(
+    command: Compare, server: FaultyServer
+) -> None:
+    more = ["--lm", "openai/m", "--api-base", server.url]
+    table = command.table("geval,single", *more)
+    assert list(table["judges"]) == ["single"]
+    assert "cannot play the steps" in table["failed"]["geval"]
+    output = command.output()
+    assert "geval has no row" in output
+    assert "the baseline geval" in output
+    # Without the check its items are asked about, and unscored.
+    geval = command.table("geval,single", *more, *keys(preflight=False))["judges"]["geval"]
+    assert sum(geval["unscored"].values()) == ITEMS
+    assert "steps, round 0" in geval["note"]
+    assert command.run("geval", *more) == 2

@@ -1,63 +1,84 @@
-"""The comparison: who needs which calls, what is unscored, and who takes part."""
+"""The comparison: who takes part, who needs which calls, and who is told apart from whom."""
 
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from scipy import stats
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.judge import DebateConfig, Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.comparison.results import EvalSetup, compare_all
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, compare_all
 from debate_judge.runs.comparison.setup import ComparisonContext
-from debate_judge.runs.comparison.table import judges_table, legend
+from debate_judge.runs.comparison.table import format_usd, judges_table, legend
+from debate_judge.runs.comparison.variability import run_variability, variability_table
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
+from debate_judge.runs.flags.declaration import split_commas
+from debate_judge.runs.reports.absolute_agreement import table_by_judge
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed
-from tests.runs.rated_corpora import COHERENCE, FLUENCY, arguing, setup, the_number
+from tests.runs.rated_corpora import COHERENCE, FLUENCY, TASK, arguing, evaluated_judge, setup
+from tests.runs.score_command import export_of
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
 
 
-def evaluated(runner: JudgeRunner, on: EvalSetup, judges: Sequence[Entrant]) -> Evaluation:
-    return evaluate(runner, judges, on.corpus, on.aspects)
+def evaluated(lm: JudgeLM, judges: Sequence[Entrant], on: EvalSetup = SETUP) -> Evaluation:
+    with JudgeRunner(lm, progress=False) as runner:
+        return evaluate(runner, judges, on.corpus, on.aspects)
 
 
-def scored(lm: JudgeLM, *names: str, on: EvalSetup = SETUP) -> tuple[Mapping[str, EvaluatedJudge], Mapping[str, str]]:
-    with JudgeRunner(lm) as runner:
-        done = evaluated(runner, on, entrants(named_judges(names), on.aspects))
-    return done.judges, done.failed
+def scored(script: Callable[[str], str], *names: str) -> tuple[Mapping[str, EvaluatedJudge], JudgeLM]:
+    lm = scripted_lm(script, store=UsageByJudge(InMemoryStore()))
+    return evaluated(lm, entrants(named_judges(names), SETUP.aspects)).judges, lm
 
 
-def resolve_lm(script: Callable[[str], str]) -> JudgeLM:
-    return scripted_lm(script, store=UsageByJudge(InMemoryStore()))
+def made(text: str, personas: Path | None = None) -> list[Entrant]:
+    return entrants(named_judges(split_commas(text)), SETUP.aspects, personas)
 
 
-def test_unscored_candidates_are_counted_with_their_reasons() -> None:
-    lm = resolve_lm(debater(score=lambda prompt: "no number" if the_number(prompt) == "5" else the_number(prompt)))
-    entries, failed = scored(lm, "single")
-    assert entries["single"].unscored == {"unreadable reply": 2}
-    assert failed == {}
-    comparison = compare_all(SETUP, entries, baseline="single")
-    assert "unscored" in printed(judges_table(comparison))
-    assert comparison.results[0].table.average["summary"]["spearman"].unscored == 2
-    clean = compare_all(SETUP, scored(resolve_lm(debater(score=the_number)), "single")[0], baseline="single")
-    assert "unscored" not in printed(judges_table(clean))
+def single(debate: type[Debate] = Debate, **options: object) -> AspectJudge:
+    return AspectJudge(debate(debate_config=DebateConfig(0), **options))
+
+
+# --- who needs which calls ---
+
+
+def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_alone() -> None:
+    together, lm = scored(arguing(9), "debate+tiebreak", "single", "debate")
+    # One Scorer's opening and three rounds, shared by all three, and a tie-break, which one alone needs.
+    assert lm.meter.executed == {"scorer": 4 * ITEMS, "critic": 3 * ITEMS, "tie-breaker": ITEMS}
+    assert {name: judge.calls for name, judge in together.items()} == {"single": 1, "debate": 7, "debate+tiebreak": 8}
+    for name, judge in together.items():
+        alone = scored(arguing(9), name)[0][name]
+        assert (judge.scores, judge.calls, judge.usage) == (alone.scores, alone.calls, alone.usage)
+        # Intervals rest on sources.
+        assert [group.source_id for group in judge.scores["coherence"]] == [g.source_id for g in SETUP.corpus.groups]
+    unpriced = compare_all(SETUP, together, baseline="single")
+    assert {result.usd for result in unpriced.results} == {None}
+    usage = together["debate"].usage
+    priced = compare_all(SETUP, together, baseline="single", price=Price(1.0, 1.0, 2.0))
+    (debate,) = (result.usd for result in priced.results if result.name == "debate")
+    assert debate == pytest.approx(1000 * (usage.fresh + 2 * usage.output) / 1e6 / ITEMS)
 
 
 class Impossible(Debate):
@@ -65,51 +86,15 @@ class Impossible(Debate):
         raise InputError("log-probabilities are not to be had here", remedy="choose another mode")
 
 
-def impossible(name: str) -> Entrant:
-    return Entrant(name, {"coherence": AspectJudge(Impossible(debate_config=DebateConfig(0)))})
-
-
-def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_alone() -> None:
-    lm = resolve_lm(arguing(9))
-    together, _ = scored(lm, "debate+tiebreak", "single", "debate")
-    # One Scorer's opening and three rounds, shared by all three, and a tie-break, which one alone needs.
-    assert lm.meter.executed == {"scorer": 4 * ITEMS, "critic": 3 * ITEMS, "tie-breaker": ITEMS}
-    assert {name: entry.calls for name, entry in together.items()} == {"single": 1, "debate": 7, "debate+tiebreak": 8}
-    for name, own in together.items():
-        alone = scored(resolve_lm(arguing(9)), name)[0][name]
-        assert (own.scores, own.calls, own.usage) == (alone.scores, alone.calls, alone.usage)
-        # Intervals rest on sources.
-        assert [group.source_id for group in own.scores["coherence"]] == [g.source_id for g in SETUP.corpus.groups]
-
-
-def test_dollars_are_for_a_thousand_items_of_the_judge_alone() -> None:
-    entries, _ = scored(resolve_lm(arguing(9)), "single", "debate", "rouge-l")
-    usage = entries["debate"].usage
-    priced, unknown = (
-        {one.name: one.usd for one in compare_all(SETUP, entries, baseline="single", price=price).results}
-        for price in (Price(1.0, 1.0, 2.0), None)
-    )
-    assert priced["debate"] == pytest.approx(1000 * (usage.fresh + 2 * usage.output) / 1e6 / ITEMS)
-    assert (priced["rouge-l"], unknown) == (0, {"single": None, "debate": None, "rouge-l": 0})
-
-
-def test_where_no_entrant_can_score_the_user_is_told() -> None:
-    with JudgeRunner(resolve_lm(debater())) as runner, pytest.raises(InputError, match="log-probabilities"):
-        evaluated(runner, SETUP, [impossible("broken")])
-
-
 def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
-    both = [impossible("broken"), *entrants(named_judges(["single"]), SETUP.aspects)]
-    with JudgeRunner(resolve_lm(debater(score=the_number))) as runner:
-        done = evaluated(runner, SETUP, both)
-    entries, failed = done.judges, done.failed
-    assert list(entries) == ["single"]
-    assert list(failed) == ["broken"]
-    assert "choose another mode" in failed["broken"]
+    broken, lm = Entrant("broken", {"coherence": single(Impossible)}), scripted_lm(debater())
+    done = evaluated(lm, [broken, *made("single")])
+    assert (list(done.judges), list(done.failed)) == (["single"], ["broken"])
     # As the baseline it leaves the table without differences.
-    comparison = compare_all(SETUP, entries, baseline="broken", failed=failed)
-    assert comparison.differences == {}
-    assert comparison.to_json()["failed"] == failed
+    comparison = compare_all(SETUP, done.judges, baseline="broken", failed=done.failed)
+    assert (comparison.differences, comparison.to_json()["failed"]) == ({}, done.failed)
+    with pytest.raises(InputError, match="log-probabilities"):
+        evaluated(lm, [broken])
 
 
 class Comparing(Debate):
@@ -120,76 +105,160 @@ class Comparing(Debate):
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         if len(items) != 2:
             return await super().converse(items, rounds)
-        longer = len(items[0].text) > len(items[1].text)
-        turns = [Turn("scorer", 0, "", score=s, calls=c) for s, c in ((5.0 if longer else 1.0, 1), (3.0, 0))]
-        return [Transcript((turns[0],)), Transcript((turns[1],))]
+        score = 5.0 if len(items[0].text) > len(items[1].text) else 1.0
+        return [Transcript((Turn("scorer", 0, "", score=s, calls=c),)) for s, c in ((score, 1), (3.0, 0))]
 
 
 def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs() -> None:
-    judge = Entrant("c", {"coherence": AspectJudge(Comparing(debate_config=DebateConfig(0)))})
-    pairs = setup([1, 5], [44444, 2])
-    with JudgeRunner(resolve_lm(debater(score="2"))) as runner:
-        entries = evaluated(runner, pairs, [judge]).judges
-        found = entries["c"]
-        assert [g.scores for g in found.scores["coherence"]] == [(1.0, 3.0), (5.0, 3.0)]
-        assert (found.calls, found.items) == (0.5, 4)
-        # A group of three: every candidate by itself.
-        entries = evaluated(runner, setup([1, 5], [4, 2, 3]), [judge]).judges
-    assert {s for g in entries["c"].scores["coherence"] for s in g.scores} == {2.0}
+    judge, lm = Entrant("c", {"coherence": single(Comparing)}), scripted_lm(debater(score="2"))
+    pairs = evaluated(lm, [judge], setup([1, 5], [44444, 2])).judges["c"]
+    assert [g.scores for g in pairs.scores["coherence"]] == [(1.0, 3.0), (5.0, 3.0)]
+    assert (pairs.calls, pairs.items) == (0.5, 4)
+    # A group of three: every candidate by itself.
+    alone = evaluated(lm, [judge], setup([1, 5], [4, 2, 3])).judges["c"]
+    assert {score for group in alone.scores["coherence"] for score in group.scores} == {2.0}
 
 
 def test_the_table_says_who_saw_candidates_side_by_side_and_aspects_jointly() -> None:
-    def judge(together: int = 0, joint: bool = False) -> AspectJudge:
-        return AspectJudge(Debate(debate_config=DebateConfig(0), together=together, joint=joint))
-
-    judges = {"alone": judge(), "side": judge(3), "joint": judge(joint=True), "both": judge(3, True)}
-    entrants = [Entrant(name, {"coherence": one, "fluency": one}) for name, one in judges.items()]
+    readings = {"alone": {}, "side": {"together": 3}, "joint": {"joint": True}, "both": {"together": 3, "joint": True}}
+    judges = [Entrant(name, dict.fromkeys(("coherence", "fluency"), single(**r))) for name, r in readings.items()]
     on = replace(setup([1, 5, 3], [4, 2, 3]), aspects=(COHERENCE, FLUENCY))
-    with JudgeRunner(make_lm("offline"), progress=False) as runner:
-        entries = evaluated(runner, on, entrants).judges
+    entries = evaluated(make_lm("offline"), judges, on).judges
     assert all(entry.scores == entries["alone"].scores for entry in entries.values())
-    assert {name: (e.calls, e.together, e.joint, e.items) for name, e in entries.items()} == {
-        "alone": (1, 1, 1, 12),
-        "side": (pytest.approx(1 / 3), 3, 1, 12),
-        "joint": (pytest.approx(1 / 2), 1, 2, 12),
-        "both": (pytest.approx(1 / 6), 3, 2, 12),
-    }
-    found = compare_all(on, entries, baseline="alone")
-    assert [(one.to_json()["together"], one.to_json()["joint"]) for one in found.results] == [
-        (1, 1), (3, 1), (1, 2), (3, 2)
-    ]  # fmt: skip
-    where = ComparisonContext("all", 2, 0, "", "offline")
-    told = legend(found, where, priced=False)
-    assert "joint: up to 2 aspects" in told
-    assert re.search("both: up to 3 candidates .*up to 2 aspects", told)
+    assert [entry.calls for entry in entries.values()] == pytest.approx([1, 1 / 3, 1 / 2, 1 / 6])
+    comparison = compare_all(on, entries, baseline="alone")
+    values = [result.to_json() for result in comparison.results]
+    assert [(v["together"], v["joint"]) for v in values] == [(1, 1), (3, 1), (1, 2), (3, 2)]
+    text = legend(comparison, ComparisonContext("all", 2, 0, "", "offline"), priced=False)
+    assert "joint: up to 2 aspects" in text
+    assert re.search("both: up to 3 candidates .*up to 2 aspects", text)
 
 
-# --- what the data can tell ---
+# --- who is told apart from whom ---
 
 
-# --- who takes part ---
+MANY = setup(*([1, 2, 3, 4, 5] for _ in range(24)), aspects=(COHERENCE, FLUENCY), resamples=2000)
+Score = Callable[[float, int], float]
 
 
-def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> None:
-    from debate_judge.programs.compiled import CompiledJudge
-    from debate_judge.runs.export import folder as export
-    from tests.runs.rated_corpora import TASK
+def right(rating: float, group: int) -> float:
+    return rating
 
-    judge = CompiledJudge(TASK, {"coherence": AspectJudge(Debate(debate_config=DebateConfig(0)))})
-    folders = [
-        export.save(
-            tmp_path / place / "mine",
-            judge,
-            lm={"spec": "offline"},
-            evidence={"splits": {"held_out": place}},
-            name="mine",
-        )
+
+def wrong(rating: float, group: int) -> float:
+    return -rating
+
+
+def torn(rating: float, group: int) -> float:
+    """Right and wrong by turns."""
+    return rating if group % 2 else -rating
+
+
+def nearly(rating: float, group: int) -> float:
+    return -rating if group < 6 else rating
+
+
+def compared(judges: Mapping[str, tuple[Score, Score]], baseline: str, on: EvalSetup = MANY) -> Comparison:
+    """Judges by their scores of coherence and fluency."""
+    names = [aspect.name for aspect in on.aspects]
+    entries = {name: evaluated_judge(on, **dict(zip(names, scores, strict=False))) for name, scores in judges.items()}
+    return compare_all(on, entries, baseline=baseline)
+
+
+def test_the_best_of_a_column_is_marked_where_it_differs_from_every_other_corrected_over_all_columns() -> None:
+    best = compared({"a": (right, right), "b": (torn, right), "c": (wrong, wrong)}, "a").best
+    assert best == {"coherence": "a", "fluency": None, AVERAGE: "a"}
+    # In 6 of 24 groups b is wrong: 2 / 2^6 = .031 by sign flips, significant alone, not as one of three columns.
+    alone = replace(MANY, aspects=(COHERENCE,))
+    assert compared({"a": (right, right), "b": (nearly, right)}, "a", alone).best["coherence"] == "a"
+    comparison = compared({"a": (right, right), "b": (nearly, right)}, "a")
+    assert comparison.differences["b"].p_value == pytest.approx(2 / 2**6)
+    assert set(comparison.best.values()) == {None}
+
+
+def test_differences_are_to_the_baseline_and_corrected() -> None:
+    comparison = compared({"a": (torn, torn), "b": (right, right), "c": (torn, torn)}, "a")
+    assert {name: d.value for name, d in comparison.differences.items()} == {"b": pytest.approx(1), "c": 0}
+    # Two comparisons: Holm doubles the smaller p-value.
+    p_value = comparison.differences["b"].p_value or 1
+    assert comparison.corrected_p_values == {"b": pytest.approx(2 * p_value), "c": 1}
+    assert comparison.to_json()["differences"]["b"]["p_corrected"] == comparison.corrected_p_values["b"]
+
+
+def test_distances_are_those_of_judges_on_the_raters_scale_alone() -> None:
+    on = replace(MANY, resamples=200, cuts={"coherence": 4.0, "fluency": 4.0})
+    scores = {"high": lambda rating, group: min(5.0, rating + 1), "off": wrong, "metric": right, "right": right}
+    entries = {name: evaluated_judge(on, coherence=score, fluency=score) for name, score in scores.items()}
+    entries["metric"] = replace(entries["metric"], on_scale=False)
+    agreement = compare_all(on, entries, baseline="right").absolute_agreement
+    # The baseline first, for changes are from it.
+    assert list(agreement) == ["right", "high"]
+    # 1, 2, 3, 4, 5 become 2, 3, 4, 5, 5: four of five a point off, and one decision of five another.
+    measures = agreement["high"][AVERAGE].measures
+    assert [measures[name].value for name in ("mae", "kappa")] == pytest.approx([0.8, (0.8 - 0.48) / (1 - 0.48)])
+    table = table_by_judge(agreement)
+    assert table.header == ("judge", "error", "CCC", "kappa at 4", "scores")
+    assert (table.rows[1][1], table.rows[1][-1]) == ("0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])", "240")
+    assert compare_all(replace(on, cuts={}), entries, baseline="right").absolute_agreement == {}
+
+
+def test_the_text_marks_the_best_and_gives_the_interval_of_the_average() -> None:
+    table = judges_table(compared({"the_best": (right, right), "other": (wrong, torn)}, "other"))
+    # What is wider than a terminal goes on below.
+    assert max(map(len, printed(table).splitlines())) <= 100
+    best, other = table.rows
+    assert best[0] == "the_best"
+    # All 24 groups are at the end: the exact bound on their share is .025^(1/24) = .857, on the scale 2 * .857 - 1.
+    assert "1.000/1.000 * [0.715, 1.000]" in best
+    assert any("< 0.001" in cell for cell in best)
+    assert "*" not in "".join(other)
+    assert other.count("–") == 3, "no calls, and no difference to itself"
+    assert table.header[1] == "coherence ρ/τ-b"
+    assert "$" not in " ".join(table.header), "no price is known"
+    assert [format_usd(usd) for usd in (0, 0.0123, 0.5, 1.5, 12.345)] == ["0", "0.012", "0.5", "1.50", "12.35"]
+
+
+# --- judges with settings in brackets ---
+
+
+def judge(entrant: Entrant) -> Any:
+    return entrant.aspects["coherence"].judge
+
+
+def test_settings_stand_in_brackets_and_alternatives_are_judges_of_their_own(tmp_path: Path) -> None:
+    personas = tmp_path / "mine.toml"
+    personas.write_text('grumpy = "You never like a score."\n')
+    plain = ["debate[rounds=0,persona=plain]", "debate[rounds=2,persona=plain]"]
+    text = "debate[rounds=0|2,persona=plain],chateval[roles=[critic,news-author],turns=3]"
+    zero, two, chat, own = made(f"{text},debate[persona=grumpy,tie-breaker=true]", personas)
+    assert [entrant.name for entrant in (zero, two)] == plain
+    assert chat.name == "chateval[roles=[critic,news-author],turns=3]"
+    assert [judge(entrant).debate_config.rounds for entrant in (zero, two)] == [0, 2]
+    assert judge(two).instructions()["critic"] == PERSONAS["plain"].text
+    assert list(judge(chat).role_texts) == ["critic", "news-author"]
+    assert judge(own).instructions()["critic"] == "You never like a score."
+    assert (judge(own).debate_config, judge(own).config()["persona"]) == (DebateConfig(3, True), "grumpy")
+
+
+def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: Path) -> None:
+    tuned = Debate(rounds=3)
+    tuned.scorer.signature = tuned.scorer.signature.with_instructions("Score like our raters.")
+    tuned.critic.signature = tuned.critic.signature.with_instructions("Object like our raters.")
+    folder, other = (
+        export_of(tmp_path / place / "mine", TASK, AspectJudge(tuned, "half"), lm="offline", splits={"held_out": place})
         for place in ("a", "b")
-    ]
-    found = entrants(named_judges([str(f) for f in folders]), SETUP.aspects)
-    assert [c.name for c in found] == [str(f) for f in folders]
-    assert [c.held_out_fingerprint for c in found] == ["a", "b"]
-    assert entrants(named_judges([str(folders[0])]), SETUP.aspects)[0].name == "mine"
+    )
+    assert len({id(named.export) for named in named_judges([f"{folder}[rounds=0|1|2]"])}) == 1, "opened once"
+    whole, short, plain = made(f"{folder},{folder}[rounds=1,together=4],{folder}[persona=plain]")
+    assert [one.name for one in (whole, short, plain)] == ["mine", "mine[rounds=1,together=4]", "mine[persona=plain]"]
+    assert (judge(short).debate_config.rounds, judge(short).together) == (1, 4)
+    assert judge(short).instructions() == judge(whole).instructions()
+    assert short.aspects["coherence"].granularity == "half"
+    instructions = judge(plain).instructions()
+    assert (instructions["scorer"], instructions["critic"]) == ("Score like our raters.", PERSONAS["plain"].text)
+    # Exports with the same folder name go by their paths, and say what they were not tuned on.
+    both = [(entrant.name, entrant.held_out_fingerprint) for entrant in made(f"{folder},{other}")]
+    assert both == [(str(folder), "a"), (str(other), "b")]
 
 
 @pytest.mark.parametrize(
@@ -199,5 +268,44 @@ def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> 
 def test_scores_keep_to_the_steps_of_a_scale(name: str, expected: str) -> None:
     """What has no place on the scale, or is the outcome of a comparison, stays as it is."""
     stepped = replace(COHERENCE, scale=replace(COHERENCE.scale, on_steps=True))
-    (found,) = entrants(named_judges([name]), (stepped, FLUENCY))
-    assert {a: judge.granularity for a, judge in found.aspects.items()} == {"coherence": expected, "fluency": "given"}
+    (entrant,) = entrants(named_judges([name]), (stepped, FLUENCY))
+    assert {a: judge.granularity for a, judge in entrant.aspects.items()} == {"coherence": expected, "fluency": "given"}
+
+
+def test_every_n_is_the_beginning_of_the_longest_debate_and_costs_no_call_more() -> None:
+    lm = scripted_lm(arguing(2))
+    judges = evaluated(lm, made("debate[rounds=0|1|2|3|4]")).judges.values()
+    # The Critic objects twice and is content in the third round: what the debate of four rounds needs alone.
+    assert lm.meter.executed.total() == 6 * ITEMS
+    assert [one.calls for one in judges] == [1, 3, 5, 6, 6]
+    values = [SETUP.agreement(one.scores).average["summary"]["spearman"].value for one in judges]
+    # Before the second round every score is the same: a judge that ranks nothing earns 0.
+    assert values == [0, 0, *[pytest.approx(1)] * 3]
+
+
+# --- how runs of one judge differ ---
+
+
+def test_variability_is_over_runs_and_items() -> None:
+    small = setup([1, 2, 5], [4, 2, 2], resamples=0)
+
+    def run(*scores: float | None) -> EvaluatedJudge:
+        values = iter(scores)
+        return evaluated_judge(small, coherence=lambda rating, group: next(values))
+
+    runs = [(1, 2, 5, 4, 2, 3), (5, 2, 1, 4, 2, 3), (3, 2, 4, 4, None, 3)]
+    judges = {f"debate[sample={n}]": run(*scores) for n, scores in enumerate(runs)}
+    comparison = compare_all(small, judges, baseline="debate[sample=0]")
+    (variability,) = run_variability(comparison, made("debate[sample=0|1|2]"))
+    # The third run's second group has ratings 4 and 2 that it orders rightly.
+    second = [stats.spearmanr([4, 2, 2], [4, 2, 3]).statistic] * 2 + [1.0]
+    first = [stats.spearmanr([1, 2, 5], scores[:3]).statistic for scores in runs]
+    agreement = [statistics.fmean(pair) for pair in zip(first, second, strict=True)]
+    assert (variability.judge, variability.varied, variability.items) == ("debate", "sample", 6)
+    assert variability.to_json()["agreement"]["coherence"]["runs"] == pytest.approx(agreement)
+    assert variability.mean_agreement("coherence") == pytest.approx(statistics.fmean(agreement))
+    assert variability.agreement_sd("coherence") == pytest.approx(statistics.stdev(agreement))
+    # Two items vary, by 1, 5, 3 and 5, 1, 4; the one that a run left out has two equal scores.
+    assert variability.score_sd == pytest.approx((statistics.stdev([1, 5, 3]) + statistics.stdev([5, 1, 4])) / 6)
+    assert variability.share_changed == pytest.approx(2 / 6)
+    assert "33.3 %" in printed(variability_table([variability], comparison, "openai/m"))

@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
-from debate_judge.programs.judge import DebateConfig, Item, Judge, Verdict
+from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.fakes import debater, scripted_lm
 from tests.programs.tables import JOINT_TASK, cells, joint_judge, joint_table_script
+from tests.runs.exports import items
 
-ASPECT = Aspect("clear", "How clear.", Scale(1, 5))
-TASK = Task("toy", "source", "text", (ASPECT,))
-ITEMS = [Item(f"g{n}", "c", TASK, ASPECT, f"Source {n}.", f"Text {n}.") for n in range(3)]
+ITEMS = [replace(item, source=f"Letter {item.group}.") for item in items(3)]
 JUDGE = Debate(STRICT, DebateConfig(2, tie_breaker=True))
 
 
-def scores(judge: Judge, lm: ScriptedLM, memory: DebateCache | None, *rounds: int) -> list[Sequence[float]]:
-    found = []
-    with JudgeRunner(lm, progress=False, cache=memory) as runner:
-        for n in rounds:
-            held = runner.break_tie(judge, ITEMS, [t.until(n) for t in runner.converse(judge, ITEMS, n)])
-            found.append([v.score for t in held if isinstance(v := judge.judgement(t, n), Verdict)])
-    return found
-
-
-def disputing() -> ScriptedLM:
-    """Every turn scores differently, so that a mixture of debates would show."""
-    return scripted_lm(
-        debater(score=lambda prompt: str(1 + len(prompt) % 5), final_score="2", decision="ISSUE", feedback="No.")
-    )
-
-
 def test_what_is_known_is_not_asked_again_and_says_the_same() -> None:
-    straight = scores(JUDGE, disputing(), None, 2, 1, 0, 2)
-    lm = disputing()
-    assert scores(JUDGE, lm, DebateCache(), 2, 1, 0, 2) == straight
-    asked = len(lm.prompts)
-    once = disputing()
-    scores(JUDGE, once, DebateCache(), 2, 1, 0)
-    assert asked == len(once.prompts)
+    """Every turn scores differently, so that a mixture of debates would show."""
+    script = debater(score=lambda prompt: str(1 + len(prompt) % 5), final_score="2", decision="ISSUE", feedback="No.")
+    judgements, requests = [], []
+    for cache, rounds in ((DebateCache(), (2, 1, 0, 2)), (None, (2, 1, 0, 2)), (DebateCache(), (2, 1, 0))):
+        lm = scripted_lm(script)
+        with JudgeRunner(lm, progress=False, cache=cache) as runner:
+            debates = [(n, [t.until(n) for t in runner.converse(JUDGE, ITEMS, n)]) for n in rounds]
+            settled = [(n, t) for n, cut in debates for t in runner.break_tie(JUDGE, ITEMS, cut)]
+        judgements.append([JUDGE.judgement(t, n).score for n, t in settled])
+        requests.append(lm.meter.requested.total())
+    assert judgements[0] == judgements[1]
+    assert requests[0] == requests[2] < requests[1]
+
+
+def with_instructions(text: str) -> Judge:
+    judge = JUDGE.deepcopy()
+    judge.scorer.signature = judge.scorer.signature.with_instructions(text)
+    return judge
 
 
 @pytest.mark.parametrize(
@@ -55,43 +48,32 @@ def test_what_is_known_is_not_asked_again_and_says_the_same() -> None:
         Debate(PLAIN, DebateConfig(2)),
         JUDGE.from_config({**JUDGE.config(), "together": 2}),
         JUDGE.from_config({**JUDGE.config(), "order": 3}),
+        with_instructions("Be kind."),
     ],
 )
-def test_another_judge_is_asked_itself(other: Judge) -> None:
-    lm, memory = scripted_lm(debater()), DebateCache()
-    with JudgeRunner(lm, progress=False, cache=memory) as runner:
-        runner.converse(JUDGE, ITEMS, 1)
-        known = dict(memory._debates)
-        runner.converse(other, ITEMS, 1)
-    assert len(memory._debates) == 2 * len(known)
-
-
-def test_changed_instructions_make_another_judge() -> None:
-    told = JUDGE.deepcopy()
-    predictor = told.scorer
-    predictor.signature = predictor.signature.with_instructions("Be kind.")
+def test_another_judge_is_asked_itself_also_where_its_prompts_are_the_same(other: Judge) -> None:
     lm = scripted_lm(debater())
     with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
-        runner.converse(JUDGE, ITEMS, 0)
-        runner.converse(told, ITEMS, 0)
-    assert len(lm.prompts) == 2 * len(ITEMS)
+        for judge in (JUDGE, JUDGE, other):
+            runner.converse(judge, ITEMS, 1)
+    assert lm.meter.requested.total() == 2 * 2 * len(ITEMS)
 
 
 def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwise() -> None:
     plain = joint_judge()
-    other = add_guide(plain, "Long words are liked.")
     first, second = (aspect.name for aspect in JOINT_TASK.aspects)
-    lm, texts = scripted_lm(joint_table_script(lambda prompt, text, aspect: 3)), cells("One.", "Two.")
+    lm = scripted_lm(joint_table_script(lambda prompt, text, aspect: 3))
     with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
-        for own in (plain, other):
-            (shared,) = shared_judges({first: plain, second: own})
-            runner.judge(shared.judge, texts)
+        for judge in (plain, add_guide(plain, "Long words are liked.")):
+            (shared,) = shared_judges({first: plain, second: judge})
+            runner.judge(shared.judge, cells("One.", "Two."))
     assert len(lm.prompts) == 2
 
 
 def test_a_failure_is_not_remembered() -> None:
-    memory = DebateCache()
-    with JudgeRunner(scripted_lm(lambda prompt: "No field."), progress=False, cache=memory) as runner:
-        failed = runner.converse(JUDGE, ITEMS, 1)
-    assert all(transcript.failure is not None for transcript in failed)
-    assert not memory._debates
+    lm = scripted_lm(lambda prompt: "No field.")
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
+        assert all(transcript.failure is not None for transcript in runner.converse(JUDGE, ITEMS, 1))
+        requests = lm.meter.requested.total()
+        runner.converse(JUDGE, ITEMS, 1)
+    assert lm.meter.requested.total() == 2 * requests

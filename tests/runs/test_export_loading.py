@@ -1,63 +1,69 @@
-"""An export in Python: loaded by two lines, from folders and MLflow, under the LM that was asked for."""
+"""A loaded export: a DSPy program, under the LM that was asked for, at no address that only the export names."""
 
 from __future__ import annotations
 
+import asyncio
+import io
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
 
+from debate_judge import Aspect, Debate, Scale, Task, load
 from debate_judge.data.errors import InputError
-from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.store import FILE
+from debate_judge.runs import score
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export import loaded
-from debate_judge.runs.export.folder import load, open_export, read
+from debate_judge.runs.export.folder import open_export, read
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from tests.fakes import ScriptedLM, scripted_lm
-from tests.runs.exports import SCRIPT, TASK, write
-from tests.tiny_models import skip_without
+from debate_judge.runs.export.process import judge_of_process
+from tests.config_keys import keys
+from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.faulty_server import FaultyServer
+from tests.runs.exports import SCRIPT, TASK, number_of_note, single_call, write
+from tests.stores import count
 
 
 @pytest.fixture
-def with_lm(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedLM]:
-    """Let exports load with a scripted LM, which is returned."""
+def lm(monkeypatch: pytest.MonkeyPatch) -> ScriptedLM:
+    """The LM that exports are loaded with."""
+    lm = scripted_lm(SCRIPT)
 
-    def use(lm: ScriptedLM) -> ScriptedLM:
-        def make(spec: str, **options: Any) -> ScriptedLM:
-            lm.made_with = {"spec": spec, **options}
-            return lm
-
-        monkeypatch.setattr(loaded, "make_lm", make)
+    def make(spec: str, **options: Any) -> ScriptedLM:
+        lm.made_with = {"spec": spec, **options}
         return lm
 
-    return use
+    monkeypatch.setattr(loaded, "make_lm", make)
+    return lm
 
 
-def test_two_lines_of_python(tmp_path: Path, with_lm: Callable[[ScriptedLM], ScriptedLM]) -> None:
-    lm = with_lm(scripted_lm(SCRIPT))
+def test_scores_say_how_they_came_about_until_the_judge_is_closed(tmp_path: Path, lm: ScriptedLM) -> None:
     judge = load(write(tmp_path / "x"))
-    found = judge.score(source="My order is late.", text="Sorry!", context="Be polite.")
-    judge.close()
-    assert list(found) == ["tone", "Überblick v1.0", "help"]
+    scores = judge.score(source="My order is late.", text="Sorry!", context="Be polite.")
+    assert list(scores) == ["tone", "Überblick v1.0", "help"]
     # 2.26 by the Tie-breaker, in half steps of the scale; 1 + 2 x 2 + 1 calls.
-    tone = found["tone"]
+    tone = scores["tone"]
     assert (tone.score, tone.rounds, tone.stop_reason, tone.unscored, tone.calls) == (2.5, 2, "tie-breaker", None, 6)
-    assert (found["help"].score, found["help"].stop_reason, found["help"].calls) == (4.3, "rounds over", 3)
+    assert (scores["help"].score, scores["help"].stop_reason, scores["help"].calls) == (4.3, "rounds over", 3)
     # 4.3 is not on the scale from 0 to 1; asked twice, never clamped.
-    off = found["Überblick v1.0"]
+    off = scores["Überblick v1.0"]
     assert (off.score, off.stop_reason, off.unscored, off.calls) == (None, None, "unreadable reply", 2)
     assert "outside the scale" in off.detail
     assert len(lm.prompts) == 11
+    assert judge.score(text="Sorry!", source="", aspects="help")["help"].score is not None
+    assert all("[[ ## source ## ]]" not in prompt for prompt in lm.prompts[11:])
+    judge.close()
+    with pytest.raises(ValueError, match="closed"):
+        judge.score(text="t", source="s")
 
 
-def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(
-    tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]
-) -> None:
-    lm = with_lm(scripted_lm(SCRIPT))
+def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(tmp_path: Path, lm: ScriptedLM) -> None:
     own = {"spec": "openai/own", "api_base": "http://own/v1", "temperature": 0.5, "max_tokens": 77}
     folder = write(tmp_path / "x", lm=own)
 
@@ -65,34 +71,10 @@ def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(
         load(folder, **arguments).close()
         return tuple(lm.made_with[k] for k in ("spec", "api_base", "temperature", "max_tokens"))
 
-    with pytest.raises(InputError, match="names the server"):
-        load(folder)
     assert made_with(api_base="http://own/v1") == ("openai/own", "http://own/v1", 0.5, 77)
     assert made_with(api_base="http://other") == ("openai/own", "http://other", 0.5, 77)
-    assert made_with(lm="openai/other") == ("openai/other", None, 0.5, 77)
-
-
-def test_replies_are_kept_where_asked(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
-    lm = with_lm(scripted_lm(SCRIPT))
-    with load(write(tmp_path / "x"), store=tmp_path / "replies") as judge:
-        lm.recorded_engine.store = lm.made_with["store"]
-        judge.score(text="Sorry!", source="Late.", aspects="help")
+    assert made_with(lm="openai/other", store=tmp_path / "replies") == ("openai/other", None, 0.5, 77)
     assert (tmp_path / "replies" / FILE).exists()
-
-
-def test_a_text_may_be_judged_by_itself(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
-    lm = with_lm(scripted_lm(SCRIPT))
-    with load(write(tmp_path / "x")) as judge:
-        assert judge.score(text="Sorry!", source="", aspects="help")["help"].score is not None
-    assert all("[[ ## source ## ]]" not in prompt for prompt in lm.prompts)
-
-
-def test_a_closed_judge_scores_nothing(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
-    with_lm(scripted_lm(SCRIPT))
-    judge = load(write(tmp_path / "x"))
-    judge.close()
-    with pytest.raises(ValueError, match="closed"):
-        judge.score(text="t", source="s")
 
 
 @pytest.mark.integration
@@ -101,44 +83,209 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     from mlflow.tracking import MlflowClient
 
     (tmp_path / "runs/store").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
     uri = f"sqlite:///{tmp_path / 'runs/store/mlflow.db'}"
     folder, client = write(tmp_path / "x"), MlflowClient(tracking_uri=uri)
-    run = client.create_run(client.create_experiment("e", artifact_location=(tmp_path / "artifacts").as_uri()))
-    client.log_artifacts(run.info.run_id, str(folder), "export")
+    run = client.create_run(client.create_experiment("e", artifact_location=(tmp_path / "artifacts").as_uri())).info
+    client.log_artifacts(run.run_id, str(folder), "export")
     client.create_registered_model("toy")
-    client.create_model_version("toy", f"{run.info.artifact_uri}/export", run.info.run_id)
+    client.create_model_version("toy", f"{run.artifact_uri}/export", run.run_id)
     client.set_registered_model_alias("toy", "champion", "1")
-    addresses = (f"runs:/{run.info.run_id}/export", run.info.run_id, "models:/toy/1", "models:/toy@champion")
-    (tmp_path / "elsewhere").mkdir()
+    addresses = (f"runs:/{run.run_id}/export", run.run_id, "models:/toy/1", "models:/toy@champion")
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="models:/toy/1"):
+        open_export("models:/toy/1")
+    assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
+    assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
+    for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
+        judges = entrants(named_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
+        assert [entrant.name for entrant in judges] == ["single", "mine", "toy/1", "toy@champion", "x"]
+        assert all(entrant.held_out_fingerprint is not None for entrant in judges[1:])
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     with pytest.raises(InputError, match="models:/nobody/1") as caught:
         open_export("models:/nobody/1")
     assert "MLFLOW_TRACKING_URI" in str(caught.value.remedy)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    with pytest.raises(InputError, match="models:/toy/1"):
-        open_export("models:/toy/1")
-    assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
-    monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.iterdir())
-    assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     assert sorted(tmp_path.iterdir()) == before
-    assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
-        found = entrants(named_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
-        assert [one.name for one in found] == ["single", "mine", "toy/1", "toy@champion", "x"]
-        assert {one.held_out_fingerprint is None for one in found[1:]} == {False}
 
 
-@pytest.mark.parametrize("name", JUDGES)
-def test_every_judge_can_be_exported(tmp_path: Path, name: str) -> None:
-    skip_without(JUDGES[name].kind)
-    judge = build(JUDGES[name].kind, JUDGES[name].config)
-    compiled_judge = CompiledJudge(TASK, {"tone": AspectJudge(judge)})
-    back = read(write(tmp_path / "x", compiled_judge)).judge.aspects["tone"].judge
-    assert type(back) is type(judge)
-    assert back.config() == judge.config()
-    assert back.instructions() == judge.instructions()
-    assert back.debate_config == judge.debate_config
+# --- as a DSPy program ---
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A judge with a graded aspect and one of yes or no, for the offline LM."""
+    aspects = Aspect("tone", "Its manner.", Scale(1, 5)), Aspect("polite", "Whether it is polite.", Scale(0, 1))
+    judges = {"tone": AspectJudge(Debate(rounds=1), "half"), "polite": AspectJudge(Debate(rounds=0))}
+    judge = CompiledJudge(Task("support", "customer message", "reply", aspects), judges)
+    return write(tmp_path_factory.mktemp("exports") / "my-judge", judge, lm={"spec": "offline"})
+
+
+def test_an_export_is_called_evaluated_and_copied_like_any_program(export: Path) -> None:
+    with load(export) as judge:
+        assert isinstance(judge, dspy.Module)
+        assert len(judge.named_predictors()) == 6
+        prediction = judge(source="Late!", text="Sorry, we are late.", aspect="tone")
+        assert prediction.score == judge.score(source="Late!", text="Sorry, we are late.")["tone"].score
+        assert prediction.score * 2 == int(prediction.score * 2)
+        assert prediction.reason
+        listed = judge(source="Late!", texts=["Sorry.", "No."], aspect="polite")
+        assert [score >= listed.cut for score in listed.scores] == listed.decisions
+        every = judge(source="Late!", text="Sorry, we are late.")
+        assert every.scores == {"tone": prediction.score, "polite": every.scores["polite"]}
+        assert list(every.reasons) == ["tone", "polite"]
+        assert (list(every.decisions), every.cuts) == (["polite"], {"polite": 0.5})
+        assert judge(source="Late!", texts=["Sorry.", "No."]).scores["polite"] == listed.scores
+        assert asyncio.run(judge.acall(source="Late!", text="Sorry.", aspect="support.tone")).score is not None
+        copy = judge.deepcopy()
+        assert copy.lm is judge.lm
+        assert copy.judges["tone"] is not judge.judges["tone"]
+        rated = dspy.Example(source="s", texts=["a b", "c"], aspect="tone").with_inputs("source", "texts", "aspect")
+        evaluate = dspy.Evaluate(devset=[rated], metric=lambda example, prediction: len(prediction.scores))
+        assert evaluate(copy).score == evaluate(judge).score == 200
+
+
+def test_an_exports_own_lm_answers_unless_a_context_names_another(export: Path, request: Any) -> None:
+    call, lms = {"source": "s", "text": "t", "aspect": "polite"}, [scripted_lm(debater(score="1")) for _ in range(2)]
+    request.addfinalizer(lambda before=dspy.settings.lm: dspy.configure(lm=before))
+    dspy.configure(lm=lms[0])
+    with load(export) as judge:
+        judge(**call)
+        with dspy.context(lm=lms[1]):
+            assert judge(**call).score == 1
+    assert [len(lm.prompts) for lm in lms] == [0, 1]
+
+
+# --- one judge for a process ---
+
+
+def test_a_judge_is_shared_until_it_is_closed_or_a_setting_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export, given = single_call(tmp_path / "export"), {"api_base": "http://127.0.0.1:9/v1"}
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
+    first = judge_of_process(export, {**given, "rpm": None})
+    monkeypatch.setenv("DEBATE_API_BASE", given["api_base"])
+    assert judge_of_process(export, {}) is first
+    monkeypatch.setenv("DEBATE_RPM", "30")
+    paced = judge_of_process(export, {})
+    assert paced is judge_of_process(export, {"rpm": 30}) is not first
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-second-0123456789")
+    assert judge_of_process(export, {}) is not paced
+    monkeypatch.undo()
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
+    first.close()
+    assert judge_of_process(export, given) is not first
+
+
+@pytest.mark.integration
+def test_the_budget_of_the_environment_holds_for_all_loads_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = single_call(tmp_path / "export")
+    for name, value in {"OPENAI_API_KEY": "unused", "DEBATE_BUDGET": "calls=2", "DEBATE_STORE": tmp_path}.items():
+        monkeypatch.setenv(name, str(value))
+    with FaultyServer(number_of_note) as server:
+        for number in (1, 2, 1):
+            judge = judge_of_process(export, {"api_base": server.url})
+            assert judge.score(text=f"Note-{number}", source="A letter.")["clarity"].score == number
+        with pytest.raises(dspy.LMError, match="exceed the budget"):
+            judge.score(text="Note-3", source="A letter.")
+        assert server.requests == 2
+    judge.close()
+    assert count(tmp_path / "replies" / "openai_m") == 2
+
+
+# --- addresses that only an export names ---
+
+PROVIDERS = ("openai", "anthropic", "groq", "gemini", "hosted_vllm", "ollama_chat", "mistral")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
+    for provider in PROVIDERS:
+        monkeypatch.setenv(f"{provider.upper()}_API_KEY", f"sk-of-{provider}-0123456789")
+        monkeypatch.delenv(f"{provider.upper()}_API_BASE", raising=False)
+    with FaultyServer(number_of_note) as server:
+        yield server
+
+
+def run(folder: Path, address: str | None, *more: str, spec: str = "openai/m") -> int:
+    """Score one text by an export with this address."""
+    text = {"group": "g", "source": "A letter.", "candidates": [{"id": "c", "text": "A note."}]}
+    (folder / "in.jsonl").write_text(json.dumps(text) + "\n")
+    files = ("--in", str(folder / "in.jsonl"), "--out", str(folder / "out.jsonl"), "--store", str(folder / "store"))
+    export = single_call(folder / "export", spec, address)
+    return score.main([str(export), *files, *keys(preflight=False), *more])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_address_of_the_export_gets_nothing(
+    provider: str, server: FaultyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = f"{provider}/m"
+    for lm in (None, spec):
+        with pytest.raises(InputError, match="names the server"):
+            load(single_call(tmp_path / "export", spec, server.url), lm=lm)
+    assert run(tmp_path, server.url, spec=spec) == 2
+    message = capsys.readouterr().err
+    assert server.url in message
+    assert "--api-base" in message
+    assert not (tmp_path / "out.jsonl").exists()
+    # An estimate sends nothing, so it needs no address.
+    assert run(tmp_path, server.url, "--estimate", spec=spec) == 0
+    assert "calls" in capsys.readouterr().out
+    assert server.requests == 0
+
+
+@pytest.mark.integration
+def test_an_address_of_the_users_is_used_and_named(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "http://elsewhere.example/v1", "--api-base", server.url) == 0
+    assert f"texts go to {server.url}, with the key in OPENAI_API_KEY" in capsys.readouterr().err
+    with load(tmp_path / "export", api_base=server.url) as judge:
+        assert judge.score(text="Note-2", source="A letter.")["clarity"].score == 2
+    # So is one that the environment names as the export does.
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("OPENAI_API_BASE", server.url + "/")
+    assert run(tmp_path / "other", server.url) == 0
+    assert server.requests == 3
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("reply", "terminal", "code"),
+    [("yes\n", True, 0), ("y\n", True, 2), ("\n", True, 2), ("", True, 2), ("yes\n", False, 2)],
+)
+def test_an_export_is_trusted_once_the_user_has_said_so_at_a_terminal(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: str, terminal: bool, code: int
+) -> None:
+    question, stdin = io.StringIO(), io.StringIO(reply)
+    stdin.isatty = lambda: terminal  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", stdin)
+    monkeypatch.setattr("sys.stderr", question)
+    assert run(tmp_path, server.url, *keys(trust_export=True)) == code
+    assert server.requests == (code == 0)
+    assert server.url in question.getvalue()
+    assert not terminal or "OPENAI_API_KEY" in question.getvalue()
+
+
+@pytest.mark.integration
+def test_two_servers_named_by_the_environment_do_not_share_replies(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FaultyServer(number_of_note) as other:
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        assert run(tmp_path, None) == 0
+        monkeypatch.setenv("OPENAI_API_BASE", other.url)
+        # The rows that are there are of the other server, and must not be mixed with this one's.
+        assert run(tmp_path, None) == 2
+        assert "api_base" in capsys.readouterr().err
+        (tmp_path / "out.jsonl").unlink()
+        assert run(tmp_path, None) == 0
+        assert (server.requests, other.requests) == (1, 1)

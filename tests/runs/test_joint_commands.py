@@ -1,28 +1,33 @@
-"""Aspects that share calls in streams, score.py, exports, batch jobs and estimates: at the promised number of calls."""
+"""Scores of calls that aspects share, and on the raters' scale: in streams, rows, from Python and in estimates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from debate_judge import load
+from debate_judge.data.calibration import Calibration
 from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs import score
 from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.estimates.items import estimate_scoring
-from debate_judge.runs.export.folder import load
+from debate_judge.runs.export.folder import read
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm, section
 from tests.programs.tables import block, joint_table_script, requested_cells
-from tests.runs.together_command import TASK, TONE, arguments, digit, exported, rows_of, stream
+from tests.runs import together_command
+from tests.runs.score_command import export_of
+from tests.runs.together_command import TASK, TONE, arguments, exported, rows_of, stream
+
+pytestmark = pytest.mark.usefixtures("lms")
 
 Row = tuple[Any, ...]
 
@@ -34,35 +39,33 @@ def of_cell(prompt: str, text: str, aspect: str) -> int:
 
 
 def script(prompt: str) -> str:
-    if section(prompt, "candidate"):
-        return f"{block('rationale', 'So.')}\n\n{block('score', digit(prompt, section(prompt, 'candidate')))}"
-    return joint_table_script(of_cell)(prompt)
+    text = section(prompt, "candidate")
+    if text.startswith("note"):
+        return f"{block('rationale', 'So.')}\n\n{block('score', text.split()[-1])}"
+    return together_command.script(prompt) if text else joint_table_script(of_cell)(prompt)
 
 
-def judge(together: int, guide: str = "", joint: bool = True, name: str = "single") -> Debate:
-    found = build_preset(name, {"together": together, "joint": joint})
-    assert isinstance(found, Debate)
-    scorer = found.scorer
+def judge(together: int, guide: str = "", joint: bool = True) -> AspectJudge:
+    debate: Any = build_preset("single", {"together": together, "joint": joint})
+    scorer = debate.scorer
     scorer.signature = scorer.signature.with_instructions(with_guide(scorer.signature.instructions, guide))
-    return found
+    return AspectJudge(debate)
 
 
-def compiled(together: int = 4, tone: Debate | None = None) -> CompiledJudge:
+def compiled(together: int = 4, tone: AspectJudge | None = None) -> CompiledJudge:
     """A judge whose aspects know other things, as of a compile; that of tone may be one that shares no calls."""
-    judges = {"tone": tone or judge(together, "Friendly."), "help": judge(together, "Short.")}
-    return CompiledJudge(TASK, {name: AspectJudge(one) for name, one in judges.items()})
+    return CompiledJudge(TASK, {"tone": tone or judge(together, "Friendly."), "help": judge(together, "Short.")})
 
 
-def streamed(one: CompiledJudge, items: Iterator[Item]) -> tuple[list[Row], ScriptedLM, float]:
+def streamed(program: CompiledJudge, groups: int, candidates: int) -> tuple[list[Row], list[str]]:
+    """Rows and prompts."""
     lm = scripted_lm(script, concurrency=4)
-    rows: list[Row] = []
-    calls = 0.0
     with JudgeRunner(lm, progress=False) as runner:
-        for item, j in judge_in_order(runner, one, items):
-            told = j.transcript
-            rows.append((item.group, item.candidate, item.aspect.name, j.score, told.together, told.joint))
-            calls += j.calls
-    return rows, lm, calls
+        judgements = list(judge_in_order(runner, program, stream(groups, candidates)))
+    assert sum(j.calls for _, j in judgements) == pytest.approx(len(lm.prompts))
+    return [
+        (i.group, i.candidate, i.aspect.name, j.score, j.transcript.together, j.transcript.joint) for i, j in judgements
+    ], lm.prompts
 
 
 def expected(groups: int, candidates: int, together: int, joint: int) -> list[Row]:
@@ -74,61 +77,118 @@ def expected(groups: int, candidates: int, together: int, joint: int) -> list[Ro
     ]
 
 
-# --- streams ---
-
-
-@pytest.mark.parametrize(("together", "size", "calls"), [(0, 1, 120), (4, 4, 30), (2, 2, 60), (8, 4, 30)])
-def test_a_stream_asks_for_all_aspects_at_once(together: int, size: int, calls: int) -> None:
-    rows, lm, counted = streamed(compiled(together), stream(30, 4))
-    assert rows == expected(30, 4, size, 2)
-    assert len(lm.prompts) == calls == pytest.approx(counted)
-    assert all(section(p, "guide_tone") == "Friendly." and section(p, "guide_help") == "Short." for p in lm.prompts)
+@pytest.mark.parametrize(("together", "size", "calls"), [(0, 1, 48), (4, 4, 12), (2, 2, 24), (8, 4, 12)])
+def test_a_stream_asks_for_all_aspects_at_once_as_estimated(together: int, size: int, calls: int) -> None:
+    rows, prompts = streamed(compiled(together), 12, 4)
+    assert rows == expected(12, 4, size, 2)
+    assert len(prompts) == calls
+    assert all(section(p, "guide_tone") == "Friendly." and section(p, "guide_help") == "Short." for p in prompts)
+    estimate, items = estimate_scoring(EstimateTarget("offline"), compiled(together), TASK.aspects, stream(12, 4))
+    assert (items, [round(used.calls, 6) for used in estimate.total]) == (96, [calls] * 3)
 
 
 def test_aspects_whose_judges_differ_are_asked_about_by_themselves() -> None:
-    rows, lm, _ = streamed(compiled(4, judge(4, joint=False)), stream(3, 4))
-    assert rows == expected(3, 4, 4, 1)
-    assert len(lm.prompts) == 6
-    rows, lm, _ = streamed(compiled(4, judge(0, joint=False)), stream(3, 4))
+    rows, prompts = streamed(compiled(4, judge(4, joint=False)), 3, 4)
+    assert (rows, len(prompts)) == (expected(3, 4, 4, 1), 6)
+    rows, prompts = streamed(compiled(4, judge(0, joint=False)), 3, 4)
     assert rows == [(*row[:4], 1 if row[2] == "tone" else 4, 1) for row in expected(3, 4, 4, 1)]
-    assert len(lm.prompts) == 3 + 12
+    assert len(prompts) == 3 + 12
 
 
 def test_a_loaded_judge_scores_all_aspects_of_a_group_in_one_call(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    with load(exported(tmp_path, compiled())) as one:
-        found = one.score_group(texts=[f"reply {n}" for n in range(4)], source="message 1")
-        assert [(row["tone"].score, row["help"].score) for row in found] == [(2, 1), (3, 2), (4, 3), (5, 4)]
-        assert {(s.calls, s.together, s.joint) for row in found for s in row.values()} == {(0.125, 4, 2)}
-        assert len(lms[0].prompts) == 1
-        alone = one.score(text="reply 7", source="message 1")
-        assert {(s.calls, s.together, s.joint) for s in alone.values()} == {(0.5, 1, 2)}
-        (help_alone,) = one.score(text="reply 7", source="message 1", aspects="help").values()
-        assert (help_alone.score, help_alone.calls, help_alone.joint) == (3, 1, 1)
+    with load(exported(tmp_path, compiled())) as loaded:
+        group = loaded.score_group(texts=[f"reply {n}" for n in range(4)], source="message 1")
+        assert [(row["tone"].score, row["help"].score) for row in group] == [(2, 1), (3, 2), (4, 3), (5, 4)]
+        assert {(s.calls, s.together, s.joint) for row in group for s in row.values()} == {(0.125, 4, 2)}
+        text = loaded.score(text="reply 7", source="message 1")
+        assert {(s.calls, s.together, s.joint) for s in text.values()} == {(0.5, 1, 2)}
+        (only,) = loaded.score(text="reply 7", source="message 1", aspects="help").values()
+        assert (only.score, only.calls, only.joint) == (3, 1, 1)
+    assert len(lms[0].prompts) == 3
     assert [len(requested_cells(p, "scores")) for p in lms[0].prompts[:2]] == [8, 2]
     assert section(lms[0].prompts[2], "candidate") == "reply 7"
 
 
 def test_rows_say_what_calls_were_shared_with(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    given = arguments(tmp_path, exported(tmp_path, compiled()), 3, 4)
+    command = arguments(tmp_path, exported(tmp_path, compiled()), 3, 4)
     debates = tmp_path / "debates.jsonl"
-    assert score.main([*given, "--out", str(tmp_path / "out.jsonl"), *keys(transcripts=debates)]) == 0
-    rows = rows_of(tmp_path / "out.jsonl")
+    assert score.main([*command, "--out", str(tmp_path / "out.jsonl"), *keys(transcripts=debates)]) == 0
     fields = ("group", "candidate", "aspect", "score", "together", "joint")
-    assert [tuple(row[name] for name in fields) for row in rows] == expected(3, 4, 4, 2)
+    rows = [tuple(row[name] for name in fields) for row in rows_of(tmp_path / "out.jsonl")]
+    assert rows == expected(3, 4, 4, 2)
     assert {(row["calls"], row["together"], row["joint"]) for row in rows_of(debates)} == {(0.125, 4, 2)}
     # What is tried before the run is a call of the run.
     assert len(lms[-1].prompts) == 3
-    assert score.main([*given, "--out", str(tmp_path / "out.csv")]) == 0
+    assert score.main([*command, "--out", str(tmp_path / "out.csv")]) == 0
     assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("unscored,reason,together,joint")
     assert lms[-1].prompts == []
 
 
-# --- batch jobs and estimates ---
+# --- on the raters' scale ---
+
+MAPS = {
+    "tone": Calibration(((1, 2.0), (3, 2.5), (5, 4.5)), 14, 112),
+    "help": Calibration(((1, 1.0), (5, 2.0)), 14, 112),
+}
+EXPECTED = {"tone": {"1": 2.0, "2": 2.25, "4": 3.5}, "help": {"1": 1.0, "2": 1.25, "4": 1.75}}
 
 
-@pytest.mark.parametrize(("together", "calls"), [(0, 8 * 12), (4, 2 * 12), (8, 12), (3, 3 * 12)])
-def test_an_estimate_counts_the_calls_that_are_made(together: int, calls: int) -> None:
-    found, count = estimate_scoring(EstimateTarget("offline"), compiled(together), TASK.aspects, stream(12, 8))
-    assert count == 192
-    assert [round(used.calls, 6) for used in found.total] == [calls] * 3
-    assert len(streamed(compiled(together), stream(12, 8))[1].prompts) == calls
+def saved(folder: Path, *aspects: str) -> Path:
+    """An export with the maps of these aspects."""
+    maps = [MAPS[aspect.name] if aspect.name in aspects else None for aspect in TASK.aspects]
+    return export_of(
+        folder / "program", TASK, *(AspectJudge(build_preset("single", {}), "half", each) for each in maps)
+    )
+
+
+def scored(folder: Path, program: Path, out: str, *more: str) -> int:
+    texts = [{"id": f"c{n}", "text": f"note {n}"} for n in (4, 1, 9, 2)]
+    (folder / "in.jsonl").write_text(json.dumps({"group": "g", "source": "message", "candidates": texts}) + "\n")
+    places = ["--in", str(folder / "in.jsonl"), "--out", str(folder / out), "--store", str(folder / "store")]
+    return score.main([str(program), *places, *keys(max_unscored=1, preflight=False), *more])
+
+
+def test_an_export_keeps_the_maps(tmp_path: Path) -> None:
+    both, half, none = (saved(tmp_path / str(len(names)), *names) for names in (MAPS, ["help"], []))
+    assert {name: judge.calibration for name, judge in read(both).judge.aspects.items()} == MAPS
+    assert read(half).judge.aspects["tone"].calibration is None
+    assert len({read(export).fingerprint for export in (both, half, none)}) == 3
+    assert ["--scale raters" in (export / "README.md").read_text() for export in (both, none)] == [True, False]
+    # An aspect with a map needs none of the others.
+    assert scored(tmp_path, half, "out.jsonl", "--scale", "raters", "--aspects", "help") == 0
+
+
+def test_rows_hold_the_raters_score_and_the_judges_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program, raters = saved(tmp_path, *MAPS), ["--scale", "raters"]
+    assert scored(tmp_path, program, "own.jsonl") == scored(tmp_path, program, "raters.jsonl", *raters) == 0
+    own, mapped = (rows_of(tmp_path / name) for name in ("own.jsonl", "raters.jsonl"))
+    assert all("judge_score" not in row for row in own)
+    assert [row["judge_score"] for row in mapped] == [row["score"] for row in own]
+    for row in mapped:
+        number = row["candidate"][1:]
+        # 9 is not on the scale, so the judge leaves that text without a score.
+        assert row["score"] == EXPECTED[row["aspect"]].get(number)
+        assert (row["unscored"] is None) == (number != "9")
+    assert list(mapped[0])[-1] == "judge_score"
+    assert scored(tmp_path, program, "own.jsonl", *raters) == 2
+    assert "different scale" in capsys.readouterr().err
+    # In CSV and transcripts, too, and a second run adds nothing.
+    files = [tmp_path / "raters.csv", tmp_path / "t.jsonl"]
+    contents = []
+    for _ in range(2):
+        assert scored(tmp_path, program, "raters.csv", *raters, *keys(transcripts=files[1])) == 0
+        contents.append([file.read_bytes() for file in files])
+    assert contents[0] == contents[1]
+    rows = list(csv.DictReader(files[0].read_text().splitlines()))
+    assert [(r["score"], r["judge_score"]) for r in rows[:2]] == [("3.5", "4.0"), ("1.75", "4.0")]
+    debate = rows_of(files[1])[0]
+    assert (debate["score"], debate["judge_score"]) == (3.5, 4.0)
+
+
+def test_scores_from_python(tmp_path: Path) -> None:
+    with load(saved(tmp_path, *MAPS)) as judge:
+        own, mapped = (judge.score(source="message", text="note 2", scale=scale) for scale in ("judge", "raters"))
+        group = judge.score_group(texts=["note 4", "note 9"], source="message", scale="raters")
+    scores = [(s.score, s.judge_score) for by_aspect in (own, mapped) for s in by_aspect.values()]
+    assert scores == [(2, 2), (2, 2), (2.25, 2), (1.25, 2)]
+    assert [(s["tone"].score, s["tone"].judge_score) for s in group] == [(3.5, 4), (None, None)]

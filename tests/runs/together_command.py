@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Item
 from debate_judge.runs.export.folder import save
 from tests.fakes import section
 from tests.programs.tables import block, table_script
+from tests.runs.score_command import TASK, line
 
-TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
-HELP = Aspect("help", "Whether it helps.", Scale(1, 5))
-TASK = Task("support", "customer message", "reply", (TONE, HELP))
+TONE, HELP = TASK.aspects
 
 
 def digit(prompt: str, text: str) -> int:
@@ -44,13 +42,8 @@ def exported(folder: Path, judge: CompiledJudge, spec: str = "scripted/lm") -> P
 
 
 def arguments(folder: Path, program: Path, groups: int, candidates: int) -> list[str]:
-    def line(g: int) -> str:
-        texts = [{"id": f"c{c}", "text": f"reply {g * 10 + c}"} for c in range(candidates)]
-        return json.dumps({"group": f"g{g}", "source": f"message {g}", "candidates": texts})
-
-    (folder / "in.jsonl").write_text("".join(f"{line(g)}\n" for g in range(groups)))
-    flags = {"--in": folder / "in.jsonl", "--store": folder / "store"}
-    return [str(program), *(str(block) for pair in flags.items() for block in pair)]
+    (folder / "in.jsonl").write_text("".join(f"{line(g, candidates)}\n" for g in range(groups)))
+    return [str(program), "--in", str(folder / "in.jsonl"), "--store", str(folder / "store")]
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

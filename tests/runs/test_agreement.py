@@ -1,0 +1,356 @@
+"""Agreement of scores in files with ratings: what is read and printed, and which decisions they amount to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from debate_judge.data.agreement.decisions import (
+    NEGATIVE,
+    POSITIVE,
+    DecisionResult,
+    DecisionRule,
+    evaluate_decisions,
+    find_decision_rules,
+    with_tuned_cut,
+)
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale, Task
+from debate_judge.runs import agreement as command
+from debate_judge.runs.evaluation.rows import EvaluatedJudge
+from debate_judge.runs.evaluation.score_files import read_external
+from debate_judge.runs.reports.decisions import metrics, tables, to_json
+from tests.printed_output import printed, unwrapped
+from tests.runs.rated_corpora import COHERENCE, FLUENCY, corpus
+
+RATINGS = {"g1": [1, 2, 3, 4], "g2": [4, 3, 2, 1], "g3": [2, 2, 2, 2]}
+SCORES = {"g1": [1.0, 2.0, 4.0, 3.0], "g2": [5.0, 3.0, 2.5, 1.0], "g3": [1.0, 2.0, 3.0, 4.0]}
+ROWS: list[dict[str, Any]] = [
+    {"group": g, "candidate": f"s{i}", "aspect": "coherence", "rating": RATINGS[g][i], "score": SCORES[g][i]}
+    for g in RATINGS
+    for i in range(4)
+]
+
+
+class Agreement:
+    """The command, over rows in a file."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.file, self.capsys = folder / "r.jsonl", capsys
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        self.file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def text(self, *more: str) -> str:
+        assert command.main([str(self.file), "--resamples", "50", *more]) == 0
+        return self.capsys.readouterr().out
+
+    def values(self, *more: str) -> dict[str, Any]:
+        values: dict[str, Any] = json.loads(self.text("--json", *more))
+        return values
+
+
+@pytest.fixture
+def agreement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Agreement:
+    return Agreement(tmp_path, capsys)
+
+
+def test_values_are_scipys_and_undefined_groups_are_counted(agreement: Agreement, tmp_path: Path) -> None:
+    agreement.write(ROWS)
+    table = agreement.values()
+    cell = table["aspects"]["coherence"]["summary"]["spearman"]
+    expected = [stats.spearmanr(RATINGS[g], SCORES[g]).statistic for g in ("g1", "g2")]
+    assert cell["value"] == pytest.approx(sum(expected) / 2)
+    assert cell["value_undefined_as_zero"] == pytest.approx(sum(expected) / 3)
+    assert (cell["groups"], cell["undefined"], cell["unscored"]) == (2, 1, 0)
+    pooled = [r for g in RATINGS for r in RATINGS[g]], [s for g in SCORES for s in SCORES[g]]
+    kendall = stats.kendalltau(*pooled).statistic
+    assert table["aspects"]["coherence"]["sample"]["kendall"]["value"] == pytest.approx(kendall)
+    assert set(table["average"]) == {"summary", "sample", "system"}
+    assert "decisions" not in table
+    assert agreement.values("--decisions", "binary")["decisions"]["coherence"]["threshold"] == 2.5
+    # What is undefined everywhere is null in a file, never NaN.
+    agreement.write(ROWS[8:])
+    agreement.text("--json", str(tmp_path / "out.json"))
+    cell = json.loads((tmp_path / "out.json").read_text())["aspects"]["coherence"]["summary"]["pearson"]
+    assert (cell["value"], cell["undefined"], cell["value_undefined_as_zero"]) == (None, 1, 0)
+
+
+def test_csv_with_several_raters_in_a_cell_and_missing_scores(agreement: Agreement, tmp_path: Path) -> None:
+    agreement.file = tmp_path / "r.csv"
+    cells = "g,a,fluency,1;2;3,1\ng,b,fluency,4,2.5\ng,c,fluency,3,\ng,d,fluency,,3\n"
+    agreement.file.write_text(f"group,candidate,aspect,rating,score\n{cells}")
+    cell = agreement.values()["aspects"]["fluency"]["summary"]["pearson"]
+    assert (cell["value"], cell["unscored"]) == (pytest.approx(1.0), 1)
+
+
+def test_several_raters_are_compared_with_the_scores(agreement: Agreement) -> None:
+    agreement.write([{**row, "rating": [row["rating"], min(4, row["rating"] + 1)]} for row in ROWS])
+    raters = agreement.values()["raters"]["coherence"]
+    # The second rater ranks as the first does, but for the ties of 3 and 4 that the end of the scale makes.
+    pairs = [([r, min(4, r + 1)]) for g in ("g1", "g2") for r in RATINGS[g]]
+    both = [stats.spearmanr(*zip(*pairs[i : i + 4], strict=True)).statistic for i in (0, 4)]
+    assert raters["ceiling"]["value"] == pytest.approx(sum(both) / 2)
+    assert raters["raters"] == 2
+    assert raters["reliability"] is not None
+    # A score of 5 lies outside the raters' scale of 1 to 4, so that a distance would mean nothing.
+    assert (raters["error"], raters["kappa_of_judge"]) == (None, None)
+    text = agreement.text()
+    assert "human ceiling" in text
+    assert "Krippendorff" in text
+
+
+def test_recorded_samples_are_read_averaged_and_counted(agreement: Agreement) -> None:
+    # Forms of replies that LMs gave to published prompts, one of them empty.
+    replies = [["1", "- Rating: 2"], ["Score: 2", ""], ["3", "Coherence: 3"], ["nothing", "7"]]
+    rows = [{name: value for name, value in row.items() if name != "score"} for row in ROWS[:4]]
+    agreement.write([{**row, "samples": samples} for row, samples in zip(rows, replies, strict=True)])
+    cell = agreement.values("--scale", "1-3")["aspects"]["coherence"]["summary"]["pearson"]
+    assert cell["value"] == pytest.approx(stats.pearsonr([1, 2, 3], [1.5, 2.0, 3.0]).statistic)
+    assert cell["unscored"] == 1
+    assert "8 recorded samples" in agreement.text("--scale", "1-3")
+
+
+def pairs(*scores: float | None, ratings: tuple[tuple[float, float], ...] = ((1, 0), (1, 0), (1, 0))) -> list[Any]:
+    """Groups of two candidates."""
+    return [
+        {"group": f"g{i // 2}", "candidate": str(i % 2), "aspect": "a", "rating": ratings[i // 2][i % 2], "score": s}
+        for i, s in enumerate(scores)
+    ]
+
+
+def test_two_valued_ratings_and_groups_of_two_are_decisions_too(agreement: Agreement) -> None:
+    agreement.write(pairs(0.9, 0.2, 0.4, 0.1, 0.8, None))
+    result = agreement.values()["decisions"]["a"]
+    # Right are .9, .2, .1 and .8; .4 is a factual claim called false.
+    assert result["measures"]["accuracy"]["value"] == pytest.approx(4 / 5)
+    assert (result["undecided"], "decisions" in agreement.values("--decisions", "none")) == (1, False)
+    assert "positive is 0.5 or more" in agreement.text()
+    assert "3 / 0 / 0" in agreement.text("--decisions", "pairs")
+    agreement.write(pairs(5.0, 4.0, 4.0, 4.2, 1.0, 1.1, ratings=((3, 1), (2, 2), (1, 3))))
+    result = agreement.values("--margin", "0.5")["decisions"]["a"]
+    assert result["decisions"] == {"win": 1, "tie": 2, "loss": 0}
+
+
+def test_scores_on_another_scale_need_a_cut(agreement: Agreement) -> None:
+    agreement.write(pairs(4, 2, 3, 5))
+    assert command.main([str(agreement.file), "--json"]) == 0
+    output = agreement.capsys.readouterr()
+    assert "--cut" in output.err
+    # 4 beats 2, 3 beats 2, and 5 beats both.
+    measures = json.loads(output.out)["decisions"]["a"]["measures"]
+    assert {name: measure["value"] for name, measure in measures.items()} == {"auroc": 0.5}
+    assert agreement.values("--cut", "2.5")["decisions"]["a"]["measures"]["accuracy"]["value"] == pytest.approx(3 / 4)
+
+
+# --- scores of an external judge, for a comparison ---
+
+ASPECTS = (COHERENCE, FLUENCY, Aspect("relevance", "Is it relevant?", Scale(1, 5)))
+WHOLE = replace(corpus(*([1, 2, 3] for _ in range(6))), task=Task("t", "source", "text", ASPECTS))
+PART = replace(WHOLE, groups=WHOLE.groups[:4])
+
+Rows = list[dict[str, Any]]
+
+
+def long_rows(groups: int = 4, aspects: int = 2) -> Rows:
+    """Scores that rank as the ratings of coherence do."""
+    return [
+        {"group": g.id, "candidate": c.id, "aspect": a.name, "score": 10.0 * number}
+        for g in WHOLE.groups[:groups]
+        for number, c in enumerate(g.candidates, 1)
+        for a in ASPECTS[:aspects]
+    ]
+
+
+def wide_rows(groups: int = 4, aspects: int = 2) -> Rows:
+    frame = pd.DataFrame(long_rows(groups, aspects)).set_index(["group", "candidate", "aspect"])["score"]
+    return frame.unstack().reset_index().to_dict("records")
+
+
+def external(folder: Path, rows: Rows) -> EvaluatedJudge:
+    path = folder / "peer.csv"
+    pd.DataFrame(rows).to_csv(path, index=False)
+    return read_external(path, "peer", PART, ASPECTS[:2], full_corpus=WHOLE)
+
+
+# Left out are 2 groups of 3 candidates; in the long layout also the third aspect of the 12 others.
+@pytest.mark.parametrize(("rows", "left_out"), [(long_rows, 2 * 3 * 3 + 12), (wide_rows, 2 * 3)])
+def test_every_layout_says_the_same(rows: Callable[..., Rows], left_out: int, tmp_path: Path) -> None:
+    judge = external(tmp_path, rows(groups=6, aspects=3)[::-1])
+    assert f"24 of 24 items have a score; {left_out} rows" in str(judge.note)
+    assert list(judge.scores) == ["coherence", "fluency"]
+    for aspect, groups in judge.scores.items():
+        # Intervals rest on the sources of the data.
+        assert [(g.group, g.source_id) for g in groups] == [(g.id, g.source_id) for g in PART.groups]
+        assert {(g.candidates, g.scores) for g in groups} == {(("c0", "c1", "c2"), (10.0, 20.0, 30.0))}
+        assert [list(g.ratings) for g in groups] == [g.ratings(aspect) for g in PART.groups]
+
+
+def test_what_is_missing_is_unscored_and_counted(tmp_path: Path) -> None:
+    """A row that is not there, a score that is null, and a group that nobody scored, as `debate score` writes rows."""
+    written = {"rounds": 2, "stop_reason": "no issue", "unscored": None, "rating": 3}
+    rows = [{**row, **written} for row in long_rows() if row["group"] != "g2"][1:]
+    rows[0] |= {"score": None, "rounds": None, "stop_reason": None, "unscored": "refused"}
+    judge = external(tmp_path, rows)
+    assert sum(judge.unscored.values()) == 8
+    assert "16 of 24 items" in str(judge.note)
+    for aspect in ("coherence", "fluency"):
+        assert judge.scores[aspect][0].scores == (None, 20.0, 30.0)
+    assert judge.scores["coherence"][2].scores == (None, None, None)
+
+
+# --- decisions ---
+
+BINARY, PAIRS = DecisionRule("binary", 0.5, 0.5), DecisionRule("pairs")
+Values = tuple[float | None, ...]
+
+
+@pytest.mark.parametrize(
+    ("scale", "ratings", "expected"),
+    [
+        # One yes or no per candidate; also in groups of two, which are not taken for contests then.
+        (Scale(0, 1), [((1,), (0,)), ((0,), (1,))], BINARY),
+        # Three raters of yes or no.
+        (Scale(0, 1), [((1, 0, 1),), ((0, 0, 0),)], BINARY),
+        (Scale(1, 5), [((1,),), ((5,),)], DecisionRule("binary", 3.0, 3.0)),
+        # Shares of sentences, on the same scale.
+        (Scale(0, 1), [((1,),), ((1 / 3,),), ((0,),)], None),
+        # Preferences: a tie is a third value.
+        (Scale(0, 1, 0.5), [((1,), (0,)), ((0.5,), (0.5,))], PAIRS),
+        (Scale(1, 5), [((4,), (2,)), ((3,), (3,))], PAIRS),
+        (Scale(1, 5), [((4,), (2,)), ((3,),)], None),
+        (Scale(1, 5), [((4,), (4,)), ((3,), (3,))], None),
+        # Two values that are not the ends of the scale are two grades.
+        (Scale(1, 5), [((4,),), ((5,),)], None),
+        (Scale(0, 1), [((1,),), ((1,),)], None),
+        (Scale(0, 1), [((), ()), ((), ())], None),
+    ],
+)
+def test_the_ratings_say_what_is_decided(
+    scale: Scale, ratings: list[tuple[tuple[float, ...], ...]], expected: DecisionRule | None
+) -> None:
+    def rated(name: str, values: tuple[float, ...]) -> Candidate:
+        return Candidate(name, f"text {name}", {"quality": values} if values else {})
+
+    groups = [
+        RatedGroup(f"g{i}", f"Source {i}.", tuple(rated(f"{i}{j}", v) for j, v in enumerate(group)))
+        for i, group in enumerate(ratings)
+    ]
+    rules = find_decision_rules(groups, [Aspect("quality", "Is it good?", scale)])
+    assert rules == ({} if expected is None else {"quality": expected})
+
+
+def scores(*groups: tuple[Values, Values]) -> list[GroupScores]:
+    """One group per argument: (ratings, scores)."""
+    return [GroupScores(f"g{i}", tuple(map(str, range(len(r)))), r, s) for i, (r, s) in enumerate(groups)]
+
+
+CHECKED = scores(((1, 0), (0.9, 0.2)), ((1, 0), (0.4, 0.6)), ((1, 0), (0.8, None)), ((1, None), (0.5, 0.7)))
+"""Positive are .9 .4 .8 .5, negative .2 .6 and one without a score: TP = 3 (.5 counts), FN = 1, FP = 1, TN = 1."""
+
+
+def decided(groups: list[GroupScores], rule: DecisionRule = BINARY, **options: bool) -> DecisionResult:
+    return evaluate_decisions({"quality": groups}, {"quality": rule}, resamples=100, **options)["quality"]
+
+
+def values(result: DecisionResult) -> dict[str, float | None]:
+    return {name: measure.value for name, measure in result.measures.items()}
+
+
+def test_binary_decisions_by_hand() -> None:
+    result = decided(CHECKED)
+    # Kappa: (24/36 - 20/36) / (16/36). AUROC: .9 and .8 beat both negatives, .4 and .5 beat .2 alone.
+    expected = {"accuracy": 4 / 6, "kappa": 1 / 4, "balanced_accuracy": (3 / 4 + 1 / 2) / 2, "auroc": 6 / 8}
+    assert values(result) == pytest.approx({**expected, "precision": 3 / 4, "recall": 3 / 4, "f1": 3 / 4})
+    assert [result.lower[name].value for name in ("precision", "recall", "f1")] == [0.5, 0.5, 0.5]
+    assert (result.labels, result.decisions) == ({POSITIVE: 4, NEGATIVE: 3}, {POSITIVE: 4, NEGATIVE: 2})
+    assert (result.undecided, result.sources, result.majority_baseline) == (1, 4, 4 / 7)
+
+
+def test_pairs_by_hand() -> None:
+    # Win and win, loss and tie, tie and tie, win and loss, win and nothing.
+    ratings = ((1, 0), (0, 1), (0.5, 0.5), (1, 0), (1, 0))
+    pairs = scores(*zip(ratings, ((3, 2), (2, 2), (4, 4), (1, 2), (None, 2)), strict=True))
+    result = decided(pairs, PAIRS)
+    # Kappa: (8/16 - 5/16) / (11/16). AUROC: better minus worse is 1, 0, -1; against -1, 0, 1 that is 4.5 of 9.
+    expected = {"accuracy": 2 / 4, "kappa": 3 / 11, "balanced_accuracy": (1 / 2 + 1 + 0) / 3, "auroc": 1 / 2}
+    assert values(result) == pytest.approx(expected)
+    assert (result.labels, result.decisions) == ({"win": 3, "tie": 1, "loss": 1}, {"win": 1, "tie": 2, "loss": 1})
+    assert (result.undecided, result.majority_baseline, result.lower) == (1, 3 / 5, {})
+    caption = unwrapped(printed(*tables({"judge": {"quality": result}})))
+    # One decision a source: what the confusion matrix gives has its posterior, AUROC the jackknife.
+    assert caption.index("Dirichlet") < caption.index("of AUROC") < caption.index("jackknife")
+    # Which of two scores is higher can be told on any scale.
+    assert decided(pairs, PAIRS, on_scale=False) == result
+    assert decided(pairs, replace(PAIRS, margin=1.0)).decisions == {"win": 0, "tie": 4, "loss": 0}
+    assert with_tuned_cut(PAIRS, CHECKED, "dev") == PAIRS, "pairs have no cut"
+
+
+def test_what_has_no_label_or_no_decision() -> None:
+    split = decided(scores(((1, 0.5), (0.9, 0.9)), ((0, 0.5), (0.1, 0.9))))
+    silent = decided(scores(((1, 0), (None, None))))
+    assert (split.labels, split.measures["accuracy"].value) == ({POSITIVE: 1, NEGATIVE: 1}, 1.0)
+    assert (silent.measures, silent.undecided, silent.majority_baseline) == ({}, 2, 0.5)
+    results = {"split": {"quality": split}, "silent": {"quality": silent}}
+    assert to_json(results)["split"]["quality"]["ties"] == 2
+    json.dumps(to_json(results), allow_nan=False)
+    text = unwrapped(printed(*tables(results)))
+    assert "2 more are left out" in text
+    assert "–" in text
+    assert evaluate_decisions({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
+
+
+def test_scores_off_the_scale_are_ranked_and_not_cut() -> None:
+    metric = scores(((1,), (-1.5,)), ((0,), (-4,)), ((1,), (-2,)), ((0,), (-1.8,)))
+    result = decided(metric, on_scale=False)
+    # -1.5 beats both, -2 beats -4 alone.
+    assert (values(result), result.decisions, result.lower) == ({"auroc": 3 / 4}, {}, {})
+    tuned = with_tuned_cut(BINARY, metric, "dev")
+    # At -3: both positives, one of two negatives. At -1.65: one of two positives, both negatives. -1.65 is nearer.
+    assert (tuned.cut, tuned.chosen_on) == (pytest.approx(-1.65), "dev")
+    assert decided(metric, tuned, on_scale=False).decisions == {POSITIVE: 1, NEGATIVE: 3}
+
+
+@pytest.mark.parametrize(
+    ("positive", "negative", "cut"),
+    [
+        ((0.9, 0.4), (0.1, 0.2, 0.3), 0.35),
+        # 0.15 and 0.5 both have balanced accuracy 3/4: what is given stays.
+        ((0.2, 0.9), (0.1, 0.3), 0.5),
+        # Scores at the cut are positive, so it lies above 0.5.
+        ((0.9, 0.8), (0.5, 0.6), 0.7),
+        ((0.9, 0.1), (), 0.5),
+        ((), (0.9, 0.1), 0.5),
+    ],
+)
+def test_the_cut_with_the_best_balanced_accuracy(positive: Values, negative: Values, cut: float) -> None:
+    ratings = (1,) * len(positive) + (0,) * len(negative)
+    rule = with_tuned_cut(BINARY, scores((ratings, positive + negative)), "dev")
+    assert rule.cut == pytest.approx(cut)
+    assert (rule == BINARY) is (cut == 0.5)
+
+
+def test_table_json_and_metrics_say_what_their_figures_are() -> None:
+    tuned = decided(CHECKED, replace(BINARY, cut=0.3, chosen_on="dev"))
+    results = {"plain": {"quality": decided(CHECKED)}, "tuned": {"quality": tuned}}
+    upper, lower = tables(results)
+    assert all(text in upper.caption for text in ("0.5 or more", "by the raters 4 / 3", "accuracy 0.57"))
+    assert [(row[0], *row[-2:]) for row in upper.rows] == [
+        ("plain", "4 / 2", "1"),
+        ("tuned (cut 0.3, chosen on dev)", "5 / 1", "1"),
+    ]
+    assert "below 0.5" in lower.caption
+    record, logged = to_json(results)["plain"]["quality"], metrics(results)
+    assert (record["kind"], record["threshold"], record["cut"], record["chosen_on"]) == ("binary", 0.5, 0.5, None)
+    accuracy, prefix = record["measures"]["accuracy"], "held_out/plain/quality"
+    assert logged[f"{prefix}/accuracy"] == accuracy["value"] == pytest.approx(4 / 6)
+    assert logged[f"{prefix}/accuracy_low"] == accuracy["low"] < 4 / 6 < accuracy["high"]
+    assert logged[f"{prefix}/f1_lower"] == record["lower_label"]["f1"]["value"] == 0.5
+    assert logged[f"{prefix}/majority_accuracy"] == pytest.approx(4 / 7)

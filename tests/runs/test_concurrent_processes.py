@@ -1,0 +1,196 @@
+"""Processes that were killed, forked, or run at the same time: each call is paid once, and none disturbs another."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge.optimize.compile import main
+from debate_judge.programs import JUDGES, build, build_preset
+from debate_judge.runs import score
+from debate_judge.runs.export.folder import load
+from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.scoring import scorer
+from debate_judge.runs.tracking.store import open_tracking_store
+from tests.batch_server import BatchServer
+from tests.config_keys import keys
+from tests.fakes import debater, scripted_lm
+from tests.faulty_server import FaultyServer
+from tests.optimize.small_corpus import small_corpus
+from tests.programs import faults
+from tests.programs.batches import SHORT_WAITS, recorded
+from tests.runs.exports import items, number_of_note, single_call
+from tests.runs.score_command import export_of
+from tests.stores import count
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
+
+FORK: Any = multiprocessing.get_context("fork" if hasattr(os, "fork") else None)
+
+JOBS = {("scorer", "0"): 30, ("critic", "1"): 30, ("scorer", "1"): 15}
+"""Calls in the jobs of 30 letters."""
+
+
+@pytest.fixture
+def _hurry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `debate score` look at its batch jobs more often."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    usual, timing, wait = scorer.lm_options, SHORT_WAITS.batch_timing, SHORT_WAITS.first_wait
+    monkeypatch.setattr(scorer, "lm_options", lambda flags: replace(usual(flags), batch_timing=timing, first_wait=wait))
+
+
+def scoring(folder: Path, server: BatchServer) -> list[str]:
+    """Arguments of `score.py` for 30 letters."""
+    debate = build("debate", {**JUDGES["debate"].config, "rounds": 1})
+    program = export_of(folder / "program", faults.TASK, debate, lm="openai/mock")
+    rows = [{"group": i.group, "source": i.source, "candidate": "c", "text": i.text} for i in faults.items(30)]
+    (folder / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    files = ["--in", folder / "in.jsonl", "--out", folder / "out.jsonl", "--store", folder, "--api-base", server.url]
+    return [str(program), *map(str, files), *keys(batch="openai", preflight=False)]
+
+
+@pytest.mark.usefixtures("_hurry")
+def test_the_calls_that_try_an_lm_out_wait_for_no_job(tmp_path: Path) -> None:
+    with BatchServer(faults.answer) as server:
+        assert score.main(scoring(tmp_path, server)[:-2]) == 0
+        assert server.direct > 0
+        assert server.made_calls.keys() == JOBS.keys()
+
+
+@pytest.mark.usefixtures("_hurry")
+@pytest.mark.parametrize(
+    ("method", "path", "fault"),
+    [
+        pytest.param("POST", "/batches", "held", id="before a job is created"),
+        pytest.param("POST", "/batches", "silent", id="before its creation is answered"),
+        pytest.param("GET", "/batches/batch_0", "held", id="while it is carried out"),
+        pytest.param("GET", "/files/", "held", id="before its answers are stored"),
+    ],
+)
+def test_scoring_that_was_killed_goes_on_with_its_jobs(method: str, path: str, fault: str, tmp_path: Path) -> None:
+    """It is killed as soon as the service has received such a request, which it does not answer."""
+    reached = threading.Event()
+
+    def door(own_method: str, own_path: str, number: int) -> str | None:
+        if own_method != method or not own_path.startswith(path):
+            return None
+        reached.set()
+        return fault
+
+    with BatchServer(faults.answer) as server:
+        server.on_request, arguments = door, scoring(tmp_path, server)
+        process = FORK.Process(target=score.main, args=(arguments,))
+        process.start()
+        assert reached.wait(120)
+        process.kill()
+        process.join()
+        server.on_request = lambda method, path, number: None
+        assert score.main(arguments) == 0
+        assert server.made_calls == JOBS
+        assert set(server.executed.values()) == {1}
+    rows = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert [json.loads(row)["score"] for row in rows] == [faults.expected(item) for item in faults.items(30)]
+    assert not recorded(tmp_path / "replies" / "openai_mock")
+
+
+def in_child(work: Callable[[], object]) -> object:
+    """What `work` returns, or the error's type that it raises, in a forked child; one that hangs is killed."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        try:
+            result = work()
+        except Exception as error:
+            result = type(error).__name__
+        os.write(writing, json.dumps(result).encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as file:
+        result = file.read()
+    os.waitpid(child, 0)
+    return json.loads(result or b'"the child hung"')
+
+
+def test_parent_and_child_score_with_connections_and_stores_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scores(*numbers: int) -> list[float | None]:
+        return [judge.score(text=f"Note-{n}", source="A letter.")["clarity"].score for n in numbers]
+
+    def score_and_close() -> object:
+        # 1 was answered before the fork: the store has it.
+        result = scores(1, 2, 3)
+        judge.close()
+        return result
+
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    with FaultyServer(number_of_note) as server:
+        judge = load(single_call(tmp_path / "export"), api_base=server.url, store=tmp_path / "replies")
+        assert scores(1) == [1]
+        assert in_child(score_and_close) == [1, 2, 3]
+        assert scores(4, 1, 5) == [4, 1, 5]
+        assert in_child(lambda: scores(3, 5, 6)) == [3, 5, 6]
+        stream = judge.stream(items(9))
+        next(stream)
+        assert in_child(lambda: len(list(stream))) == "RuntimeError", "begun in the parent"
+        assert len(list(stream)) == 8
+        judge.close()
+        assert count(tmp_path / "replies") == 9
+        assert set(server.answered.values()) == {1}
+
+
+def test_a_runner_that_was_started_before_the_fork_is_an_error_in_the_child_alone() -> None:
+    with JudgeRunner(scripted_lm(debater(score="4")), progress=False) as runner:
+        debate = build_preset("single", {})
+        assert in_child(lambda: len(runner.judge(debate, items(3)))) == "RuntimeError"
+        assert len(runner.judge(debate, items(3))) == 3
+
+
+def score_by_length(body: bytes) -> str:
+    prompt = "\n\n".join(message["content"] for message in json.loads(body)["messages"])
+    return debater(score=str(1 + len(prompt) % 5))(prompt)
+
+
+def test_compiles_at_once_pay_once_for_what_they_have_in_common(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    begin = FORK.Barrier(2)
+
+    def compiled(*arguments: str) -> None:
+        begin.wait(60)
+        os._exit(main(arguments))
+
+    with FaultyServer(score_by_length, latency=0.01) as server:
+        data = small_corpus(tmp_path, groups=8, candidates=3)
+        # Once for both: MLflow is imported, and its tables made, in seconds.
+        open_tracking_store(None, tmp_path / "store", "debate/small")
+        common = ["--data", str(data), "--lm", "openai/mock", "--api-base", server.url]
+        common += ["--store", str(tmp_path / "store"), "--aspects", "coherence", "--tuner", "none", "--effort", "light"]
+        common += ["--max-rounds", "0", *keys(trials=1, resamples=100, preflight=False, report="none")]
+        own = (["--name", "one"], ["--name", "another", "--seed", "1"])
+        processes = [FORK.Process(target=compiled, args=(*common, *more), daemon=True) for more in own]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(120)
+        assert [process.exitcode for process in processes] == [0, 0]
+        assert set(server.answered.values()) == {1}
+    assert all((tmp_path / "store" / "exports" / name).is_dir() for name in ("one", "another"))
+    # Nor is a page made where none is wanted.
+    assert not list((tmp_path / "store" / "exports").rglob("report*"))

@@ -1,0 +1,305 @@
+"""Estimates of scoring, of comparing and of what follows a compile, and what a run has cost."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from debate_judge import data
+from debate_judge.data.schema import group_to_json
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.dry_run import ItemReply
+from debate_judge.programs.grouping import Question
+from debate_judge.programs.judge import Item, corpus_items
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.reply import InMemoryStore, Reply
+from debate_judge.programs.lm.usage import Meter
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs import compare, score
+from debate_judge.runs.after import carry, measure, recheck
+from debate_judge.runs.estimates.dry_run import (
+    CallTotals,
+    DryRunStore,
+    Estimate,
+    EstimateTarget,
+    ItemTotals,
+    Stage,
+    reply_tokens,
+)
+from debate_judge.runs.estimates.items import QuestionSample, estimate_scoring
+from debate_judge.runs.estimates.table import render
+from debate_judge.runs.evaluation.entrants import entrants, named_judges
+from debate_judge.runs.evaluation.evaluate import estimate_evaluation
+from debate_judge.runs.reports.costs import cost_rows, cost_table
+from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import debater, scripted_lm
+from tests.printed_output import printed
+from tests.runs.known_judges import RATED, SEEN, export, file_of
+from tests.runs.score_command import export_of
+from tests.stores import put
+
+OFFLINE = EstimateTarget("offline")
+SAMPLE = data.load("sample")
+CORPUS = replace(SAMPLE, groups=SAMPLE.groups[:4])
+ASPECTS = CORPUS.task.aspects[:2]
+ITEMS = [item for aspect in ASPECTS for item in corpus_items(CORPUS, aspect)]
+
+
+def judge_of(name: str, **config: object) -> AspectJudge:
+    return AspectJudge(build(JUDGES[name].kind, {**JUDGES[name].config, **config}))
+
+
+def estimated(judge: AspectJudge, items: list[Item] = ITEMS, target: EstimateTarget = OFFLINE) -> Estimate:
+    compiled = CompiledJudge(CORPUS.task, {aspect.name: judge for aspect in ASPECTS})
+    return estimate_scoring(target, compiled, ASPECTS, iter(items))[0]
+
+
+def executed(judge: AspectJudge, lm: JudgeLM) -> dict[str, int]:
+    """Role -> calls that the judge really makes for the same items."""
+    with JudgeRunner(lm, progress=False) as runner:
+        for aspect in ASPECTS:
+            runner.judge(judge.judge, [item for item in ITEMS if item.aspect == aspect])
+    return dict(lm.meter.executed)
+
+
+# --- calls ---
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "name", ["debate+tiebreak", "geval", "chateval-summarizer", "hallucination-verify", "hallucination"]
+)
+def test_what_is_really_asked_lies_within_the_estimate(name: str) -> None:
+    estimate, calls_by_role = estimated(judge_of(name)), executed(judge_of(name), make_lm("offline"))
+    for role, calls in calls_by_role.items():
+        low, _, high = (used.calls for used in estimate.rows[role])
+        # Only a sample was run dry: where a role's calls differ from item to item, its share is not exact.
+        assert 0.85 * low - 1e-6 <= calls <= 1.15 * high + 1e-6, role
+    low, usual, high = (used.calls for used in estimate.total)
+    assert 0.99 * low <= sum(calls_by_role.values()) <= 1.01 * high
+    # Claims that several candidates share are asked about once, which a sample sees less of.
+    assert usual == pytest.approx(sum(calls_by_role.values()), rel=0.2 if "claims" in calls_by_role else 0.1)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("decision", "case"), [("NO ISSUE", 0), ("ISSUE", 2)])
+def test_the_extremes_are_what_such_an_lm_asks(decision: str, case: int) -> None:
+    number = count()
+    lm = scripted_lm(debater(decision=decision, rationale=lambda prompt: f"reason {next(number)}"))
+    calls_by_role = executed(judge_of("debate+tiebreak"), lm)
+    rows = estimated(judge_of("debate+tiebreak")).rows
+    assert {role: round(row[case].calls) for role, row in rows.items() if row[case].calls} == calls_by_role
+
+
+def test_expected_scores_are_read_off_probabilities_to_the_end() -> None:
+    # A Scorer who could not be read would end its debate at once, with two calls of its own and none of the Critic's.
+    rows = estimated(judge_of("debate", score_mode="expected"), ITEMS[:4]).rows
+    assert rows["critic"][2].calls == pytest.approx(3 * 4)
+
+
+@pytest.mark.integration
+def test_judges_of_a_table_share_what_they_ask_alike() -> None:
+    names = ["rouge-l", "single", "debate[rounds=3]", "debate+tiebreak", "debate[rounds=0|1|2]", "single[sample=1]"]
+    rows = estimate_evaluation(OFFLINE, CORPUS, ASPECTS, entrants(named_judges(names), ASPECTS)).rows
+    calls = {name: [round(used.calls) for used in cases] for name, cases in rows.items()}
+    size = len(ITEMS)
+    assert calls["rouge-l"] == [0, 0, 0]
+    assert calls["single"] == calls["single[sample=1]"] == [size] * 3
+    # n = 3 without the first turn, which the single call has made.
+    assert calls["debate[rounds=3]"][::2] == [size, 6 * size]
+    assert calls["debate+tiebreak"][::2] == [0, size]
+    assert [calls[f"debate[rounds={n}]"] for n in range(3)] == [[0, 0, 0]] * 3
+
+
+# --- samples, replies, money and budget ---
+
+
+def test_a_stream_is_counted_whole_and_sampled_evenly() -> None:
+    sample, again = samples = QuestionSample(50), QuestionSample(50)
+    for number in range(2000):
+        for each in samples:
+            each.add(Question((replace(ITEMS[0], candidate=str(number), text=f"text {number % 1000}"),)))
+    assert sample.items == again.items
+    # Every text comes twice, and is asked about once.
+    assert (sample.population.items, len(sample.items)) == (1000, 50)
+    assert sum(int(item.text.split()[1]) < 500 for item in sample.items) == pytest.approx(25, abs=12)
+    assert sample.stage("x").scale == 20
+
+
+def test_only_what_is_about_an_item_is_multiplied_and_lengthened() -> None:
+    longer = Stage.of("s", ItemTotals(10, 20_000), ItemTotals(2, 2_000))
+    assert (longer.scale, longer.extra_tokens) == (5.0, pytest.approx(270.0))
+    store = DryRunStore({"scoring": Stage("all", scale=10, extra_tokens=5)}, InMemoryStore())
+    with stage("scoring"):
+        put(store, "a", ItemReply("new", 10, 5))
+        put(store, "b", Reply("new", 10, 5))
+    assert store.totals == {("all", "scorer"): CallTotals(11, 160, 55)}
+
+
+def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["nobody/knows"]\ninput = 1\ncached = 0.1\noutput = 10\n')
+    target = EstimateTarget("nobody/knows", reply_tokens=reply_tokens("80, 250,800"), settings={"max_tokens": 400})
+    direct, batch = (
+        estimated(judge_of("single"), ITEMS[:4], replace(target, options=options)).total
+        for options in (LMOptions(prices=prices), LMOptions(prices=prices, batch="openai"))
+    )
+    for used, half, length in zip(direct, batch, (80, 250, 400), strict=True):
+        assert used.output == pytest.approx(4 * length, rel=0.3), "a reply has the assumed length, up to the limit"
+        assert used.usd == pytest.approx((used.input + 10 * used.output) / 1e6)
+        assert half.usd == pytest.approx((used.usd or 0) / 2)
+    assert reply_tokens("") == OFFLINE.reply_tokens
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        (4000, "covers the upper"),
+        (25, "covers the expected estimate, not the upper"),
+        (15, "covers 75 % of the expected"),
+        (5, "does not cover the lower"),
+    ],
+)
+def test_a_budget_is_compared_with_the_total_and_totals_are_rounded_outwards(calls: int, expected: str) -> None:
+    target = replace(OFFLINE, options=LMOptions(budget=BudgetCaps(calls=calls)))
+    total = (CallTotals(10.6, 1, 1, 0.5), CallTotals(20, 2, 2, 1.5), CallTotals(3000.4, 3, 3, 2500))
+    text = printed(*render(Estimate({"all": total}, total, target), "role"))
+    assert f"--budget: calls={calls:,} {expected}" in text
+    assert "10 / 20 / 3,001" in text
+    assert "0.50 / 1.50 / 2,500.00" in text
+
+
+# --- the commands ---
+
+
+def totals(text: str) -> list[str]:
+    """The calls of each part that was printed, lower / expected / upper."""
+    return re.findall(r"^total\s+(\d+ / \d+ / \d+)", text, re.MULTILINE)
+
+
+def calls(sources: int) -> str:
+    """Of a single call of each of the five texts of a source."""
+    return " / ".join([str(5 * sources)] * 3)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory, and no key."""
+    for provider in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.delenv(f"{provider}_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_score_estimates_without_a_key_what_the_store_does_not_know(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export_of(folder / "judge", CORPUS.task, judge_of("debate"), lm="offline")
+    (folder / "in.jsonl").write_text(json.dumps(group_to_json(CORPUS.groups[0])) + "\n")
+    command = ["judge", "--in", "in.jsonl", "--out", "out.jsonl"]
+    before = sorted(folder.rglob("*"))
+    assert score.main([*command, "--lm", "openai/gpt-4o-mini", "--estimate", "--budget", "usd=0.000001"]) == 0
+    text = capsys.readouterr().out
+    assert all(part in text for part in ("Estimate for openai/gpt-4o-mini", "US dollars", "lower estimate"))
+    assert sorted(folder.rglob("*")) == before
+    assert score.main(command) == 0
+    rows = len((folder / "out.jsonl").read_text().splitlines())
+    capsys.readouterr()
+    assert score.main([*command, "--estimate"]) == 0
+    text = capsys.readouterr().out
+    assert f"{rows} items to score" in text
+    assert totals(text) == [calls(0)]
+    assert score.main([*command, "--estimate", "--store", "elsewhere"]) == 0
+    assert totals(capsys.readouterr().out) != [calls(0)]
+    assert not (folder / "elsewhere").exists()
+
+
+def test_compare_estimates_without_a_key(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--judges", "rouge-l,single", "--aspects", "coherence", "--lm", "anthropic/claude-sonnet-4-5"]
+    assert compare.main([*command, "--estimate"]) == 0
+    text = capsys.readouterr().out
+    assert "Estimate for anthropic/claude-sonnet-4-5" in text
+    assert "rouge-l  0 / 0 / 0" in text
+    assert list(folder.iterdir()) == []
+
+
+NEW = [replace(g, id=f"new {g.id}", source=f"A new source: {g.source}") for g in RATED.groups[:3]]
+HELD_OUT = len(RATED.groups) - SEEN
+
+
+def test_recheck_estimates_new_texts_and_old_ones_of_held_out_sources(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export(folder / "hosted", spec="openai/gpt-4o-mini")
+    export(folder / "judge", spec="offline")
+    data = ["--data", file_of(folder / "new.jsonl", [*NEW, RATED.groups[0]])]
+    data += ["--again", file_of(folder / "old.jsonl", RATED.groups)]
+    before = sorted(folder.rglob("*"))
+    assert recheck.main(["hosted", *data, "--estimate"]) == 0
+    text = capsys.readouterr().out
+    # A source that the compile knew is not asked about; of the old texts the held-out ones are.
+    assert totals(text) == [calls(len(NEW)), calls(HELD_OUT)]
+    assert f"new texts: {5 * len(NEW)} items of {len(NEW)} sources" in text
+    assert "US dollars" in text
+    assert sorted(folder.rglob("*")) == before
+    # Stored replies cost nothing, but are not recalled for old texts.
+    assert recheck.main(["judge", *data]) in (0, 1)
+    capsys.readouterr()
+    assert recheck.main(["judge", *data, "--estimate"]) == 0
+    assert totals(capsys.readouterr().out) == [calls(0), calls(HELD_OUT)]
+
+
+def test_a_carry_asks_both_lms_and_measure_only_where_a_judge_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export(folder / "judge", spec="openai/old")
+    rated = file_of(folder / "rated.jsonl", RATED.groups)
+    command = ["judge", "--lm", "openai/gpt-4o-mini", "--data", rated, "--estimate"]
+    assert carry.main(command) == 0
+    text = capsys.readouterr().out
+    assert totals(text) == [calls(HELD_OUT)] * 2
+    assert text.index("Estimate for openai/gpt-4o-mini") < text.index("Estimate for openai/old")
+    assert carry.main([*command, "--old", "recorded"]) == 0
+    assert totals(capsys.readouterr().out) == [calls(HELD_OUT)]
+    assert measure.main([rated, "--program", "judge", "--estimate"]) == 0
+    assert totals(capsys.readouterr().out) == [calls(len(RATED.groups))]
+
+
+# --- what it has cost ---
+
+
+def test_each_role_and_round_has_its_row_and_what_is_not_known_is_said() -> None:
+    meter, price = Meter(), Price(input=1.0, cached=0.5, output=4.0)
+    meter.count_reply("scorer", Reply("a", 1000, 100, 600))
+    meter.count_hit("scorer", Reply("b", 500, 50))
+    meter.count_reply("scorer", Reply("c", 200, 20), round=1)
+    meter.count_reply("critic", Reply("d", 300, 30), round=1)
+    rows = cost_rows(meter, price)
+    calls = [(r["role"], r["round"], r["calls"], r["cache_hits"]) for r in rows]
+    assert calls == [("scorer", 0, 1, 1), ("critic", 1, 1, 0), ("scorer", 1, 1, 0), ("total", None, 3, 1)]
+    tokens = [rows[0][name] for name in ("fresh_input", "cached_input", "output", "stored")]
+    assert tokens == [400, 600, 100, 550]
+    # 400 fresh at 1, 600 cached at half, 100 of output at 4 dollars a million.
+    assert (rows[0]["usd"], rows[0]["usd_saved"]) == pytest.approx(((400 + 300 + 400) / 1e6, (500 + 200) / 1e6))
+    assert rows[-1]["usd"] == pytest.approx(sum(r["usd"] for r in rows[:-1]))
+    prices = (None, price, Price(0.0, 0.0, 0.0))
+    unpriced, priced, free = (printed(*cost_table(cost_rows(meter, each))) for each in prices)
+    assert "prices=FILE" in unpriced
+    assert "dollars" not in unpriced.splitlines()[2] + free
+    assert "$0.0007 more" in priced
+    assert "did not report" not in priced
+    meter.count_reply("scorer", Reply("e"))
+    assert "of 1 calls" in printed(*cost_table(cost_rows(meter, price)))
+    # An LM without a price is not billed at the price of another.
+    meter.prices["reflection"] = None
+    meter.count_reply("reflection", Reply("f", 1000, 100))
+    assert set(meter.cost(price)) == {"scorer", "critic"}
