@@ -267,7 +267,7 @@ class BatchServer(LoopbackServer):
 
         scripted = self.on_job(job["number"])
         if scripted not in (None, "expired", "cancelled"):
-            return [error(scripted)]
+            return [error(scripted, f"scripted: {scripted}")]
         waiting = sum(j["size"] for j in self.jobs.values() if j["status"] in ("validating", "in_progress"))
         if self.queue is not None and waiting > self.queue:
             message = f"Enqueued token limit reached for m. Limit: {self.queue} enqueued tokens."

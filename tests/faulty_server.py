@@ -60,11 +60,7 @@ class FaultyServer(LoopbackServer):
     """
 
     def __init__(
-        self,
-        answer: Callable[[bytes], str],
-        script: Script = lambda body, attempt: None,
-        *,
-        latency: float = 0.0,
+        self, answer: Callable[[bytes], str], script: Script = lambda body, attempt: None, *, latency: float = 0.0
     ) -> None:
         super().__init__()
         self.answer, self.script, self.latency = answer, script, latency

@@ -37,17 +37,8 @@ COMMENTS = "comments."
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "source": (
         *("question", "prompt", "input", "query", "request", "instruction", "article", "document", "passage"),
-        *(
-            "dialogue",
-            "history",
-            "conversation",
-            "message",
-            "user_message",
-            "customer_message",
-            "email",
-            "ticket",
-            "src",
-        ),
+        *("dialogue", "history", "conversation", "message", "user_message", "customer_message", "email", "ticket"),
+        "src",
     ),
     "text": (
         *("answer", "output", "response", "reply", "completion", "generation", "generated", "summary", "prediction"),
@@ -59,15 +50,7 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "aspect": ("criterion", "criteria", "dimension", "metric", "quality", "attribute", "aspect_name"),
     "rating": ("score", "value", "grade", "label", "points", "mark", "stars", "judgement", "judgment"),
     "comment": (
-        "comments",
-        "rationale",
-        "reason",
-        "explanation",
-        "note",
-        "notes",
-        "feedback",
-        "justification",
-        "remark",
+        *("comments", "rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
     ),
 }
 """Role -> other common names, which errors and notes suggest; `guess_roles` guesses by them."""
@@ -127,10 +110,13 @@ def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> Inpu
     names = [key for key in keys if normalized_name(key) in common[1:]]
     names += [path for path, name in inner.items() if normalized_name(str(name)) in common]
     near = did_you_mean(role, list(keys), cutoff=_CUTOFF)
+    expected = "a text in every row, or candidates in every group" if role == "text" else None
+    if expected and any(rater_base(key) in common for key in keys):
+        expected += "; in each row of two texts, a column winner as well"
     return record.error(
         f"the field {role!r} is missing",
         role,
-        expected="a text in every row, or candidates in every group" if role == "text" else None,
+        expected=expected,
         found="fields " + ", ".join(keys) if keys else "no fields",
         remedy=f"{near + ' ' if near else ''}say which column it is with --columns {role}={[*names, 'COLUMN'][0]}",
     )

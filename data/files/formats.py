@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -83,8 +83,7 @@ def short_name(name: str) -> str:
 
 def is_supported(name: str) -> bool:
     """Whether the format can be detected from the name alone; no file is opened."""
-    suffix = Path(name).suffix.lower()
-    return name.startswith(HUB) or suffix in SUFFIXES or suffix in EXCEL
+    return name.startswith(HUB) or Path(name).suffix.lower() in (*SUFFIXES, *EXCEL)
 
 
 def read_records(path: str | Path) -> Iterator[Record]:
@@ -113,8 +112,8 @@ def detect_format(name: str | Path) -> RecordFile:
     path = Path(name)
     if suffix in JSON:
         list_name = record_list_name(path)
-        description = "JSON" if list_name is None else f"the records are the list {list_name!r} of one JSON object"
-        return RecordFile(name, description, list_name is None, lambda: json_records(path))
+        description = f"the records are the list {list_name!r} of one JSON object" if list_name else "JSON"
+        return RecordFile(name, description, not list_name, lambda: json_records(path))
     if suffix in TEXT_TABLES:
         separator = _detect_separator(path)
         usual = separator == ("\t" if suffix == ".tsv" else ",")
@@ -126,12 +125,8 @@ def detect_format(name: str | Path) -> RecordFile:
         return RecordFile(name, description, len(sheets) == 1, lambda: excel_rows(path))
     if suffix == ".parquet":
         return RecordFile(name, "Parquet", True, lambda: parquet_rows(path))
-    raise InputError(
-        "the format of the data cannot be inferred from the name",
-        file=name,
-        expected=f"a file ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or {HUB}NAME@SPLIT",
-        found=suffix or "no suffix",
-    )
+    expected = f"a file ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or {HUB}NAME@SPLIT"
+    raise InputError("the format of the data cannot be inferred from the name", file=name, expected=expected)
 
 
 def joined_files(name: str) -> tuple[str, ...]:
@@ -221,24 +216,23 @@ def _table_records(
     rows = ((number, row) for number, row in numbered if any(map(str.strip, row)))
     header_number, header = next(rows, (0, []))
     first = next(rows, None)
+
+    def place(line: int) -> Record:
+        return Record({}, str(path), line, format="csv", unit=unit)
+
     if _is_title(header, first[1] if first else []):
-        raise InputError(
+        raise place(header_number).error(
             "the first row is a title and not a header",
-            file=path,
-            line=header_number,
-            unit=unit,
             expected="the names of the columns in the first row, e.g. source, text, helpfulness",
             found=" ".join(header).strip(),
             remedy="delete the rows above the names of the columns; if it is one, put its texts in double quotes",
         )
     names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(header, start=1)]
-    refuse_equal_names(names, str(path), header_number, unit)
+    with place(header_number).located():
+        refuse_equal_names(names)
     if first and _is_second_header(header, first[1]):
-        raise InputError(
+        raise place(first[0]).error(
             "the names of the columns are in two rows",
-            file=path,
-            line=first[0],
-            unit=unit,
             expected="one row of names; columns of several raters are helpfulness_1, helpfulness_2",
             found=", ".join(filter(None, map(str.strip, first[1]))),
             remedy="unmerge the cells of the header, and write one name above each column",
@@ -246,17 +240,13 @@ def _table_records(
     commas = True if reread is None else cache(lambda column, scale: has_decimal_commas(reread(), column, scale))
     for number, row in chain([first] if first else [], rows):
         if len(row) != len(names):
-            raise InputError(
+            raise place(number).error(
                 "the row and the header differ in their number of cells",
-                file=path,
-                line=number,
-                unit=unit,
                 expected=f"{len(names)} cells",
                 found=f"{len(row)} cells",
                 remedy="put texts with separators or line breaks in double quotes",
             )
-        values = dict(zip(names, row, strict=True))
-        yield Record(values, str(path), number, format="csv", unit=unit, decimal_commas=commas)
+        yield replace(place(number), values=dict(zip(names, row, strict=True)), decimal_commas=commas)
 
 
 def _is_title(first: list[str], second: list[str]) -> bool:
@@ -276,23 +266,15 @@ def _is_second_header(header: list[str], row: list[str]) -> bool:
     return words and {(True, False), (False, True)} <= blank
 
 
-def refuse_equal_names(
-    names: Sequence[str], file: str, line: int | None = None, unit: Literal["line", "row"] = "line"
-) -> None:
+def refuse_equal_names(names: Sequence[str], file: str | None = None) -> None:
     """Refuse a table in which two columns have the same name, because one would be lost.
 
     Raises:
         InputError: There are such columns.
     """
     if twice := [column for column, count in Counter(names).items() if count > 1]:
-        raise InputError(
-            "two columns have the same name",
-            file=file,
-            line=line,
-            unit=unit,
-            field=twice[0],
-            remedy=f"rename them; columns of several raters are {twice[0]}_1, {twice[0]}_2",
-        )
+        remedy = f"rename them; columns of several raters are {twice[0]}_1, {twice[0]}_2"
+        raise InputError("two columns have the same name", file=file, field=twice[0], remedy=remedy)
 
 
 def _is_text_column(name: str) -> bool:
@@ -347,19 +329,11 @@ class HubName:
         return cls(name, path, config or None, split or None)
 
     def rows(self) -> Iterator[Record]:
-        """The rows of the set.
-
-        Raises:
-            InputError: It cannot be loaded, or it has several splits and none is named.
-        """
+        """The rows of the set; raises `InputError` if it cannot be loaded, or has several splits and none is named."""
         return typed_rows(self._loaded(), self.name)
 
     def fingerprint(self) -> str:
-        """The fingerprint of `datasets`: it changes with the revision, or with the files of a folder.
-
-        Raises:
-            InputError: As `rows`.
-        """
+        """The fingerprint of `datasets`: it changes with the revision, or with the files of a folder."""
         return str(self._loaded()._fingerprint)
 
     def _loaded(self) -> Any:
@@ -375,7 +349,6 @@ class HubName:
             raise InputError(
                 f"the set cannot be loaded ({type(error).__name__})",
                 file=self.name,
-                expected=f"{HUB}NAME[:CONFIG]@SPLIT, a set of the hub or a folder with one",
                 found=first_line_of(error),
                 remedy="check name, configuration and split, and the network",
             ) from error
@@ -386,7 +359,6 @@ class HubName:
         raise InputError(
             "the set has several splits",
             file=self.name,
-            expected="one of them after the name",
             found=", ".join(names),
             remedy=f"name it: {self.name}@{names[0]}" if names else None,
         )

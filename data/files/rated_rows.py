@@ -153,10 +153,6 @@ class RowReader:
         self._raters: dict[str, int] = {}
         self._has_sources: bool | None = None
 
-    def holds_group(self, record: Record) -> bool:
-        """Whether a record holds a group with a list of candidates."""
-        return "candidates" in self.columns.match(tuple(map(str, record.values)), NESTED)[0]
-
     def groups_of_records(self, records: Iterable[Record], on_error: ErrorHandler | None) -> Iterator[LocatedGroup]:
         """The groups of records that hold one each; bad records are skipped if there is an `on_error`."""
         for number, record in enumerate(records, start=1):
@@ -277,11 +273,9 @@ class RowReader:
         elif not several_rows:
             location = candidate.first.full_name(column or "").rpartition(".")[0] or candidate.first.location
             raise record.error(
-                f"group {group!r} has two candidates with the id {key!r}",
+                f"group {group!r} has two candidates with the id {key!r}: also in {location}",
                 column or "candidate",
-                found=f"{key!r}, as in {location}",
-                remedy="put the name of the system that wrote the candidate into this column, or, where each row is "
-                "one rater's, that of the rater into a column rater",
+                remedy="name the system that wrote each; where a row is one rater's, add a column rater",
             )
         elif candidate.text != text:
             raise record.error(
@@ -289,7 +283,6 @@ class RowReader:
                 text_column,
                 expected=f"the same text as in {candidate.first.location}",
                 found=text,
-                remedy="repeat it in every row of the candidate, or give another text its own candidate",
             )
         self._add_ratings(row, task, candidate)
 
@@ -308,11 +301,9 @@ class RowReader:
             values = [value for column in columns[name] for value in self._ratings(record, task.aspect(name), column)]
             if values and rater and (before := candidate.row_of_rating.setdefault((name, rater), record)) is not record:
                 raise record.error(
-                    f"rater {rater!r} has rated {name} of this candidate twice",
+                    f"rater {rater!r} has rated {name} of this candidate twice, also in {before.location}",
                     layout.roles["rater"],
-                    found=f"another rating in {before.location}",
-                    remedy="leave one of the rows out; if two systems wrote the text, name theirs with "
-                    "--columns candidate=COLUMN",
+                    remedy="leave one out; if two systems wrote the text, name theirs: --columns candidate=COLUMN",
                 )
             if values:
                 candidate.ratings[name] += [(rater_number, value) for value in values]
@@ -340,6 +331,18 @@ class RowReader:
             hint = did_you_mean(name, names.values(), "did you mean ratings of {}?") or ""
             self._notes.add_ignored([f"ratings of {name}"], lambda _: hint)
         return aspect
+
+
+def flat_rows(record: Record, columns: ColumnNames) -> Iterator[Record]:
+    """The rows of a record: one per candidate if it holds a group, else itself."""
+    if holds_group(record, columns):
+        return candidate_records(record, columns)
+    return iter([flattened(record, columns)])
+
+
+def holds_group(record: Record, columns: ColumnNames) -> bool:
+    """Whether a record holds a group with a list of candidates."""
+    return "candidates" in columns.match(tuple(map(str, record.values)), NESTED)[0]
 
 
 def candidate_records(record: Record, columns: ColumnNames) -> Iterator[Record]:
@@ -389,12 +392,8 @@ def _sampling_probability(row: _Row) -> float | None:
         return None
     probability = row.record.number(column)
     if not 0 < probability <= 1:
-        raise row.record.error(
-            "not the probability with which a source was selected",
-            column,
-            expected="more than 0 and at most 1, as `debate next` writes it, or nothing",
-            found=f"{probability:g}",
-        )
+        expected = "more than 0 and at most 1, as `debate next` writes it, or nothing"
+        raise row.record.error("not the probability with which a source was selected", column, expected=expected)
     return probability
 
 
@@ -412,10 +411,7 @@ def _refuse_difference(first: _Row, row: _Row, group: str) -> None:
     for role in ("source", "context", "task"):
         column = row.column(role)
         if column is not None and row.record.values.get(column) != first.record.values.get(column):
+            expected, found = f"the same {role} as in {first.record.location}", row.record.values.get(column)
             raise row.record.error(
-                f"the rows of group {group!r} differ in {role}",
-                column,
-                expected=f"the same {role} as in {first.record.location}",
-                found=repr(row.record.values.get(column)),
-                remedy="repeat it in every row of the group, or give another source its own group",
+                f"the rows of group {group!r} differ in {role}", column, expected=expected, found=repr(found)
             )

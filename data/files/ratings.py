@@ -46,7 +46,7 @@ def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tu
         try:
             aspect = task.aspect(name)
         except InputError as error:
-            raise record.error(error.problem, name, expected=error.expected, remedy=error.remedy) from None
+            raise record.placed(error, name) from None
         values = [rating_of(value, aspect, record, field) for field, value in record.values_in(name, aspect.scale)]
         if values:
             ratings[name] = tuple(values)
@@ -146,7 +146,9 @@ def how_to_rate(record: Record, column: str, present: Sequence[object]) -> str:
         entry = f"ratings={column}" if len(numbers) > 1 else f"{column}={column}.{numbers[0]}" if numbers else ""
         return f"name the ratings inside of it: --columns {entry}" if entry else ""
     texts = [value.strip() for value in present if isinstance(value, str)]
-    if texts and all(re.fullmatch(r"\[[\d., ]+\]", text) for text in texts):
+    if texts and all(re.fullmatch(r"\d{4}-\d\d-\d\d.*", text) for text in texts):
+        return "spreadsheets make dates of ratings such as 4/5: enter them again, as numbers"
+    if texts and all(re.fullmatch(r"\[?\d+(?:[,/] ?\d+){2,}\]?|\[[\d., ]+\]", text) for text in texts):
         return "write the ratings of several raters as 4;5"
     if texts and all(map(looks_like_a_number, texts)):
         return "write the numbers without quotes"

@@ -70,16 +70,12 @@ class Record:
         remedy: str | None = None,
     ) -> InputError:
         """An error about a field of this record, or about the record."""
-        return InputError(
-            problem,
-            file=self.file or None,
-            line=self.line or None,
-            unit=self.unit,
-            field=self.full_name(field) or None,
-            expected=expected,
-            found=found,
-            remedy=remedy or self.remedy,
-        )
+        return self.placed(InputError(problem, expected=expected, found=found, remedy=remedy), field)
+
+    def placed(self, error: InputError, field: str = "") -> InputError:
+        """An error that has no place yet, with that of this record or of one of its fields."""
+        place = {"file": self.file or None, "line": self.line or None, "unit": self.unit}
+        return error.replaced(**place, field=self.full_name(field) or None, remedy=error.remedy or self.remedy)
 
     @contextmanager
     def located(self, field: str = "") -> Iterator[None]:
@@ -89,9 +85,7 @@ class Record:
         except InputError as error:
             if error.file is not None:
                 raise
-            raise self.error(
-                error.problem, error.field or field, expected=error.expected, found=error.found, remedy=error.remedy
-            ) from None
+            raise self.placed(error, error.field or field) from None
 
     def value(self, name: str) -> object:
         """A required field of any type."""
@@ -108,7 +102,6 @@ class Record:
         return "fields " + ", ".join(map(str, self.values)) if self.values else "no fields"
 
     def require(self, *names: str) -> None:
-        """Raise unless all these fields are present."""
         for name in names:
             self.value(name)
 
@@ -147,14 +140,9 @@ class Record:
         value = self.identifier(name).strip()
         if value in choices:
             return cast("T", value)
-        shortened = ", ".join(islice(choices, 8)) + (", …" if len(choices) > 8 else "")
-        raise self.error(
-            f"unknown {name} {value!r}",
-            name,
-            expected=f"one of {shortened}",
-            found=value,
-            remedy=did_you_mean(value, choices) or remedy,
-        )
+        expected = f"one of {', '.join(islice(choices, 8))}{', …' * (len(choices) > 8)}"
+        remedy = did_you_mean(value, choices) or remedy
+        raise self.error(f"unknown {name} {value!r}", name, expected=expected, remedy=remedy)
 
     def boolean(self, name: str) -> bool:
         """A required true or false."""
@@ -221,12 +209,9 @@ class Record:
             value.encode()
         except UnicodeEncodeError as error:
             # JSON can contain half of a surrogate pair, which cannot be encoded for files, hashes or requests.
-            raise self.error(
-                f"half a character (a lone surrogate) at position {error.start + 1}",
-                name,
-                found=value[error.start : error.end].encode("unicode_escape").decode(),
-                remedy="write the text again from its original; the escape is one half of an emoji or symbol",
-            ) from None
+            problem = f"half a character (a lone surrogate) at position {error.start + 1}"
+            remedy = "write the text again from its original; the escape is one half of an emoji or symbol"
+            raise self.error(problem, name, remedy=remedy) from None
         if not blank and not value.strip():
             remedy = self.remedy or "fill it in, or leave the record out"
             raise self.error(f"{name} is empty", name, expected="a text that is not empty", remedy=remedy)
@@ -250,14 +235,9 @@ class Record:
                     return float(value)
             except OverflowError:
                 pass
-        quoted = isinstance(value, str) and self.format != "csv"
-        raise self.error(
-            "not a number",
-            name,
-            expected="a finite number" + " without quotes" * quoted,
-            found=describe_value(value),
-            remedy="write decimals with a point" if isinstance(value, str) and "," in value else None,
-        )
+        expected = "a finite number" + " without quotes" * (isinstance(value, str) and self.format != "csv")
+        remedy = "write decimals with a point" if isinstance(value, str) and "," in value else None
+        raise self.error("not a number", name, expected=expected, found=describe_value(value), remedy=remedy)
 
     def _wrong_type(self, name: str, expected: str, value: object) -> NoReturn:
         found, remedy = describe_value(value), self.remedy or f"write {expected}"
@@ -351,7 +331,7 @@ def input_error(error: ValidationError, record: Record) -> InputError:
         del location[-2:]
     if isinstance(own, InputError):
         field = ".".join(filter(None, (_field_path(location), own.field)))
-        return record.error(own.problem, field, expected=own.expected, found=own.found, remedy=own.remedy)
+        return record.placed(own, field)
     depth = len(location) - 1
     while depth > 0 and isinstance(location[depth], int):
         depth -= 1

@@ -29,16 +29,8 @@ REMOTE = hub.RemoteSet(
 
 
 def load(path: str | Path | None = None, level: Literal["response", "claim"] = "response") -> Corpus:
-    """Load the set from a local copy, or download it.
-
-    Args:
-        path: A local copy.
-        level: Whether candidates are responses or claims.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
-    records, origin = hub.read("factool" if level == "response" else "factool_claims", path, REMOTE)
+    """Load the set from a local copy, or download it; candidates are responses, or their claims."""
+    records, origin = hub.read("factool" if level == "response" else "factool_claims", path, REMOTE, other_layouts=True)
     candidates = _response if level == "response" else _claims
     groups = hub.merge_groups(
         (record, RatedGroup(str(number), record.text("prompt"), candidates(record)))

@@ -41,20 +41,11 @@ OUTCOMES: Mapping[str, tuple[float, float]] = MappingProxyType(
 )
 """Label -> ratings of the two candidates: 1 a win, 0 a loss, 0.5 a tie."""
 
-TASK = Task(
-    name="open-questions",
-    source_label="question",
-    candidate_label="answer",
-    aspects=PAIRS.aspects,
-)
+TASK = Task("open-questions", "question", "answer", PAIRS.aspects)
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or download it.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
+    """Load the set from a local copy, or download it."""
     folder = None if path is None else Path(path)
     if folder is not None and not folder.is_dir():
         raise InputError("not a folder", file=folder, expected="the folder with question.jsonl and the other files")
@@ -64,12 +55,9 @@ def load(path: str | Path | None = None) -> Corpus:
     if not questions:
         raise InputError("no questions in the file", file=path, field="question.jsonl")
     if len(labels) != len(questions):
-        raise InputError(
-            "the labels do not fit the questions",
-            file=BASE_URL + REVIEW if folder is None else _file(folder, REVIEW),
-            expected=f"{len(questions)} lines, one per question",
-            found=f"{len(labels)} lines",
-        )
+        file = BASE_URL + REVIEW if folder is None else _file(folder, REVIEW)
+        expected, found = f"{len(questions)} lines, one per question", f"{len(labels)} lines"
+        raise InputError("the labels do not fit the questions", file=file, expected=expected, found=found)
     _by_question(questions)
     groups = tuple(_group(record, answers, label) for record, label in zip(questions, labels, strict=True))
     origin = Origin("faireval", BASE_URL, COMMIT) if folder is None else Origin("faireval", str(folder))
@@ -92,9 +80,8 @@ def _by_question(records: list[Record]) -> dict[str, Record]:
     for record in records:
         name = record.identifier("question_id")
         if name in by_question:
-            raise record.error(
-                f"question {name} occurs twice", "question_id", found=f"also in line {by_question[name].line}"
-            )
+            problem = f"question {name} occurs twice, also in line {by_question[name].line}"
+            raise record.error(problem, "question_id")
         by_question[name] = record
     return by_question
 

@@ -54,18 +54,15 @@ PARTS: Mapping[str, Part] = MappingProxyType(
 
 
 def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
-    """Load one part of the set from a local copy, or download it.
+    """Load one of the `PARTS` from a local copy, or download it.
 
-    Args:
-        path: A local copy.
-        part: A key of `PARTS`. By default the part of a copy is recognized by its fields, and `qa` is downloaded.
-
-    Raises:
-        InputError: The copy cannot be used or is of another part, or the download failed.
+    By default the part of a copy is recognized by its fields, and `qa` is downloaded.
     """
     remote_part = part or "qa"
     remote = hub.RemoteSet(f"{BASE_URL}{remote_part}_data.json", COMMIT, PARTS[remote_part].columns)
-    records, origin = hub.read("halueval" if remote_part == "qa" else f"halueval_{part}", path, remote)
+    records, origin = hub.read(
+        "halueval" if remote_part == "qa" else f"halueval_{part}", path, remote, other_layouts=True
+    )
     layout = PARTS[remote_part] if path is None or part else _part_of(records[0])
     return Corpus(layout.task, hub.merge_groups((r, _group(r, layout, i)) for i, r in enumerate(records, 1)), origin)
 
@@ -94,6 +91,5 @@ def _labelled(record: Record, part: Part) -> Candidate:
     label = record.text("hallucination").strip().lower()
     if label not in ("yes", "no"):
         raise record.error("not a label", "hallucination", expected="yes or no", found=label)
-    return Candidate(
-        "hallucinated" if label == "yes" else "right", record.text(part.output), factuality_ratings(label == "no")
-    )
+    name = "hallucinated" if label == "yes" else "right"
+    return Candidate(name, record.text(part.output), factuality_ratings(label == "no"))

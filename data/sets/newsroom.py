@@ -42,11 +42,7 @@ _SUMMARY, _ARTICLE = "### Generated Summary", "### Source Article"
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or download it.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
+    """Load the set from a local copy, or download it."""
     records, origin = hub.read("newsroom", path, REMOTE)
     by_article: dict[str, list[Candidate]] = {}
     for record in records:
@@ -60,7 +56,6 @@ def load(path: str | Path | None = None) -> Corpus:
 
 
 def _parse(record: Record) -> tuple[str, str, dict[str, tuple[float, ...]]]:
-    record.require(*REMOTE.columns)
     instance = record.text("instance")
     before, separator, article = instance.partition(_ARTICLE)
     if not separator or _SUMMARY not in before:

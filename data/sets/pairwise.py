@@ -56,20 +56,10 @@ REMOTES: Mapping[str, tuple[hub.RemoteSet, ...]] = MappingProxyType(
 
 
 def load(path: str | Path | None = None, part: str = "llmbar") -> Corpus:
-    """Load a set from a local copy, or download it.
-
-    Args:
-        path: One file in the layout of the set.
-        part: One of `REMOTES`.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
+    """Load one of the `REMOTES` from a local copy of one file, or download it."""
     remotes = REMOTES[part] if path is None else REMOTES[part][:1]
     loaded = [hub.read(part, path, remote) for remote in remotes]
     records = [record for file_records, _ in loaded for record in file_records]
-    for record in records:
-        record.require(*remotes[0].columns)
     pairs = [(record, pair) for record in records if (pair := pair_columns(record))]
     complete = [(record, pair) for record, pair in pairs if all(str(record.value(c)).strip() for c in pair.texts)]
     if len(complete) < len(records):

@@ -52,12 +52,9 @@ def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:
         # Whitespace aside, equal sources are one source: it must not be split into train and held-out.
         group = partial.setdefault(" ".join(source.split()), _PartialGroup(record, source, context))
         if context != group.context:
-            raise record.error(
-                "records of one source differ in context",
-                "context",
-                expected=f"the context of line {group.first.line}: {group.context}",
-                found=context or "no context",
-            )
+            expected = f"the context of line {group.first.line}: {group.context}"
+            found = context or "no context"
+            raise record.error("records of one source differ in context", "context", expected=expected, found=found)
         system = record.identifier("system_id")
         if system in group.candidates:
             raise record.error(f"a second output of {system!r} for the source of line {group.first.line}", "system_id")

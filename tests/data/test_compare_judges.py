@@ -12,13 +12,7 @@ from scipy import stats
 
 from debate_judge.data.agreement.differences import holm_adjusted, sign_flip_p_value, statistical_power
 from debate_judge.data.agreement.intervals import detectable_difference, groups_to_detect
-from debate_judge.data.agreement.tables import (
-    LEVELS,
-    GroupScores,
-    Level,
-    agreement_table,
-    compare,
-)
+from debate_judge.data.agreement.tables import LEVELS, GroupScores, Level, agreement_table, compare
 from tests.data.scored_groups import group, random_groups
 
 

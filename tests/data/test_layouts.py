@@ -149,7 +149,9 @@ def test_traces_that_nobody_rated_are_texts_and_failed_ones_are_left_out(tmp_pat
     assert sum(len(group.candidates) for group in groups) == 3
 
 
-@pytest.mark.parametrize("source", [{"type": "model"}, {"type": "model", "user_id": uuid.UUID(int=1), "at": math.nan}])
+@pytest.mark.parametrize(
+    "source", [{"type": "model"}, {"type": "auto_eval"}, {"type": "model", "user_id": uuid.UUID(int=1), "at": math.nan}]
+)
 def test_what_pandas_saved_is_read_like_json(tmp_path: Path, source: object) -> None:
     feedback = {"key": "helpfulness", "comment": None, "value": None}
     rows = [
@@ -282,6 +284,35 @@ def test_a_score_on_a_step_of_a_trace_is_about_the_text_of_the_step(tmp_path: Pa
     (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', texts)}", TASK).groups
     ratings = {c.text: c.ratings["helpfulness"] for c in group.candidates}
     assert ratings == {"a search": (2.0,), "the answer": (5.0,)}
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.csv"])
+def test_an_assessment_of_a_step_of_a_trace_is_none_of_the_trace(tmp_path: Path, name: str) -> None:
+    trace = json.loads((FOLDER / "mlflow_traces.jsonl").read_text().splitlines()[0])
+    step = {"span_id": "kC7x1JP5SQo=", "parent_span_id": "46B6kOe55Dw=", "attributes": {}}
+    human = {"source_type": "HUMAN", "source_id": "eve"}
+    of_step = {
+        "assessment_name": "politeness",
+        "source": human,
+        "feedback": {"value": 1},
+        "span_id": "902ef1d493f9490a",
+    }
+    trace["info"]["assessments"].append(of_step)
+    trace["data"]["spans"].append(step)
+    row = {"trace_id": "t", "request": "q", "response": "a", **trace["data"], **trace["info"]}
+    (group,) = load(written(tmp_path, name, [trace if name == "a.json" else row]), TASK).groups
+    assert group.candidates[0].ratings["politeness"] == (4.0,)
+
+
+def test_scores_of_langfuse_from_a_bucket(tmp_path: Path) -> None:
+    score = {"trace_id": "t", "observation_id": None, "name": "helpfulness", "data_type": "NUMERIC", "comment": "ok"}
+    rows = [
+        {**score, "source": "ANNOTATION", "value": 2, "string_value": None, "author_user_id": "ann"},
+        {**score, "source": "EVAL", "value": 5, "string_value": None, "author_user_id": None},
+    ]
+    texts = [{"id": "t", "input": "q", "output": "a"}]
+    (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', texts)}", TASK).groups
+    assert (group.source, group.candidates[0].ratings) == ("q", {"helpfulness": (2.0,)})
 
 
 def test_feedback_on_a_step_of_a_run_is_about_the_text_of_the_step(tmp_path: Path) -> None:

@@ -150,8 +150,16 @@ def test_of_a_conversation_the_last_message_is_the_text(tmp_path: Path) -> None:
     def turns(text: str) -> list[dict[str, str]]:
         return [{"role": "user", "content": "Which?"}, {"role": "assistant", "content": text}]
 
-    (group,) = loaded(tmp_path, {"question": "Which?", "chosen": turns("Good."), "rejected": turns("Bad.")}).groups
-    assert {(c.text, c.rating("preference")) for c in group.candidates} == {("Good.", 1), ("Bad.", 0)}
+    pair = {"chosen": turns("Good."), "rejected": turns("Bad.")}
+    for question in ({"question": "Which?"}, {"question": [{"role": "user", "content": "Which?"}]}, {}):
+        columns = ("source=question",) if question else ()
+        (group,) = loaded(tmp_path, {**question, **pair}, columns=columns).groups
+        assert group.source == "Which?"
+        assert {(c.text, c.rating("preference")) for c in group.candidates} == {("Good.", 1), ("Bad.", 0)}
+    pair["rejected"].insert(0, {"role": "system", "content": "Be brief."})
+    (group,) = loaded(tmp_path, pair, columns=()).groups
+    texts = {"user: Which?\nassistant: Good.", "system: Be brief.\nuser: Which?\nassistant: Bad."}
+    assert (group.source, {c.text for c in group.candidates}) == ("", texts)
 
 
 def test_what_was_chosen_needs_no_verdict_and_does_not_always_come_first(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ def test_comments_are_one_text_or_several_per_aspect_and_are_written_and_digeste
     assert comments == [{"tone": ("curt",), "solved": ("partly",)}, {}, {}]
     again = load(jsonl(tmp_path / "again.jsonl", *(group_to_json(g) for g in corpus.groups)), TASK)
     assert (again.groups, again.digest) == (corpus.groups, corpus.digest)
-    plain, told = (load(jsonl(tmp_path / "one.jsonl", line), TASK) for line in (record("g"), lines[0]))
-    assert plain.digest != told.digest
+    plain, commented = (load(jsonl(tmp_path / "one.jsonl", line), TASK) for line in (record("g"), lines[0]))
+    assert plain.digest != commented.digest
     assert "comments" not in str(group_to_json(plain.groups[0]))
 
 

@@ -11,12 +11,7 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from debate_judge.data.agreement.correlations import concordance
-from debate_judge.data.agreement.raters import (
-    compare_with_raters,
-    error_and_bias,
-    krippendorff_alpha,
-    reliability,
-)
+from debate_judge.data.agreement.raters import compare_with_raters, error_and_bias, krippendorff_alpha, reliability
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
 
 IDS = tuple(f"s{i}" for i in range(8))

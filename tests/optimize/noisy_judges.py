@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import replace
 
-from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Granularity, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.programs.debate.judge import Debate
@@ -55,6 +55,6 @@ PARTS: dict[ChoicePart, Corpus] = {
 }
 
 
-def scores_of(runner: JudgeRunner, aspects: tuple[Aspect, ...]) -> ChoiceScores:
+def scores_of(runner: JudgeRunner, aspects: tuple[Aspect, ...], **fixed: Granularity) -> ChoiceScores:
     judges = {JudgeVariant("none", name): CrossFittedJudge(judge) for name, judge in variants().items()}
-    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed_granularities={})
+    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed_granularities=fixed)

@@ -21,15 +21,17 @@ from debate_judge.optimize import compile as command
 from debate_judge.optimize import python_api
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.estimation.estimate import estimate_compile
+from debate_judge.optimize.reporting.formatting import describe_point
 from debate_judge.optimize.reporting.summary import next_steps
 from debate_judge.optimize.result import Result, TrackedRun
+from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags import invocation
 from debate_judge.runs.flags.judge import personas
 from tests.config_keys import keys
 from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import SAMPLE, small_corpus
-from tests.optimize.test_held_out import look, plan
+from tests.optimize.test_held_out import plan, use
 from tests.printed_output import unwrapped
 
 QUICK = ["--max-rounds", "1", "--folds", "1", *keys(trials=4, resamples=200, report="none", json="r.json")]
@@ -80,23 +82,13 @@ def numbers(value: object) -> list[float]:
 
 @pytest.mark.integration
 def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFixture[str]) -> None:
-    # Its held-out sources have been looked at once before.
-    look(plan(Path("runs/store"), seed=8))
+    # Its held-out sources have been used once before.
+    use(plan(Path("runs/store"), seed=8))
     result = compiled(*QUICK, "--aspects", "coherence,consistency")
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_of_knowledge", "gain_over_informed_single", "guides", "lm_calls"),
-        *(
-            "export",
-            "run_id",
-            "seed",
-            "absolute_agreement",
-            "note",
-            "held_out_uses",
-            "calibration",
-            "exported",
-            "decisions",
-        ),
-        *("raters", "objective", "lm_calls_per_item", "splits", "data", "near_duplicates", "gains"),
+        *("export", "run_id", "seed", "absolute_agreement", "note", "held_out_uses", "calibration", "exported"),
+        *("decisions", "raters", "objective", "lm_calls_per_item", "splits", "data", "near_duplicates", "gains"),
     }
     assert all(math.isfinite(n) for n in numbers(result))
     parts = [result[name]["value"] for name in ("gain_of_knowledge", "gain_over_informed_single", "gain")]
@@ -125,15 +117,16 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
         assert words in output
     assert f"{invocation.command('score')} {result['export']} --in" in output
     assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
-    # The second look is told wherever the figures are.
+    # The second use of held-out is told wherever the figures are.
     uses = result["held_out_uses"]
     assert uses["times"] == 2
     assert 0 < uses["inflation"] < 1
-    words = f"seen 2 times; the best of 2 is inflated by about {uses['inflation']:.2g}"
+    warning = f"seen 2 times; the best of 2 is inflated by about {uses['inflation']:.2g}"
     run = tracked().get_run(result["run_id"])
-    assert all(words in text for text in (output, run.data.tags["held_out_uses"]))
+    assert all(warning in text for text in (output, run.data.tags["held_out_uses"]))
     assert run.data.metrics["held_out_uses"] == 2
-    assert artifact(result["run_id"], "metrics.json")["held_out_uses_inflation"] == pytest.approx(uses["inflation"])
+    metrics = artifact(result["run_id"], "metrics.json")
+    assert metrics["held_out_uses_inflation"] == pytest.approx(uses["inflation"])
     assert evidence["held_out_uses"] == uses
 
 
@@ -294,7 +287,7 @@ def test_pairs_are_decided_as_win_tie_or_loss(capsys: pytest.CaptureFixture[str]
     uncompiled = decisions["uncompiled"]["preference"]
     assert uncompiled["kind"] == "pairs"
     assert sum(uncompiled["labels"].values()) == sum(uncompiled["decisions"].values()) == uncompiled["sources"]
-    assert set(uncompiled["measures"]) >= {"accuracy", "kappa", "balanced_accuracy"}
+    assert set(uncompiled["measures"]) == {"accuracy", "kappa", "balanced_accuracy", "auroc"}
     output = capsys.readouterr().out
     # Three referees, two turns, two orders, for two candidates.
     for words in ("win / tie / loss", "summary-level", "/6.0/"):
@@ -314,6 +307,11 @@ def test_proposed_commands_can_be_pasted_whatever_the_folder_is_called() -> None
     (line,) = (line for line in next_steps(cast(Result, result)).splitlines() if line.startswith("Score "))
     words = shlex.split(line)
     assert words[words.index("score") + 1] == "my runs/exports/it's"
+
+
+@pytest.mark.parametrize(("calls", "words"), [(1.0, "single call"), (1.2, "single call"), (3.0, "n = 0")])
+def test_a_choice_without_rounds_is_a_single_call_if_it_is_one(calls: float, words: str) -> None:
+    assert describe_point(Point("none", "default", 0, False, "given"), calls) == words
 
 
 TASK = Task("summarization", "news article", "summary", (Aspect("coherence", "Whether it is one story.", Scale(1, 5)),))

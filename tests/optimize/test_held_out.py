@@ -1,4 +1,4 @@
-"""Held-out sources: a file of the user's own, and the ledger of looks at their figures."""
+"""Held-out sources: a file of the user's own, and the ledger of uses of their figures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def plan(store: Path, **settings: Any) -> CompilePlan:
     return plan_of(Settings(**values), {})
 
 
-def look(at: CompilePlan) -> HeldOutReuse:
+def use(at: CompilePlan) -> HeldOutReuse:
     store, data = Path(at.settings.store), at.data
     return record_held_out_use(store, at.identity, data.corpus, data.evaluation_corpus, agreement(), {})
 
@@ -59,15 +59,15 @@ def look(at: CompilePlan) -> HeldOutReuse:
 def test_other_seeds_aspects_and_options_on_the_same_sources_count_and_other_sources_do_not(tmp_path: Path) -> None:
     first = plan(tmp_path)
     others = [plan(tmp_path, seed=8), plan(tmp_path, max_rounds=1), plan(tmp_path, aspects=("fluency",))]
-    assert [look(each).times for each in (first, *others)] == [1, 2, 3, 4]
-    assert look(first).times == 4
+    assert [use(each).times for each in (first, *others)] == [1, 2, 3, 4]
+    assert use(first).times == 4
     records = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text().splitlines()]
     assert set(records[0]["held_out"]) != set(records[1]["held_out"]), "another seed has another held-out part"
     corpus = first.data.corpus
     groups = tuple(replace(group, source=f"{group.source} Other {group.id}.") for group in corpus.groups)
     splits = replace(first.data.splits, held_out=replace(corpus, groups=groups[:8]))
     data = replace(first.data, corpus=replace(corpus, groups=groups), splits=splits)
-    assert look(replace(first, identity="another", data=data)).times == 1
+    assert use(replace(first, identity="another", data=data)).times == 1
 
 
 @pytest.mark.parametrize(
@@ -84,18 +84,18 @@ def test_other_seeds_aspects_and_options_on_the_same_sources_count_and_other_sou
     ids=["cut", "not text", "nested", "null", "identity", "sources", "no sources"],
 )
 def test_a_broken_line_is_skipped_counted_and_swallows_nothing(tmp_path: Path, broken: bytes) -> None:
-    look(plan(tmp_path))
+    use(plan(tmp_path))
     with (tmp_path / LOG_FILE).open("ab") as out:
         out.write(broken)
-    second = look(plan(tmp_path, seed=8))
+    second = use(plan(tmp_path, seed=8))
     assert (second.times, second.unreadable) == (2, 1)
     assert LOG_FILE in str(second)
-    assert look(plan(tmp_path, seed=9)).times == 3
+    assert use(plan(tmp_path, seed=9)).times == 3
 
 
 def test_a_ledger_that_cannot_be_written_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / LOG_FILE).mkdir()
-    assert look(plan(tmp_path)) == HeldOutReuse(1, 0.0)
+    assert use(plan(tmp_path)) == HeldOutReuse(1, 0.0)
     assert "could not be written" in caplog.text
 
 

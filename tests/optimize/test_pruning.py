@@ -82,11 +82,11 @@ def test_a_reading_whose_single_calls_were_pruned_has_no_debates() -> None:
 def test_pruned_trials_are_stored_with_their_record(tmp_path: Path) -> None:
     reported: dict[Point, TrialOutcome] = {}
     found = pruned(FakeScores(weak), tmp_path / "s.log", on_trial=reported.__setitem__)
-    dropped = {point: told for point, told in reported.items() if isinstance(told, PrunedPoint)}
+    dropped = {point: outcome for point, outcome in reported.items() if isinstance(outcome, PrunedPoint)}
     assert set(dropped) == set(found.pruned)
     trials = stored_trials(tmp_path / "s.log", optuna.trial.TrialState.PRUNED)
     assert [trial.user_attrs for trial in trials] == [
-        {"groups": told.groups, "of": 10, "behind": told.behind} for told in dropped.values()
+        {"groups": outcome.groups, "of": 10, "behind": outcome.behind} for outcome in dropped.values()
     ]
     assert {trial.values for trial in trials} == {None}
     assert len(stored_trials(tmp_path / "s.log", optuna.trial.TrialState.COMPLETE)) == len(found.outcomes)
@@ -119,6 +119,14 @@ def test_scores_of_a_point_are_those_of_its_judge_and_no_longer_debate_is_asked_
             assert [s for g in by_aspect["clear"] for s in g.scores] == expected
     # Each call once, however many points are derived from it.
     assert lm.meter.requested.total() < 1.5 * len(lm.prompts)
+
+
+def test_a_fixed_granularity_overrides_that_of_the_point() -> None:
+    whole, given = (Point("none", "strict", 0, False, granularity) for granularity in ("whole", "given"))
+    with JudgeRunner(scripted_lm(NOISY), progress=False) as runner:
+        scores = scores_of(runner, ASPECTS, sound="given")
+        assert scores.scores(whole)[0]["sound"] == scores.scores(given)[0]["sound"]
+        assert scores.scores(whole)[0]["clear"] != scores.scores(given)[0]["clear"]
 
 
 def test_groups_that_were_scored_are_not_scored_again_with_the_others() -> None:

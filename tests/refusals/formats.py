@@ -130,8 +130,8 @@ PARQUET = [
         ("a date out of range", a_far_date, None, 2, "made", "leave the column out"),
         ("long lists", MANY_LISTS, limited(reading, _MAX_LIST_VALUES=10_000), None, "tone.list.element", "200,000"),
         ("long texts", LONG_TEXTS, limited(reading, _MAX_UNPACKED=4 << 20), None, "text", "unpacks"),
-        ("Parquet off the scale", lambda f: parquet(f / "a.parquet", OFF_SCALE, NAMES), None, 2, "tone", "scale"),
         ("Parquet of broken pages", broken_pages, None, None, None, "from its original"),
+        ("Parquet off the scale", lambda f: parquet(f / "a.parquet", OFF_SCALE, NAMES), None, 2, "tone", "scale"),
         ("no Parquet", lambda f: (f / "a.parquet").write_text("source,text\ns,x\n"), None, None, None, "not a Parquet"),
     )
 ]
@@ -172,6 +172,7 @@ PATHS = ("text=data.answer", "tone=labels.tone")
 DEEP = {"a.jsonl": "\n".join(map(json.dumps, NESTED))}
 DIALOGUE = {"group": "g", "task": "dialogue", "source": "s", "candidates": [{"id": "a", "text": "x"}]}
 OF_A_FILE = {"a.jsonl": json.dumps({**DIALOGUE, "task": "tone.toml"}), "tone.toml": 'name = "tone"\n'}
+CROWD = "WorkerId,Input.answer,Answer.tone\nw,x,4\n"
 COMMENTED = {"a.csv": "text,tone,why,note\nx,4,because,so\n"}
 
 
@@ -180,6 +181,17 @@ def of_scale(low: float, high: float) -> Callable[[], object]:
 
 
 USERS = [
+    *(
+        row(name, loaded("a.csv"), field, keyword, "a.csv", 2, {"a.csv": content})
+        for name, content, field, keyword in (
+            ("another column task", "task,text,tone\nrewrite,x,4\n", "task", "rename the column"),
+            ("a summary", "text,summary,tone\nAn article.,A summary.,4\n", "text", "source=text,text=summary"),
+            ("names in two rows", "text,Ann,,Bob,\n,tone,wit,tone,wit\nx,4,5,3,2\n", None, "unmerge"),
+        )
+    ),
+    row("columns of a crowd", guessed, "text", "text=Input.answer", "a.csv", 2, {"a.csv": CROWD}),
+    row("dates", guessed, None, "such as 4/5", files=table("2024-05-04", "2024-05-03")),
+    row("three raters in a cell", guessed, None, "4;5", files=table("4,5,3", "3,4,4")),
     row("fractions", guessed, None, "4 and not 4/5", files=table("4/5", "3/5")),
     row("per cents", guessed, None, "80 and not 80%", files=table("80%", "60%")),
     row("two raters with a comma, guessed", guessed, None, "4;5", files=table("4,5", "3,4")),
@@ -193,33 +205,6 @@ USERS = [
         )
     ),
     row("an aspect with a stroke", guessed, "criterion", "'clear/short'", "a.csv", 4, {"a.csv": BOTH}),
-    row(
-        "what was summarized, called text",
-        loaded("a.csv"),
-        "text",
-        "--columns source=text,text=summary",
-        "a.csv",
-        2,
-        {"a.csv": "text,summary,tone\nAn article.,A summary.,4\n"},
-    ),
-    row(
-        "names in two rows",
-        loaded("a.csv"),
-        None,
-        "unmerge",
-        "a.csv",
-        2,
-        {"a.csv": "text,Ann,,Bob,\n,tone,wit,tone,wit\nx,4,5,3,2\n"},
-    ),
-    row(
-        "columns of a crowd",
-        guessed,
-        "text",
-        "--columns text=Input.answer",
-        "a.csv",
-        2,
-        {"a.csv": "WorkerId,Input.answer,Answer.tone\nw,x,4\n"},
-    ),
     row("repeated texts", loaded("a.csv"), None, "--columns rater=who", "a.csv", files={"a.csv": REPEATED}),
     row("a path off the scale", loaded("a.jsonl", *PATHS), "labels.tone", "scale", "a.jsonl", 2, DEEP),
     row("a path to nothing", loaded("a.jsonl", "text=data.reply"), None, "'data.reply'", files=DEEP, plain=True),
@@ -348,6 +333,15 @@ def lists_of_numpy(folder: Path) -> None:
     (folder / "a.csv").write_text(header + "q,a,\"[5, 3]\",\"['ann' 'ben']\"\n")
 
 
+def numbered_raters(folder: Path) -> None:
+    (folder / "a.json").write_text(json.dumps([{"answer": "x", ANSWERS: [4], f"{ANSWERS}.users": 7}]))
+
+
+def without_spans(folder: Path) -> None:
+    trace = {"trace_id": "t", "request_preview": "x" * 997 + "...", "assessments": []}
+    recorded("a.jsonl", {"info": trace})(folder)
+
+
 def comparison(texts: dict[str, object], side: str) -> Callable[[Path], object]:
     result = {"from_name": "better", "value": {"selected": side}}
     return recorded("a.jsonl", {"data": texts, "annotations": [{"completed_by": 1, "result": [result]}]})
@@ -369,6 +363,8 @@ TOOLS = [
         ("records of Argilla in objects", "a.jsonl", (), nested_argilla, "a.jsonl", 1, "responses", "flatten=True"),
         ("answers far below", "a.jsonl", (), late_answers, "a.jsonl", 301, None, "put a rated record first"),
         ("lists without commas", "a.csv", (), lists_of_numpy, "a.csv", 2, f"{ANSWERS}.users", "df.to_json"),
+        ("a number as raters", "a.json", (), numbered_raters, "a.json", 1, None, "as Argilla exports it"),
+        ("no spans", "a.jsonl", (), without_spans, "a.jsonl", 1, "info.request_preview", "include_spans"),
         ("unknown texts", "a.jsonl", (), comparison(OTHER_TEXTS, "left"), "a.jsonl", 1, "data", "response_a, the left"),
         (
             "no spans",

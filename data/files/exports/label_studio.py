@@ -61,13 +61,12 @@ def studio_pairs(record: Record) -> Iterator[Record]:
             data = {**others, **texts, verdict: side, "rater": "" if rater is None else str(rater)}
             pair = pair_columns(replace(record, values=data))
             if pair is None or side not in _SIDES:
-                raise record.error(
-                    "a comparison of two texts that are not recognized" if pair is None else "not a side of the pair",
-                    "data" if pair is None else f"annotations[{i}].result, {name}",
-                    expected="two texts, e.g. answer1 and answer2" if pair is None else " or ".join(_SIDES),
-                    found="fields " + ", ".join(texts) if pair is None else side,
-                    remedy="rename the fields in the file, e.g. to response_a, the left one, and response_b",
+                problem = (
+                    "a comparison of two texts that are not recognized" if pair is None else "not a side of the pair"
                 )
+                field = "data" if pair is None else f"annotations[{i}].result, {name}"
+                remedy = "rename the texts, e.g. to response_a, the left one, and response_b" if pair is None else None
+                raise record.error(problem, field, expected="left or right", found=side, remedy=remedy)
             yield replace(record, values={**data, verdict: pair.texts[_SIDES.index(side)]})
 
 
