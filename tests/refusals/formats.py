@@ -351,7 +351,6 @@ LANGFUSE, LANGSMITH = "langfuse_scores.csv", "langsmith_feedback.jsonl"
 SIDES: dict[str, object] = {"question": "q", "answer1": "x", "answer2": "y"}
 OTHER_TEXTS: dict[str, object] = {"question": "q", "mine": "x", "theirs": "y"}
 BETTER = "annotations[0].result, better"
-NO_SPANS = {"info": {"trace_id": "t", "request_preview": "x" * 997 + "...", "assessments": []}}
 RATING = "annotations[0].result[0].value.rating"
 TOOLS = [
     row(name, loaded(files, *columns, task=SUPPORT), field, keyword, file, line, change=change)
@@ -366,16 +365,6 @@ TOOLS = [
         ("a number as raters", "a.json", (), numbered_raters, "a.json", 1, None, "as Argilla exports it"),
         ("no spans", "a.jsonl", (), without_spans, "a.jsonl", 1, "info.request_preview", "include_spans"),
         ("unknown texts", "a.jsonl", (), comparison(OTHER_TEXTS, "left"), "a.jsonl", 1, "data", "response_a, the left"),
-        (
-            "no spans",
-            "a.jsonl",
-            (),
-            recorded("a.jsonl", NO_SPANS),
-            "a.jsonl",
-            1,
-            "info.request_preview",
-            "include_spans",
-        ),
         ("no side", "a.jsonl", (), comparison(SIDES, "middle"), "a.jsonl", 1, BETTER, "left or right"),
         ("a run of LangSmith without end", f"{LANGSMITH}+runs.jsonl", (), a_deep_run, None, None, "text", "missing"),
     )
