@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 
 from debate_judge.data.agreement.tables import STATISTICS, correlation
@@ -31,7 +31,7 @@ def differences(folder: Path) -> dict[str, list[float]]:
     _, _, tables = (
         (folder / "README.md").read_text(encoding="utf-8").partition("dialogue response generation should be")
     )
-    found: dict[str, list[float]] = {name: [] for name in FILES}
+    by_set: dict[str, list[float]] = {name: [] for name in FILES}
     name = "topical_chat"
     for line in tables.splitlines():
         name = line.rstrip(":") if line.rstrip(":") in FILES else name
@@ -40,12 +40,14 @@ def differences(folder: Path) -> dict[str, list[float]]:
             texts = json.loads((folder / f"unieval_predict/{FILES[name]}_result.json").read_text(encoding="utf-8"))
             ratings, scores = ([text[side][aspect] for text in texts] for side in ("scores", "predict_scores"))
             for statistic, value in zip(STATISTICS, published, strict=True):
-                found[name].append(abs((correlation(ratings, scores, statistic) or 0.0) - float(value)))
-    return found
+                by_set[name].append(abs((correlation(ratings, scores, statistic) or 0.0) - float(value)))
+    return by_set
 
 
 def main() -> int:
-    for name, values in differences(Path(sys.argv[1])).items():
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    for name, values in differences(parser.parse_args().folder).items():
         print(f"{name}: {len(values)} published figures, largest difference {max(values):.1e}")
     return 0
 
