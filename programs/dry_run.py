@@ -68,8 +68,8 @@ def _twice_as_many_claims(prompt: Prompt, text: str) -> dict[str, str]:
     lines = text.splitlines()
     if lines == ["NONE"]:
         return {"claims": text}
-    twice = [claim for line in lines for claim in (line, f"Besides: {line}")]
-    return {"claims": "\n".join(twice[: other_roles.max_claims(prompt)])}
+    doubled_claims = [claim for line in lines for claim in (line, f"Besides: {line}")]
+    return {"claims": "\n".join(doubled_claims[: other_roles.max_claims(prompt)])}
 
 
 def _none_disputed(prompt: Prompt, text: str) -> dict[str, str]:

@@ -164,8 +164,8 @@ def _group_by_source(items: Sequence[Item], judge: GroupingOptions) -> Grouping:
         count = -(-len(ordered) // max(1, judge.together))
         ends = [len(ordered) * end // count for end in range(count + 1)]
         for chunk in (ordered[start:end] for start, end in pairwise(ends)):
-            in_prompt = _seeded_order(chunk, judge.order) if judge.order else chunk
-            members = [item for by_aspect in in_prompt for item in sorted(by_aspect.values(), key=_aspect_rank)]
+            prompt_order = _seeded_order(chunk, judge.order) if judge.order else chunk
+            members = [item for by_aspect in prompt_order for item in sorted(by_aspect.values(), key=_aspect_rank)]
             positions |= {(source, item.key): (len(questions), index) for index, item in enumerate(members)}
             questions.append(Question(tuple(members)))
     item_positions = (positions[source, item.key] for source, item in zip(sources, items, strict=True))

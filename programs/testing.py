@@ -53,7 +53,7 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
         items: The items to judge; by default `sample_items`.
     """
     items = sample_items() if items is None else items
-    first = judged(judge, items)
+    first = judge_offline(judge, items)
     for item, judgement in zip(items, first, strict=True):
         _require(isinstance(judgement, Verdict), f"{item.candidate}, {item.aspect.name}: not scored", judgement)
         if isinstance(judgement, Verdict):
@@ -66,7 +66,7 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
     _require(instructions == judge.instructions(), "rebuilt, it has other instructions", instructions)
     scores, repeated = (
         [judgement.score for judgement in judgements if isinstance(judgement, Verdict)]
-        for judgements in (first, judged(rebuilt, items))
+        for judgements in (first, judge_offline(rebuilt, items))
     )
     _require(repeated == scores, "rebuilt, it gives other scores", repeated)
     predictors = set(judge.instructions())
@@ -87,7 +87,7 @@ def _check_verdict(judge: Judge, item: Item, verdict: Verdict) -> None:
         _require(shorter.calls <= verdict.calls, f"{where}: {rounds} rounds cost more than all", shorter.calls)
 
 
-def judged(judge: Judge, items: Sequence[Item]) -> list[Judgement]:
+def judge_offline(judge: Judge, items: Sequence[Item]) -> list[Judgement]:
     """Judge the items with a new offline LM."""
 
     async def work() -> list[Judgement]:
@@ -117,7 +117,7 @@ class ScriptedLM(JudgeLM):
 
     @property
     def peak(self) -> int:
-        """Largest number of calls in flight at once."""
+        """Maximum number of calls that were in flight at once."""
         return self.transport.peak
 
 

@@ -111,8 +111,8 @@ class Debate(Judge):
     ) -> list[Transcript]:
         tables = await self._tables(items, transcripts)
         blind = self.persona.gap is not None
-        debated = await gather(debate(table, rounds, blind=blind, tie_breaker=tie_breaker) for table in tables)
-        return [transcript for table_transcripts in debated for transcript in table_transcripts]
+        by_table = await gather(debate(table, rounds, blind=blind, tie_breaker=tie_breaker) for table in tables)
+        return [transcript for table_transcripts in by_table for transcript in table_transcripts]
 
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
         tables = await self._tables(items, no_split=True)
@@ -130,8 +130,8 @@ class Debate(Judge):
         self, items: Sequence[Item], transcripts: Sequence[Transcript] | None = None, *, no_split: bool = False
     ) -> list[ScoreTable]:
         """One table of all items if candidates or aspects share calls, else one for each item."""
-        shared = len(items) > 1 and (self.together > 1 or self.joint)
-        slices = [slice(None)] if shared else [slice(number, number + 1) for number in range(len(items))]
+        share_calls = len(items) > 1 and (self.together > 1 or self.joint)
+        slices = [slice(None)] if share_calls else [slice(number, number + 1) for number in range(len(items))]
         return [await self._table(items[s], None if transcripts is None else transcripts[s], no_split) for s in slices]
 
     async def _table(
@@ -196,10 +196,10 @@ class Debate(Judge):
         return json.dumps([self.debate_config.rounds, self.together, self.order, *parts])
 
     def joint_judge(self, judges: Mapping[str, Judge]) -> Judge:
-        shared = copy(self)
+        joint = copy(self)
         # DSPy finds the predictors of the first judge only.
-        shared._debates = _AspectDebates({name: j for name, j in judges.items() if isinstance(j, Debate)})
-        return shared
+        joint._debates = _AspectDebates({name: j for name, j in judges.items() if isinstance(j, Debate)})
+        return joint
 
     def judges_by_aspect(self) -> Mapping[str, Judge]:
         return self._debates.by_aspect

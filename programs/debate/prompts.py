@@ -189,8 +189,8 @@ def prompt_parts(
     standard = escape(scorer.instructions)
     if not is_table:
         standard = f"The Scorer replies with {reply_form(scorer)}.\n{standard}"
-    guided = bool(guide_in(standard))
-    if guided:
+    has_guide = bool(guide_in(standard))
+    if has_guide:
         # Only the guide may say how the scale is used.
         standard = _USE_WHOLE_SCALE.sub("", standard)
         aspect = replace(aspect, definition=without_anchors(aspect.definition))
@@ -198,7 +198,7 @@ def prompt_parts(
     # Half a step, which can change a whole point. With a whole step, the Critic, which scores in tenths, would hardly
     # ever raise an issue.
     distance = aspect.scale.step * (0.5 if gap is None else gap)
-    debate_rules = rules(GUIDE if guided else DEFINITION, f"{distance:g}", gap is not None)
+    debate_rules = rules(GUIDE if has_guide else DEFINITION, f"{distance:g}", gap is not None)
     debate_rules += RULES_FOR_CANDIDATES if is_table else f"The Critic replies with {reply_form(critic)}."
     return PromptParts(standard, text, debate_rules, distance, gap is not None)
 
@@ -347,12 +347,12 @@ def table_inputs(items: Mapping[Cell, Item]) -> dict[str, str]:
     """The input fields for the candidates of these cells. Every text of a data set is escaped."""
     # The source is shown if at least one aspect needs it.
     first = max(items.values(), key=lambda item: item.aspect.source)
-    shared = item_inputs(first, "")
-    del shared["candidate"], shared["debate"]
+    inputs = item_inputs(first, "")
+    del inputs["candidate"], inputs["debate"]
     texts = {cell.candidate: item.text for cell, item in items.items()}
     task = task_description(first.task, bool(first.context), first.aspect.source)
     task += f" {'One' if len(aspects_in(items)) == 1 else 'More than one'} aspect of each candidate is rated."
-    return {**shared, "task": task, "candidates": _candidate_sections(tuple(texts.items()))}
+    return {**inputs, "task": task, "candidates": _candidate_sections(tuple(texts.items()))}
 
 
 # Cached, because the same candidates are in every prompt of a debate.

@@ -368,11 +368,11 @@ class ScoreTable:
 
         async def ask_chunk(chunk: Chunk, cells: Collection[Cell]) -> list[Chunk]:
             """The chunks that it was split into, or the chunk itself."""
-            targets, shared = tuple(cell for cell in chunk if cell in cells), len(chunk) > 1
+            targets, is_table = tuple(cell for cell in chunk if cell in cells), len(chunk) > 1
             if not targets:
                 return [chunk]
-            replies = await (self._ask_chunk(role, chunk, targets) if shared else self._ask_single(role, *chunk))
-            unanswered = [cell for cell, reply in replies.items() if not self._record(role, cell, reply, shared)]
+            replies = await (self._ask_chunk(role, chunk, targets) if is_table else self._ask_single(role, *chunk))
+            unanswered = [cell for cell, reply in replies.items() if not self._record(role, cell, reply, is_table)]
             return await ask_chunks(prompts.halves(chunk), unanswered) if unanswered else [chunk]
 
         async def ask_chunks(chunks: Sequence[Chunk], cells: Collection[Cell]) -> list[Chunk]:
@@ -383,13 +383,13 @@ class ScoreTable:
 
         self._chunks = await ask_chunks(self._chunks, cells)
 
-    def _record(self, role: DebateRole, cell: Cell, reply: CellReply, shared: bool) -> bool:
+    def _record(self, role: DebateRole, cell: Cell, reply: CellReply, is_table: bool) -> bool:
         """Add the reply to the cell's transcript; False if the chunk has to be split instead."""
         transcript, failed_calls = self._transcripts[cell], self._failed_calls[cell]
         if isinstance(reply, RoleReply):
             turn = role.turn(transcript, reply.value, reply.calls + failed_calls, self._items[cell])
             self._transcripts[cell] = transcript.add(turn)
-        elif shared and (reply.splittable or (reply.reason == "unreadable reply" and not self._no_split)):
+        elif is_table and (reply.splittable or (reply.reason == "unreadable reply" and not self._no_split)):
             self._failed_calls[cell] += reply.calls
             return False
         else:

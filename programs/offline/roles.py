@@ -21,7 +21,7 @@ from debate_judge.programs.roles.parsing import NO_ISSUE, REQUEST
 
 # --- prompts and replies ---
 
-_OWN_REQUEST = f"\n\n{REQUEST}"
+_REQUEST_MARKER = f"\n\n{REQUEST}"
 """The text between the material and the requested fields in this project's prompts (`programs.roles.role`)."""
 
 _DSPY_REQUEST = "\n\nRespond with "
@@ -67,7 +67,7 @@ class PromptQuestion:
 
 def parse(system: str, user: str) -> Prompt:
     """Parse the system message and the last user message of a call."""
-    material, marker, requested = user.rpartition(_OWN_REQUEST)
+    material, marker, requested = user.rpartition(_REQUEST_MARKER)
     if marker:
         inputs = _sections(material)
         outputs, descriptions = {}, {}

@@ -38,7 +38,7 @@ DEFAULT_SAMPLES = 20
 """Default k of `sampled`, as in G-Eval."""
 
 MAX_SAMPLES = 1000
-"""Largest k: each sample is a paid call, and an export may come from anywhere."""
+"""Maximum of k: each sample is a paid call, and an export may come from anywhere."""
 
 TOP_LOGPROBS = 20
 """Number of likeliest tokens requested in `expected`, OpenAI's `top_logprobs`, of which 20 is the maximum."""

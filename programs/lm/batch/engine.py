@@ -295,14 +295,14 @@ class BatchEngine:
 
     async def _poll(self, job: BatchJob) -> Batch | None:
         """The job when it has ended; None if the account of this process has no such job."""
-        wait, printed = self._batch_timing.first_poll, ""
+        wait, last_state = self._batch_timing.first_poll, ""
         while (batch := await self._service.retrieve(job.id or "")) is not None:
             counts = batch.request_counts
             failed = f", {counts.failed:,} failed" if counts and counts.failed else ""
             state = f"{counts.completed:,} done{failed} ({batch.status})" if counts and counts.total else batch.status
-            if state != printed:
+            if state != last_state:
                 _print_status(f"{job}, {state}")
-                printed = state
+                last_state = state
             if batch.status in ("completed", "failed", "expired", "cancelled"):
                 break
             await asyncio.sleep(wait)
