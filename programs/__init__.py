@@ -69,9 +69,11 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "rouge-l": Preset("rouge-l", {}, "ROUGE-L against references, no LM"),
         "bleu": Preset("bleu", {}, "BLEU against references, no LM"),
         "bertscore": Preset(
-            "bertscore", {"model": "roberta-large"}, "BERTScore F1 against references, by a model of its own"
+            "bertscore", {"model": "roberta-large"}, "BERTScore F1 against references, with a local model"
         ),
-        "bartscore": Preset("bartscore", {"model": "facebook/bart-large-cnn"}, "BARTScore: likelihood by a model"),
+        "bartscore": Preset(
+            "bartscore", {"model": "facebook/bart-large-cnn"}, "BARTScore: likelihood by a local model"
+        ),
         "debate": _debate(
             "devils-advocate", 3, False, "debate with a devil's advocate", ("persona", "rounds", "tie_breaker")
         ),

@@ -1,4 +1,4 @@
-"""Items, what a call from Python asks about, and the grouping of items into questions: one candidate, a pair to
+"""Items, the arguments of a call from Python, and the grouping of items into questions: one candidate, a pair to
 compare, or several candidates of one source.
 
 Which candidates share a question depends on the texts alone, their order in it on the texts and the judge's seed;
@@ -132,7 +132,7 @@ def group_into_questions(judge: GroupingOptions, items: Sequence[Item], *, compa
 
 def source_key(item: Item) -> tuple[object, ...]:
     """Equal for items that may share a question, if they are of one aspect or the judge is joint."""
-    # An empty source is none, so only the group says which texts belong together.
+    # Without a source, only the group says which texts belong together.
     return item.task, item.source or (item.group,), item.context
 
 

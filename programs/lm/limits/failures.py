@@ -26,7 +26,7 @@ from debate_judge.programs.lm.options import LMOptions
 _LOG = logging.getLogger(__name__)
 
 _MIN_RETRY_AFTER = 0.1
-"""Seconds; a shorter Retry-After is believed after a first failure only, then the usual wait applies."""
+"""Seconds; a shorter Retry-After is obeyed after the first failure only; later the usual wait applies."""
 _MAX_DOUBLINGS = 30
 _MAX_DOUBLINGS_429 = 3
 """After a 429, where the limiter slows all calls down anyway."""
