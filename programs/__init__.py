@@ -45,12 +45,16 @@ class Preset:
     """What the class's `from_config` takes."""
     summary: str
     """A one-line description."""
-    searched: tuple[str, ...] = ()
+    search_dimensions: tuple[str, ...] = ()
     """What a compile searches over: any of persona, rounds, tie_breaker."""
 
 
-def _debate(persona: str, rounds: int, tie_breaker: bool, summary: str, searched: tuple[str, ...] = ()) -> Preset:
-    return Preset("debate", {"persona": persona, "rounds": rounds, "tie_breaker": tie_breaker}, summary, searched)
+def _debate(
+    persona: str, rounds: int, tie_breaker: bool, summary: str, search_dimensions: tuple[str, ...] = ()
+) -> Preset:
+    return Preset(
+        "debate", {"persona": persona, "rounds": rounds, "tie_breaker": tie_breaker}, summary, search_dimensions
+    )
 
 
 _REFEREES = ("general-public", "critic", "news-author")

@@ -102,7 +102,9 @@ def make_lm(
     if isinstance(lm_transport, OpenAITransport):
         lm_transport.on_rate_limits = lambda limits: lm.recorded_engine.limiter.on_rate_limits(limits)
     if transport is None and options.batch is not None:
-        lm.recorded_engine.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded_engine.probe)
+        lm.recorded_engine.batch_engine = BatchEngine(
+            spec, api_base, options, lm.store, lm.meter, lm.recorded_engine.probe
+        )
     elif transport is None:
         warn_of_running_jobs(lm.store)
     return lm

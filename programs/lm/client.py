@@ -86,9 +86,9 @@ class JudgeLM(dspy.LM):
         return self.recorded_engine.meter
 
     @property
-    def batches(self) -> BatchEngine | None:
+    def batch_engine(self) -> BatchEngine | None:
         """Makes its calls in batch jobs, or None."""
-        return self.recorded_engine.batches
+        return self.recorded_engine.batch_engine
 
     @property
     def destination(self) -> str | None:
@@ -110,7 +110,7 @@ class JudgeLM(dspy.LM):
 
     def without_batches(self) -> JudgeLM:
         """The same LM with direct calls instead of batch jobs; store, accounts and limits are shared."""
-        return self._variant(self.recorded_engine.variant(batches=None))
+        return self._variant(self.recorded_engine.variant(batch_engine=None))
 
     def another_sample(self, number: int, temperature: float) -> JudgeLM:
         """The same LM with separate call keys for each `number`; limiter, budget and store are shared.

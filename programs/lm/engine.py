@@ -106,7 +106,7 @@ class RecordedEngine:
         self.role = CallTag().role
         """Role of calls without a tag, in the usage accounts."""
         self.probe_settings: dict[str, Any] = {}
-        self.batches: BatchEngine | None = None
+        self.batch_engine: BatchEngine | None = None
         """Makes the calls in batch jobs, if the options say so."""
         self._concurrency, self._options, self._warmup = concurrency, options, PrefixWarmup() if warmup else None
         self._budget = Budget(options.budget, price) if options.budget else None
@@ -164,9 +164,9 @@ class RecordedEngine:
         size = sum(len(message["content"].encode()) for message in messages)
         call = _Call(key, tag, messages, settings, size)
         self.meter.count_request(tag.role)
-        reply = await self._deduplicate(call, self._call_directly if self.batches is None else self._call_in_batch)
+        reply = await self._deduplicate(call, self._call_directly if self.batch_engine is None else self._call_in_batch)
         if call.from_store:
-            self.meter.count_hit(tag.role, reply, round=tag.round, batch=self.batches is not None)
+            self.meter.count_hit(tag.role, reply, round=tag.round, batch=self.batch_engine is not None)
         return key, reply
 
     def _next_key(self, request: Request) -> str:
@@ -403,8 +403,8 @@ class RecordedEngine:
         estimate = replace(self._estimator.estimate(call.size, call.settings.get("max_tokens")), batch=True)
         await self._batch_limiter.acquire(estimate)
         try:
-            assert self.batches is not None
-            reply = await self.batches.call(call.key, call.tag.role, call.messages, call.settings)
+            assert self.batch_engine is not None
+            reply = await self.batch_engine.call(call.key, call.tag.role, call.messages, call.settings)
             # The batch engine has stored it already. Charge it before its reservation ends.
             self.meter.count_reply(call.tag.role, reply, round=call.tag.round, batch=True)
             self._charge(reply, estimate, call.size)
@@ -434,8 +434,8 @@ class RecordedEngine:
             if not (drain and call.in_flight):
                 task.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-        if self.batches is not None:
-            await self.batches.aclose()
+        if self.batch_engine is not None:
+            await self.batch_engine.aclose()
         await self.transport.aclose()
 
 
