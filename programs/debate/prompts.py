@@ -198,12 +198,12 @@ def prompt_parts(
     # Half a step, which can change a whole point. With a whole step, the Critic, which scores in tenths, would hardly
     # ever raise an issue.
     distance = aspect.scale.step * (0.5 if gap is None else gap)
-    debate_rules = rules(GUIDE if has_guide else DEFINITION, f"{distance:g}", gap is not None)
+    debate_rules = rules_text(GUIDE if has_guide else DEFINITION, f"{distance:g}", gap is not None)
     debate_rules += RULES_FOR_CANDIDATES if is_table else f"The Critic replies with {reply_form(critic)}."
     return PromptParts(standard, text, debate_rules, distance, gap is not None)
 
 
-def rules(criterion: str, distance: str, blind: bool = False) -> str:
+def rules_text(criterion: str, distance: str, blind: bool = False) -> str:
     """The rules of a debate by a `criterion`, e.g. `GUIDE`; an issue needs two scores at least `distance` apart."""
     if blind:
         debated = f"Only scores that lie at least {distance} apart are debated"
@@ -268,7 +268,7 @@ def joint_prompt_parts(parts_by_label: Mapping[str, PromptParts]) -> PromptParts
         )
         for name in ("examples", "similar")
     }
-    debate_rules = rules(criterion, distance, first.blind) + RULES_FOR_ASPECTS
+    debate_rules = rules_text(criterion, distance, first.blind) + RULES_FOR_ASPECTS
     return PromptParts(standard, "\n\n".join(sections), debate_rules, first.issue_distance, first.blind, examples)
 
 

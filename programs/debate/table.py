@@ -416,15 +416,15 @@ class ScoreTable:
         }
         tag = role.tag([self._transcripts[cell] for cell in targets])
         if not role.samples:
-            return await self._ask_once(role, chunk, targets, inputs, tag)
+            return await self._ask_cells(role, chunk, targets, inputs, tag)
         tags = (replace(tag, sample=number) for number in range(role.samples))
-        samples = await gather(self._ask_once(role, chunk, targets, inputs, sample_tag) for sample_tag in tags)
+        samples = await gather(self._ask_cells(role, chunk, targets, inputs, sample_tag) for sample_tag in tags)
         return {cell: _mean_reply([sample[cell] for sample in samples]) for cell in targets}
 
-    async def _ask_once(
+    async def _ask_cells(
         self, role: DebateRole, chunk: Chunk, targets: Chunk, inputs: Mapping[str, str], tag: CallTag
     ) -> dict[Cell, CellReply]:
-        """Make one call about the `targets`, and a second one about cells that the first reply leaves unreadable."""
+        """Ask about the `targets`, and once more about cells that the first reply leaves unreadable."""
         items = {cell: self._items[cell] for cell in chunk}
         cell_replies: dict[Cell, CellReply] = {}
         calls = dict.fromkeys(targets, 0.0)

@@ -451,11 +451,11 @@ def _style(text: Text) -> dict[str, Measurement]:
     }
 
 
-def _variety(words: Sequence[str]) -> float:
+def _variety(all_words: Sequence[str]) -> float:
     """Share of distinct words in a window of 20, averaged over all windows, which makes it independent of length."""
-    if len(words) <= _WINDOW:
-        return len(set(words)) / len(words) if words else 0.0
-    windows = [len(set(words[i : i + _WINDOW])) / _WINDOW for i in range(len(words) - _WINDOW + 1)]
+    if len(all_words) <= _WINDOW:
+        return len(set(all_words)) / len(all_words) if all_words else 0.0
+    windows = [len(set(all_words[i : i + _WINDOW])) / _WINDOW for i in range(len(all_words) - _WINDOW + 1)]
     return sum(windows) / len(windows)
 
 

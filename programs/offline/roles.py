@@ -43,7 +43,7 @@ class Prompt:
     """Requested field -> its type as written in the prompt, else `str`. Empty for prompts without fields."""
     descriptions: dict[str, str]
     """Requested field -> its description, if the prompt has one."""
-    json: bool
+    wants_json: bool
     """Whether the reply has to be JSON."""
     user: str
     """The text of the last user message."""
@@ -114,7 +114,7 @@ def render(prompt: Prompt, fields: dict[str, str]) -> str:
         return next(iter(fields.values()), "")
     # For a table of candidates the prompt describes one section, and the reply has one for each.
     reply_fields = fields if prompt.input("candidates") else {name: fields[name] for name in prompt.outputs}
-    if prompt.json:
+    if prompt.wants_json:
         return json.dumps({n: _typed(v, prompt.outputs[n]) for n, v in reply_fields.items()}, ensure_ascii=False)
     sections = [f"[[ ## {name} ## ]]\n{text}" for name, text in reply_fields.items()]
     return "\n\n".join([*sections, "[[ ## completed ## ]]"])
