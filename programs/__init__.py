@@ -45,16 +45,12 @@ class Preset:
     """What the class's `from_config` takes."""
     summary: str
     """A one-line description."""
-    search_dimensions: tuple[str, ...] = ()
+    dimensions: tuple[str, ...] = ()
     """What a compile searches over: any of persona, rounds, tie_breaker."""
 
 
-def _debate(
-    persona: str, rounds: int, tie_breaker: bool, summary: str, search_dimensions: tuple[str, ...] = ()
-) -> Preset:
-    return Preset(
-        "debate", {"persona": persona, "rounds": rounds, "tie_breaker": tie_breaker}, summary, search_dimensions
-    )
+def _debate(persona: str, rounds: int, tie_breaker: bool, summary: str, dimensions: tuple[str, ...] = ()) -> Preset:
+    return Preset("debate", {"persona": persona, "rounds": rounds, "tie_breaker": tie_breaker}, summary, dimensions)
 
 
 _REFEREES = ("general-public", "critic", "news-author")

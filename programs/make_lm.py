@@ -68,8 +68,7 @@ def make_lm(
         temperature: Sampling temperature; 0 as in DEBATE, appendix E.1. Not sent to reasoning models.
         max_tokens: Maximum length of a reply, in tokens. Not sent to reasoning models.
         options: Rate limits, retries, budget, prices.
-        transport: Answers in place of the server, without network or key. Call keys stay the same, so replies in the
-            store are found.
+        transport: Answers in place of the server, without network or key; the keys of calls stay the same.
         flag: The flag that the spec comes from, for messages.
 
     Raises:
@@ -99,12 +98,11 @@ def make_lm(
         max_tokens=max_tokens,
         **common,
     )
+    engine = lm.recorded_engine
     if isinstance(lm_transport, OpenAITransport):
-        lm_transport.on_rate_limits = lambda limits: lm.recorded_engine.limiter.on_rate_limits(limits)
+        lm_transport.on_rate_limits = lambda limits: engine.limiter.on_rate_limits(limits)
     if transport is None and options.batch is not None:
-        lm.recorded_engine.batch_engine = BatchEngine(
-            spec, api_base, options, lm.store, lm.meter, lm.recorded_engine.probe
-        )
+        engine.batch_engine = BatchEngine(spec, api_base, options, lm.store, lm.meter, engine.probe)
     elif transport is None:
         warn_of_running_jobs(lm.store)
     return lm

@@ -281,18 +281,14 @@ def _log_likelihood(model: str, device: str, condition: str, text: str) -> float
 
     tokenizer, network = _seq2seq(model, device)
     limit = _max_length(tokenizer, network, 1024)
-    condition_tokens, text_tokens = (
+    source, target = (
         tokenizer([part], truncation=True, max_length=limit, return_tensors="pt").to(network.device)
         for part in (condition, text)
     )
     with torch.inference_mode():
-        logits = network(
-            input_ids=condition_tokens.input_ids,
-            attention_mask=condition_tokens.attention_mask,
-            labels=text_tokens.input_ids,
-        ).logits
-    likelihoods = logits.log_softmax(-1).gather(-1, text_tokens.input_ids.unsqueeze(-1)).squeeze(-1)
-    return float(likelihoods.sum() / text_tokens.attention_mask.sum())
+        output = network(input_ids=source.input_ids, attention_mask=source.attention_mask, labels=target.input_ids)
+    likelihoods = output.logits.log_softmax(-1).gather(-1, target.input_ids.unsqueeze(-1)).squeeze(-1)
+    return float(likelihoods.sum() / target.attention_mask.sum())
 
 
 @lru_cache(maxsize=_MAX_LOADED_MODELS)

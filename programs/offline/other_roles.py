@@ -56,9 +56,9 @@ def criticise_table(prompt: Prompt) -> dict[str, str]:
 
 
 def _score_cells(
-    prompt: Prompt, field: str, role_function: Callable[[Prompt], dict[str, str]], score_field: str, reasons_field: str
+    prompt: Prompt, field: str, role: Callable[[Prompt], dict[str, str]], score_field: str, reasons_field: str
 ) -> dict[str, str]:
-    replies = _by_cell(prompt, field, role_function)
+    replies = _by_cell(prompt, field, role)
     first = next(iter(prompt.outputs))
     texts = {name: replies[name][reasons_field] for name in (first, *cell_names(prompt, first))}
     return {**texts, field: _lines({name: reply[score_field] for name, reply in replies.items()})}
@@ -75,9 +75,7 @@ def cell_names(prompt: Prompt, field: str) -> list[str]:
     return list(dict.fromkeys(match[0] for match in _CELL_NAME.finditer(prompt.descriptions[field])))
 
 
-def _by_cell(
-    prompt: Prompt, field: str, role_function: Callable[[Prompt], dict[str, str]]
-) -> dict[str, dict[str, str]]:
+def _by_cell(prompt: Prompt, field: str, role: Callable[[Prompt], dict[str, str]]) -> dict[str, dict[str, str]]:
     """Name of a cell in the description of `field` -> the reply to the prompt about it alone."""
     debates: dict[str, list[str]] = {}
     for line in prompt.input("debate").splitlines():
@@ -91,7 +89,7 @@ def _by_cell(
             inputs |= {section: prompt.input(f"{section}_{aspect}") for section in _ASPECT_SECTIONS}
             if guide := prompt.input(f"guide_{aspect}"):
                 inputs["standard"] = with_guide(prompt.input("standard"), guide)
-        replies[name] = role_function(replace(prompt, inputs=inputs))
+        replies[name] = role(replace(prompt, inputs=inputs))
     return replies
 
 

@@ -253,15 +253,13 @@ def criticise(prompt: Prompt) -> dict[str, str]:
     assessment = assessment_of(prompt)
     minimum = threshold(prompt.role)
     open_items = assessment.open_items(minimum)
-    later_count = len(assessment.rubric.later)
+    total = len(assessment.rubric.later)
     if not open_items:
-        review = (
-            f"{PREFIX}none of {later_count} readings would still move the score by {minimum:.1%} of the scale or more."
-        )
+        review = f"{PREFIX}none of {total} readings would still move the score by {minimum:.1%} of the scale or more."
         return {"review": review, "decision": NO_ISSUE, "feedback": review}
     item, change = open_items[0]
     direction = "lower" if change < 0 else "higher"
-    review = f"{PREFIX}{len(open_items)} of {later_count} readings would still move the score; the first is taken up."
+    review = f"{PREFIX}{len(open_items)} of {total} readings would still move the score; the first is taken up."
     feedback = f"{PREFIX}{assessment.item_text(item)}. This speaks for a {direction} score."
     return {"review": review, "decision": "ISSUE", "feedback": feedback}
 
@@ -269,19 +267,17 @@ def criticise(prompt: Prompt) -> dict[str, str]:
 def break_tie(prompt: Prompt) -> dict[str, str]:
     """The Tie-breaker: scores all features, raised or not, and sides with the role that was nearer."""
     assessment = assessment_of(prompt)
-    merit_so_far, final_merit = assessment.merit(), assessment.merit(all_items=True)
+    earlier, final = assessment.merit(), assessment.merit(all_items=True)
     # The Scorer's latest score contains what was raised; if the other features change it, the Critic was right.
-    has_moved = abs(final_merit - merit_so_far) >= NEUTRAL_THRESHOLD / 2
+    has_moved = abs(final - earlier) >= NEUTRAL_THRESHOLD / 2
     rest = [assessment.item_text(item) for item, _ in assessment.open_items(NEUTRAL_THRESHOLD / 2)]
     not_raised = f" Not yet raised: {'; '.join(rest)}." if rest else " Nothing of weight was left unsaid."
     count = len(assessment.rubric.items)
-    reasoning = (
-        f"{PREFIX}all {count} readings give merit {final_merit:.2f}, the debate so far {merit_so_far:.2f}.{not_raised}"
-    )
+    reasoning = f"{PREFIX}all {count} readings give merit {final:.2f}, the debate so far {earlier:.2f}.{not_raised}"
     return {
         "reasoning": reasoning,
         "side": "Critic" if has_moved else "Scorer",
-        "final_score": assessment.score(final_merit, score_step(prompt.granularity_text)),
+        "final_score": assessment.score(final, score_step(prompt.granularity_text)),
     }
 
 
