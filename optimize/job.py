@@ -15,12 +15,10 @@ from filelock import FileLock, Timeout
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.data.schema import Corpus, fingerprint
-from debate_judge.optimize import optimizer
-from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.evaluation.comparison import HeldOutComparison, choose_export, compare_held_out
 from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, evaluate_held_out
 from debate_judge.optimize.evaluation.learning_curve import learning_curve, require_learning
-from debate_judge.optimize.optimizer import TunedJudges
+from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.publishing import log_plan, log_result, write_export
 from debate_judge.optimize.rated_data import RatedData, load, split_sources
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
@@ -29,6 +27,7 @@ from debate_judge.optimize.search.storage import require_reachable
 from debate_judge.optimize.selection import choose, create_study
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import find_tuner
+from debate_judge.optimize.tuning import TunedJudges, tune_judges
 from debate_judge.programs import build_preset, find_preset, options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.reply import replies_folder
@@ -50,7 +49,7 @@ def compile_judge(
     corpus: Corpus | RatedData | None = None,
     *,
     progress: bool = True,
-    run_factory: Callable[[CompilePlan], AbstractContextManager[Run]] | None = None,
+    run_factory: Callable[[CompilePlan], AbstractContextManager[CompileRun]] | None = None,
 ) -> Result:
     """Compile a judge for the raters of a corpus and measure it on held-out sources.
 
@@ -69,9 +68,9 @@ def compile_judge(
     """
     plan = make_plan(load(settings, corpus), settings, personas)
     with (run_factory or partial(open_run, progress=progress))(plan) as run:
-        tuned = run.tune_concurrently([partial(optimizer.tune_judges, half[0]) for half in run.halves])
+        tuned = run.tune_concurrently([partial(tune_judges, half[0]) for half in run.halves])
 
-        def choose_and_evaluate(run: Run, judges: TunedJudges) -> HeldOutEvaluation:
+        def choose_and_evaluate(run: CompileRun, judges: TunedJudges) -> HeldOutEvaluation:
             study = create_study(run, judges)
             study.optimize()
             return evaluate_held_out(run, *choose(run, study))
@@ -155,7 +154,7 @@ def make_plan(rated: RatedData, settings: Settings, personas: Mapping[str, str])
 
 
 @contextmanager
-def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
+def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[CompileRun]:
     """The LM with its stored replies and the tracked run of a compile, after the preflight calls.
 
     Raises:
@@ -173,7 +172,7 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
             if settings.preflight:
                 preflight(runner, _preflight_checks(plan))
                 preflight_reflection(settings, reflection)
-            yield Run.of(plan, runner, tracker, reflection)
+            yield CompileRun.of(plan, runner, tracker, reflection)
 
 
 def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:

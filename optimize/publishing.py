@@ -12,10 +12,10 @@ from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.agreement.tables import compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_errors
-from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import folds_json
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.evaluation.learning_curve import log_curve
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import describe_point, guides_text, instruction_diff
 from debate_judge.optimize.reporting.mlflow_description import debate_rows, description, sampled_debates
 from debate_judge.optimize.reporting.sections import compile_report

@@ -15,7 +15,7 @@ from debate_judge.data.inference.absolute_agreement import decision_cuts
 from debate_judge.data.requirements import aspects_to_judge, require_enough_rated, require_level
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import append_held_out, split, split_with_held_out
-from debate_judge.optimize.context import CompileData
+from debate_judge.optimize.plan import CompileData
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.human_ratings import rated_file

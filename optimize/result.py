@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.calibration import CalibrationEffect
-from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import (
     ExportChoice,
     HeldOutComparison,
@@ -21,6 +20,7 @@ from debate_judge.optimize.evaluation.comparison import (
 )
 from debate_judge.optimize.evaluation.held_out import COMPARED, HeldOutEvaluation
 from debate_judge.optimize.evaluation.learning_curve import LearningCurve
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import guides
 from debate_judge.optimize.reporting.verdict import verdict
 from debate_judge.optimize.search.outcomes import SearchResult

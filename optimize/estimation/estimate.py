@@ -15,10 +15,10 @@ from dataclasses import replace
 from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
-from debate_judge.optimize.context import CompileData, CompilePlan, Run, unit_name
 from debate_judge.optimize.estimation.cases import run_for_case
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.job import compile_judge, make_plan
+from debate_judge.optimize.plan import CompileData, CompilePlan, CompileRun, unit_name
 from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.choice_scores import JOINT_LABEL, PARTS, ChoicePart, search_stage
@@ -78,7 +78,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
 
     def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
-        run = run_for_case(case, Run.of(sample, runner, None, reflection), store)
+        run = run_for_case(case, CompileRun.of(sample, runner, None, reflection), store)
         compile_judge(settings, personas, rated, run_factory=lambda plan: nullcontext(run))
         steps.advance()
 

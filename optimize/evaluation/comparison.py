@@ -29,7 +29,6 @@ from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table
 from debate_judge.data.calibration import CalibrationEffect, calibration_effect
 from debate_judge.data.inference.absolute_agreement import AbsoluteAgreement, absolute_agreement
-from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.held_out import (
     COMPARED,
     COMPILED_ALONE,
@@ -37,6 +36,7 @@ from debate_judge.optimize.evaluation.held_out import (
     ScoresByJudge,
     merged_scores,
 )
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.search.pooling import EQUAL_COST_TOLERANCE
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items

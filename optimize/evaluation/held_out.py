@@ -11,7 +11,7 @@ from itertools import islice
 from debate_judge.data.agreement.results import ScoresByAspect
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.search.choice_scores import JOINT_LABEL
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, SharedJudge, default_granularity, shared_judges
@@ -62,7 +62,9 @@ class HeldOutEvaluation:
         }
 
 
-def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> HeldOutEvaluation:
+def evaluate_held_out(
+    run: CompileRun, compiled: CompiledJudge, searches: Mapping[str, SearchResult]
+) -> HeldOutEvaluation:
     """Score held-out with all compared judges; `compiled` was made without it, and `searches` chose its judges."""
     plan = run.plan
     if not plan.data.splits.held_out.groups:
@@ -101,7 +103,7 @@ def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, 
 
 
 def judge_held_out(
-    run: Run, judges_by_name: Mapping[str, Sequence[SharedJudge]], *, label_prefix: str = "held-out, "
+    run: CompileRun, judges_by_name: Mapping[str, Sequence[SharedJudge]], *, label_prefix: str = "held-out, "
 ) -> dict[str, dict[str, list[Judgement]]]:
     """Name -> aspect -> judgements of held-out in corpus order; aspects with one judge share its calls."""
     plan = run.plan

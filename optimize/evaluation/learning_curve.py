@@ -19,14 +19,13 @@ from typing import Any
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, Level, agreement_table
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
-from debate_judge.optimize import optimizer
-from debate_judge.optimize.context import CompilePlan, Run, unit_name
 from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, judge_held_out
-from debate_judge.optimize.optimizer import TunedJudges
+from debate_judge.optimize.plan import CompilePlan, CompileRun, unit_name
 from debate_judge.optimize.search.knowledge import TUNED
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point
 from debate_judge.optimize.settings import Settings
+from debate_judge.optimize.tuning import TunedJudges, tune_judges
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.runner import group_scores
@@ -114,12 +113,14 @@ def train_sizes(sources: int, level: Level) -> list[int]:
 class _FixedFold:
     """A fold's held-out evaluation, with its fixed choices by aspect."""
 
-    run: Run
+    run: CompileRun
     evaluation: HeldOutEvaluation
     fixed_points: Mapping[str, Point]
 
 
-def learning_curve(run: Run, tuned: Sequence[TunedJudges], evaluations: Sequence[HeldOutEvaluation]) -> LearningCurve:
+def learning_curve(
+    run: CompileRun, tuned: Sequence[TunedJudges], evaluations: Sequence[HeldOutEvaluation]
+) -> LearningCurve:
     """Tune on growing subsets of train, and score held-out with the fixed choices.
 
     Args:
@@ -172,7 +173,7 @@ def train_subset(train: Corpus, size: int, seed: int) -> Corpus:
     return replace(train, groups=tuple(group for number, group in enumerate(train.groups) if number in kept))
 
 
-def _with_subset(run: Run, size: int) -> Run:
+def _with_subset(run: CompileRun, size: int) -> CompileRun:
     """The run with a subset of train."""
     data = run.plan.data
     splits = replace(data.splits, train=train_subset(data.splits.train, size, run.plan.settings.seed))
@@ -195,7 +196,7 @@ def _scores_after_tuning(
     """Aspect -> scores on all held-out parts of a half after tuning on `subset_size` train sources; None takes the
     judges `tuned` on all. `size` is for labels. Aspects share calls as in the compiled judge."""
     if subset_size:
-        tuned = optimizer.tune_judges(_with_subset(half[0].run, subset_size))
+        tuned = tune_judges(_with_subset(half[0].run, subset_size))
     by_fold = []
     for fold in half:
         plan, label, points = fold.run.plan, f"learning curve, {size}", fold.fixed_points

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import HeldOutComparison
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.verdict import agreement_rows, headings, metric_name, verdict
 from debate_judge.optimize.result import Result
 from debate_judge.programs.judge import Unscored, reason_of

@@ -87,7 +87,7 @@ def _pruned(result: Result) -> list[str]:
     if not search.pruned:
         return []
     after = Counter(pruned.groups for pruned in search.pruned.values())
-    total = next(iter(search.pruned.values())).of
+    total = next(iter(search.pruned.values())).total_groups
     counts = ", ".join(f"{count} after {groups}" for groups, count in sorted(after.items()))
     tried = len(search.outcomes) + len(search.pruned)
     return [f"Search: {tried} points tried, {len(search.pruned)} pruned ({counts} of {total} sources)"]

@@ -1,6 +1,6 @@
 """The guide tuner: has an LM write a guide to the raters from their ratings, and a persona for the Critic.
 
-A reflecting LM sees rated train sources with the judge's own scores and reasons, and describes how these raters rate.
+A reflection LM sees rated train sources with the judge's own scores and reasons, and describes how these raters rate.
 It writes several guides, each without part of the train sources, on which its gain in agreement is then measured. The
 best one is revised once on half of the sources that it was written without, and the revision is kept if it does better
 on the other half. From the effects of the Critic's replies on the first half the LM writes a persona, which is kept if
@@ -21,10 +21,10 @@ import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize.examples import group_keys, group_metric
-from debate_judge.optimize.tuners import FoldJudge, LearntPersona, Tuning, TuningResult, with_tuning_result
+from debate_judge.optimize.tuners import FoldJudge, LearntPersona, TunerContext, TuningResult, with_tuning_result
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
 from debate_judge.optimize.tuners.persona import CRITIC, critic_replies
-from debate_judge.optimize.tuners.rated_material import RatedSource, merge_sources, rated_sources
+from debate_judge.optimize.tuners.rated_sources import RatedSource, merge_sources, rated_sources
 from debate_judge.programs.judge import Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from debate_judge.programs.transcript import Transcript
@@ -74,14 +74,18 @@ class GuideOptimizer(Teleprompter):
     """A DSPy optimizer that writes a guide to the raters into a judge's instructions, and a persona into its Critic's.
 
     Args:
-        tuning: What it works with. Guides are compared by `optimize.examples.group_metric`.
+        context: What it works with. Guides are compared by `optimize.examples.group_metric`.
     """
 
-    def __init__(self, tuning: Tuning) -> None:
+    def __init__(self, context: TunerContext) -> None:
         super().__init__()
-        self._tuning = tuning
-        self._label, self._limits, self._run_concurrently = tuning.label, tuning.guide, tuning.runner.run_concurrently
-        self._proposals = max(MIN_PROPOSALS, tuning.proposals)
+        self._context = context
+        self._label, self._limits, self._run_concurrently = (
+            context.label,
+            context.guide,
+            context.runner.run_concurrently,
+        )
+        self._proposals = max(MIN_PROPOSALS, context.proposals)
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         """A copy of `student` whose instructions hold a guide to the raters of `trainset`, and whose Critic has a
@@ -108,7 +112,7 @@ class GuideOptimizer(Teleprompter):
         by_aspect: dict[str, list[int]] = {}
         for index, example in enumerate(trainset):
             by_aspect.setdefault(example.questions[0].aspect.name, []).append(index)
-        parts = _partition(trainset, self._proposals, self._tuning.seed)
+        parts = _partition(trainset, self._proposals, self._context.seed)
         jobs = []
         for indices in by_aspect.values():
             aspect_parts = [[i for i, index in enumerate(indices) if index in part] for part in parts]
@@ -141,7 +145,7 @@ class GuideOptimizer(Teleprompter):
         )
         proposals: dict[int, _Proposal] = {n: p for n, p in zip(unseen_by_part, written, strict=True) if p is not None}
         if not proposals:
-            logger.warning("%s: the reflecting LM wrote no usable guide", self._label)
+            logger.warning("%s: the reflection LM wrote no usable guide", self._label)
             return _Guide("", {})
         best = max(proposals.values(), key=lambda p: p.gain)
         logger.info(
@@ -153,7 +157,7 @@ class GuideOptimizer(Teleprompter):
     def _judge_examples(self, judge: Judge, examples: list[dspy.Example]) -> list[_JudgedExample]:
         items = [item for example in examples for item in example.questions]
         rounds = _rounds(judge)
-        transcripts = iter(self._tuning.runner.converse(judge, items, rounds, f"{self._label}: guide"))
+        transcripts = iter(self._context.runner.converse(judge, items, rounds, f"{self._label}: guide"))
         judged = []
         for example in examples:
             example_transcripts = [next(transcripts) for _ in example.questions]
@@ -162,8 +166,8 @@ class GuideOptimizer(Teleprompter):
         return judged
 
     def _metric(self, example: dspy.Example, scores: Sequence[float | None]) -> float:
-        absolute_scale = self._tuning.absolute_scales.get(example.questions[0].aspect.name)
-        return group_metric(example.ratings, scores, self._tuning.objective or self._tuning.statistic, absolute_scale)
+        absolute_scale = self._context.absolute_scales.get(example.questions[0].aspect.name)
+        return group_metric(example.ratings, scores, self._context.objective or self._context.statistic, absolute_scale)
 
     def _propose(self, student: Judge, baseline: Sequence[_JudgedExample], unseen: Sequence[int]) -> _Proposal | None:
         """A guide written without the examples `unseen`, with its gain over `baseline`, the judge without a guide."""
@@ -185,7 +189,7 @@ class GuideOptimizer(Teleprompter):
 
     def _author(self, judged: Sequence[_JudgedExample]) -> GuideAuthor:
         item = judged[0].example.questions[0]
-        return GuideAuthor(self._tuning.reflection, item.task, item.aspect, self._limits)
+        return GuideAuthor(self._context.reflection, item.task, item.aspect, self._limits)
 
     def _revise_best(
         self, student: Judge, baseline: Sequence[_JudgedExample], best: _Proposal, proposals: Mapping[int, _Proposal]
@@ -274,7 +278,7 @@ def guide_of(judge: Judge) -> str:
 
 
 def _rated_sources(examples: Iterable[_JudgedExample]) -> list[RatedSource]:
-    """The rated sources of these examples for the reflecting LM, each once."""
+    """The rated sources of these examples for the reflection LM, each once."""
     return merge_sources(source for judged in examples for source in rated_sources(judged.example, judged.transcripts))
 
 

@@ -1,4 +1,4 @@
-"""Has a reflecting LM write guides to the raters and personas of the Critic, and checks them.
+"""Has a reflection LM write guides to the raters and personas of the Critic, and checks them.
 
 If one is too long or quotes a text from the prompt, the LM is asked once more with a correction; if that does not help,
 sentences are cut.
@@ -16,7 +16,7 @@ import dspy
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize.tuners import GuideLimits
 from debate_judge.optimize.tuners.persona import EFFECTS, RIGHTLY, WritePersona, effects_of
-from debate_judge.optimize.tuners.rated_material import RatedSource, first_quotation, pack
+from debate_judge.optimize.tuners.rated_sources import RatedSource, first_quotation, pack
 from debate_judge.programs.roles.parsing import escape
 
 MAX_PACKS = 3
@@ -90,7 +90,7 @@ class GuideAuthor:
     """Writes guides for one aspect of a task.
 
     Args:
-        lm: The reflecting LM.
+        lm: The reflection LM.
         task: The task.
         aspect: The aspect.
         limits: Limits of lengths.

@@ -1,4 +1,4 @@
-"""The effects of a Critic's replies on scores, from which a reflecting LM writes the Critic a persona."""
+"""The effects of a Critic's replies on scores, from which a reflection LM writes the Critic a persona."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import dspy
 
-from debate_judge.optimize.tuners.rated_material import RatedSource, rated_sources
+from debate_judge.optimize.tuners.rated_sources import RatedSource, rated_sources
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.parsing import escape
 from debate_judge.programs.transcript import Transcript

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import GuideLimits, Tuning, guide
+from debate_judge.optimize.tuners import GuideLimits, TunerContext, guide
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -68,7 +68,7 @@ def tuned(
     data = data or corpus(sources)
     judge = build("debate", {**JUDGES["debate"].config, "rounds": rounds})
     with JudgeRunner(lm, progress=False) as runner:
-        tuning = Tuning(
+        tuning = TunerContext(
             statistic="spearman",
             runner=runner,
             reflection=lm,

@@ -17,7 +17,7 @@ from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Tuning, dspy_optimizers, tuning_result
+from debate_judge.optimize.tuners import TUNERS, TunerContext, dspy_optimizers, tuning_result
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -97,7 +97,7 @@ def tuned(lm: ScriptedLM, tuner: str, judge: Judge | None = None, rated: Corpus 
     rated = rated or corpus()
     grouped = len(rated.groups[0].candidates) > 1
     with JudgeRunner(lm, progress=False) as runner:
-        tuning = Tuning(
+        tuning = TunerContext(
             statistic="spearman",
             runner=runner,
             reflection=lm,

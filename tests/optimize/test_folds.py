@@ -21,7 +21,7 @@ from debate_judge.optimize.evaluation.comparison import _calibrated, choose_expo
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import Tuner, Tuning
+from debate_judge.optimize.tuners import Tuner, TunerContext
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.debate_cache import DebateCache
@@ -57,7 +57,7 @@ def score_of_text(prompt: str) -> str:
 class RecordingTuner(Teleprompter):
     """Writes down what it has seen."""
 
-    def __init__(self, tuning: Tuning) -> None:
+    def __init__(self, tuning: TunerContext) -> None:
         super().__init__()
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:

@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Tuning, tuning_result
+from debate_judge.optimize.tuners import TUNERS, TunerContext, tuning_result
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import corpus_items
@@ -141,7 +141,7 @@ def test_every_example_is_unseen_by_one_proposal() -> None:
     lm = scripted_lm(author)
     rated = examples(corpus(), (ASPECT,), grouped=True, seed=0)
     with JudgeRunner(lm, progress=False) as runner:
-        tuning = Tuning(
+        tuning = TunerContext(
             statistic="spearman",
             runner=runner,
             reflection=lm,
@@ -168,7 +168,7 @@ def test_a_group_of_which_an_item_was_shown_is_not_unseen() -> None:
     fields = ("questions", "texts", "ratings", "raters", "comments")
     mixed = first.copy(**{name: [*first[name], *(other[name][0] for other in others)] for name in fields})
     with JudgeRunner(lm, progress=False) as runner:
-        tuning = Tuning(
+        tuning = TunerContext(
             statistic="spearman", runner=runner, reflection=lm, proposals=2, trials=4, seed=0, label="charm"
         )
         judge = build("debate", {**JUDGES["debate"].config, "rounds": 0})

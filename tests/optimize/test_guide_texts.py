@@ -9,7 +9,7 @@ from dataclasses import replace
 from debate_judge.data.schema import Scale
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.optimize.tuners.guide_author import rating_distribution
-from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, first_quotation, pack
+from debate_judge.optimize.tuners.rated_sources import RatedCandidate, RatedSource, first_quotation, pack
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from tests.optimize.guide_author import Author, tuned
 

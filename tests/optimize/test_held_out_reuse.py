@@ -13,7 +13,7 @@ import pytest
 
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.tracking.held_out_reuse import (
     LOG_FILE,

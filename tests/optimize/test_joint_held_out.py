@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from debate_judge.optimize.context import Run
 from debate_judge.optimize.evaluation.held_out import evaluate_held_out
 from debate_judge.optimize.job import _preflight_checks
+from debate_judge.optimize.plan import CompileRun
 from debate_judge.optimize.search.knowledge import Knowledge
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.settings import Settings
@@ -118,7 +118,7 @@ def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() ->
     own = {"coherence": judge(1, "One."), "fluency": judge(1, "Two."), "relevance": judge(0, "Three.")}
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
-        run = Run(plan, runner, None, cast(Any, None), lm)
+        run = CompileRun(plan, runner, None, cast(Any, None), lm)
         found = evaluate_held_out(without_debate(run), CompiledJudge(plan.data.corpus.task, own), {}).judgements
     assert {granularity for _, granularity in found["compiled"].values()} == {"half"}
     shapes = {a: {j.transcript.joint for j in judgements} for a, (judgements, _) in found["compiled"].items()}
@@ -128,7 +128,7 @@ def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() ->
     assert lm.meter.executed["critic"] == sources
 
 
-def without_debate(run: Run) -> Run:
+def without_debate(run: CompileRun) -> CompileRun:
     """The run with a single call for the uncompiled judge, so that its debates do not count."""
     settings = replace(run.plan.settings, together=0)
     return replace(run, plan=replace(run.plan, settings=settings, judge=run.plan.single))

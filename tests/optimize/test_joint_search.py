@@ -12,7 +12,7 @@ import pytest
 
 from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult, drop_unshareable_joint_points
 from debate_judge.optimize.search.points import Point, SearchSpace
-from debate_judge.optimize.search.study import SearchPlan
+from debate_judge.optimize.search.study import SearchSettings
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
 from tests.optimize.joint_space import SPACE, true_rating, units
@@ -38,7 +38,7 @@ def reader(jointly: Sequence[str] = NAMES) -> Script:
 
 def searched(script: Script, storage: Path | None = None) -> tuple[dict[str, SearchResult], ScriptedLM]:
     lm = scripted_lm(script)
-    plan = SearchPlan(
+    plan = SearchSettings(
         criterion=Criterion("spearman", "summary"),
         limits=limits_of(9),
         seed=0,

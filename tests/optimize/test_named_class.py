@@ -16,7 +16,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import Tuning, find_tuner
+from debate_judge.optimize.tuners import TunerContext, find_tuner
 from debate_judge.programs import build
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.make_lm import make_lm
@@ -33,7 +33,7 @@ def tuned(name: str, corpus: Corpus | None = None, *, grouped: bool = True) -> t
     small = type(corpus)(corpus.task, corpus.groups[:4], corpus.origin)
     judge = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False, "together": 16})
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
-        tuning = Tuning(
+        tuning = TunerContext(
             statistic="spearman", runner=runner, reflection=runner.lm,
             proposals=1, trials=3, seed=0, label="coherence",
         )  # fmt: skip

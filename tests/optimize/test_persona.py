@@ -12,14 +12,14 @@ import dspy
 import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from debate_judge.optimize import optimizer
-from debate_judge.optimize.context import Run
 from debate_judge.optimize.examples import group_keys
+from debate_judge.optimize.plan import CompileRun
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import LearntPersona, Tuning, TuningResult, with_tuning_result
+from debate_judge.optimize.tuners import LearntPersona, TunerContext, TuningResult, with_tuning_result
 from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
+from debate_judge.optimize.tuning import tune_judges
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.offline.engine import OfflineEngine
@@ -155,7 +155,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     plan = plan_of(settings, {name: persona.text for name, persona in PERSONAS.items()})
 
     class Writing(Teleprompter):
-        def __init__(self, tuning: Tuning) -> None:
+        def __init__(self, tuning: TunerContext) -> None:
             super().__init__()
             self.writes = text if tuning.label == "coherence" else None
 
@@ -166,7 +166,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
 
     lm = scripted_lm(debater())
     with JudgeRunner(lm, progress=False) as runner:
-        learnt = optimizer.tune_judges(Run(plan, runner, None, Writing, lm))
+        learnt = tune_judges(CompileRun(plan, runner, None, Writing, lm))
     assert (LEARNT in learnt.space.personas) == (text is not None)
     if text is None:
         return

@@ -14,7 +14,7 @@ import debate_judge
 from debate_judge import Aspect, Scale, Task
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize import python_api
-from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.settings import Settings
 from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import small_corpus

@@ -39,11 +39,11 @@ class Meanwhile(FakeScores):
         super().__init__(varied_noise)
         self._done = done
 
-    def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+    def prefetch(self, points: Iterable[Point], group_ids: Collection[str] | None = None) -> None:
         for point in points:
             if len(self.asked) == 2 and point not in self.asked:
                 self._done()
-            super().prefetch([point], only)
+            super().prefetch([point], group_ids)
 
 
 def stored(database: str) -> int:

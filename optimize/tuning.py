@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
-from debate_judge.optimize.context import CompilePlan, Run, unit_name
 from debate_judge.optimize.examples import examples
+from debate_judge.optimize.plan import CompilePlan, CompileRun, unit_name
 from debate_judge.optimize.search.choice_scores import CrossFittedJudge
 from debate_judge.optimize.search.knowledge import (
     TUNED,
@@ -22,7 +22,7 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import GuideLimits, LearntPersona, Tuning, tuning_result
+from debate_judge.optimize.tuners import GuideLimits, LearntPersona, TunerContext, tuning_result
 from debate_judge.programs import find_preset
 from debate_judge.programs.compiled import default_granularity
 from debate_judge.programs.grouping import corpus_items
@@ -45,7 +45,7 @@ class TunedJudges:
     space: SearchSpace
 
 
-def tune_judges(run: Run) -> TunedJudges:
+def tune_judges(run: CompileRun) -> TunedJudges:
     """Tune the judge of every aspect on the train part of the run's plan, by the DSPy optimizer of `--tuner`."""
     plan = run.plan
     # Tuning uses the cheapest reading. On a copy, because a judge may cache what it derives, and the uncompiled judge
@@ -69,7 +69,7 @@ _LearntOnTrain = tuple[list[Knowledge], LearntPersona | None]
 """The knowledge about the raters that a unit's train part gives, and a persona of the Critic written for them."""
 
 
-def _learn(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
+def _learn(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
     """The tuner's results, rated examples, and both together."""
     (kinds, persona), plan, option = _run_tuner(run, base, aspects), run.plan, run.plan.settings.examples_option
     if option is None:
@@ -79,7 +79,7 @@ def _learn(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain
     return [*kinds, examples_kind, *(combine(kind, examples_kind) for kind in kinds if kind.name != TUNED)], persona
 
 
-def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tuple[str, str, str], float]:
+def _first_scores(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tuple[str, str, str], float]:
     """The judge's scores of train before any debate; a guide is written from the same ones."""
     items = [item for aspect in aspects for item in corpus_items(run.plan.data.splits.train, aspect)]
     with stage(f"{unit_name(aspects)}: tuning"):
@@ -88,7 +88,7 @@ def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tu
     return {(i.aspect.name, i.group, i.candidate): v.score for i, v in verdicts if isinstance(v, Verdict)}
 
 
-def _run_tuner(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
+def _run_tuner(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
     """The results of the optimizer that `--tuner` names on train."""
     plan, settings, label = run.plan, run.plan.settings, unit_name(aspects)
     if not base.tunable():
@@ -97,7 +97,7 @@ def _run_tuner(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnT
     logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
     rated = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
     proposals, trials = EFFORTS[settings.effort]
-    tuning = Tuning(
+    context = TunerContext(
         statistic=plan.statistic,
         objective=plan.objective,
         absolute_scales=plan.absolute_scales,
@@ -109,7 +109,7 @@ def _run_tuner(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnT
         seed=settings.seed,
         label=label,
     )
-    optimizer = run.tuner(tuning)
+    optimizer = run.tuner(context)
     with stage(f"{label}: tuning"):
         tuned = tuning_result(optimizer.compile(base, trainset=rated))
     if not settings.export_examples and any(predictor.demos for predictor in tuned.judge.predictors()):

@@ -1,4 +1,4 @@
-"""The input of a reflecting LM: rated sources with the judge's own scores, packed into prompts by tokens.
+"""The input of a reflection LM: rated sources with the judge's own scores, packed into prompts by tokens.
 
 Each source is one JSON object, so that no text can be taken for a rating or for another source.
 """
