@@ -60,7 +60,7 @@ def compile_judge(
         personas: Name -> text of the Critic's personas to try.
         corpus: Rated texts in place of those that the settings name.
         progress: Whether to show progress on stderr.
-        run_factory: From a plan to its run, for estimates. Without a tracker nothing is logged and exported.
+        run_factory: From a plan to its run, for estimates. Without a tracker nothing is logged or exported.
 
     Raises:
         InputError: Settings or data cannot be used; no LM call was made then.
@@ -83,8 +83,8 @@ def compile_judge(
         if run.plan.data.folds:
             # The exported judge is tuned on the first half, like half of the folds, and chosen on all sources.
             jobs.append(partial(choose_and_evaluate, run, tuned[0]))
-        *folds, final = run.runner.run_concurrently(jobs)
-        evaluations = folds or [final]
+        *fold_evaluations, final = run.runner.run_concurrently(jobs)
+        evaluations = fold_evaluations or [final]
         held_out = compare_held_out(run.plan, evaluations)
         result = Result(
             plan=run.plan,
@@ -209,7 +209,7 @@ def _make_tracker(plan: CompilePlan) -> Tracker:
 
 
 def _record_held_out_use(plan: CompilePlan, held_out: HeldOutComparison) -> HeldOutReuse:
-    """Record in the store that the held-out figures were looked at."""
+    """Record in the store that the held-out figures have been shown."""
     return record_held_out_use(
         Path(plan.settings.store),
         plan.identity,
@@ -245,8 +245,8 @@ def _open_runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
     settings = plan.settings
     replies = replies_folder(settings.store, settings.lm)
     # Concurrent compiles share replies as they arrive, except those of batch jobs, which would be submitted twice.
-    lock_name = replies / "compile" if settings.batch else Path(settings.store) / "compiles" / plan.identity
-    with _one_process_at_a_time(lock_name), closing(open_replies(replies, settings.lm, settings.replies)) as store:
+    locked = replies / "compile" if settings.batch else Path(settings.store) / "compiles" / plan.identity
+    with _one_process_at_a_time(locked), closing(open_replies(replies, settings.lm, settings.replies)) as store:
         lm = make_lm(
             settings.lm,
             api_base=settings.api_base,

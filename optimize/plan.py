@@ -75,7 +75,7 @@ class CompileData:
 
 @dataclass(frozen=True)
 class CompilePlan:
-    """Settings, data and judges of a compile. Judges are built once, with the plan, because that reads the user's files."""
+    """Settings, data and judges of a compile. The judges are built with the plan only: that reads the user's files."""
 
     settings: Settings
     data: CompileData
@@ -199,8 +199,8 @@ class CompilePlan:
         """The sources that a judge for these aspects is chosen by.
 
         Those of dev, then of train, up to the number of candidates that the effort allows. Only sources whose ratings
-        can discriminate between judges (`CompileData.discriminates`); with `discriminating=False` the other rated sources, up
-        to the same limit.
+        can discriminate between judges (`CompileData.discriminates`); with `discriminating=False` the other rated
+        sources, up to the same limit.
         """
         splits = self.data.splits
         remaining = self.search_limits.candidates

@@ -85,7 +85,7 @@ def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds 
                 field="--held-out",
                 expected="no --folds",
                 found=f"--folds {settings.folds}",
-                remedy="leave --folds away, or --held-out",
+                remedy="give either --folds or --held-out",
             )
         return None
     count = default_folds(corpus) if settings.folds is None else settings.folds

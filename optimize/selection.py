@@ -97,8 +97,8 @@ def _calibrations(run: CompileRun, search: SearchResult) -> dict[str, Calibratio
 
     It is fitted on train and dev, with the scores that the judge was chosen by. Those of a train source come from
     judges tuned without it: a judge is closer to ratings that it has seen, and a map fitted to such scores would be too
-    steep. Sources whose ratings are all equal are of no use for choosing, because they rank nothing; for the map they are
-    as good as others, and are scored here.
+    steep. Sources whose ratings are all equal rank nothing, so that judges cannot be chosen by them; for the map they
+    are as good as others, and are scored here.
     """
     point, aspects, plan = search.chosen.point, search.scores.aspects, run.plan
     chosen = search.scores.variants[point.variant]

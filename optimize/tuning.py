@@ -23,6 +23,7 @@ from debate_judge.optimize.search.knowledge import (
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import GuideLimits, LearntPersona, TunerContext, tuning_result
+from debate_judge.optimize.tuners.rated_examples import ScoresByItem
 from debate_judge.programs import find_preset
 from debate_judge.programs.compiled import default_granularity
 from debate_judge.programs.grouping import corpus_items
@@ -74,13 +75,13 @@ def _learn(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt
     (kinds, persona), plan, option = _run_tuner(run, base, aspects), run.plan, run.plan.settings.examples_option
     if option is None:
         return kinds, persona
-    scores = _first_scores(run, base, aspects) if option.pairs else {}
+    scores = _single_call_scores(run, base, aspects) if option.pairs else {}
     examples_kind = examples_knowledge(plan.data.splits.train, aspects, option, plan.settings.seed, scores)
     return [*kinds, examples_kind, *(combine(kind, examples_kind) for kind in kinds if kind.name != TUNED)], persona
 
 
-def _first_scores(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tuple[str, str, str], float]:
-    """The judge's scores of train before any debate; a guide is written from the same ones."""
+def _single_call_scores(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> ScoresByItem:
+    """Item of train -> the judge's score before any debate; a guide is written from the same scores."""
     items = [item for aspect in aspects for item in corpus_items(run.plan.data.splits.train, aspect)]
     with stage(f"{unit_name(aspects)}: tuning"):
         transcripts = run.runner.converse(base, items, 0, f"{unit_name(aspects)}: train")
@@ -95,7 +96,7 @@ def _run_tuner(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _Le
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
         return [], None
     logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
-    rated = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
+    trainset = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
     proposals, trials = EFFORTS[settings.effort]
     context = TunerContext(
         statistic=plan.statistic,
@@ -111,7 +112,7 @@ def _run_tuner(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _Le
     )
     optimizer = run.tuner(context)
     with stage(f"{label}: tuning"):
-        tuned = tuning_result(optimizer.compile(base, trainset=rated))
+        tuned = tuning_result(optimizer.compile(base, trainset=trainset))
     if not settings.export_examples and any(predictor.demos for predictor in tuned.judge.predictors()):
         logger.warning(
             "%s: demonstrations are left out, because they hold texts of the data; --config export-examples=true "
@@ -145,14 +146,14 @@ def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds
     """The search space; the single call of the untuned judge is always part of it."""
     searched = find_preset(plan.settings.judge).searched
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
-    ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
+    tie_breakers = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     knowledge, rewritten = knowledge_values(kinds)
     fixed = len(fixed_granularities(plan, plan.data.aspects)) == len(plan.data.aspects)
     return SearchSpace(
         knowledge=knowledge,
         personas=tuple(personas),
         rounds=tuple(dict.fromkeys(rounds)),
-        tie_breakers=ties,
+        tie_breakers=tie_breakers,
         granularities=("given",) if fixed else GRANULARITIES,
         rewritten=rewritten,
         readings=plan.readings,

@@ -37,7 +37,7 @@ FIRST_SIZE: Mapping[Level, int] = {"summary": 4, "sample": 16, "system": 4}
 """Train sources of the first step with tuning; more at sample level, where a source may be a single text."""
 
 _MIN_LAST_RATIO = 4 / 3
-"""Least ratio of all train sources to those of the last step before."""
+"""Least ratio of all train sources to those of the second-last step."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class LearningStep:
     table: AgreementTable
     """Agreement on held-out."""
     difference: Difference | None
-    """Agreement minus that of the step before, averaged over aspects; None for the first step."""
+    """Agreement minus that of the previous step, averaged over aspects; None for the first step."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class LearningCurve:
                 {
                     "sources": step.sources,
                     "agreement": step.table.to_json(),
-                    "minus_step_before": None if step.difference is None else asdict(step.difference),
+                    "difference_to_previous_step": None if step.difference is None else asdict(step.difference),
                 }
                 for step in self.steps
             ],
             "fixed": {aspect: asdict(point) for aspect, point in self.fixed_points.items()},
-            "knows_nothing_as_chosen": list(self.aspects_without_knowledge),
+            "aspects_without_knowledge": list(self.aspects_without_knowledge),
         }
 
 
@@ -140,8 +140,8 @@ def learning_curve(
     for size in sizes:
         subset_size = size if full_size is None else round(size * train_size / full_size)
         jobs += [
-            partial(_scores_after_tuning, *pair, None if subset_size == train_size else subset_size, size)
-            for pair in zip(halves, tuned, strict=True)
+            partial(_scores_after_tuning, half, judges, None if subset_size == train_size else subset_size, size)
+            for half, judges in zip(halves, tuned, strict=True)
         ]
     scored = iter(run.tune_concurrently(jobs))
     steps: list[LearningStep] = []

@@ -265,9 +265,9 @@ def _aspects_sharing_calls(outcomes: Outcomes, chosen: Mapping[str, Point], unit
     config = _shared_config(outcomes, chosen[unit])
     # Units whose roles were rewritten share no call.
     units = [
-        u
-        for u, point in chosen.items()
-        if u == unit or (_shared_config(outcomes, point) == config and not config.rewritten)
+        other
+        for other, point in chosen.items()
+        if other == unit or (_shared_config(outcomes, point) == config and not config.rewritten)
     ]
     return [aspect.name for unit in units for aspect in outcomes.units[unit].aspects]
 

@@ -194,7 +194,6 @@ class SearchSettings:
 OnTrial = Callable[[Point, TrialOutcome], None]
 """Called once for every point that was tried, with its outcome."""
 
-
 StudyFactory = Callable[[Mapping[str, ChoiceScores], SearchSpace, SearchSettings, OnTrial], "Study"]
 """`Study`, or what an estimate puts in its place."""
 
@@ -330,8 +329,6 @@ class Study:
         return [
             self._full_length(replace(point, reading=reading)) for reading in space.readings[1:] for point in selected
         ]
-
-    # Trials.
 
     def _full_length(self, point: Point) -> Point:
         """The point with the longest debate of its variant, from which it is derived."""

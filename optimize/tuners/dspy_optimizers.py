@@ -1,7 +1,7 @@
 """DSPy's optimizers as tuners, over the public metric `debate_judge.group_agreement`.
 
 `gepa` is `dspy.GEPA`, `mipro` is `dspy.MIPROv2`, and `module:Class` any other: `dspy:COPRO`, or a class of your own. A
-class is made with those of these arguments that its constructor names: `metric` (the correlation within a source),
+class is created with those of these arguments that its constructor names: `metric` (the correlation within a source),
 `failure_score` (the least value of it), `prompt_model` and `reflection_lm` (the LM of `--reflection-lm`), `task_model`
 and `teacher_settings` (the judge's LM), `seed`, `num_threads`, `max_metric_calls`, `component_selector` (the roles that
 may be rewritten, in turn), `track_stats` (off). `compile` gets the judge, `trainset` (one `dspy.Example` a source, as
@@ -214,9 +214,9 @@ def _cleaned(compiled: Judge, original: Judge, examples: Sequence[dspy.Example])
 # --- examples ---
 
 
-def _public_example(rated: dspy.Example) -> dspy.Example:
+def _public_example(example: dspy.Example) -> dspy.Example:
     """An example as DSPy's optimizers get it, without the fields that `debate_judge.examples` does not have."""
-    return rated.without(*(field for field in RATING_FIELDS if field not in rated.inputs()))
+    return example.without(*(field for field in RATING_FIELDS if field not in example.inputs()))
 
 
 class _BatchJudge(dspy.Module):

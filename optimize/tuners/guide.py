@@ -64,9 +64,9 @@ class _Guide:
     text: str
     proposals: Mapping[int, _Proposal]
     """Number of a part -> the guide that was written without it."""
-    revised_on: Mapping[int, _JudgedExample] = field(default_factory=dict)
+    revision_examples: Mapping[int, _JudgedExample] = field(default_factory=dict)
     """Index -> example that a revision was written from and the first version was not, judged with that version."""
-    held_back: Mapping[int, _JudgedExample] = field(default_factory=dict)
+    validation_examples: Mapping[int, _JudgedExample] = field(default_factory=dict)
     """Index -> example that neither version was written from, judged with the guide."""
 
 
@@ -126,8 +126,8 @@ class GuideOptimizer(Teleprompter):
             seen = {group for example in examples_seen for group in _group_ids(example)}
             if proposed:
                 text = _join_guides({name: p.guide for name, p in proposed.items()}, len(by_aspect))
-                judged = (trainset[i] for name in proposed for i in by_aspect[name])
-                unseen = group_keys(example for example in judged if not seen & _group_ids(example))
+                examples = (trainset[i] for name in proposed for i in by_aspect[name])
+                unseen = group_keys(example for example in examples if not seen & _group_ids(example))
                 folds.append(FoldJudge(add_guide(student, text), unseen))
         judge = add_guide(student, _join_guides({name: guide.text for name, guide in guides.items()}, len(by_aspect)))
         persona = self._write_persona(judge, next(iter(guides.values()))) if len(guides) == 1 else None
@@ -156,7 +156,7 @@ class GuideOptimizer(Teleprompter):
 
     def _judge_examples(self, judge: Judge, examples: list[dspy.Example]) -> list[_JudgedExample]:
         items = [item for example in examples for item in example.questions]
-        rounds = _rounds(judge)
+        rounds = _evaluation_rounds(judge)
         transcripts = iter(self._context.runner.converse(judge, items, rounds, f"{self._label}: guide"))
         judged = []
         for example in examples:
@@ -196,40 +196,52 @@ class GuideOptimizer(Teleprompter):
     ) -> _Guide:
         """The best guide, revised on half of its unseen examples if the revision does better on the other half."""
         unseen = list(best.judged)
-        revised_on, held_back = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
-        kept = _Guide(
-            best.guide, proposals, {i: best.judged[i] for i in revised_on}, {i: best.judged[i] for i in held_back}
+        revision_examples, validation_examples = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
+        unrevised = _Guide(
+            best.guide,
+            proposals,
+            {i: best.judged[i] for i in revision_examples},
+            {i: best.judged[i] for i in validation_examples},
         )
-        if not revised_on:
-            return kept
-        revised = self._author(baseline).revise(best.guide, _rated_sources(kept.revised_on.values()))
+        if not revision_examples:
+            return unrevised
+        revised = self._author(baseline).revise(best.guide, _rated_sources(unrevised.revision_examples.values()))
         if revised is None:
-            return kept
-        judged = self._judge_with_guide(student, baseline, revised, held_back)
-        before, after = _gain(baseline, kept.held_back), _gain(baseline, judged)
-        logger.info("%s: revised guide %+.3f, the one before %+.3f on the same sources", self._label, after, before)
-        return replace(kept, text=revised, held_back=judged) if after > before else kept
+            return unrevised
+        judged = self._judge_with_guide(student, baseline, revised, validation_examples)
+        before, after = _gain(baseline, unrevised.validation_examples), _gain(baseline, judged)
+        logger.info("%s: revised guide %+.3f, unrevised %+.3f on the same sources", self._label, after, before)
+        return replace(unrevised, text=revised, validation_examples=judged) if after > before else unrevised
 
     def _write_persona(self, judge: Judge, guide: _Guide) -> LearntPersona | None:
         """A persona written from the effects of the Critic's replies, if debates with it do better on other sources."""
-        revised_on, held_back = list(guide.revised_on.values()), list(guide.held_back.values())
+        revision_examples, validation_examples = (
+            list(guide.revision_examples.values()),
+            list(guide.validation_examples.values()),
+        )
         if not (
-            self._limits.persona_words and _rounds(judge) and revised_on and held_back and CRITIC in judge.tunable()
+            self._limits.persona_words
+            and _evaluation_rounds(judge)
+            and revision_examples
+            and validation_examples
+            and CRITIC in judge.tunable()
         ):
             return None
         former = judge.instructions()[CRITIC]
-        sources = [source for judged in revised_on for source in critic_replies(judged.example, judged.transcripts)]
-        text = self._author(revised_on).persona(former, merge_sources(sources))
+        sources = [
+            source for judged in revision_examples for source in critic_replies(judged.example, judged.transcripts)
+        ]
+        text = self._author(revision_examples).persona(former, merge_sources(sources))
         if text is None or text == former:
             return None
-        rejudged = self._judge_examples(with_persona(judge, text), [judged.example for judged in held_back])
-        gain = _gain(held_back, dict(enumerate(rejudged)))
+        rejudged = self._judge_examples(with_persona(judge, text), [judged.example for judged in validation_examples])
+        gain = _gain(validation_examples, dict(enumerate(rejudged)))
         logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
-        seen = group_keys(judged.example for judged in (*revised_on, *held_back))
+        seen = group_keys(judged.example for judged in (*revision_examples, *validation_examples))
         return LearntPersona(text, seen) if gain > 0 else None
 
 
-def _rounds(judge: Judge) -> int:
+def _evaluation_rounds(judge: Judge) -> int:
     """Rounds of debate that guides are evaluated with: one, if there are any. It shows most of a guide's effect for a
     fraction of the calls."""
     return min(1, judge.debate_config.rounds)

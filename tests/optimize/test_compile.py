@@ -179,8 +179,8 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(
     artifacts = tmp_path / "store" / "artifacts" / result["run_id"] / "artifacts"
     table = json.loads((artifacts / "debates.json").read_text())
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
-    assert [row["away"] for row in rows] == sorted((row["away"] for row in rows), reverse=True)
-    assert all(row["away"] == abs(row["score"] - row["rating"]) for row in rows)
+    assert [row["error"] for row in rows] == sorted((row["error"] for row in rows), reverse=True)
+    assert all(row["error"] == abs(row["score"] - row["rating"]) for row in rows)
     assert {"single call", "debate", "stop"} < set(rows[0])
 
     assert command.main(["--aspects", "relevance", *flags]) == 0

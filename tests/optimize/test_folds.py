@@ -224,7 +224,7 @@ def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
     plan = replace(folded.result.plan, settings=Settings(keep=keep))
     found = choose_export(plan, folded.result.compiled, held_out)
     assert found.name == expected
-    assert why in found.why
+    assert why in found.reason
     judge = found.judge.aspects["coherence"].judge
     own = folded.result.compiled if expected == "compiled" else None
     assert (judge is own.aspects["coherence"].judge) if own else judge.debate_config.rounds == 0

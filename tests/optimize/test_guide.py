@@ -165,7 +165,7 @@ def test_a_group_of_which_an_item_was_shown_is_not_unseen() -> None:
     author = Author("large one", "large two", "large three")
     lm = scripted_lm(author)
     first, *others = examples(corpus(12), (ASPECT,), grouped=False, seed=0)
-    fields = ("questions", "texts", "ratings", "raters", "comments")
+    fields = ("questions", "texts", "ratings", "single_ratings", "comments")
     mixed = first.copy(**{name: [*first[name], *(other[name][0] for other in others)] for name in fields})
     with JudgeRunner(lm, progress=False) as runner:
         tuning = TunerContext(

@@ -76,13 +76,13 @@ def test_the_last_step_is_the_compiled_judge(compiled: dict[str, Any]) -> None:
     last = curve["steps"][-1]["agreement"]["aspects"]
     for aspect in ASPECTS:
         own = result["held_out"]["compiled"]["aspects"][aspect]["summary"]["spearman"]
-        assert (last[aspect]["summary"]["spearman"] == own) == (aspect not in curve["knows_nothing_as_chosen"])
+        assert (last[aspect]["summary"]["spearman"] == own) == (aspect not in curve["aspects_without_knowledge"])
         fixed, chosen = curve["fixed"][aspect], result["chosen"][aspect]
         assert {**fixed, "knowledge": ""} == {**chosen, "knowledge": ""}
         assert fixed["knowledge"] == "guide"
-    assert curve["steps"][0]["minus_step_before"] is None
+    assert curve["steps"][0]["difference_to_previous_step"] is None
     for before, after in zip(curve["steps"], curve["steps"][1:], strict=False):
-        found = after["minus_step_before"]
+        found = after["difference_to_previous_step"]
         values = [step["agreement"]["average"]["summary"]["spearman"]["value"] for step in (before, after)]
         assert found["value"] == pytest.approx(values[1] - values[0])
         assert found["low"] < found["value"] < found["high"]

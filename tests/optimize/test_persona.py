@@ -18,7 +18,7 @@ from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVaria
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import LearntPersona, TunerContext, TuningResult, with_tuning_result
 from debate_judge.optimize.tuners.guide import add_guide
-from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
+from debate_judge.optimize.tuners.persona import EFFECTS, count_effects, critic_replies
 from debate_judge.optimize.tuning import tune_judges
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.judge import Item, Judge, corpus_items
@@ -40,7 +40,7 @@ GIVING_IN, AGAIN = Turn("critic", 1, "", no_issue=True), Turn("scorer", 1, "So b
 
 def rated(ratings: Sequence[float | None], items: Sequence[Item] = ()) -> dspy.Example:
     n = len(ratings)
-    return dspy.Example(questions=items or [ITEM] * n, ratings=ratings, raters=[()] * n, comments=[()] * n)
+    return dspy.Example(questions=items or [ITEM] * n, ratings=ratings, single_ratings=[()] * n, comments=[()] * n)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def rated(ratings: Sequence[float | None], items: Sequence[Item] = ()) -> dspy.E
 def test_what_a_reply_did(mean: float, before: float, after: float | None, effect: str) -> None:
     turns = (replace(SCORER, score=before), *((GIVING_IN,) if after is None else (CRITIC, replace(AGAIN, score=after))))
     (source,) = critic_replies(rated([mean]), [Transcript(turns)])
-    assert source.candidates[0].debate["effect"] == effect
-    assert effects_of([source]) == {effect: 1}
+    assert source.candidates[0].debate_fields["effect"] == effect
+    assert count_effects([source]) == {effect: 1}
     assert json.loads(source.json_line())["candidates"][0]["effect"] == effect
 
 
@@ -67,9 +67,11 @@ def test_shown_are_rated_items_each_under_its_own_source_with_replies_where_ther
     items = [replace(ITEM, source=source, text=f"Text {n}.") for n, source in enumerate("aabb")]
     whole = Transcript((SCORER, CRITIC, AGAIN))
     found = critic_replies(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
-    shown = {source.source: [(c.text, c.debate.get("score_after")) for c in source.candidates] for source in found}
+    shown = {
+        source.source: [(c.text, c.debate_fields.get("score_after")) for c in source.candidates] for source in found
+    }
     assert shown == {"a": [("Text 0.", 3.0)], "b": [("Text 2.", None), ("Text 3.", 3.0)]}
-    assert effects_of(found).total() == 2
+    assert count_effects(found).total() == 2
 
 
 class Persuaded(Author):
