@@ -1,8 +1,8 @@
 """The cost of a compile before anything is spent, by executing its plan on a sample of each part.
 
 Tuning, search and held-out scoring are those of the compile, with an LM for dry runs (`programs.dry_run`). The number
-of calls depends on what the tuner writes and on the points that the search tries and chooses, unknown in advance. In the
-expected case they are those of the sample; in the lower and the upper case, bounds take their place (`cases`).
+of calls depends on what the tuner writes and on the points that the search tries and chooses. In the expected case
+these are those of the sample; in the lower and the upper case, bounds take their place (`cases`).
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ class HeldOutComparison:
     rater_agreement: Mapping[str, Mapping[str, RaterAgreement]]
     """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if there are only mean ratings."""
     absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
-    """Judge name, of `COMPARED` or `COMPILED_MAPPED` -> aspect or average -> how close its scores are to the ratings; empty
-    for judges whose scores are not on the scale."""
+    """Judge name, of `COMPARED` or `COMPILED_MAPPED` -> aspect or average -> how close its scores are to the ratings;
+    empty for judges whose scores are not on the scale."""
     read_alone: ReadAlone | None = None
     """None if it was not measured."""
     folds: FoldFigures | None = None
