@@ -21,7 +21,7 @@ from debate_judge.optimize.evaluation.learning_curve import learning_curve, requ
 from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.publishing import log_plan, log_result, write_export
 from debate_judge.optimize.rated_data import RatedData, load, split_sources
-from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
+from debate_judge.optimize.reflection import make_reflection_lm, preflight_reflection
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.storage import require_reachable
 from debate_judge.optimize.selection import choose, create_study
@@ -165,14 +165,14 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[CompileRun
     require_reachable(plan.study_storage)
     with _open_runner(plan, progress=progress) as runner:
         # Before the tracker: settings that name no LM leave no run.
-        reflection = reflection_lm(settings, runner.lm)
+        reflection_lm = make_reflection_lm(settings, runner.lm)
         with _make_tracker(plan) as tracker:
             log_plan(plan, tracker)
             runner.progress.phases = plan.phases
             if settings.preflight:
                 preflight(runner, _preflight_checks(plan))
-                preflight_reflection(settings, reflection)
-            yield CompileRun.of(plan, runner, tracker, reflection)
+                preflight_reflection(settings, reflection_lm)
+            yield CompileRun.of(plan, runner, tracker, reflection_lm)
 
 
 def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:

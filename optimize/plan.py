@@ -286,14 +286,14 @@ class CompileRun:
     tracker: Tracker | None
     """None for a fold, whose trials are not those of the exported judge, and for a dry run."""
     tuner: Tuner
-    reflection: JudgeLM
+    reflection_lm: JudgeLM
     """The LM that writes guides and instructions for the tuner."""
     study_factory: StudyFactory = Study
 
     @classmethod
-    def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Tracker | None, reflection: JudgeLM) -> CompileRun:
+    def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Tracker | None, reflection_lm: JudgeLM) -> CompileRun:
         """The run of a real compile, with the tuner of the settings."""
-        return cls(plan, runner, tracker, find_tuner(plan.settings.tuner), reflection)
+        return cls(plan, runner, tracker, find_tuner(plan.settings.tuner), reflection_lm)
 
     @property
     def halves(self) -> list[list[CompileRun]]:

@@ -177,10 +177,10 @@ def _log_model(result: Result, tracker: Tracker) -> None:
 
 _FIGURES = {
     "Agreement on held-out sources": ("held-out", "{}"),
-    "Agreement by rounds and persona": ("{}-rounds", "{}: agreement by rounds, on the sources that were chosen by"),
+    "Agreement by rounds and persona": ("{}-rounds", "{}: agreement by rounds, on train and dev"),
     "Agreement against cost": (
         "{}-cost",
-        "{}: agreement against LM calls per item, on the sources that were chosen by",
+        "{}: agreement against LM calls per item, on train and dev",
     ),
     "Would more ratings pay?": ("learning-curve", "{}: held-out agreement, for the fixed choices"),
 }

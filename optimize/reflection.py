@@ -24,7 +24,7 @@ _MAX_TOKENS = 4000
 """Least `max_tokens` of its calls, whose replies hold an analysis and a guide, or complete instructions."""
 
 
-def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = None) -> JudgeLM:
+def make_reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = None) -> JudgeLM:
     """The LM that `--reflection-lm` names, with the store, counts and budget of the judge's LM `lm`.
 
     An estimate passes the `engine` of a dry run, which has no limits.

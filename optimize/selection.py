@@ -63,7 +63,7 @@ def choose(run: CompileRun, study: Study) -> tuple[CompiledJudge, dict[str, Sear
     """The chosen and calibrated judge, and for each aspect the search that chose its judge.
 
     Raises:
-        InputError: Too many of the items to choose by have no score.
+        InputError: Too many of the train and dev items have no score.
         dspy.LMError: The LM failed for good.
     """
     plan, by_unit = run.plan, study.results()
@@ -86,7 +86,7 @@ def _chosen_judge(plan: CompilePlan, search: SearchResult) -> Judge:
     point = search.chosen.point
     judgements = [j for j in search.scores.judgements(point) if j is not None]
     label = unit_name(search.scores.aspects)
-    require_scored(judgements, plan.settings.max_unscored, f"items to choose by ({label})")
+    require_scored(judgements, plan.settings.max_unscored, f"train and dev items ({label})")
     judge = search.scores.variants[point.variant].judge
     return judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
 

@@ -70,8 +70,8 @@ def _as_if_rewritten(judge: Judge, tuned: TuningResult) -> TuningResult:
     return TuningResult(copied)
 
 
-def _study_factory(strategy: Callable[[int], Strategy], store: DryRunStore) -> StudyFactory:
-    """The search itself, without a stored study, with the `strategy` of its number among the searches of a run.
+def _study_factory(make_strategy: Callable[[int], Strategy], store: DryRunStore) -> StudyFactory:
+    """The search itself, without a stored study, with the strategy for its number among the searches of a run.
 
     Block sizes do not depend on the number of sources, so the calls of a pruned trial are not scaled up.
     """
@@ -90,7 +90,7 @@ def _study_factory(strategy: Callable[[int], Strategy], store: DryRunStore) -> S
             first_call = len(store.calls)
             on_trial(point, outcome)
 
-        return Study(units, space, replace(settings, storage=None, strategy=strategy(next(numbers))), on_tried)
+        return Study(units, space, replace(settings, storage=None, strategy=make_strategy(next(numbers))), on_tried)
 
     return make_study
 

@@ -20,7 +20,7 @@ from debate_judge.optimize.examples import examples
 from debate_judge.optimize.job import compile_judge, make_plan
 from debate_judge.optimize.plan import CompileData, CompilePlan, CompileRun, unit_name
 from debate_judge.optimize.rated_data import load
-from debate_judge.optimize.reflection import REFLECTION, reflection_lm
+from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
 from debate_judge.optimize.search.choice_scores import JOINT_LABEL, PARTS, ChoicePart, search_stage
 from debate_judge.optimize.search.study import search_limits
 from debate_judge.optimize.selection import calibration_label
@@ -80,8 +80,8 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], reply_leng
     steps = StepProgress("dry run", 3)
 
     def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
-        reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
-        run = run_for_case(case, CompileRun.of(sample, runner, None, reflection), store)
+        reflection_lm = make_reflection_lm(settings, runner.lm, DryRunEngine(case))
+        run = run_for_case(case, CompileRun.of(sample, runner, None, reflection_lm), store)
         compile_judge(settings, personas, rated, run_factory=lambda plan: nullcontext(run))
         steps.advance()
 

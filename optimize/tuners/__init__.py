@@ -52,9 +52,9 @@ class TunerContext:
     absolute_scales: Mapping[str, AbsoluteScale] = field(default_factory=dict)
     """Aspect -> its scale, for an objective that is no correlation."""
     runner: JudgeRunner
-    reflection: dspy.BaseLM
+    reflection_lm: dspy.BaseLM
     """The LM that writes guides and instructions (`--reflection-lm`)."""
-    guide: GuideLimits = GuideLimits()
+    guide_limits: GuideLimits = GuideLimits()
     proposals: int
     """Instructions that the LM proposes for each role."""
     trials: int

@@ -100,8 +100,8 @@ class DSPyOptimizerTuner(Teleprompter):
         available = {
             "metric": _metric(context),
             "failure_score": FAILURE_SCORE,
-            "prompt_model": context.reflection,
-            "reflection_lm": context.reflection,
+            "prompt_model": context.reflection_lm,
+            "reflection_lm": context.reflection_lm,
             "task_model": context.runner.lm,
             "teacher_settings": {"lm": context.runner.lm},
             "seed": context.seed,
@@ -127,7 +127,9 @@ class GuidedGEPA(DSPyOptimizerTuner):
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         """As any `DSPyOptimizerTuner`; the judge with the guide is the `start` of the `detailed_results`."""
-        guide = GuideOptimizer(replace(self._context, guide=replace(self._context.guide, persona_words=0)))
+        guide = GuideOptimizer(
+            replace(self._context, guide_limits=replace(self._context.guide_limits, persona_words=0))
+        )
         start = tuning_result(guide.compile(student, trainset=trainset))
         compiled = super().compile(start.judge, trainset=trainset)
         return student if compiled is student else with_tuning_result(compiled, TuningResult(compiled, start=start))
@@ -152,7 +154,7 @@ class MIPRO(DSPyOptimizerTuner):
         context = self._context
         # As many sources in a prompt as there is room for.
         longest = max(len(repr(example)) for example in train)
-        batch = max(1, BYTES_PER_TOKEN * context.guide.tokens // longest)
+        batch = max(1, BYTES_PER_TOKEN * context.guide_limits.tokens // longest)
         return {
             **super()._compile_arguments(optimizer, train),
             "num_trials": context.trials,

@@ -64,9 +64,9 @@ class _Guide:
     text: str
     proposals: Mapping[int, _Proposal]
     """Number of a part -> the guide that was written without it."""
-    revision_examples: Mapping[int, _JudgedExample] = field(default_factory=dict)
+    revision: Mapping[int, _JudgedExample] = field(default_factory=dict)
     """Index -> example that a revision was written from and the first version was not, judged with that version."""
-    validation_examples: Mapping[int, _JudgedExample] = field(default_factory=dict)
+    validation: Mapping[int, _JudgedExample] = field(default_factory=dict)
     """Index -> example that neither version was written from, judged with the guide."""
 
 
@@ -82,7 +82,7 @@ class GuideOptimizer(Teleprompter):
         self._context = context
         self._label, self._limits, self._run_concurrently = (
             context.label,
-            context.guide,
+            context.guide_limits,
             context.runner.run_concurrently,
         )
         self._proposals = max(MIN_PROPOSALS, context.proposals)
@@ -189,55 +189,39 @@ class GuideOptimizer(Teleprompter):
 
     def _author(self, judged: Sequence[_JudgedExample]) -> GuideAuthor:
         item = judged[0].example.questions[0]
-        return GuideAuthor(self._context.reflection, item.task, item.aspect, self._limits)
+        return GuideAuthor(self._context.reflection_lm, item.task, item.aspect, self._limits)
 
     def _revise_best(
         self, student: Judge, baseline: Sequence[_JudgedExample], best: _Proposal, proposals: Mapping[int, _Proposal]
     ) -> _Guide:
         """The best guide, revised on half of its unseen examples if the revision does better on the other half."""
-        unseen = list(best.judged)
-        revision_examples, validation_examples = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
-        unrevised = _Guide(
-            best.guide,
-            proposals,
-            {i: best.judged[i] for i in revision_examples},
-            {i: best.judged[i] for i in validation_examples},
-        )
-        if not revision_examples:
+        unseen, half = list(best.judged.items()), len(best.judged) // 2
+        unrevised = _Guide(best.guide, proposals, dict(unseen[:half]), dict(unseen[half:]))
+        if not half:
             return unrevised
-        revised = self._author(baseline).revise(best.guide, _rated_sources(unrevised.revision_examples.values()))
+        revised = self._author(baseline).revise(best.guide, _rated_sources(unrevised.revision.values()))
         if revised is None:
             return unrevised
-        judged = self._judge_with_guide(student, baseline, revised, validation_examples)
-        before, after = _gain(baseline, unrevised.validation_examples), _gain(baseline, judged)
+        judged = self._judge_with_guide(student, baseline, revised, list(unrevised.validation))
+        before, after = _gain(baseline, unrevised.validation), _gain(baseline, judged)
         logger.info("%s: revised guide %+.3f, unrevised %+.3f on the same sources", self._label, after, before)
-        return replace(unrevised, text=revised, validation_examples=judged) if after > before else unrevised
+        return replace(unrevised, text=revised, validation=judged) if after > before else unrevised
 
     def _write_persona(self, judge: Judge, guide: _Guide) -> LearntPersona | None:
         """A persona written from the effects of the Critic's replies, if debates with it do better on other sources."""
-        revision_examples, validation_examples = (
-            list(guide.revision_examples.values()),
-            list(guide.validation_examples.values()),
-        )
-        if not (
-            self._limits.persona_words
-            and _evaluation_rounds(judge)
-            and revision_examples
-            and validation_examples
-            and CRITIC in judge.tunable()
-        ):
+        revision, validation = list(guide.revision.values()), list(guide.validation.values())
+        can_debate = _evaluation_rounds(judge) and CRITIC in judge.tunable()
+        if not (self._limits.persona_words and can_debate and revision and validation):
             return None
         former = judge.instructions()[CRITIC]
-        sources = [
-            source for judged in revision_examples for source in critic_replies(judged.example, judged.transcripts)
-        ]
-        text = self._author(revision_examples).persona(former, merge_sources(sources))
+        sources = [source for judged in revision for source in critic_replies(judged.example, judged.transcripts)]
+        text = self._author(revision).persona(former, merge_sources(sources))
         if text is None or text == former:
             return None
-        rejudged = self._judge_examples(with_persona(judge, text), [judged.example for judged in validation_examples])
-        gain = _gain(validation_examples, dict(enumerate(rejudged)))
+        rejudged = self._judge_examples(with_persona(judge, text), [judged.example for judged in validation])
+        gain = _gain(validation, dict(enumerate(rejudged)))
         logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
-        seen = group_keys(judged.example for judged in (*revision_examples, *validation_examples))
+        seen = group_keys(judged.example for judged in (*revision, *validation))
         return LearntPersona(text, seen) if gain > 0 else None
 
 

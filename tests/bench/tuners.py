@@ -35,8 +35,8 @@ def measured(name: str, corpus: Corpus, aspect: Aspect, seed: int, effort: str) 
     train, held_out = (examples(part, [aspect], grouped=True, seed=seed) for part in (parts.train, parts.held_out))
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         tuning = TunerContext(
-            statistic="spearman", runner=runner,
-            reflection=runner.lm, proposals=EFFORTS[effort][0], trials=EFFORTS[effort][1], seed=seed, label=aspect.name,
+            statistic="spearman", runner=runner, reflection_lm=runner.lm,
+            proposals=EFFORTS[effort][0], trials=EFFORTS[effort][1], seed=seed, label=aspect.name,
         )  # fmt: skip
         judge = find_tuner(name)(tuning).compile(Debate(rounds=1, together=16), trainset=train)
         calls = runner.lm.meter.executed.total()

@@ -102,7 +102,7 @@ def tuned(
     rated = rated or corpus()
     grouped = len(rated.groups[0].candidates) > 1
     with JudgeRunner(lm, progress=False) as runner:
-        arguments: dict[str, Any] = {"statistic": "spearman", "runner": runner, "reflection": lm, "label": "test"}
+        arguments: dict[str, Any] = {"statistic": "spearman", "runner": runner, "reflection_lm": lm, "label": "test"}
         tuning = TunerContext(**{**arguments, "proposals": 1, "seed": 0, "trials": 6, **values})
         trainset = examples(rated, rated.task.aspects[:1], grouped=grouped, seed=0)
         return find_tuner(tuner)(tuning).compile(judge or start(), trainset=trainset)
