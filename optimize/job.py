@@ -221,14 +221,14 @@ def _record_held_out_use(plan: CompilePlan, held_out: HeldOutComparison) -> Held
 
 
 @contextmanager
-def _one_process_at_a_time(file: Path) -> Iterator[None]:
+def _one_process_at_a_time(lock_file: Path) -> Iterator[None]:
     """Run the block in one process at a time, because others would write the same files; these wait.
 
     Raises:
         InputError: The folder cannot be written.
     """
-    make_folder(file.parent, "--store")
-    lock = FileLock(file.with_name(f"{file.name}.lock"))
+    make_folder(lock_file.parent, "--store")
+    lock = FileLock(lock_file)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -245,8 +245,10 @@ def _open_runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
     settings = plan.settings
     replies = replies_folder(settings.store, settings.lm)
     # Concurrent compiles share replies as they arrive, except those of batch jobs, which would be submitted twice.
-    locked = replies / "compile" if settings.batch else Path(settings.store) / "compiles" / plan.identity
-    with _one_process_at_a_time(locked), closing(open_replies(replies, settings.lm, settings.replies)) as store:
+    lock_file = (
+        replies / "compile.lock" if settings.batch else Path(settings.store, "compiles", f"{plan.identity}.lock")
+    )
+    with _one_process_at_a_time(lock_file), closing(open_replies(replies, settings.lm, settings.replies)) as store:
         lm = make_lm(
             settings.lm,
             api_base=settings.api_base,

@@ -37,7 +37,7 @@ FIRST_SIZE: Mapping[Level, int] = {"summary": 4, "sample": 16, "system": 4}
 """Train sources of the first step with tuning; more at sample level, where a source may be a single text."""
 
 _MIN_LAST_RATIO = 4 / 3
-"""Least ratio of all train sources to those of the second-last step."""
+"""Least ratio of the last step's train sources, which are all, to those of the step before it."""
 
 
 @dataclass(frozen=True)

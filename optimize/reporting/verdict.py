@@ -96,12 +96,12 @@ def verdict(result: Result) -> list[str]:
     held_out, agreement = result.held_out, result.agreement("compiled")
     sources = result.plan.data.evaluation_corpus.sources
     calls, single_calls = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
-    gain = _gain_in_words(held_out.gain, calls, single_calls)
     lines = [
         f"Is the judge good? {metric_name(result)} with the raters {interval(agreement)} on {sources} sources that the "
         "judge was neither tuned nor chosen on"
         + ("." if above_zero(agreement) else ": agreement above chance is not shown."),
-        f"Is it better than a single call of the same LM? {gain} {_advice_by_aspect(held_out)}",
+        f"Is it better than a single call of the same LM? {_gain_in_words(held_out.gain, calls, single_calls)} "
+        f"{_advice_by_aspect(held_out)}",
         f"Where does the difference come from? {_sources_of_gain(held_out)}",
         *_absolute_agreement(held_out),
         *_rater_comparison(held_out),

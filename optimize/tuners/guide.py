@@ -79,12 +79,8 @@ class GuideOptimizer(Teleprompter):
 
     def __init__(self, context: TunerContext) -> None:
         super().__init__()
-        self._context = context
-        self._label, self._limits, self._run_concurrently = (
-            context.label,
-            context.guide_limits,
-            context.runner.run_concurrently,
-        )
+        self._context, self._label, self._limits = context, context.label, context.guide_limits
+        self._run_concurrently = context.runner.run_concurrently
         self._proposals = max(MIN_PROPOSALS, context.proposals)
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
