@@ -171,7 +171,8 @@ def undefined_groups(result: Result) -> list[str]:
         return []
     average = result.agreement("compiled")
     listing = "; ".join(
-        f"{judge} {constant} / {undefined} / {unscored}" for judge, (constant, undefined, unscored) in counts.items()
+        f"{heading} {constant} / {undefined} / {unscored}"
+        for heading, (constant, undefined, unscored) in counts.items()
     )
     return [
         "Groups of equal scores, counted 0 / groups of equal ratings, left out / items without a score: " + listing,
