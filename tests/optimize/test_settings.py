@@ -165,7 +165,7 @@ def engine() -> Any:
 )
 def test_the_address_is_that_of_a_provider(name: str, endpoint: str) -> None:
     settings = Settings(lm="openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1", reflection_lm=name)
-    lm = make_lm(settings.lm, api_base=settings.api_base, options=lm_options(settings), engine=engine())
+    lm = make_lm(settings.lm, api_base=settings.api_base, options=lm_options(settings), transport=engine())
     reflection = make_reflection_lm(settings, lm)
     assert (reflection.model, reflection.endpoint) == (name, endpoint)
 
