@@ -39,14 +39,14 @@ from debate_judge.runs.reports.html.blocks import (
     Section,
     TextChange,
 )
-from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.items import (
+from debate_judge.runs.reports.html.common import (
     JudgedScores,
     debates_of,
     reproduce_blocks,
     score_charts,
     text_labels,
 )
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.text import correlation_label
 
 _BROWSED = ("compiled", "single")

@@ -19,7 +19,7 @@ import csv
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -92,7 +92,7 @@ class NextSources:
     groups: tuple[RatedGroup, ...]
     """The sources in random order, without ratings; `sampling_probability` is None if they were drawn at random."""
     distances: tuple[float, ...]
-    """For each source, how far apart the two judges' rankings are, from 0 to 1; empty if no judge was asked."""
+    """For each source, how far apart the two judges' rankings are, from 0 to 1; empty with `draw="random"`."""
     raters: Mapping[str, int]
     """Aspect to rate -> raters of each text."""
     aspects_left_out: Mapping[str, str]
@@ -119,9 +119,9 @@ class NextSources:
         about = {"ratings": self.ratings, "texts": self.texts, "raters": dict(self.raters)}
         return {
             **about,
-            "settled": dict(self.aspects_left_out),
+            "aspects_left_out": dict(self.aspects_left_out),
             "pool": self.pool,
-            "known": self.known_sources,
+            "known_sources": self.known_sources,
             "sources": sources,
         }
 
@@ -155,12 +155,12 @@ def next_sources(export: str | Path, pool: str | Path, budget: int, **settings: 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print what was chosen; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
-    return run_command("next", __doc__, NextFlags, argv, planned=_scorings, execute=_select_sources, render=_render)
+    return run_command("next", __doc__, NextFlags, argv, plan=_scorings, execute=_select_sources, render=_render)
 
 
 def _scorings(flags: NextFlags) -> list[PlannedScoring]:
-    caps = _budget(flags)[1]
-    return _pool_scorings(_read(flags), caps) if flags.draw == "chosen" else []
+    lm_flags = _budget(flags)[1]
+    return _pool_scorings(_plan(flags), lm_flags) if flags.draw == "chosen" else []
 
 
 def _select_sources(flags: NextFlags) -> NextSources:
@@ -170,12 +170,12 @@ def _select_sources(flags: NextFlags) -> NextSources:
     from debate_judge.data.inference.source_sampling import cluster_texts, inclusion_probabilities, systematic_sample
 
     _require_rating_file(flags.out)
-    ratings, capped = _budget(flags)
-    plan = _read(flags)
+    ratings, lm_flags = _budget(flags)
+    plan = _plan(flags)
     names = [aspect.name for aspect in plan.aspects]
     raters = dict.fromkeys(names, flags.raters) if flags.raters else _raters_needed(plan.export, names)
     groups, chosen = plan.pool.groups, flags.draw == "chosen"
-    distances = _distances(plan, capped) if chosen else np.zeros(len(groups))
+    distances = _distances(plan, lm_flags) if chosen else np.zeros(len(groups))
     cost = np.array([len(group.candidates) for group in groups]) * sum(raters.values())
     count = _affordable(distances, cost, ratings)
     probabilities = inclusion_probabilities(distances, count)
@@ -205,12 +205,13 @@ def _budget(flags: NextFlags) -> tuple[int, NextFlags]:
     if not number.strip().isdecimal():
         expected = "a number of ratings, and after it caps on the LM if you like: 400 or 400,usd=5"
         raise InputError("not a number of ratings", field="--budget", expected=expected, found=flags.budget)
-    capped = replace(flags, budget=caps or None)
-    lm_options(capped)
-    return int(number), capped
+    lm_flags = replace(flags, budget=caps or None)
+    # Refuses caps that cannot be read.
+    lm_options(lm_flags)
+    return int(number), lm_flags
 
 
-def _read(flags: NextFlags) -> _SelectionPlan:
+def _plan(flags: NextFlags) -> _SelectionPlan:
     from debate_judge.data.schema import Corpus, Origin
     from debate_judge.runs.export.loaded import select_aspects
     from debate_judge.runs.export.recorded import recorded_scores_in
@@ -279,10 +280,10 @@ def _pool_scorings(plan: _SelectionPlan, flags: NextFlags) -> list[PlannedScorin
         return same and judge.instructions() == single.judge.instructions()
 
     others = {aspect.name: debate if is_single_call(aspect.name) else single for aspect in plan.aspects}
-    single_call = replace(plan.export, judge=CompiledJudge(exported.task, others))
+    comparison = replace(plan.export, judge=CompiledJudge(exported.task, others))
     return [
         PlannedScoring.of("the exported judge", plan.export, plan.pool, plan.aspects, flags),
-        PlannedScoring.of("a single call, for comparison", single_call, plan.pool, plan.aspects, flags),
+        PlannedScoring.of("the judge for comparison", comparison, plan.pool, plan.aspects, flags),
     ]
 
 
@@ -321,10 +322,10 @@ def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
 
 
 def _render(result: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[Printed], int]:
-    wanted = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in result.raters.items())
+    aspects_to_rate = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in result.raters.items())
     lines: list[Printed] = [
         f"{len(result.groups)} of {result.pool:,} sources to rate: {result.texts:,} texts, "
-        f"{result.ratings:,} ratings of {wanted}"
+        f"{result.ratings:,} ratings of {aspects_to_rate}"
     ]
     if result.known_sources:
         lines.append(f"{result.known_sources} others were used by the compile and are left out")
@@ -339,8 +340,9 @@ def _render(result: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list
     lines += ["", DataTable(header, rows), *([f"and {more} more"] if more else []), ""]
     if result.distances:
         lines.append(
-            "drawn: the probability of the source; rankings apart: distance of the judge's ranking to that of the "
-            "single call, from 0 to 1. Selected sources can be learnt from, but are never held out and are no evidence"
+            "drawn: the probability of the source; rankings apart: distance of the judge's ranking to that of a "
+            "single call (of a debate, where the judge is one), from 0 to 1. Selected sources can be learnt from, but "
+            "are never held out and are no evidence"
         )
     if flags.out is not None:
         lines.append(f"written to {flags.out}; once filled in, it is rated data like any other")
@@ -351,7 +353,7 @@ def _render(result: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list
 
 
 def _require_rating_file(out: str | None) -> None:
-    """Check that a file of this name can be written, before anything is asked.
+    """Check that a file of this name can be written, before any LM is called.
 
     Raises:
         InputError: It is neither .csv nor .json, or cannot be written.
@@ -397,7 +399,7 @@ def _rows(groups: Sequence[RatedGroup]) -> Iterator[dict[str, str | float]]:
             yield {"group": group.id, **texts, "candidate": candidate.id, "text": candidate.text, **probability_column}
 
 
-def _interface(task: Task, columns: Mapping[str, object], aspects: Sequence[str]) -> str:
+def _interface(task: Task, columns: Collection[str], aspects: Sequence[str]) -> str:
     """The labelling interface for a project of Label Studio."""
     labels = dict(
         zip(("source", "context", "text"), (task.source_label, task.context_label, task.candidate_label), strict=True)

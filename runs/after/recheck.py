@@ -81,7 +81,7 @@ class RecheckResult:
     difference: Mapping[str, TwoSampleDifference | None]
     """Aspect, or `AVERAGE` -> new minus old."""
     drift: Mapping[str, Drift]
-    changed: Mapping[str, ScoreChange]
+    score_changes: Mapping[str, ScoreChange]
     """Aspect -> change of the judge's scores of old texts; empty without `--again`."""
     causes: tuple[str, ...]
     notes: tuple[str, ...]
@@ -100,7 +100,7 @@ class RecheckResult:
                 name: None if figure is None else asdict(figure) for name, figure in self.difference.items()
             },
             "drift": {name: figure.to_json() for name, figure in self.drift.items()},
-            "judge_on_old_texts": {name: asdict(figure) for name, figure in self.changed.items()},
+            "judge_on_old_texts": {name: asdict(figure) for name, figure in self.score_changes.items()},
         }
         return {**about, **figures, "causes": list(self.causes), "notes": list(self.notes)}
 
@@ -122,7 +122,7 @@ def recheck(export: str | Path, data: str | Path, **settings: Any) -> RecheckRes
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the result; returns the exit code (0 not shown to be worse, 1 worse, 2 bad input, 3 the LM failed)."""
-    return run_command("recheck", __doc__, RecheckFlags, argv, planned=_scorings, execute=_recheck, render=_render)
+    return run_command("recheck", __doc__, RecheckFlags, argv, plan=_scorings, execute=_recheck, render=_render)
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ def _plan(flags: RecheckFlags) -> _RecheckPlan:
     export = find_export(flags, flags.export)
     corpus, recorded = corpus_for(export, flags.data, flags), recorded_scores_in(export.manifest)
     aspects = shared_aspects(export, corpus, flags.aspects)
-    part, known_sources, notes = _new_part(corpus, recorded)
-    new, again = PlannedScoring.of("new texts", export, part, aspects, flags), None
+    new_corpus, known_sources, notes = _new_sources(corpus, recorded)
+    new, again = PlannedScoring.of("new texts", export, new_corpus, aspects, flags), None
     if flags.again is not None:
         old, _, _ = sources_to_measure(corpus_for(export, flags.again, flags), recorded)
         # Replies in the store are those of the compile.
@@ -158,32 +158,32 @@ def _recheck(flags: RecheckFlags) -> RecheckResult:
     from debate_judge.data.inference.drift import describe_changes, margin_verdict, measure_drift
 
     plan = _plan(flags)
-    export, part, recorded = plan.new.export, plan.new.corpus, plan.recorded
+    export, corpus, recorded = plan.new.export, plan.new.corpus, plan.recorded
     scores = score_corpus(plan.new).scores
     old = {} if recorded is None else {name: recorded.scores[name] for name in scores if name in recorded.scores}
-    difference = _differences(export, part, scores, old, flags.seed)
+    difference = _differences(export, corpus, scores, old, flags.seed)
     drift = {
         a.name: measure_drift(*_on_raters_scale(export, a, recorded, scores[a.name]))
         for a in plan.new.aspects
         if recorded is not None and a.name in old
     }
-    changed = {} if plan.again is None else _score_changes(plan.again)
+    score_changes = {} if plan.again is None else _score_changes(plan.again)
     return RecheckResult(
         margin_verdict(difference[AVERAGE], flags.margin),
         flags.margin,
-        len(part.groups),
+        len(corpus.groups),
         plan.known_sources,
-        _agreement(export, part, scores, flags.seed),
-        _agreement(export, part, old if len(old) == len(scores) else {}, flags.seed),
+        _agreement(export, corpus, scores, flags.seed),
+        _agreement(export, corpus, old if len(old) == len(scores) else {}, flags.seed),
         difference,
         drift,
-        changed,
-        tuple(describe_changes(drift, changed)),
+        score_changes,
+        tuple(describe_changes(drift, score_changes)),
         tuple(plan.notes),
     )
 
 
-def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, int, list[str]]:
+def _new_sources(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, int, list[str]]:
     """The sources that the compile did not have, the number of those that it had, and notes."""
     corpus, notes = random_sources(corpus)
     if recorded is None:
@@ -204,20 +204,20 @@ def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, 
     return replace(corpus, groups=new), len(corpus.groups) - len(new), notes
 
 
-def _agreement(export: Export, part: Corpus, scores: Scores | Mapping[str, Any], seed: int) -> dict[str, Agreement]:
+def _agreement(export: Export, corpus: Corpus, scores: Scores | Mapping[str, Any], seed: int) -> dict[str, Agreement]:
     """Aspect, or `AVERAGE` over these aspects -> agreement."""
     from debate_judge.data.agreement.tables import agreement_table
 
     if not scores:
         return {}
-    statistic, level = export_objective(export, part)
+    statistic, level = export_objective(export, corpus)
     table = agreement_table(scores, levels=(level,), seed=seed)
     by_aspect = {name: aspect_table[level][statistic] for name, aspect_table in table.aspects.items()}
     return {**by_aspect, AVERAGE: table.average[level][statistic]}
 
 
 def _differences(
-    export: Export, part: Corpus, new: Scores, old: Mapping[str, Any], seed: int
+    export: Export, corpus: Corpus, new: Scores, old: Mapping[str, Any], seed: int
 ) -> dict[str, TwoSampleDifference | None]:
     """Aspect, or `AVERAGE` -> agreement now minus then.
 
@@ -227,7 +227,7 @@ def _differences(
     from debate_judge.data.inference.drift import agreement_estimate, compare_samples, estimate_from_interval
     from debate_judge.runs.export.recorded import held_out_agreement
 
-    statistic, level = export_objective(export, part)
+    statistic, level = export_objective(export, corpus)
 
     def estimate(scores: Mapping[str, Any], names: Sequence[str]) -> SampleEstimate | None:
         if any(name not in scores for name in names):
@@ -275,7 +275,7 @@ def _score_changes(planned: PlannedScoring) -> dict[str, ScoreChange]:
     now = score_corpus(planned).scores
     # With the old scores in place of ratings, differences are new minus old.
     paired = {
-        name: [replace(n, ratings=o.scores, raters=()) for o, n in zip(before[name], groups, strict=True)]
+        name: [replace(new, ratings=old.scores, raters=()) for old, new in zip(before[name], groups, strict=True)]
         for name, groups in now.items()
     }
     return {name: score_change(differences_by_group(groups)) for name, groups in paired.items()}
@@ -289,7 +289,7 @@ def _render(result: RecheckResult, flags: RecheckFlags) -> tuple[dict[str, Any],
         else f": {change.value:+.3f} [{change.low:+.3f}, {change.high:+.3f}], p = {change.p_value:.3f}"
     )
     verdict = {
-        "holds": f"the evidence holds: agreement fell by less than {result.margin:g}",
+        "holds": f"the measured agreement holds: it fell by less than {result.margin:g}",
         "worse": f"the judge is worse: agreement fell by more than {result.margin:g}",
         "unclear": f"these ratings cannot tell whether agreement fell by {result.margin:g}",
     }[result.verdict]
@@ -312,11 +312,11 @@ def _render(result: RecheckResult, flags: RecheckFlags) -> tuple[dict[str, Any],
                 *(interval(cell, "+") for cell in _drift_cells(drift)),
             ]
         )
-    meaning = (
+    legend = (
         "then, now: agreement with the raters; difference: of two independent samples of sources (Welch); scores, "
         "ratings, rating - score: change of their means, now minus then"
     )
-    tables = [*lines, "", DataTable(header, rows, total=True), "", meaning]
+    tables = [*lines, "", DataTable(header, rows, total=True), "", legend]
     return result.to_json(), tables, int(result.verdict == "worse")
 
 

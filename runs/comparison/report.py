@@ -37,14 +37,14 @@ from debate_judge.runs.reports.html.blocks import (
     ReportBlock,
     Section,
 )
-from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.items import (
+from debate_judge.runs.reports.html.common import (
     JudgedScores,
     debates_of,
     reproduce_blocks,
     score_charts,
     text_labels,
 )
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
 from debate_judge.runs.reports.tables import DataTable, markdown
 from debate_judge.runs.reports.text import correlation_label, interval, interval_metrics, p_text

@@ -19,9 +19,7 @@ OPTION = "--debate-judge"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare `--debate-judge` and the setting `debate_judge` of pytest's configuration file."""
-    description = (
-        "export of the judge that the fixture `judge` asks: a folder, models:/NAME/VERSION or models:/NAME@ALIAS"
-    )
+    description = "export of the judge of the fixture `judge`: a folder, models:/NAME/VERSION or models:/NAME@ALIAS"
     parser.getgroup("debate-judge").addoption(OPTION, metavar="EXPORT", help=description)
     parser.addini("debate_judge", description)
 
@@ -54,8 +52,8 @@ class JudgedText:
             raise ValueError(score.reason)
         return score.score
 
-    def _all(self, meets: Callable[[float], bool]) -> bool:
-        return all(score.score is not None and meets(score.score) for score in self.scores.values())
+    def _all(self, condition: Callable[[float], bool]) -> bool:
+        return all(score.score is not None and condition(score.score) for score in self.scores.values())
 
     def __repr__(self) -> str:
         return ", ".join(f"{name}: {_score_text(score.score)}" for name, score in self.scores.items())

@@ -29,9 +29,9 @@ from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.data.sources import select_sources
 from debate_judge.data.splits import append_held_out, split
 from debate_judge.runs.evaluation.score_files import read_external
-from debate_judge.runs.export.process import judge_of_process
+from debate_judge.runs.export.judge_cache import cached_judge
 from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
-from debate_judge.runs.integrations.units import text_in, to_unit
+from debate_judge.runs.integrations.common import text_in, to_unit
 from tests.refusals.refusal import alike, row, rows
 from tests.runs.rated_corpora import TASK
 from tests.runs.rated_corpora import corpus as numbered
@@ -159,7 +159,7 @@ def text_of(value: object, key: str | None = None) -> object:
 
 INTEGRATIONS = [
     *(
-        row(f"{name}={value}", lambda: judge_of_process("support", {}), None, keyword, env={name: value})
+        row(f"{name}={value}", lambda: cached_judge("support", {}), None, keyword, env={name: value})
         for name, value, keyword in (("DEBATE_RPM", "many", "DEBATE_RPM"), ("DEBATE_BUDGET", "much", "budget"))
     ),
     row("inputs with two sources", exported(scorer), None, "source_key="),

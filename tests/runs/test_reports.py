@@ -19,8 +19,8 @@ from debate_judge.programs.judge import Judgement, Unscored, Verdict
 from debate_judge.programs.transcript import Failure, Transcript, Turn
 from debate_judge.runs.reports.html import blocks
 from debate_judge.runs.reports.html.charts import AnyChart, draw, figure
+from debate_judge.runs.reports.html.common import JudgedScores, debates_of, score_charts
 from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.items import JudgedScores, debates_of, score_charts
 from debate_judge.runs.reports.html.page import MAX_WORDS, Page, changed_words
 from tests.browser import Browser, OpenPage, needs_browser
 

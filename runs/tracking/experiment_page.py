@@ -55,8 +55,8 @@ same data with the same `seed`. Parameters are the main ones and those that were
 
 def experiment_tags(existing: Mapping[str, str]) -> dict[str, str]:
     """The tags that an experiment still needs, given those that it has."""
-    wanted = {_NOTE_TAG: NOTE, _VIEW_TAG: _view()}
-    return {name: value for name, value in wanted.items() if name not in existing}
+    tags = {_NOTE_TAG: NOTE, _VIEW_TAG: _view()}
+    return {name: value for name, value in tags.items() if name not in existing}
 
 
 def _view() -> str:
