@@ -24,7 +24,7 @@ from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import learning_curve
-from debate_judge.runs.reports.costs import cost_block
+from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
@@ -232,8 +232,8 @@ def _point(outcome: Outcome) -> CostPoint:
 def _costs(result: Result) -> list[ReportBlock]:
     meter = result.lm.meter
     requested, executed = meter.requested.total(), meter.executed.total()
-    note = f"LM calls: {requested:,} asked, {executed:,} executed now, the rest were answered from the store."
-    return [Paragraph(note), cost_block(meter, result.lm.price)]
+    note = f"LM calls: {requested:,} requested, {executed:,} executed now, the rest were answered from the store."
+    return [Paragraph(note), cost_table(meter, result.lm.price)]
 
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:

@@ -24,7 +24,7 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import command_words
 from debate_judge.runs.reports import learning_curve
-from debate_judge.runs.reports.costs import cost_rows, cost_table
+from debate_judge.runs.reports.costs import cost_rows, cost_summary
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed, Verbatim
 
@@ -58,10 +58,10 @@ def table(result: Result) -> list[Printed]:
         *_learning_curve(result),
         *_guides(result),
         *_pruned(result),
-        f"LM calls: {meter.requested.total()} asked, {meter.executed.total()} executed now, the rest were answered "
+        f"LM calls: {meter.requested.total()} requested, {meter.executed.total()} executed now, the rest were answered "
         f"from the store",
         "",
-        *cost_table(cost_rows(meter, result.lm.price)),
+        *cost_summary(cost_rows(meter, result.lm.price)),
     ]
     if not result.beats_chance:
         lines += ["", NOT_SHOWN]

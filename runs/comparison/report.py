@@ -25,7 +25,7 @@ from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.declaration import changed_settings, result_settings
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
-from debate_judge.runs.reports.costs import cost_block
+from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
@@ -206,7 +206,7 @@ def _cost_tables(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
         rows.append([result.name, "–" if judge.calls is None else f"{judge.calls:.2f}", *per_item, usd])
     header = ("judge", "LM calls per item", "input fresh", "input cached", "output", "$ per 1,000 items")
     note = "Tokens per item that each judge would use alone; a call that several judges need is made once."
-    return [DataTable(header, rows, note), cost_block(lm.meter, lm.price)]
+    return [DataTable(header, rows, note), cost_table(lm.meter, lm.price)]
 
 
 def _reproduce(flags: CompareFlags, plan: ComparisonPlan) -> list[ReportBlock]:

@@ -32,7 +32,7 @@ _MAX_RAY_STARTS = 5
 
 
 def require_ray() -> Any:
-    """The library, or an error that says how to install it."""
+    """Import Ray, or raise an error that says how to install it."""
     # Before the import: Ray reads it there.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Its native code would log to the terminal.
@@ -59,7 +59,7 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
         return
     settings: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
-        # Without an address Ray would join what the environment names, or what runs on this machine.
+        # Without an address Ray would join the cluster that the environment names, or one that runs on this machine.
         settings |= {"address": "local", "num_cpus": actors, "include_dashboard": False}
     _init(ray, settings, 1 if address else _MAX_RAY_STARTS)
     try:

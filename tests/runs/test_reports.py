@@ -429,7 +429,7 @@ def test_of_thousands_of_debates_few_rows_are_drawn(shown: Shown) -> None:
     assert texts_of(page, ".count") == ["5,004 of 5,004"]
     assert 5 < count(page, ".row") < 60
     page.value("document.querySelector('.list').dispatchEvent(new KeyboardEvent('keydown', {key: 'End'}))")
-    assert page.value("document.querySelector('.row[aria-selected=true]').dataset.place") == "5003"
+    assert page.value("document.querySelector('.row[aria-selected=true]').dataset.position") == "5003"
     assert 5 < count(page, ".row") < 60
     assert choose(page, "search", "text 833") == "6 of 5,004"
 

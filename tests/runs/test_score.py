@@ -49,7 +49,7 @@ def test_rows_in_the_order_of_the_input_and_transcripts_with_every_turn(
     assert (rows[1]["rounds"], rows[1]["stop_reason"]) == (1, "no issue")
     # A single call for tone; Scorer and a content Critic for help. The check before the run has asked three already.
     cost = capsys.readouterr().err
-    assert "LM calls: 33 asked, 30 executed" in cost
+    assert "LM calls: 33 requested, 30 executed" in cost
     by_role = [text.split()[:4] for text in cost.splitlines() if text.startswith(("scorer", "critic"))]
     assert by_role == [["scorer", "0", "20", "2"], ["critic", "1", "10", "1"]]
     judged = [json.loads(text) for text in debates.read_text(encoding="utf-8").splitlines()]
@@ -285,4 +285,4 @@ def test_wide_intervals_are_left_to_people(measured: Command, capsys: pytest.Cap
     assert all(row["to_people"] == (row["high"] - row["low"] > 1.5) for row in rows)
     summary = capsys.readouterr().err
     assert "wider than 1.5" in summary
-    assert "left here" in summary
+    assert "to people here" in summary
