@@ -6,7 +6,7 @@
 carry: the new LM is shown to lose less agreement with the raters than the margin, and its scores have not shifted.
 recalibrate: likewise, but its scores have shifted; the calibration to the raters' scale is refitted. In both cases a
 new export is written, with the evidence of the new LM. recompile: it loses more, or this is not shown; nothing is
-written, and the exit code is 1. Where the old LM can no longer be asked, its stored replies are used, else the scores
+written, and the exit code is 1. Where the old LM can no longer be called, its stored replies are used, else the scores
 in the export.
 """
 
@@ -204,7 +204,7 @@ def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["ask
         except (dspy.LMError, InputError) as error:
             text = error.problem if isinstance(error, InputError) else str(error)
             notes.append(
-                f"the old LM cannot be asked ({text.splitlines()[0][:200]}); its recorded scores are used instead"
+                f"the old LM cannot be called ({text.splitlines()[0][:200]}); its recorded scores are used instead"
             )
     return recorded_scores_for(planned.export, planned.corpus, planned.aspects), "recorded", notes
 

@@ -9,8 +9,8 @@ the compile could not tell its judge from a single call, by as many raters as at
 budget is in ratings: texts x aspects x raters; all texts of a source are rated. The file has a row per text with an
 empty column per aspect (.csv), or is for Label Studio (.json, and its interface .xml). With --draw chosen the exported
 judge and a single call of its LM score the pool, and the further their rankings of a source's texts are apart, the
-likelier it is drawn. The column `drawn` then has the probability of each source: such sources can be learnt from, but
-no command takes them as evidence.
+likelier it is drawn. The column `drawn` then has the probability of each source: a judge can be trained on such
+sources, but no command measures agreement on them.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ def _distances(plan: _SelectionPlan, flags: NextFlags) -> Floats:
     return np.asarray(np.sqrt(np.mean([rank_distance(first[a], second[a]) ** 2 for a in first], axis=0)))
 
 
-def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
+def _affordable(distances: Floats, cost: Floats, budget: int) -> int:
     """The largest number of sources whose expected cost is within the budget.
 
     Raises:
@@ -305,11 +305,11 @@ def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
     """
     from debate_judge.data.inference.source_sampling import inclusion_probabilities
 
-    def expected(count: int) -> int:
+    def expected_cost(count: int) -> int:
         # Rounded first, because the sum of probabilities has rounding errors.
-        return math.ceil(round(float(inclusion_probabilities(priority, count) @ cost), 6))
+        return math.ceil(round(float(inclusion_probabilities(distances, count) @ cost), 6))
 
-    affordable = bisect_right(range(1, len(cost) + 1), budget, key=expected)
+    affordable = bisect_right(range(1, len(cost) + 1), budget, key=expected_cost)
     if not affordable:
         raise InputError(
             "too few ratings for a single source",
@@ -336,8 +336,8 @@ def _render(result: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list
         header += ["drawn", "rankings apart"]
         for row, group, distance in zip(rows, table_groups, result.distances, strict=False):
             row += [f"{group.sampling_probability or 1:.3f}", f"{distance:.2f}"]
-    more = len(result.groups) - len(table_groups)
-    lines += ["", DataTable(header, rows), *([f"and {more} more"] if more else []), ""]
+    hidden = len(result.groups) - len(table_groups)
+    lines += ["", DataTable(header, rows), *([f"and {hidden} more"] if hidden else []), ""]
     if result.distances:
         lines.append(
             "drawn: the probability of the source; rankings apart: distance of the judge's ranking to that of a "

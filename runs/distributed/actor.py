@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _REPORT_INTERVAL = 1.0
 """Seconds between two reports of an actor."""
 _PARQUET_BLOCK = 8 << 20
-"""Least bytes of rows that are converted to Parquet at once."""
+"""Minimum bytes of rows in a batch that is converted to Parquet."""
 
 
 @dataclass(frozen=True)

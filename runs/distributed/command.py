@@ -175,7 +175,7 @@ def _require_supported(flags: ScoreFlags) -> None:
             )
     if flags.concurrency < flags.actors:
         raise InputError(
-            "fewer calls at once than actors",
+            "fewer concurrent calls than actors",
             field="--concurrency",
             expected=f"at least {flags.actors}, one for each of {cli_name(ScoreFlags, 'actors')}",
             found=flags.concurrency,

@@ -1,4 +1,4 @@
-"""The results of a distributed run: a folder of parts, each written at once by one actor, with a manifest.
+"""The results of a distributed run: a folder of parts, each written atomically by one actor, with a manifest.
 
     scores.parquet/
         part-00000-00003.parquet   rows of unit 3 of file 0, in the order of the input
@@ -127,7 +127,7 @@ class OutputFolder:
                     field=name,
                     expected=str(diff[0]),
                     found=str(diff[1]),
-                    remedy=_REMEDY + "; answers are kept in --store",
+                    remedy=_REMEDY + "; replies are kept in --store",
                 )
 
     def require_same_folder(self) -> None:

@@ -1,7 +1,7 @@
 """A judge for tools that pass one text at a time.
 
 The agreement of a judge that was compiled to read candidates side by side was measured in that way only. So concurrent
-calls about one source are collected for a moment and asked together. A text that comes alone is read alone, with a
+calls about one source are collected for a moment and judged together. A text that comes alone is read alone, with a
 warning at the first one.
 """
 
@@ -42,10 +42,10 @@ def empty_text_score() -> Score:
 
 
 class SourceBatcher:
-    """Scores single texts with an exported judge; concurrent calls about one source are asked together.
+    """Scores single texts with an exported judge; concurrent calls about one source are judged together.
 
-    It may be called in any thread and on any event loop. Scores are cached by text, except missing ones, which are
-    asked for again.
+    It may be called in any thread and on any event loop. Scores are cached by text, except missing ones, for which
+    the judge is called again.
 
     Args:
         judge: A loaded judge; or an export as for `load`, which is loaded on first use. A folder is loaded once per
@@ -167,7 +167,7 @@ class SourceBatcher:
         return await future
 
     def _submit_batch(self, key: tuple[object, ...], batch: list[Item]) -> None:
-        """Ask about a batch, unless it has been submitted because it was full."""
+        """Judge a batch, unless it has been submitted because it was full."""
         pending = self._batches.get(key)
         if pending is None or pending[0] is not batch:
             return
@@ -178,7 +178,7 @@ class SourceBatcher:
 
 
 def _batch_key(items: Sequence[Item]) -> tuple[object, ...]:
-    """The key of texts that are asked about together: source, task and aspects."""
+    """The key of texts that are judged together: source, task and aspects."""
     return (*source_key(items[0]), *(item.aspect.name for item in items))
 
 

@@ -214,7 +214,7 @@ def make_app(
         key: The bearer key that requests to /score and /metrics must have; None for none.
         limits: Limits of the service.
         scale: Of the scores, as for `LoadedJudge.score`.
-        wait: As for `SourceBatcher`: requests about one source that come together are asked together.
+        wait: As for `SourceBatcher`: concurrent requests about one source are judged together.
     """
     # The guard checks the key; this is only for /docs, where readers can then enter it.
     dependencies = [] if key is None else [Depends(HTTPBearer(auto_error=False))]
@@ -238,7 +238,7 @@ def make_app(
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        """Whether the service runs, and with which judge; nothing is asked of the LM."""
+        """Whether the service runs, and with which judge; the LM is not called."""
         return {"status": "ok", "judge": judge.fingerprint, "aspects": list(judge.aspects)}
 
     @app.get("/metrics")

@@ -24,7 +24,7 @@ def score_frame(
     context: str | None = None,
     aspects: Sequence[str] | str | None = None,
 ) -> pd.DataFrame:
-    """Score each row of a frame. Rows of one source are asked about together where the judge reads side by side.
+    """Score each row of a frame. Rows of one source share calls if the judge reads candidates side by side.
 
     Args:
         frame: A row for each text, in any order.

@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @dataclass(frozen=True, eq=False)
 class JudgedText:
-    """The scores of a text. A comparison with a number is true if it is true for every aspect that was asked for.
+    """The scores of a text. A comparison with a number is true if it is true for every requested aspect.
 
     A missing score makes every comparison false, so that an outage never passes a test.
     """
@@ -46,7 +46,7 @@ class JudgedText:
         return self._all(lambda score: score < bound)
 
     def __float__(self) -> float:
-        """The score, where one aspect was asked for."""
+        """The score, where one aspect was requested."""
         (score,) = self.scores.values()
         if score.score is None:
             raise ValueError(score.reason)

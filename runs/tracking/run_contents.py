@@ -51,7 +51,7 @@ def log_dataset(split: str, corpus: Corpus, digest: str) -> None:
     try:
         mlflow.log_input(dataset, context=split, tags=tags)
     except MlflowException:
-        # MLflow checks whether the data set exists and then adds it: of two runs that do so at once one fails.
+        # MLflow checks whether the data set exists and then adds it: of two runs that do so at the same time one fails.
         mlflow.log_input(dataset, context=split, tags=tags)
 
 
