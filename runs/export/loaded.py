@@ -286,7 +286,7 @@ class LoadedJudge(dspy.Module):
         selected = self.select_aspects(aspects)
         self.compiled.require_calibrated(selected, scale)
         scored = self.stream(
-            item for number, row in enumerate(_records(rows)) for item in self._row_items(number, row, selected)
+            item for number, row in enumerate(_records(rows)) for item in self._checked_items(number, row, selected)
         )
         results: list[dict[str, Score]] = []
         for item, judgement in scored:
@@ -311,14 +311,14 @@ class LoadedJudge(dspy.Module):
         rows = [{"text": text, "source": source, "context": context} for text in texts]
         return self.score_many(rows, aspects=aspects, scale=scale)
 
-    def items(
+    def row_items(
         self, row: Mapping[str, Any], aspects: Sequence[str] | str | None = None, *, number: int = 0
     ) -> list[Item]:
         """The items of a row of `score_many`, one for each aspect; `number` is the row's index."""
-        return list(self._row_items(number, row, self.select_aspects(aspects)))
+        return list(self._checked_items(number, row, self.select_aspects(aspects)))
 
     async def ascore_items(self, items: Sequence[Item], scale: ScoreScale = "judge") -> list[Score]:
-        """A score for each item from `items`, on any event loop, with the judge's own LM even within a
+        """A score for each item from `row_items`, on any event loop, with the judge's own LM even within a
         `dspy.context`. Items of one source share calls if the judge reads candidates side by side.
         """
         compiled = self.compiled
@@ -364,7 +364,7 @@ class LoadedJudge(dspy.Module):
     ) -> None:
         self._connection.close(kind, error, trace)
 
-    def _row_items(self, number: int, row: Mapping[str, Any], aspects: Sequence[Aspect]) -> Iterator[Item]:
+    def _checked_items(self, number: int, row: Mapping[str, Any], aspects: Sequence[Aspect]) -> Iterator[Item]:
         where = f"row {number}: "
         for name in ("text", "source"):
             # An empty source is allowed for texts judged by themselves, but it must be given explicitly.

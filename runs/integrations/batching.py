@@ -112,7 +112,7 @@ class SourceBatcher:
         names = self._aspects if aspects is None else aspects
         if isinstance(text, str) and not text.strip():
             return [], {aspect.name: empty_text_score() for aspect in self.judge.select_aspects(names)}
-        return self.judge.items({"source": source, "text": text, "context": context}, names), {}
+        return self.judge.row_items({"source": source, "text": text, "context": context}, names), {}
 
     def _warn_if_alone(self, scores: Scores) -> Scores:
         if self.read_alone and not self._warned:

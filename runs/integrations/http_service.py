@@ -254,7 +254,7 @@ async def _scores(judge: LoadedJudge, texts: Sequence[TextToScore], scale: Score
     items_by_text: list[list[Item]] = []
     for number, text in enumerate(texts):
         row = {"source": text.source, "text": text.text, "context": text.context}
-        items_by_text.append(judge.items(row, text.aspects, number=number) if text.text.strip() else [])
+        items_by_text.append(judge.row_items(row, text.aspects, number=number) if text.text.strip() else [])
     all_items = list(chain.from_iterable(items_by_text))
     results = iter(await judge.ascore_items(all_items, scale) if all_items else [])
     return [

@@ -164,7 +164,12 @@ INTEGRATIONS = [
     ),
     row("inputs with two sources", exported(scorer), None, "source_key="),
     row("a prediction without the text", exported(program_metric), None, "'reply'"),
-    *rows(framed, ("source summary", None, "'text'"), ("source text tone", None, "tone")),
+    *rows(
+        framed,
+        ("source summary", None, "text=..."),
+        ("article text", None, "source=..."),
+        ("source text tone", None, "tone"),
+    ),
     row("a score off its scale", lambda: to_unit(0.5, ANOTHER), None, "scale"),
     *alike(text_of, None, "text", {"value": {"a": "q", "b": "s"}}, {"value": {"n": 3}, "key": "n"}, 3),
 ]
