@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from debate_judge.data.schema import Level, Scale
     from debate_judge.runs.evaluation.rows import Scores
     from debate_judge.runs.reports.tables import DataTable
-    from debate_judge.runs.reports.terminal import Printed
+    from debate_judge.runs.reports.terminal import OutputBlock
 
 _LEVEL_TITLES: dict[Level, str] = {
     "summary": "summary level: the correlation within each group, averaged over groups",
@@ -78,14 +78,12 @@ def _run(flags: AgreementFlags) -> int:
     from debate_judge.runs.reports import raters as rater_tables
     from debate_judge.runs.reports.decisions import tables, to_json
     from debate_judge.runs.reports.terminal import show
-    from debate_judge.runs.runner.progress import StepProgress
 
     _check_output(flags)
     file, scale = Path(flags.file), _parse_scale(flags.scale)
     rated = read_rated(file, scale=scale, aspects=flags.aspects, sources=flags.sources)
     scores = scores_of(rated.rows)
-    with StepProgress("resampling", flags.resamples * len(scores)) as bar:
-        table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed, progress=bar.advance)
+    table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed)
     decisions, raters = _decisions(flags, scores), _rater_comparison(flags, scores)
     values = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
     values |= {"raters": {name: entry.to_json() for name, entry in raters.items()}} if raters else {}
@@ -172,7 +170,7 @@ def _parse_scale(text: str | None) -> Scale | None:
         raise InputError("not a scale", field="--scale", expected="LOW-HIGH, e.g. 1-5", found=text) from None
 
 
-def _render(table: AgreementTable) -> list[Printed]:
+def _render(table: AgreementTable) -> list[OutputBlock]:
     """A table for each level under its title, and notes on how undefined correlations are counted."""
     from debate_judge.data.agreement.tables import LEVELS
 

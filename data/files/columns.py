@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.records import Record, looks_like_a_number
@@ -231,6 +232,11 @@ class ColumnNames:
                 matched[name] = key
         taken = set(matched.values())
         return matched, [key for key in keys if key not in taken]
+
+    @cached_property
+    def match_alike(self) -> Callable[[tuple[str, ...], tuple[str, ...]], tuple[dict[str, str], list[str]]]:
+        """`match` for records that mostly have the same fields; its results must not be changed."""
+        return lru_cache(maxsize=16)(self.match)
 
     def check(self, record: Record, names: Collection[str]) -> None:
         """Check that every entry of `--columns` has one of our `names` and a column of the file's first record.

@@ -153,6 +153,15 @@ def csv_rows(path: Path, separator: str) -> Iterator[Record]:
                 row = next(reader, None)
             if row is None:
                 return
+            # Where quotes are not escaped, two that open texts would make the rows between them one text.
+            if separator == "\t" and any("\t" in cell and "\n" in cell for cell in row):
+                raise InputError(
+                    "a text in quotes over several rows",
+                    file=path,
+                    line=line,
+                    found=next(cell for cell in row if "\t" in cell and "\n" in cell),
+                    remedy='write a quote in a text as "", and put such a text in quotes; or save the table as CSV',
+                )
             yield line, row
 
     return _table_records(numbered(), path, "line", None if separator != "," else lambda: csv_rows(path, separator))
@@ -227,7 +236,10 @@ def _table_records(
             found=" ".join(header).strip(),
             remedy="delete the rows above the names of the columns; if it is one, put its texts in double quotes",
         )
-    names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(header, start=1)]
+    # Some programs write a second byte order mark.
+    names = [
+        cell.strip("\ufeff").strip() or f"column {number} (no name)" for number, cell in enumerate(header, start=1)
+    ]
     with place(header_number).located():
         refuse_equal_names(names)
     if first and _is_second_header(header, first[1]):

@@ -103,7 +103,8 @@ def refuse_other_meaning(
                 found=f"{len(short):,} short values, e.g. {min(short)!r}, and {len(texts):,} longer ones in {other!r}",
                 remedy=f"say which: --columns {role}={other}, or {role}={column}",
             )
-        if role == "text" and "source" not in roles and not any(map(_is_rating, texts)):
+        differ = 2 * len(texts) >= len(short) and not any(map(_is_rating, texts))
+        if role == "text" and "source" not in roles and differ:
             raise records[0].error(
                 f"is {column!r} or {other!r} the text that was rated?",
                 column,

@@ -28,7 +28,7 @@ from debate_judge.data.files.exports.label_studio import (
     studio_texts,
 )
 from debate_judge.data.files.exports.layout import ExportLayout, ExportRating, Values, answer_of, dicts, first_of
-from debate_judge.data.files.pairs import pair_columns, pair_rows
+from debate_judge.data.files.pairs import joined_messages, messages_in, pair_columns, pair_rows
 from debate_judge.data.files.records import Record, is_missing
 
 _HEAD, _HEAD_CHARACTERS = 200, 200_000
@@ -366,10 +366,7 @@ def _single_text(value: object, depth: int = 8) -> str | None:
     turns = dicts(value)
     if len(turns) == 1:
         return _single_text(turns[0], depth - 1)
-    contents = [turn.get("content") for turn in turns]
-    if not contents or not all(isinstance(text, str) for text in contents):
-        return None
-    return "\n".join(f"{turn.get('role')}: {text}" for turn, text in zip(turns, contents, strict=True))
+    return joined_messages(messages_in(turns)) or None
 
 
 def _is_mlflow(values: Values) -> bool:
@@ -420,13 +417,11 @@ _LAYOUTS = (
         _mlflow_texts,
         _mlflow,
         ("trace_id", "request_id"),
-        "traces with their requests and responses",
+        "traces",
     ),
     ExportLayout(
         "Langfuse",
-        lambda values: (
-            any(n in values for n in ("dataType", "data_type")) and _has_all("source", "name", "value")(values)
-        ),
+        lambda values: _has_all("source", "name", "value")(values) and ("dataType" in values or "data_type" in values),
         _input_and_output,
         _langfuse,
         ("observationId", "observation_id", "traceId", "trace_id"),

@@ -249,15 +249,15 @@ def _source_and_texts(
     Of conversations, the last messages are the texts. What comes before is the source, unless a column holds it; where
     it differs, the whole conversations are the texts.
     """
-    first, second = (_messages(record.values[column]) or [("", record.text(column))] for column in columns)
-    before = [] if source_column is None else _messages(record.values[source_column])
-    source = _joined(before) or ("" if source_column is None else record.optional_text(source_column))
+    first, second = (messages_in(record.values[column]) or [("", record.text(column))] for column in columns)
+    before = [] if source_column is None else messages_in(record.values[source_column])
+    source = joined_messages(before) or ("" if source_column is None else record.optional_text(source_column))
     if source_column is None and first[:-1] != second[:-1]:
-        return "", (_joined(first), _joined(second))
-    return source or _joined(first[:-1]), (first[-1][1], second[-1][1])
+        return "", (joined_messages(first), joined_messages(second))
+    return source or joined_messages(first[:-1]), (first[-1][1], second[-1][1])
 
 
-def _messages(value: object) -> list[tuple[str, str]]:
+def messages_in(value: object) -> list[tuple[str, str]]:
     """Role and text of each message of a conversation; empty for other values."""
     messages = value if isinstance(value, list) else []
     if not all(isinstance(message, dict) and isinstance(message.get("content"), str) for message in messages):
@@ -265,7 +265,7 @@ def _messages(value: object) -> list[tuple[str, str]]:
     return [(str(message.get("role")), message["content"]) for message in messages]
 
 
-def _joined(messages: Sequence[tuple[str, str]]) -> str:
+def joined_messages(messages: Sequence[tuple[str, str]]) -> str:
     """Messages as one text; a single one without its role."""
     return "\n".join(text if len(messages) == 1 else f"{role}: {text}" for role, text in messages)
 

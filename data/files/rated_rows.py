@@ -333,11 +333,12 @@ class RowReader:
         return aspect
 
 
-def flat_rows(record: Record, columns: ColumnNames) -> Iterator[Record]:
-    """The rows of a record: one per candidate if it holds a group, else itself."""
-    if holds_group(record, columns):
-        return candidate_records(record, columns)
-    return iter([flattened(record, columns)])
+def flat_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Record]:
+    """The rows of all records: one per candidate if the first one holds a group, else one each."""
+    in_groups = None
+    for record in records:
+        in_groups = holds_group(record, columns) if in_groups is None else in_groups
+        yield from candidate_records(record, columns) if in_groups else [flattened(record, columns)]
 
 
 def holds_group(record: Record, columns: ColumnNames) -> bool:
@@ -347,11 +348,11 @@ def holds_group(record: Record, columns: ColumnNames) -> bool:
 
 def candidate_records(record: Record, columns: ColumnNames) -> Iterator[Record]:
     """The rows of a record that holds a group: one per candidate, each with the group's fields."""
-    names = columns.match(tuple(map(str, record.values)), (*ROLES, *NESTED))[0]
+    names = columns.match_alike(tuple(map(str, record.values)), (*ROLES, *NESTED))[0]
     record.require(names.get("group", "group"), column := names.get("candidates", "candidates"))
     shared = {key: value for key, value in record.values.items() if key != column}
     for child in record.children(column):
-        fields = columns.match(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
+        fields = columns.match_alike(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
         child.require(id_ := fields.get("id", "id"))
         # Its id becomes our column `candidate`, also if the group has a field of this name.
         named = {"candidate" if key == id_ else key: key for key in child.values}
@@ -365,7 +366,7 @@ def flattened(record: Record, columns: ColumnNames) -> Record:
     if not record.full_names and not any(isinstance(value, dict) for value in record.values.values()):
         return record
     values, full_names = dict(record.values), dict(record.full_names)
-    matched = columns.match(tuple(map(str, values)), NESTED)[0]
+    matched = columns.match_alike(tuple(map(str, values)), NESTED)[0]
     for role, prefix in (("ratings", ""), ("comments", COMMENTS)):
         # In a table, a column of this name may hold something else.
         if role in matched and (record.full_names or isinstance(values[matched[role]], dict)):

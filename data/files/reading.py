@@ -400,29 +400,22 @@ def _python_values(column: Any, path: Path, name: str, first_row: int) -> list[o
 
 
 def _rows_per_batch(metadata: Any, path: Path) -> int:
-    """Rows to unpack at once, fewer where they hold long lists.
-
-    Raises:
-        InputError: A column unpacks to far more than its size.
-    """
+    """Rows to unpack at once, fewer where they hold long lists; refuses a column that unpacks to far more."""
     most_per_row = 1
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         in_lists = 0
         for column in range(metadata.num_columns):
             chunk = group.column(column)
-            unpacks = None
-            if metadata.schema.column(column).max_repetition_level:
-                in_lists += chunk.num_values
-                if in_lists > _MAX_LIST_VALUES and chunk.num_values > 16 * chunk.total_compressed_size:
-                    unpacks = f"{chunk.num_values:,} values"
-            if chunk.total_uncompressed_size > max(_MAX_UNPACKED, 200 * chunk.total_compressed_size):
-                unpacks = f"{chunk.total_uncompressed_size:,}"
-            if unpacks:
+            size, unpacked = chunk.total_compressed_size, chunk.total_uncompressed_size
+            listed = chunk.num_values if metadata.schema.column(column).max_repetition_level else 0
+            in_lists += listed
+            too_many = in_lists > _MAX_LIST_VALUES and listed > 16 * size
+            if too_many or unpacked > max(_MAX_UNPACKED, 200 * size):
                 raise InputError(
                     "a column unpacks to more than can be read",
                     file=path,
                     field=chunk.path_in_schema,
-                    found=f"{chunk.total_compressed_size:,} bytes that become {unpacks}",
+                    found=f"{size:,} bytes that become {unpacked:,} bytes and {chunk.num_values:,} values",
                     remedy="leave the column out, or write the file again from its original, or as JSON lines",
                 )
         most_per_row = max(most_per_row, in_lists // max(1, group.num_rows))

@@ -232,7 +232,7 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
     Raises:
         InputError: The file has no texts, or nothing in it looks like ratings.
     """
-    all_records = [row for record in records for row in flat_rows(record, columns)]
+    all_records = list(flat_rows(records, columns))
     if not all_records:
         raise InputError("no records", file=name)
     keys = tuple(dict.fromkeys(str(key) for record in all_records for key in record.values))

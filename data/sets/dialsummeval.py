@@ -20,12 +20,11 @@ from debate_judge.data.schema import Candidate, Corpus, RatedGroup
 from debate_judge.data.sets import hub
 from debate_judge.data.tasks import SUMMARIZATION
 
-COMMIT = "667118e10ae69ef8cbc5cbddec0ce91b5c9c6187"
-COLUMNS = ("id", "dialogue", "summary", "model_id", "annotations")
-REMOTE = hub.RemoteSet(
-    f"https://raw.githubusercontent.com/kite99520/DialSummEval/{COMMIT}/annotation_campus/human_judgment.jsonl",
-    COMMIT,
-    COLUMNS,
+REMOTE = hub.github(
+    "kite99520/DialSummEval",
+    "667118e10ae69ef8cbc5cbddec0ce91b5c9c6187",
+    "annotation_campus/human_judgment.jsonl",
+    *("id", "dialogue", "summary", "model_id", "annotations"),
 )
 TASK = replace(SUMMARIZATION, name="dialogue-summaries", source_label="dialogue")
 

@@ -20,11 +20,11 @@ from debate_judge.data.schema import Candidate, Corpus, RatedGroup
 from debate_judge.data.sets import hub
 from debate_judge.data.sets.factuality import ANSWERS, CLAIMS, factuality_ratings
 
-COMMIT = "3f3914bc090b644be044b7e0005113c135d8b20f"
-REMOTE = hub.RemoteSet(
-    f"https://raw.githubusercontent.com/GAIR-NLP/factool/{COMMIT}/datasets/knowledge_qa/knowledge_qa.jsonl",
-    COMMIT,
-    ("prompt", "response", "claims", "label"),
+REMOTE = hub.github(
+    "GAIR-NLP/factool",
+    "3f3914bc090b644be044b7e0005113c135d8b20f",
+    "datasets/knowledge_qa/knowledge_qa.jsonl",
+    *("prompt", "response", "claims", "label"),
 )
 
 

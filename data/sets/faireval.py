@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
@@ -31,14 +30,10 @@ from debate_judge.data.tasks import PAIRS
 COMMIT = "453c117a69159fd7b7de2f4e0519bac57bee21f4"
 BASE_URL = f"https://raw.githubusercontent.com/i-Eval/FairEval/{COMMIT}/"
 REVIEW = "review/review_gpt35_vicuna-13b_human.txt"
-SYSTEMS: Mapping[str, str] = MappingProxyType(
-    {"gpt35": "answer/answer_gpt35.jsonl", "vicuna-13b": "answer/answer_vicuna-13b.jsonl"}
-)
+SYSTEMS: Mapping[str, str] = {"gpt35": "answer/answer_gpt35.jsonl", "vicuna-13b": "answer/answer_vicuna-13b.jsonl"}
 """Candidate id -> file of its answers."""
 
-OUTCOMES: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"CHATGPT": (1.0, 0.0), "VICUNA13B": (0.0, 1.0), "TIE": (0.5, 0.5)}
-)
+OUTCOMES: Mapping[str, tuple[float, float]] = {"CHATGPT": (1.0, 0.0), "VICUNA13B": (0.0, 1.0), "TIE": (0.5, 0.5)}
 """Label -> ratings of the two candidates: 1 a win, 0 a loss, 0.5 a tie."""
 
 TASK = Task("open-questions", "question", "answer", PAIRS.aspects)

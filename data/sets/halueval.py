@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Task
@@ -26,7 +25,6 @@ from debate_judge.data.sets import hub
 from debate_judge.data.sets.factuality import ANSWERS, REPLIES, SUMMARIES, factuality_ratings
 
 COMMIT = "b7253db3cdaa0ab2c382f92b26b390109174f77e"
-BASE_URL = f"https://raw.githubusercontent.com/RUCAIBox/HaluEval/{COMMIT}/data/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +42,11 @@ class Part:
         return tuple(filter(None, (self.knowledge, self.source, f"right_{self.output}", f"hallucinated_{self.output}")))
 
 
-PARTS: Mapping[str, Part] = MappingProxyType(
-    {
-        "qa": Part(ANSWERS, "question", "answer"),
-        "dialogue": Part(REPLIES, "dialogue_history", "response"),
-        "summarization": Part(SUMMARIES, "document", "summary", ""),
-    }
-)
+PARTS: Mapping[str, Part] = {
+    "qa": Part(ANSWERS, "question", "answer"),
+    "dialogue": Part(REPLIES, "dialogue_history", "response"),
+    "summarization": Part(SUMMARIES, "document", "summary", ""),
+}
 
 
 def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
@@ -59,7 +55,7 @@ def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
     By default the part of a copy is recognized by its fields, and `qa` is downloaded.
     """
     remote_part = part or "qa"
-    remote = hub.RemoteSet(f"{BASE_URL}{remote_part}_data.json", COMMIT, PARTS[remote_part].columns)
+    remote = hub.github("RUCAIBox/HaluEval", COMMIT, f"data/{remote_part}_data.json", *PARTS[remote_part].columns)
     records, origin = hub.read(
         "halueval" if remote_part == "qa" else f"halueval_{part}", path, remote, other_layouts=True
     )

@@ -33,6 +33,12 @@ class RemoteSet:
     """Name of the list of records in a JSON file that is one object."""
 
 
+def github(repository: str, commit: str, file: str, *columns: str, field: str | None = None) -> RemoteSet:
+    """A JSON file of a GitHub repository at a commit."""
+    address = f"https://raw.githubusercontent.com/{repository}/{commit}/{file}"
+    return RemoteSet(address, commit, columns, field=field)
+
+
 def read(
     name: str, path: str | Path | None, remote: RemoteSet, *, other_layouts: bool = False
 ) -> tuple[list[Record], Origin]:

@@ -23,11 +23,11 @@ from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Task
 from debate_judge.data.sets import hub
 from debate_judge.data.tasks import SUMMARIZATION
 
-COMMIT = "5a0bf500325029efb5dc8adff2c1e991996f0e78"
-REMOTE = hub.RemoteSet(
-    f"https://raw.githubusercontent.com/dmg-illc/JUDGE-BENCH/{COMMIT}/data/newsroom/newsroom.json",
-    COMMIT,
-    ("instance", "annotations"),
+REMOTE = hub.github(
+    "dmg-illc/JUDGE-BENCH",
+    "5a0bf500325029efb5dc8adff2c1e991996f0e78",
+    "data/newsroom/newsroom.json",
+    *("instance", "annotations"),
     field="instances",
 )
 ASPECTS = {"coherence": "coherence", "fluency": "fluency", "informativeness": "relevance", "relevance": "consistency"}

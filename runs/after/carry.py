@@ -38,7 +38,7 @@ from debate_judge.runs.after.common import (
 from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
@@ -276,10 +276,10 @@ def _decisions(export: Export, scores: Scores) -> dict[str, Any]:
     return to_json({"carried": evaluate_decisions(scores, decision_rules)})["carried"] if decision_rules else {}
 
 
-def _render(result: CarryResult, flags: CarryFlags) -> tuple[dict[str, Any], list[Printed], int]:
+def _render(result: CarryResult, flags: CarryFlags) -> tuple[dict[str, Any], list[OutputBlock], int]:
     comparison = result.comparison
     sources = f"{result.sources} {'held-out ' if result.held_out else ''}sources"
-    lines: list[Printed] = [
+    lines: list[OutputBlock] = [
         f"{comparison.verdict}: {comparison.reason}",
         f"{result.lms[0]} (old, {result.old_scores}) and {result.lms[1]} (new) on {sources}",
     ]

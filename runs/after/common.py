@@ -27,7 +27,7 @@ from debate_judge.runs.flags.common import (
 from debate_judge.runs.flags.declaration import flag_group, setting
 from debate_judge.runs.flags.lm import EndpointFlags, EstimateFlags, LimitFlags, lm_options, require_server
 from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
-from debate_judge.runs.reports.terminal import Printed, show
+from debate_judge.runs.reports.terminal import OutputBlock, show
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.correlations import Statistic
@@ -401,7 +401,7 @@ def run_command(
     *,
     plan: Callable[[F], Sequence[PlannedScoring]],
     execute: Callable[[F], R],
-    render: Callable[[R, F], tuple[dict[str, Any], Sequence[Printed], int]],
+    render: Callable[[R, F], tuple[dict[str, Any], Sequence[OutputBlock], int]],
 ) -> int:
     """Run one of the commands of this folder; returns the exit code.
 

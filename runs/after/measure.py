@@ -33,7 +33,7 @@ from debate_judge.runs.after.common import (
 from debate_judge.runs.flags.common import EXPORT
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def _scorings(flags: MeasureFlags) -> list[PlannedScoring]:
     return [PlannedScoring.of("texts", export, corpus, shared_aspects(export, corpus, flags.aspects), flags)]
 
 
-def _render(tables: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[dict[str, Any], list[Printed], int]:
-    blocks: list[Printed] = []
+def _render(tables: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[dict[str, Any], list[OutputBlock], int]:
+    blocks: list[OutputBlock] = []
     for aspect, table in tables.items():
         rated = f"{table.rated} rated sources and {table.others} with scores only"
         title = f"{aspect}: mean rating of each system, by {rated}"
@@ -165,8 +165,8 @@ def _render(tables: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[di
     return {aspect: table.to_json() for aspect, table in tables.items()}, [*blocks, "", legend], 0
 
 
-def _notes(table: SystemsTable) -> list[Printed]:
-    notes: list[Printed] = []
+def _notes(table: SystemsTable) -> list[OutputBlock]:
+    notes: list[OutputBlock] = []
     if table.left_out:
         notes.append(f"left out for lack of ratings: {', '.join(table.left_out)}")
     if table.rated_minus_others is not None and table.rated_minus_others.p_value < SAMPLING_CHECK_P:

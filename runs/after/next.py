@@ -40,7 +40,7 @@ from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
@@ -321,9 +321,9 @@ def _affordable(distances: Floats, cost: Floats, budget: int) -> int:
     return affordable
 
 
-def _render(result: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[Printed], int]:
+def _render(result: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[OutputBlock], int]:
     aspects_to_rate = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in result.raters.items())
-    lines: list[Printed] = [
+    lines: list[OutputBlock] = [
         f"{len(result.groups)} of {result.pool:,} sources to rate: {result.texts:,} texts, "
         f"{result.ratings:,} ratings of {aspects_to_rate}"
     ]

@@ -37,7 +37,7 @@ from debate_judge.runs.after.common import (
 from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ def _score_changes(planned: PlannedScoring) -> dict[str, ScoreChange]:
     return {name: score_change(differences_by_group(groups)) for name, groups in paired.items()}
 
 
-def _render(result: RecheckResult, flags: RecheckFlags) -> tuple[dict[str, Any], list[Printed], int]:
+def _render(result: RecheckResult, flags: RecheckFlags) -> tuple[dict[str, Any], list[OutputBlock], int]:
     change = result.difference[AVERAGE]
     figures = (
         ""
@@ -295,7 +295,7 @@ def _render(result: RecheckResult, flags: RecheckFlags) -> tuple[dict[str, Any],
     }[result.verdict]
     known = result.known_sources
     left_out = f"; {known} others were used by the compile and are left out" if known else ""
-    lines: list[Printed] = [verdict + figures, f"{result.sources} new sources{left_out}"]
+    lines: list[OutputBlock] = [verdict + figures, f"{result.sources} new sources{left_out}"]
     lines += [f"note: {note}" for note in result.notes]
     lines += list(result.causes) or ["no change of the texts, the raters or the judge is shown"]
     header = ["aspect", "then", "now", "difference", "p", "scores", "ratings", "rating - score"]

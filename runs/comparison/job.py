@@ -33,7 +33,7 @@ from debate_judge.runs.reports.costs import cost_rows, cost_summary
 from debate_judge.runs.reports.decisions import tables as decision_tables
 from debate_judge.runs.reports.decisions import to_json as decisions_json
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed, show
+from debate_judge.runs.reports.terminal import OutputBlock, show
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -74,7 +74,7 @@ def run(flags: CompareFlags) -> None:
         replies.close()
 
 
-def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[Printed]:
+def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[OutputBlock]:
     """The cost estimate of the comparison, to be shown; no LM is called."""
     target = EstimateTarget(
         plan.context.lm,

@@ -9,7 +9,7 @@ from typing import Any
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 
 _HEADER = ("role", "round", "calls", "cache hits", "input fresh", "input cached", "output", "not paid for again")
 
@@ -35,7 +35,7 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str, empty: float | None) -> f
     return None if None in values else sum(values) if values else empty
 
 
-def cost_summary(rows: Sequence[Mapping[str, Any]]) -> list[Printed]:
+def cost_summary(rows: Sequence[Mapping[str, Any]]) -> list[OutputBlock]:
     """The rows of `cost_rows` for the terminal, with a legend."""
     legend, *notes = _legend_and_notes(rows)
     return [legend, _table(rows), *notes]

@@ -9,15 +9,15 @@ from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.export.recorded import HeldOutIntervals
 from debate_judge.runs.reports.costs import cost_rows, cost_summary
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 from debate_judge.runs.reports.text import interval
 from debate_judge.runs.scoring.output import RowTotals
 from debate_judge.runs.scoring.scorer import RowIntervals
 
 
-def scored_summary(meter: Meter, price: Price | None, out: object, totals: RowTotals) -> list[Printed]:
+def scored_summary(meter: Meter, price: Price | None, out: object, totals: RowTotals) -> list[OutputBlock]:
     """Rows in `out`, reasons of unscored items, LM calls and their cost."""
-    lines: list[Printed] = [f"{totals.rows} items in {out}: {totals.rows - totals.unscored.total()} scored"]
+    lines: list[OutputBlock] = [f"{totals.rows} items in {out}: {totals.rows - totals.unscored.total()} scored"]
     if 0 < totals.existing < totals.rows:
         lines.append(f"  {totals.existing} of them were already present")
     for reason, count in totals.unscored.most_common():
@@ -31,7 +31,7 @@ def scored_summary(meter: Meter, price: Price | None, out: object, totals: RowTo
 
 def uncertainty_summary(
     held_out: Mapping[str, HeldOutIntervals], row_intervals: RowIntervals, level: float, max_width: float | None
-) -> list[Printed]:
+) -> list[OutputBlock]:
     """Coverage of the intervals on held-out texts by aspect, and the share left to people (wider than `max_width`)."""
     header = ["aspect", "held-out texts", "inside", "mean width"]
     if max_width is not None:

@@ -207,7 +207,8 @@ def test_json_has_null_and_never_nan(groups: list[GroupScores]) -> None:
 
 
 def test_agreement_prints_what_it_rests_on() -> None:
-    whole = Agreement("spearman", "summary", 0.431, 0.357, 0.493, 48, 2, 0, 0.41)
+    counts = {"level": "summary", "unscored": 0}
+    whole = Agreement(0.431, 0.357, 0.493, statistic="spearman", groups=48, undefined=2, **counts)
     assert re.findall(r"[\d.]*\d", str(whole)) == ["0.43", "0.36", "0.49", "48", "2", "0"]
-    nothing = Agreement("kendall", "sample", None, None, None, 0, 3, 1, None)
-    assert str(nothing).startswith("undefined sample-level Kendall")
+    nothing = Agreement(None, statistic="kendall", groups=0, undefined=3, **counts)
+    assert str(nothing).startswith("undefined summary-level Kendall")

@@ -187,3 +187,9 @@ def test_arrays_of_a_data_frame_are_lists() -> None:
     (record,) = typed_rows([{"tone": np.array([4.0, float("nan")]), "solved": np.int64(1)}], "DataFrame")
     assert record.numbers("tone") == (4.0,)
     assert record.number("solved") == 1
+
+
+def test_a_second_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\ufeff\ufefftext,tone\nx,4\n", encoding="utf-8")
+    (record,) = read_records(tmp_path / "a.csv")
+    assert list(record.values) == ["text", "tone"]

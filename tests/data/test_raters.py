@@ -8,7 +8,9 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.metrics import cohen_kappa_score
 
+from debate_judge.data.agreement.correlations import concordance
 from debate_judge.data.agreement.raters import compare_with_raters, error_and_bias, krippendorff_alpha, reliability
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
 
@@ -46,6 +48,18 @@ def test_alpha_is_1_for_agreement_about_0_for_chance_and_none_without_variance()
     assert krippendorff_alpha([(3.0,), (2.0,)]) is None
     # The mean of three times .7 is not exactly .7, so that the variance is not exactly 0.
     assert krippendorff_alpha([(0.7, 0.7, 0.7)] * 4) is None
+
+
+def test_concordance_of_points_is_the_weighted_kappa_of_scikit_learn() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.integers(1, 6, size=(3, 200)).astype(float)
+    y = np.clip(x + rng.integers(-1, 2, size=x.shape), 1, 5)
+    x[2, :50] = y[2, :50] = np.nan
+    rows = [(a[~np.isnan(a)], b[~np.isnan(b)]) for a, b in zip(x, y, strict=True)]
+    assert concordance(x, y) == pytest.approx([cohen_kappa_score(*row, weights="quadratic") for row in rows])
+    # One value on both sides, whatever its rounding, and nothing at all.
+    assert np.isnan(concordance(np.full((2, 3), 0.1), np.full((2, 3), 0.1))).all()
+    assert np.isnan(concordance(np.full((1, 2), np.nan), np.full((1, 2), np.nan))).all()
 
 
 def test_reliability_is_the_intraclass_correlation_of_the_anova() -> None:

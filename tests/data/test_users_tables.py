@@ -302,6 +302,16 @@ def test_a_column_that_is_no_rating_is_quoted(file: Path, column: str, values: l
     assert words in guess.doubtful[column]
 
 
+def test_raters_in_objects_of_ratings_are_one_aspect(tmp_path: Path) -> None:
+    rated = [{"id": i, "text": f"x{i}", "ms": i, "ratings": {"tone_1": i, "tone_2": 5 - i}} for i in (1, 2)]
+    path = tmp_path / "a.jsonl"
+    # A field without a name is not read.
+    guess = guessed(path, json.dumps({"group": "g", "source": "s", "": "dev", "year": 2024, "candidates": rated}))
+    assert scales(guess) == {"tone": Scale(1, 4)}
+    (group,) = load(path, guess.task, guess.columns).groups
+    assert [candidate.ratings for candidate in group.candidates] == [{"tone": (1.0, 4.0)}, {"tone": (2.0, 3.0)}]
+
+
 def test_two_raters_with_a_comma_are_no_fraction(file: Path) -> None:
     file.write_text('text,tone\nx,"4,5"\ny,"3,4"\n')
     with pytest.raises(InputError, match="line 2, field 'tone'"):

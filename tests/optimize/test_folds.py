@@ -16,6 +16,7 @@ import dspy
 import numpy as np
 import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
+from scipy import stats
 
 from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.intervals import logit_interval
@@ -172,7 +173,7 @@ def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(fold
     groups = [g for evaluation in folded.result.evaluations for g in evaluation.scores["compiled"]["coherence"]]
     assert len({group.group for group in groups}) == len(groups) == SOURCES
     values = np.array([correlation(*pairs([group]), "spearman") or 0.0 for group in groups])
-    expected = logit_interval(float(values.mean()), (values - values.mean()) / len(values))
+    expected = logit_interval(float(values.mean()), float(stats.sem(values)), len(values))
     tables = folded.result.held_out.tables
     for table in (tables["compiled"].aspects["coherence"], tables["compiled"].average):
         cell = table["summary"]["spearman"]
@@ -237,7 +238,8 @@ def test_a_learning_curve_ends_with_what_the_compiled_judges_had_learnt(tmp_path
 
 
 def gained(low: float | None, high: float | None) -> Difference:
-    return Difference(None if low is None or high is None else (low + high) / 2, low, high, None, 16, "t", 0.1)
+    value = None if low is None or high is None else (low + high) / 2
+    return Difference(value, low, high, "t", p_value=None, groups=16, deviation=0.1)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_all_sources_of_the_other_file_are_train_and_dev(tmp_path: Path) -> None
 
 
 def agreement(low: float | None = 0.2, high: float | None = 0.6) -> Agreement:
-    return Agreement("spearman", "summary", 0.4, low, high, 10, 0, 0, None)
+    return Agreement(0.4, low, high, statistic="spearman", level="summary", groups=10, undefined=0, unscored=0)
 
 
 def plan(store: Path, **settings: Any) -> CompilePlan:

@@ -233,13 +233,7 @@ UNIEVAL = [
 PAIR = {"question": "Which?", "response_a": "The Ash.", "response_b": "Water."}
 PAIRS: list[Place] = [
     ("0 or 1", lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1)]), 1, "winner", "0 may be a tie"),
-    (
-        "0, 1 or 2",
-        lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1, 2)]),
-        1,
-        "winner",
-        "0 may be a tie",
-    ),
+    ("0 to 2", lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1, 2)]), 1, "winner", "0 may be a tie"),
     ("repeated", lines([{**PAIR, "seat": n, "winner": "A"} for n in "abcdefgh"]), 1, "winner", "repeat a pair"),
     ("one rater twice", lines([{**PAIR, "rater": "anna", "winner": w} for w in "AB"]), 2, "rater", "twice"),
     ("a strength", lines([{**PAIR, "winner": "A", "strength": 3}]), 1, "strength", "divide"),

@@ -130,8 +130,8 @@ PARQUET = [
         ("a date out of range", a_far_date, None, 2, "made", "leave the column out"),
         ("long lists", MANY_LISTS, limited(reading, _MAX_LIST_VALUES=10_000), None, "tone.list.element", "200,000"),
         ("long texts", LONG_TEXTS, limited(reading, _MAX_UNPACKED=4 << 20), None, "text", "unpacks"),
-        ("Parquet of broken pages", broken_pages, None, None, None, "from its original"),
         ("Parquet off the scale", lambda f: parquet(f / "a.parquet", OFF_SCALE, NAMES), None, 2, "tone", "scale"),
+        ("Parquet of broken pages", broken_pages, None, None, None, "from its original"),
         ("no Parquet", lambda f: (f / "a.parquet").write_text("source,text\ns,x\n"), None, None, None, "not a Parquet"),
     )
 ]
@@ -172,7 +172,6 @@ PATHS = ("text=data.answer", "tone=labels.tone")
 DEEP = {"a.jsonl": "\n".join(map(json.dumps, NESTED))}
 DIALOGUE = {"group": "g", "task": "dialogue", "source": "s", "candidates": [{"id": "a", "text": "x"}]}
 OF_A_FILE = {"a.jsonl": json.dumps({**DIALOGUE, "task": "tone.toml"}), "tone.toml": 'name = "tone"\n'}
-CROWD = "WorkerId,Input.answer,Answer.tone\nw,x,4\n"
 COMMENTED = {"a.csv": "text,tone,why,note\nx,4,because,so\n"}
 
 
@@ -180,19 +179,25 @@ def of_scale(low: float, high: float) -> Callable[[], object]:
     return loaded("a.csv", task=Task("t", "source", "text", (Aspect("tone", "How?", Scale(low, high)),)))
 
 
+LABELLED = "".join(f"A text {i}.,accept,{rater},4\n" for i in range(9) for rater in "ab")
+MISREAD = (
+    ("what was summarized", "text,summary,tone\nAn article.,A summary.,4\n", 2, "text", "source=text,text=summary"),
+    ("repeated texts beside labels", f"text,answer,who,tone\n{LABELLED}", 2, "text", "rater=who"),
+    ("names in two rows", "text,Ann,,Bob,\n,tone,wit,tone,wit\nx,4,5,3,2\n", 2, None, "unmerge"),
+    ("columns of a crowd", "WorkerId,Input.answer,Answer.tone\nw,x,4\n", 2, "text", "text=Input.answer"),
+)
+UNESCAPED = {"a.tsv": 'text\ttone\nx\t4\n"Yes\t3\ny\t2\nno"\t1\n'}
+OF_ANOTHER_MEANING = {"a.csv": "task,text,tone\nrewrite,x,4\n"}
 USERS = [
     *(
-        row(name, loaded("a.csv"), field, keyword, "a.csv", 2, {"a.csv": content})
-        for name, content, field, keyword in (
-            ("another column task", "task,text,tone\nrewrite,x,4\n", "task", "rename the column"),
-            ("a summary", "text,summary,tone\nAn article.,A summary.,4\n", "text", "source=text,text=summary"),
-            ("names in two rows", "text,Ann,,Bob,\n,tone,wit,tone,wit\nx,4,5,3,2\n", None, "unmerge"),
-        )
+        row(name, loaded("a.csv"), field, keyword, "a.csv", line, {"a.csv": text})
+        for name, text, line, field, keyword in MISREAD
     ),
-    row("columns of a crowd", guessed, "text", "text=Input.answer", "a.csv", 2, {"a.csv": CROWD}),
+    row("quotes that are not escaped", loaded("a.tsv"), None, "over several rows", "a.tsv", 3, UNESCAPED),
+    row("another task", loaded("a.csv", task=None), "task", "rename the column", "a.csv", 2, OF_ANOTHER_MEANING),
+    row("fractions", guessed, None, "4 and not 4/5", files=table("4/5", "3/5")),
     row("dates", guessed, None, "such as 4/5", files=table("2024-05-04", "2024-05-03")),
     row("three raters in a cell", guessed, None, "4;5", files=table("4,5,3", "3,4,4")),
-    row("fractions", guessed, None, "4 and not 4/5", files=table("4/5", "3/5")),
     row("per cents", guessed, None, "80 and not 80%", files=table("80%", "60%")),
     row("two raters with a comma, guessed", guessed, None, "4;5", files=table("4,5", "3,4")),
     row("a point and a comma", loaded("a.csv"), "tone", "decimals with a point", "a.csv", 2, table("3,5", "4.5")),
@@ -333,20 +338,12 @@ def lists_of_numpy(folder: Path) -> None:
     (folder / "a.csv").write_text(header + "q,a,\"[5, 3]\",\"['ann' 'ben']\"\n")
 
 
-def numbered_raters(folder: Path) -> None:
-    (folder / "a.json").write_text(json.dumps([{"answer": "x", ANSWERS: [4], f"{ANSWERS}.users": 7}]))
-
-
-def without_spans(folder: Path) -> None:
-    trace = {"trace_id": "t", "request_preview": "x" * 997 + "...", "assessments": []}
-    recorded("a.jsonl", {"info": trace})(folder)
-
-
 def comparison(texts: dict[str, object], side: str) -> Callable[[Path], object]:
     result = {"from_name": "better", "value": {"selected": side}}
     return recorded("a.jsonl", {"data": texts, "annotations": [{"completed_by": 1, "result": [result]}]})
 
 
+CUT_OFF: dict[str, object] = {"trace_id": "t", "request_preview": "x" * 997 + "...", "assessments": []}
 LANGFUSE, LANGSMITH = "langfuse_scores.csv", "langsmith_feedback.jsonl"
 SIDES: dict[str, object] = {"question": "q", "answer1": "x", "answer2": "y"}
 OTHER_TEXTS: dict[str, object] = {"question": "q", "mine": "x", "theirs": "y"}
@@ -362,10 +359,18 @@ TOOLS = [
         ("records of Argilla in objects", "a.jsonl", (), nested_argilla, "a.jsonl", 1, "responses", "flatten=True"),
         ("answers far below", "a.jsonl", (), late_answers, "a.jsonl", 301, None, "put a rated record first"),
         ("lists without commas", "a.csv", (), lists_of_numpy, "a.csv", 2, f"{ANSWERS}.users", "df.to_json"),
-        ("a number as raters", "a.json", (), numbered_raters, "a.json", 1, None, "as Argilla exports it"),
-        ("no spans", "a.jsonl", (), without_spans, "a.jsonl", 1, "info.request_preview", "include_spans"),
         ("unknown texts", "a.jsonl", (), comparison(OTHER_TEXTS, "left"), "a.jsonl", 1, "data", "response_a, the left"),
         ("no side", "a.jsonl", (), comparison(SIDES, "middle"), "a.jsonl", 1, BETTER, "left or right"),
+        (
+            "a trace without spans",
+            "a.jsonl",
+            (),
+            recorded("a.jsonl", {"info": CUT_OFF}),
+            "a.jsonl",
+            1,
+            "info.request_preview",
+            "include_spans",
+        ),
         ("a run of LangSmith without end", f"{LANGSMITH}+runs.jsonl", (), a_deep_run, None, None, "text", "missing"),
     )
 ]

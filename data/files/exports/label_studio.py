@@ -60,13 +60,16 @@ def studio_pairs(record: Record) -> Iterator[Record]:
             rater, verdict = results[0][1], "winner" if len(chosen) == 1 else f"{name}_winner"
             data = {**others, **texts, verdict: side, "rater": "" if rater is None else str(rater)}
             pair = pair_columns(replace(record, values=data))
-            if pair is None or side not in _SIDES:
-                problem = (
-                    "a comparison of two texts that are not recognized" if pair is None else "not a side of the pair"
+            if pair is None:
+                raise record.error(
+                    "a comparison of two texts that are not recognized",
+                    "data",
+                    found="fields " + ", ".join(texts),
+                    remedy="rename the texts, e.g. to response_a, the left one, and response_b",
                 )
-                field = "data" if pair is None else f"annotations[{i}].result, {name}"
-                remedy = "rename the texts, e.g. to response_a, the left one, and response_b" if pair is None else None
-                raise record.error(problem, field, expected="left or right", found=side, remedy=remedy)
+            if side not in _SIDES:
+                field = f"annotations[{i}].result, {name}"
+                raise record.error("not a side of the pair", field, expected="left or right", found=side)
             yield replace(record, values={**data, verdict: pair.texts[_SIDES.index(side)]})
 
 
@@ -124,10 +127,8 @@ def _studio_questions(head: Sequence[Record], columns: ColumnNames) -> dict[str,
             guessed = on_scale and not (numbers and len(several) >= _MIN_SEVERAL)
             is_question = guessed or any(_is_answer_position(name, record) for record in head)
         if is_question:
-            choices = len(words) <= min(_MAX_CHOICES, len(values) / 2) and all(
-                len(word) <= _MAX_CHOICE_LENGTH for word in words
-            )
-            questions[name] = not on_scale and not choices
+            few, longest = len(words) <= min(_MAX_CHOICES, len(values) / 2), max(map(len, words), default=0)
+            questions[name] = not on_scale and not (few and longest <= _MAX_CHOICE_LENGTH)
     return questions
 
 

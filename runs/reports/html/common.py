@@ -11,7 +11,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Scale, Task
 from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.runs.reports.html.blocks import (
-    Confusion,
+    ConfusionMatrix,
     DataTable,
     DistributionChart,
     Quotation,
@@ -123,9 +123,11 @@ def _largest_disagreements(debates: Debates) -> list[int]:
     return sorted(sorted(range(len(debates.items)), key=disagreement, reverse=True)[:MAX_ITEMS])
 
 
-def score_charts(aspects: Sequence[Aspect], judge: JudgedScores) -> list[ScatterChart | DistributionChart | Confusion]:
+def score_charts(
+    aspects: Sequence[Aspect], judge: JudgedScores
+) -> list[ScatterChart | DistributionChart | ConfusionMatrix]:
     """For each aspect a judge's scores against the ratings: a scatter chart, distributions, and a confusion matrix."""
-    charts: list[ScatterChart | DistributionChart | Confusion] = []
+    charts: list[ScatterChart | DistributionChart | ConfusionMatrix] = []
     for aspect in aspects:
         pairs = [
             (rating, score)
@@ -178,13 +180,13 @@ def _histogram(values: Sequence[float], edges: Sequence[float]) -> tuple[float, 
     return tuple(count / len(values) for count in counts)
 
 
-def _confusion(aspect: Aspect, pairs: Sequence[tuple[float, float]], points: Sequence[float]) -> Confusion:
+def _confusion(aspect: Aspect, pairs: Sequence[tuple[float, float]], points: Sequence[float]) -> ConfusionMatrix:
     scale = aspect.scale
     counts = [[0] * len(points) for _ in points]
     for pair in pairs:
         row, column = (round((scale.rounded(value, "whole") - scale.low) / scale.step) for value in pair)
         counts[row][column] += 1
-    return Confusion(f"{aspect.name}: whole points", tuple(f"{p:g}" for p in points), tuple(map(tuple, counts)))
+    return ConfusionMatrix(f"{aspect.name}: whole points", tuple(f"{p:g}" for p in points), tuple(map(tuple, counts)))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -20,7 +20,7 @@ from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from debate_judge.runs.reports.html.blocks import (
-    Confusion,
+    ConfusionMatrix,
     CostChart,
     DistributionChart,
     JudgesChart,
@@ -102,7 +102,9 @@ def _policy(script: str) -> str:
 def _template_parts(blocks: Sequence[ReportBlock], names: Iterator[str]) -> list[tuple[str, Any]]:
     """(kind, content) for the template; consecutive charts are one part, and so are consecutive quotations."""
     parts: list[tuple[str, Any]] = []
-    for kind, consecutive in groupby(blocks, lambda b: "charts" if isinstance(b, (*_CHARTS, Confusion)) else b.kind):
+    for kind, consecutive in groupby(
+        blocks, lambda b: "charts" if isinstance(b, (*_CHARTS, ConfusionMatrix)) else b.kind
+    ):
         if kind == "charts":
             parts.append((kind, _draw_charts(list(consecutive), names)))
         elif kind == "quotation":
