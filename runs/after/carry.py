@@ -90,14 +90,16 @@ class CarryResult:
         return self.comparison.verdict
 
     def to_json(self) -> dict[str, Any]:
-        about: dict[str, Any] = {"old_lm": self.lms[0], "new_lm": self.lms[1]}
-        about |= {
+        return {
+            **self.comparison.to_json(),
+            "old_lm": self.lms[0],
+            "new_lm": self.lms[1],
             "old_scores": self.old_scores,
             "sources": self.sources,
             "held_out": self.held_out,
             "notes": list(self.notes),
+            "export": None if self.export is None else str(self.export),
         }
-        return {**self.comparison.to_json(), **about, "export": None if self.export is None else str(self.export)}
 
 
 def carry(export: str | Path, lm: str, **settings: Any) -> CarryResult:

@@ -116,9 +116,10 @@ class NextSources:
             {"group": g.id, "texts": len(g.candidates), "drawn": g.sampling_probability, "rankings_apart": distance}
             for g, distance in zip(self.groups, distances, strict=True)
         ]
-        about = {"ratings": self.ratings, "texts": self.texts, "raters": dict(self.raters)}
         return {
-            **about,
+            "ratings": self.ratings,
+            "texts": self.texts,
+            "raters": dict(self.raters),
             "aspects_left_out": dict(self.aspects_left_out),
             "pool": self.pool,
             "known_sources": self.known_sources,
@@ -159,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _scorings(flags: NextFlags) -> list[PlannedScoring]:
-    lm_flags = _budget(flags)[1]
+    lm_flags = _split_budget(flags)[1]
     return _pool_scorings(_plan(flags), lm_flags) if flags.draw == "chosen" else []
 
 
@@ -170,7 +171,7 @@ def _select_sources(flags: NextFlags) -> NextSources:
     from debate_judge.data.inference.source_sampling import cluster_texts, inclusion_probabilities, systematic_sample
 
     _require_rating_file(flags.out)
-    ratings, lm_flags = _budget(flags)
+    ratings, lm_flags = _split_budget(flags)
     plan = _plan(flags)
     names = [aspect.name for aspect in plan.aspects]
     raters = dict.fromkeys(names, flags.raters) if flags.raters else _raters_needed(plan.export, names)
@@ -199,7 +200,7 @@ def _select_sources(flags: NextFlags) -> NextSources:
     return sources
 
 
-def _budget(flags: NextFlags) -> tuple[int, NextFlags]:
+def _split_budget(flags: NextFlags) -> tuple[int, NextFlags]:
     """The number of ratings, and the settings with the caps on the LM that follow it in `--budget`."""
     number, _, caps = (flags.budget or "").partition(",")
     if not number.strip().isdecimal():
@@ -276,11 +277,11 @@ def _pool_scorings(plan: _SelectionPlan, flags: NextFlags) -> list[PlannedScorin
 
     def is_single_call(name: str) -> bool:
         judge = exported.aspects[name].judge
-        same = judge.kind == single.judge.kind and judge.config() == single.judge.config()
-        return same and judge.instructions() == single.judge.instructions()
+        same_config = judge.kind == single.judge.kind and judge.config() == single.judge.config()
+        return same_config and judge.instructions() == single.judge.instructions()
 
-    others = {aspect.name: debate if is_single_call(aspect.name) else single for aspect in plan.aspects}
-    comparison = replace(plan.export, judge=CompiledJudge(exported.task, others))
+    comparison_judges = {aspect.name: debate if is_single_call(aspect.name) else single for aspect in plan.aspects}
+    comparison = replace(plan.export, judge=CompiledJudge(exported.task, comparison_judges))
     return [
         PlannedScoring.of("the exported judge", plan.export, plan.pool, plan.aspects, flags),
         PlannedScoring.of("the judge for comparison", comparison, plan.pool, plan.aspects, flags),
@@ -376,7 +377,7 @@ def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], rater
         if path.suffix.lower() == ".json":
             tasks = [{"data": row} for row in rows]
             path.write_text(json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-            path.with_suffix(".xml").write_text(_interface(task, rows[0], list(raters)), encoding="utf-8")
+            path.with_suffix(".xml").write_text(_labelling_interface(task, rows[0], list(raters)), encoding="utf-8")
             return
         text_columns = [name for name in rows[0] if name != "drawn"]
         rating_columns = [f"{a}_{i}" if n > 1 else a for a, n in raters.items() for i in range(1, n + 1)]
@@ -399,7 +400,7 @@ def _rows(groups: Sequence[RatedGroup]) -> Iterator[dict[str, str | float]]:
             yield {"group": group.id, **texts, "candidate": candidate.id, "text": candidate.text, **probability_column}
 
 
-def _interface(task: Task, columns: Collection[str], aspects: Sequence[str]) -> str:
+def _labelling_interface(task: Task, columns: Collection[str], aspects: Sequence[str]) -> str:
     """The labelling interface for a project of Label Studio."""
     labels = dict(
         zip(("source", "context", "text"), (task.source_label, task.context_label, task.candidate_label), strict=True)

@@ -87,13 +87,11 @@ class RecheckResult:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        about = {
+        return {
             "verdict": self.verdict,
             "margin": self.margin,
             "sources": self.sources,
             "known_sources": self.known_sources,
-        }
-        figures = {
             "new": {name: figure.to_json() for name, figure in self.new.items()},
             "old": {name: figure.to_json() for name, figure in self.old.items()},
             "difference": {
@@ -101,8 +99,9 @@ class RecheckResult:
             },
             "drift": {name: figure.to_json() for name, figure in self.drift.items()},
             "judge_on_old_texts": {name: asdict(figure) for name, figure in self.score_changes.items()},
+            "causes": list(self.causes),
+            "notes": list(self.notes),
         }
-        return {**about, **figures, "causes": list(self.causes), "notes": list(self.notes)}
 
 
 def recheck(export: str | Path, data: str | Path, **settings: Any) -> RecheckResult:
@@ -219,7 +218,7 @@ def _agreement(export: Export, corpus: Corpus, scores: Scores | Mapping[str, Any
 def _differences(
     export: Export, corpus: Corpus, new: Scores, old: Mapping[str, Any], seed: int
 ) -> dict[str, TwoSampleDifference | None]:
-    """Aspect, or `AVERAGE` -> agreement now minus then.
+    """Aspect, or `AVERAGE` -> agreement on the new sources minus that of the compile.
 
     Raises:
         InputError: The average cannot be compared.
@@ -236,11 +235,14 @@ def _differences(
 
     differences = {}
     for name, names in [*((name, [name]) for name in new), (AVERAGE, list(new))]:
-        then = estimate(old, names)
+        old_estimate = estimate(old, names)
         # An export without scores has at least the interval, from which the standard error is computed.
-        if then is None and (recorded := held_out_agreement(export.manifest, names, statistic, level)) is not None:
-            then = estimate_from_interval(recorded.value, recorded.low, recorded.high, recorded.groups)
-        differences[name] = compare_samples(estimate(new, names), then)
+        if (
+            old_estimate is None
+            and (recorded := held_out_agreement(export.manifest, names, statistic, level)) is not None
+        ):
+            old_estimate = estimate_from_interval(recorded.value, recorded.low, recorded.high, recorded.groups)
+        differences[name] = compare_samples(estimate(new, names), old_estimate)
     if differences[AVERAGE] is None:
         raise InputError(
             "the export has no measured agreement to compare with, or the new ratings are too few to measure it",
@@ -271,12 +273,12 @@ def _score_changes(planned: PlannedScoring) -> dict[str, ScoreChange]:
     from debate_judge.data.agreement.raters import differences_by_group
     from debate_judge.data.inference.drift import score_change
 
-    before = recorded_scores_for(planned.export, planned.corpus, planned.aspects)
-    now = score_corpus(planned).scores
+    old_scores = recorded_scores_for(planned.export, planned.corpus, planned.aspects)
+    new_scores = score_corpus(planned).scores
     # With the old scores in place of ratings, differences are new minus old.
     paired = {
-        name: [replace(new, ratings=old.scores, raters=()) for old, new in zip(before[name], groups, strict=True)]
-        for name, groups in now.items()
+        name: [replace(new, ratings=old.scores, raters=()) for old, new in zip(old_scores[name], groups, strict=True)]
+        for name, groups in new_scores.items()
     }
     return {name: score_change(differences_by_group(groups)) for name, groups in paired.items()}
 
@@ -300,13 +302,13 @@ def _render(result: RecheckResult, flags: RecheckFlags) -> tuple[dict[str, Any],
     lines += list(result.causes) or ["no change of the texts, the raters or the judge is shown"]
     header = ["aspect", "then", "now", "difference", "p", "scores", "ratings", "rating - score"]
     rows = []
-    for name, now in result.new.items():
-        then, difference, drift = result.old.get(name), result.difference[name], result.drift.get(name)
+    for name, agreement in result.new.items():
+        old_agreement, difference, drift = result.old.get(name), result.difference[name], result.drift.get(name)
         rows.append(
             [
                 name,
-                interval(then),
-                interval(now),
+                interval(old_agreement),
+                interval(agreement),
                 interval(difference, "+"),
                 "–" if difference is None else f"{difference.p_value:.3f}",
                 *(interval(cell, "+") for cell in _drift_cells(drift)),

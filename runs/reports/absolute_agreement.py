@@ -13,7 +13,7 @@ AbsoluteAgreementByJudge = Mapping[str, Mapping[str, AbsoluteAgreement]]
 """Judge -> aspect or average -> its absolute agreement; the others are compared with the first judge."""
 
 _NAMES = {"mae": "mean absolute error", "kappa": "kappa of decisions"}
-_SHORT = {"mae": "error", "ccc": "CCC", "kappa": "kappa"}
+_SHORT_NAMES = {"mae": "error", "ccc": "CCC", "kappa": "kappa"}
 
 _MEASURES_TEXT = (
     "over all candidates, with 95 % intervals over sources: mean absolute error in points (lower is better), "
@@ -32,7 +32,7 @@ def table(by_judge: AbsoluteAgreementByJudge, headings: Sequence[str]) -> DataTa
                 continue
             cut_text = f" at {aspect_figures.cut:g}" if measure == "kappa" and aspect_figures.cut is not None else ""
             cells = [interval(by_aspect[aspect].measures[measure]) for by_aspect in by_judge.values()]
-            rows.append([f"{_SHORT[measure]}{cut_text}, {aspect}", *cells])
+            rows.append([f"{_SHORT_NAMES[measure]}{cut_text}, {aspect}", *cells])
     return DataTable(["measure, aspect", *headings], rows, f"Absolute agreement on held-out, {_MEASURES_TEXT}")
 
 

@@ -60,7 +60,7 @@ def log_dataset(split: str, corpus: Corpus, digest: str) -> None:
 
 def register_prompts(tracking: TrackingStore, run_id: str, judge_name: str, prompts: Mapping[str, str]) -> None:
     """Register a judge's prompts, point the alias `judge_name` to them, and link them to the judge's run."""
-    alias, linked = to_alias(judge_name), []
+    alias, links = to_alias(judge_name), []
     for name, text in prompts.items():
         registered_name = prompt_name(name)
         prompt = tracking.client.load_prompt(registered_name, allow_missing=True)
@@ -69,9 +69,9 @@ def register_prompts(tracking: TrackingStore, run_id: str, judge_name: str, prom
                 registered_name, text, f"compiled as {judge_name}", {"run_id": run_id}
             )
         tracking.client.set_prompt_alias(registered_name, alias, prompt.version)
-        linked.append({"name": registered_name, "version": str(prompt.version)})
+        links.append({"name": registered_name, "version": str(prompt.version)})
     # Not by `link_prompt_version_to_run`, which looks for the run in the tracking store of the process.
-    tracking.client.set_tag(run_id, _LINKED_PROMPTS, json.dumps(linked))
+    tracking.client.set_tag(run_id, _LINKED_PROMPTS, json.dumps(links))
 
 
 def prompt_name(text: str) -> str:

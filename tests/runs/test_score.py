@@ -274,7 +274,6 @@ def test_rows_have_intervals_on_the_raters_scale(measured: Command, capsys: pyte
     assert measured(*keys(interval=0.9)) == 2
     with load(measured.program) as judge:
         intervals = judge.intervals(0.8)["tone"]
-    assert intervals.sources == 20
     assert intervals.at(1.5).width > intervals.at(4.5).width > 0
 
 
