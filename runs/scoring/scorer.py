@@ -181,7 +181,7 @@ class TextScorer:
         self.extra_fields += ("judge_score",) * (flags.scale == "raters")
         self.extra_fields += ("low", "high") * (flags.interval is not None)
         self.extra_fields += ("to_people",) * (flags.abstain is not None)
-        if any(shared.compares for shared in self._judges):
+        if any(shared.compares_pairs for shared in self._judges):
             self.note = "the judge's evidence is about comparing two candidates; here each text is scored by itself"
 
     note = ""
