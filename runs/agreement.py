@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from debate_judge.data.schema import Level, Scale
     from debate_judge.runs.evaluation.rows import Scores
     from debate_judge.runs.reports.tables import DataTable
-    from debate_judge.runs.reports.terminal import Printed
+    from debate_judge.runs.reports.terminal import OutputBlock
 
 _LEVEL_TITLES: dict[Level, str] = {
     "summary": "summary level: the correlation within each group, averaged over groups",
@@ -173,7 +173,7 @@ def _parse_scale(text: str | None) -> Scale | None:
         raise InputError("not a scale", field="--scale", expected="LOW-HIGH, e.g. 1-5", found=text) from None
 
 
-def _render(table: AgreementTable) -> list[Printed]:
+def _render(table: AgreementTable) -> list[OutputBlock]:
     """A table for each level under its title, and notes on how undefined correlations are counted."""
     from debate_judge.data.agreement.tables import LEVELS
 

@@ -21,7 +21,7 @@ from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import exit_code, settings_of
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed, Verbatim, show
+from debate_judge.runs.reports.terminal import OutputBlock, Verbatim, show
 
 if TYPE_CHECKING:
     from debate_judge.data.corpus_statistics import AspectStatistics, CorpusStatistics
@@ -160,7 +160,7 @@ def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFl
     return [*lines, "task: none is named, so one is guessed; --write-task FILE.toml saves it:", "", *toml_lines]
 
 
-def _counts(statistics: CorpusStatistics) -> list[Printed]:
+def _counts(statistics: CorpusStatistics) -> list[OutputBlock]:
     fewest, middle, most = statistics.group_sizes
     size = f"{most}" if fewest == most else f"{fewest} to {most}, median {middle:g}"
     unit = "sources" if statistics.sources else "texts without a source"
@@ -188,7 +188,7 @@ def _counts(statistics: CorpusStatistics) -> list[Printed]:
     return [DataTable(["data", "how it is read"], rows)]
 
 
-def _aspects(statistics: CorpusStatistics) -> list[Printed]:
+def _aspects(statistics: CorpusStatistics) -> list[OutputBlock]:
     if not statistics.aspects:
         return ["No candidate has a rating: the texts can be scored, and nothing can be compiled from them."]
     header = ["aspect", "scale", "rated", "missing", "raters", "mean", "tied pairs"]
@@ -223,7 +223,7 @@ def _distribution(aspect: AspectStatistics) -> list[str]:
     return [f"{name}: {shares}"]
 
 
-def _raters(corpus: Corpus) -> list[Printed]:
+def _raters(corpus: Corpus) -> list[OutputBlock]:
     """How well raters agree with each other, an upper bound for any judge."""
     from debate_judge.data.agreement.raters import compare_with_raters
     from debate_judge.data.agreement.tables import GroupScores

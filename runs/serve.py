@@ -73,7 +73,7 @@ def _run(flags: ServeFlags) -> int:
     from debate_judge.runs.scoring.scorer import open_program
 
     with open_program(flags) as judge:
-        judge.compiled.require_calibrated(judge.choose(), flags.scale)
+        judge.compiled.require_calibrated(judge.select_aspects(), flags.scale)
         limits = ServiceLimits(flags.max_body, flags.max_requests, flags.request_time)
         app = make_app(judge, key=key, limits=limits, scale=flags.scale)
         uvicorn.run(

@@ -29,11 +29,11 @@ from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate,
 from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import raters as rater_tables
-from debate_judge.runs.reports.costs import cost_rows, cost_table
+from debate_judge.runs.reports.costs import cost_rows, cost_summary
 from debate_judge.runs.reports.decisions import tables as decision_tables
 from debate_judge.runs.reports.decisions import to_json as decisions_json
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed, show
+from debate_judge.runs.reports.terminal import OutputBlock, show
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -69,12 +69,12 @@ def run(flags: CompareFlags) -> None:
                 write_json(flags.json, rendered.record, "--json")
             write_report(flags, plan, rendered, lm)
             if lm.meter.requested and spec != OFFLINE:
-                show("", *cost_table(cost_rows(lm.meter, lm.price)), to=sys.stderr)
+                show("", *cost_summary(cost_rows(lm.meter, lm.price)), to=sys.stderr)
     finally:
         replies.close()
 
 
-def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[Printed]:
+def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[OutputBlock]:
     """The cost estimate of the comparison, to be shown; no LM is called."""
     target = EstimateTarget(
         plan.context.lm,

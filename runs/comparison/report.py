@@ -25,7 +25,7 @@ from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.declaration import changed_settings, result_settings
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
-from debate_judge.runs.reports.costs import cost_block
+from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
@@ -37,14 +37,14 @@ from debate_judge.runs.reports.html.blocks import (
     ReportBlock,
     Section,
 )
-from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.items import (
+from debate_judge.runs.reports.html.common import (
     JudgedScores,
     debates_of,
     reproduce_blocks,
     score_charts,
     text_labels,
 )
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
 from debate_judge.runs.reports.tables import DataTable, markdown
 from debate_judge.runs.reports.text import correlation_label, interval, interval_metrics, p_text
@@ -206,7 +206,7 @@ def _cost_tables(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
         rows.append([result.name, "–" if judge.calls is None else f"{judge.calls:.2f}", *per_item, usd])
     header = ("judge", "LM calls per item", "input fresh", "input cached", "output", "$ per 1,000 items")
     note = "Tokens per item that each judge would use alone; a call that several judges need is made once."
-    return [DataTable(header, rows, note), cost_block(lm.meter, lm.price)]
+    return [DataTable(header, rows, note), cost_table(lm.meter, lm.price)]
 
 
 def _reproduce(flags: CompareFlags, plan: ComparisonPlan) -> list[ReportBlock]:

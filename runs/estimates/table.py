@@ -9,19 +9,19 @@ from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs.estimates.dry_run import CaseTriple, Estimate, EstimateTarget
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 
 
 def render(
     estimate: Estimate, first: str, notes: Sequence[str] = (), *, with_assumptions: bool = True
-) -> list[Printed]:
+) -> list[OutputBlock]:
     """The estimate for the terminal; `first` heads the column of rows, `notes` come before the assumptions."""
     target = estimate.target
     total = estimate.total
     priced = total[0].usd is not None
     header = [first, "LM calls", "input tokens", "output tokens", *(["US dollars"] if priced else [])]
     body = [_cells(name, row, priced) for name, row in [*estimate.rows.items(), ("total", total)]]
-    blocks: list[Printed] = [
+    blocks: list[OutputBlock] = [
         f"Estimate for {target.spec}, each as lower / expected / upper; no LM was called and nothing was spent",
         "",
         DataTable(header, body, total=True),

@@ -25,11 +25,11 @@ class Verbatim(str):
     """Lines that are not wrapped: commands to copy, tables in Markdown, files."""
 
 
-Printed = str | DataTable
+OutputBlock = str | DataTable
 """What `show` prints."""
 
 
-def show(*blocks: Printed, to: TextIO | None = None, in_markdown: bool = False) -> None:
+def show(*blocks: OutputBlock, to: TextIO | None = None, in_markdown: bool = False) -> None:
     """Print texts and tables, each on a new line, on standard output or `to`; texts are wrapped unless `Verbatim`.
 
     Columns of numbers are aligned to the right, others to the left. In a table that is too wide, headings are wrapped,
@@ -119,8 +119,8 @@ def _render_columns(columns: Sequence[_Column], console: Console, *, total: bool
             min_width=column.min_width,
         )
     last = len(columns[0].cells) - 1
-    for number, row in enumerate(zip(*(column.cells for column in columns), strict=True)):
-        table.add_row(*map(Text, row), end_section=total and number == last - 1)
+    for index, row in enumerate(zip(*(column.cells for column in columns), strict=True)):
+        table.add_row(*map(Text, row), end_section=total and index == last - 1)
     with console.capture() as captured:
         console.print(table)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -168,7 +168,7 @@ class TextScorer:
 
     def __init__(self, judge: LoadedJudge, flags: ScoreFlags) -> None:
         self.judge, self._flags = judge, flags
-        self.aspects = judge.choose(flags.aspects or None)
+        self.aspects = judge.select_aspects(flags.aspects or None)
         judge.compiled.require_calibrated(self.aspects, flags.scale)
         fitted = {} if flags.interval is None else intervals_in(judge.manifest, self.aspects, flags.interval)
         self.intervals = RowIntervals(fitted, flags.abstain)

@@ -38,7 +38,7 @@ from debate_judge.runs.estimates.items import QuestionSample, estimate_scoring
 from debate_judge.runs.estimates.table import render
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation
-from debate_judge.runs.reports.costs import cost_rows, cost_table
+from debate_judge.runs.reports.costs import cost_rows, cost_summary
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
@@ -292,13 +292,13 @@ def test_each_role_and_round_has_its_row_and_what_is_not_known_is_said() -> None
     assert (rows[0]["usd"], rows[0]["usd_saved"]) == pytest.approx(((400 + 300 + 400) / 1e6, (500 + 200) / 1e6))
     assert rows[-1]["usd"] == pytest.approx(sum(r["usd"] for r in rows[:-1]))
     prices = (None, price, Price(0.0, 0.0, 0.0))
-    unpriced, priced, free = (printed(*cost_table(cost_rows(meter, each))) for each in prices)
+    unpriced, priced, free = (printed(*cost_summary(cost_rows(meter, each))) for each in prices)
     assert "prices=FILE" in unpriced
     assert "dollars" not in unpriced.splitlines()[2] + free
     assert "$0.0007 more" in priced
     assert "did not report" not in priced
     meter.count_reply("scorer", Reply("e"))
-    assert "of 1 calls" in printed(*cost_table(cost_rows(meter, price)))
+    assert "of 1 calls" in printed(*cost_summary(cost_rows(meter, price)))
     # An LM without a price is not billed at the price of another.
     meter.prices["reflection"] = None
     meter.count_reply("reflection", Reply("f", 1000, 100))

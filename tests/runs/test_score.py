@@ -284,4 +284,4 @@ def test_wide_intervals_are_left_to_people(measured: Command, capsys: pytest.Cap
     assert all(row["to_people"] == (row["high"] - row["low"] > 1.5) for row in rows)
     summary = capsys.readouterr().err
     assert "wider than 1.5" in summary
-    assert "left here" in summary
+    assert "to people here" in summary
