@@ -24,7 +24,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.runs.flags.common import SEED, SOURCES, SourcesText, resamples_setting
 from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.parser import exit_code, settings_of
+from debate_judge.runs.flags.parser import parse_settings, run_command
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import DecisionResult
@@ -68,13 +68,13 @@ class AgreementFlags:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the agreement; returns the exit code (0 done, 2 bad input)."""
-    return exit_code(lambda: _run(settings_of("agreement", __doc__, AgreementFlags, argv)))
+    return run_command(lambda: _run(parse_settings("agreement", __doc__, AgreementFlags, argv)))
 
 
 def _run(flags: AgreementFlags) -> int:
     from debate_judge.data.agreement.tables import agreement_table
     from debate_judge.runs.evaluation.rows import scores_of
-    from debate_judge.runs.evaluation.score_files import read_rated
+    from debate_judge.runs.evaluation.score_files import read_rated_scores
     from debate_judge.runs.reports import raters as rater_tables
     from debate_judge.runs.reports.decisions import tables, to_json
     from debate_judge.runs.reports.terminal import show
@@ -82,7 +82,7 @@ def _run(flags: AgreementFlags) -> int:
 
     _check_output(flags)
     file, scale = Path(flags.file), _parse_scale(flags.scale)
-    rated = read_rated(file, scale=scale, aspects=flags.aspects, sources=flags.sources)
+    rated = read_rated_scores(file, scale=scale, aspects=flags.aspects, sources=flags.sources)
     scores = scores_of(rated.rows)
     with StepProgress("resampling", flags.resamples * len(scores)) as bar:
         table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed, progress=bar.advance)

@@ -19,7 +19,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES, SourcesText
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.invocation import command
-from debate_judge.runs.flags.parser import exit_code, settings_of
+from debate_judge.runs.flags.parser import parse_settings, run_command
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed, Verbatim, show
 
@@ -58,7 +58,7 @@ class CheckFlags:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print how the data are read; returns the exit code (0 done, 2 data that cannot be used)."""
-    return exit_code(lambda: _run(settings_of("check", __doc__, CheckFlags, argv)))
+    return run_command(lambda: _run(parse_settings("check", __doc__, CheckFlags, argv)))
 
 
 def _run(flags: CheckFlags) -> int:
@@ -125,9 +125,9 @@ def _recognized_file(flags: CheckFlags) -> RecordFile | str:
     """The file with its format, marked so that reading does not log it; a public data set stays a name."""
     from debate_judge.data import LOADERS
     from debate_judge.data.files.formats import detect_format, is_supported
-    from debate_judge.runs.human_ratings import rated_file
+    from debate_judge.runs.human_ratings import resolve_data
 
-    file = rated_file(flags.file, flags.tracking_uri)
+    file = resolve_data(flags.file, flags.tracking_uri)
     if not isinstance(file, str):
         return file
     is_user_file = file.partition("=")[0] not in LOADERS and is_supported(file)

@@ -14,7 +14,7 @@ from debate_judge.runs.tracking.store import check_address, tracking_errors
 PREFIX = "mlflow:"
 
 
-def rated_file(spec: str, tracking_uri: str | None = None, flag: str = "--data") -> str | RecordFile:
+def resolve_data(spec: str, tracking_uri: str | None = None, flag: str = "--data") -> str | RecordFile:
     """The argument of `data.load` for a value of --data: records of an MLflow experiment, or the value itself.
 
     Args:

@@ -12,7 +12,7 @@ share calls, also how many did. With --wide a row is one text, and each aspect a
 rows begin with the columns of the input. A missing score is null, and unscored says why. With --scale raters a score is
 what the raters would give on average, by a map that the compile fitted, and judge_score is the judge's own.
 The key interval adds low and high, the ends of a conformal interval on that scale, and abstain marks scores whose
-interval is wider as left to people (to_people). The same command continues a run that was stopped.
+interval is wider as left to people (abstained). The same command continues a run that was stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.lm import lm_options, require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
+from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_command
 from debate_judge.runs.flags.text_layout import is_terminal, say
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import DEFAULT_LEVEL, ScoreFlags
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 2 bad input, 3 the LM failed, 4 too many items without a score, 130 interrupted.
     """
-    return exit_code(lambda: _run(settings_of("score", __doc__, ScoreFlags, argv)), RESUMES)
+    return run_command(lambda: _run(parse_settings("score", __doc__, ScoreFlags, argv)), RESUME_HINT)
 
 
 def _run(flags: ScoreFlags) -> int:
@@ -50,7 +50,7 @@ def _run(flags: ScoreFlags) -> int:
     if flags.lm and flags.estimate is None:
         require_server(flags.lm, flags.api_base, flags.store)
     say("loading ...")
-    from debate_judge.runs.scoring.scorer import TextScorer, open_program
+    from debate_judge.runs.scoring.scorer import TextScorer, load_judge
 
     if flags.estimate is not None:
         return _estimate(flags)
@@ -58,7 +58,7 @@ def _run(flags: ScoreFlags) -> int:
         from debate_judge.runs.distributed.command import score_distributed
 
         return score_distributed(flags)
-    with open_program(flags) as judge:
+    with load_judge(flags) as judge:
         return _score(flags, TextScorer(judge, flags))
 
 
@@ -67,7 +67,7 @@ def _estimate(flags: ScoreFlags) -> int:
     from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
     from debate_judge.runs.estimates.table import render
     from debate_judge.runs.export.loaded import select_aspects
-    from debate_judge.runs.runner.streaming import group_items
+    from debate_judge.runs.runner.streaming import items_of_group
     from debate_judge.runs.scoring.scorer import find_export
 
     export = find_export(flags)
@@ -81,7 +81,7 @@ def _estimate(flags: ScoreFlags) -> int:
         reply_tokens=reply_tokens(flags.estimate or ""),
     )
     task, aspects = export.judge.task, select_aspects(export.judge, flags.aspects or None)
-    items = (item for group in _groups(flags, task) for item in group_items(task, group, aspects))
+    items = (item for group in _groups(flags, task) for item in items_of_group(task, group, aspects))
     estimate, count = estimate_scoring(target, export.judge, aspects, items)
     notes = [f"{count:,} items to score; equal items are asked about once, and answers in --store cost nothing."]
     show(*render(estimate, "role", notes))

@@ -29,7 +29,7 @@ from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.estimates.dry_run import DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all, reply_tokens
-from debate_judge.runs.estimates.items import item_totals, sampled_groups
+from debate_judge.runs.estimates.items import sampled_groups, text_totals
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -179,24 +179,24 @@ def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
         # With folds every source is learnt from, in one of the halves.
         train = (p.data.corpus if p.data.folds else p.data.splits.train for p in (plan, sample))
         stages[f"{label}: tuning"] = Stage.of(
-            f"{label}: tuning", *(item_totals(_rated_items(plan, part, unit)) for part in train)
+            f"{label}: tuning", *(text_totals(_rated_items(plan, part, unit)) for part in train)
         )
         full, sampled = _choice_corpora(plan, unit), _choice_corpora(sample, unit)
         for part in PARTS:
-            totals = [item_totals(_items(parts[part], unit)) for parts in (full, sampled)]
+            totals = [text_totals(_items(parts[part], unit)) for parts in (full, sampled)]
             for calls in ("debates", "tie-breaks"):
                 stages[search_stage(label, calls, part)] = Stage.of(f"{label}: search, {calls}", *totals)
-            unranked = (item_totals(_items(_choice_corpora(p, unit, ranked=False)[part], unit)) for p in (plan, sample))
+            unranked = (text_totals(_items(_choice_corpora(p, unit, ranked=False)[part], unit)) for p in (plan, sample))
             calibration = Stage.of(calibration_label(label), *unranked)
             stages |= {search_stage(calibration_label(label), k, part): calibration for k in ("debates", "tie-breaks")}
             joint = Stage.of(f"{JOINT_LABEL}: search", *totals)
             stages |= {search_stage(JOINT_LABEL, calls, part): joint for calls in ("debates", "tie-breaks")}
         stages[f"{JOINT_LABEL}: held-out"] = Stage.of(
-            f"{JOINT_LABEL}: held-out", *(item_totals(_items(part, unit[:1])) for part in held_out)
+            f"{JOINT_LABEL}: held-out", *(text_totals(_items(part, unit[:1])) for part in held_out)
         )
         for aspect in unit:
             stages[f"{aspect.name}: held-out"] = Stage.of(
-                f"{label}: held-out", *(item_totals(_items(part, [aspect])) for part in held_out)
+                f"{label}: held-out", *(text_totals(_items(part, [aspect])) for part in held_out)
             )
     return stages
 

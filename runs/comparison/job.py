@@ -34,7 +34,7 @@ from debate_judge.runs.reports.decisions import tables as decision_tables
 from debate_judge.runs.reports.decisions import to_json as decisions_json
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed, show
-from debate_judge.runs.runner.billing import UsageByJudge
+from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
 

@@ -26,7 +26,7 @@ from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.lm_choice import resolve_lm
 from debate_judge.runs.flags.metric import AUTO
-from debate_judge.runs.human_ratings import rated_file
+from debate_judge.runs.human_ratings import resolve_data
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     """
     named = named_judges(flags.judges, MLflowStore(flags.tracking_uri, Path(flags.store)))
     lm, api_base, sampling = _lm(flags, named)
-    file = rated_file(flags.data, flags.tracking_uri)
+    file = resolve_data(flags.data, flags.tracking_uri)
     corpus = data.load(file, flags.task, flags.columns, flags.sources)
     names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, named))
     level, statistics = _metric(flags, corpus)

@@ -27,7 +27,7 @@ from debate_judge.runs.flags.parser import EXIT_INPUT
 from debate_judge.runs.flags.text_layout import say
 from debate_judge.runs.reports.scoring_summary import scored_summary
 from debate_judge.runs.reports.terminal import show
-from debate_judge.runs.scoring.scorer import TextScorer, find_export, open_program, unscored_exit_code
+from debate_judge.runs.scoring.scorer import TextScorer, find_export, load_judge, unscored_exit_code
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags
 
 
@@ -41,7 +41,7 @@ def score_distributed(flags: ScoreFlags) -> int:
     out = OutputFolder(flags.out)
     files = units.with_fingerprints(units.find_inputs(flags.source))
     export = find_export(flags)
-    with out.exclusive(), open_program(flags, export) as judge:
+    with out.exclusive(), load_judge(flags, export) as judge:
         scorer = TextScorer(judge, flags)
         options = ReadingOptions(judge.task, flags.task, flags.columns, scorer.shares_calls, flags.keep_columns)
         all_units = units.cut_into_units(files, flags.columns, scorer.shares_calls)

@@ -22,8 +22,8 @@ from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm, server_address
-from debate_judge.runs.runner.billing import STAGE
 from debate_judge.runs.runner.debate_cache import DebateCache
+from debate_judge.runs.runner.judge_usage import STAGE
 from debate_judge.runs.runner.runner import JudgeRunner
 
 _CONCURRENCY = 64
@@ -46,7 +46,7 @@ class CallTotals:
 
 
 @dataclass
-class ItemTotals:
+class TextTotals:
     """Number of different items, and bytes of their texts."""
 
     items: int = 0
@@ -69,7 +69,7 @@ class Stage:
     """Input tokens by which a call about a mean item is longer than one about a mean sampled item."""
 
     @classmethod
-    def of(cls, row: str, population: ItemTotals, sampled: ItemTotals) -> Stage:
+    def of(cls, row: str, population: TextTotals, sampled: TextTotals) -> Stage:
         """The stage whose items are `population`, of which `sampled` are in the dry run."""
         if not sampled.items:
             return cls(row)
@@ -94,7 +94,7 @@ class DryRunStore:
     """The store of a dry run: returns stored replies of earlier runs, and counts all other calls.
 
     Args:
-        stages: Name, as of `runs.runner.billing.stage` -> how the calls of that stage are counted.
+        stages: Name, as of `runs.runner.judge_usage.stage` -> how the calls of that stage are counted.
         stored: Replies of earlier runs; only read.
     """
 
@@ -184,7 +184,7 @@ class EstimateTarget:
 
 CaseTriple = tuple[CallTotals, CallTotals, CallTotals]
 
-NOTHING: CaseTriple = (CallTotals(), CallTotals(), CallTotals())
+NO_CALLS: CaseTriple = (CallTotals(), CallTotals(), CallTotals())
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def dry_run_all(
 
     Args:
         target: The LM of the run.
-        stages: Name -> stage, for each name that `work` passes to `runs.runner.billing.stage`.
+        stages: Name -> stage, for each name that `work` passes to `runs.runner.judge_usage.stage`.
         work: The code of the run, on a sample.
         row: (row of the stage, role) -> row of the table that counts the role's calls.
         cache_debates: Whether the run caches debates (`runs.runner.debate_cache`).

@@ -15,18 +15,18 @@ from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.estimates.dry_run import DryRunStore, Estimate, EstimateTarget, ItemTotals, Stage, dry_run_all
+from debate_judge.runs.estimates.dry_run import DryRunStore, Estimate, EstimateTarget, Stage, TextTotals, dry_run_all
 from debate_judge.runs.export.lm_choice import resolve_lm, unconfirmed_address
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import group_by_source, judge_in_order
 
-SAMPLED_ITEMS = 200
+_SAMPLED_ITEMS = 200
 """Size of the sample, over all aspects."""
 
-MIN_GROUPS = 2
+_MIN_GROUPS = 2
 """Least groups of a sample, so that correlations are defined."""
 
 
@@ -39,7 +39,7 @@ class QuestionSample:
 
     def __init__(self, size: int, seed: int = 0) -> None:
         self.questions: list[Question] = []
-        self.population = ItemTotals()
+        self.population = TextTotals()
         self._size = size
         self._rng = random.Random(seed)
         self._seen: set[int] = set()
@@ -64,7 +64,7 @@ class QuestionSample:
 
     def stage(self, row: str) -> Stage:
         """The stage that scales the sample up to all questions."""
-        sampled = ItemTotals(len(self.questions), sum(map(_question_bytes, self.questions)))
+        sampled = TextTotals(len(self.questions), sum(map(_question_bytes, self.questions)))
         return Stage.of(row, self.population, sampled)
 
 
@@ -78,10 +78,10 @@ def text_bytes(item: Item) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in (item.source, item.context, item.text))
 
 
-def item_totals(items: Iterable[Item]) -> ItemTotals:
+def text_totals(items: Iterable[Item]) -> TextTotals:
     """Number and bytes of the different items among `items`."""
     sizes = {item.key: text_bytes(item) for item in items}
-    return ItemTotals(len(sizes), sum(sizes.values()))
+    return TextTotals(len(sizes), sum(sizes.values()))
 
 
 def sampled_groups(groups: Iterable[RatedGroup], size: int, seed: int = 0) -> tuple[RatedGroup, ...]:
@@ -89,7 +89,7 @@ def sampled_groups(groups: Iterable[RatedGroup], size: int, seed: int = 0) -> tu
     order = list(groups)
     random.Random(seed).shuffle(order)
     kept = count = 0
-    while kept < len(order) and (count < size or kept < MIN_GROUPS):
+    while kept < len(order) and (count < size or kept < _MIN_GROUPS):
         count, kept = count + len(order[kept].candidates), kept + 1
     return tuple(order[:kept])
 
@@ -122,7 +122,7 @@ def estimate_scoring(
 ) -> tuple[Estimate, int]:
     """Estimate a scoring run by role; returns the estimate and the number of items, which are streamed."""
     shared = shared_judges({aspect.name: judge.aspects[aspect.name].judge for aspect in aspects})
-    size = SAMPLED_ITEMS // len(aspects)
+    size = _SAMPLED_ITEMS // len(aspects)
     samples = {s: QuestionSample(max(1, size // max(1, s.judge.together))) for s in shared}
     count = 0
     with StepProgress("items read", None) as steps:

@@ -28,7 +28,7 @@ from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import evidence_part
 from debate_judge.runs.flags.declaration import split_commas
-from debate_judge.runs.flags.judge import option_value, personas, roles_of
+from debate_judge.runs.flags.judge import parse_option_value, parse_roles, personas
 
 _DEFAULT_TEMPERATURE = 1.0
 """Temperature of an entrant with `sample=N` and no other temperature."""
@@ -153,7 +153,7 @@ def _parse_value(text: str) -> Any:
     """A JSON value where it is one (numbers, true, false), a list in brackets, otherwise the text itself."""
     if text.startswith("[") and text.endswith("]"):
         return [_parse_value(part) for part in split_commas(text[1:-1])]
-    return option_value(text)
+    return parse_option_value(text)
 
 
 def in_brackets(settings: Settings) -> str:
@@ -217,7 +217,7 @@ def _preset_judge(named: NamedJudge, settings: Settings, persona_texts: Mapping[
     options: dict[str, Any] = {name: value for name, value in settings.items() if name in options_of(named.address)}
     with _settings_errors(named):
         if isinstance(options.get("roles"), str):
-            options["roles"] = roles_of(options["roles"])
+            options["roles"] = parse_roles(options["roles"])
         judge = build_preset(named.address, options)
     return _with_settings(
         judge, {name: value for name, value in settings.items() if name not in options}, persona_texts, named

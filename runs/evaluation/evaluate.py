@@ -19,16 +19,16 @@ from debate_judge.programs.compiled import SharedGrouping, group_by_aspect
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.grouping import Grouping, ItemPosition, Question
 from debate_judge.programs.judge import Judgement, Unscored, corpus_items
-from debate_judge.runs.estimates.dry_run import NOTHING, DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all
-from debate_judge.runs.estimates.items import item_totals, sampled_groups
+from debate_judge.runs.estimates.dry_run import NO_CALLS, DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all
+from debate_judge.runs.estimates.items import sampled_groups, text_totals
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.perturbations import Perturbation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
-from debate_judge.runs.runner.billing import JudgeUsage, stage
+from debate_judge.runs.runner.judge_usage import JudgeUsage, stage
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_shared_pass
 
-SAMPLED_ITEMS = 96
+_SAMPLED_ITEMS = 96
 """Items that each judge scores in the dry run, over all aspects."""
 
 _PERTURBED_PER_QUESTION = 2
@@ -100,7 +100,7 @@ def evaluate(
     """Score all candidates with all entrants.
 
     Args:
-        runner: Its LM's store must be a `runs.runner.billing.UsageByJudge`, or no usage is counted.
+        runner: Its LM's store must be a `runs.runner.judge_usage.UsageByJudge`, or no usage is counted.
         entrants: The judges.
         corpus: The candidates and their ratings.
         aspects: The aspects to score.
@@ -207,9 +207,9 @@ def estimate_evaluation(
 
     A call that several rows need is counted in the first of them.
     """
-    sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, SAMPLED_ITEMS // len(aspects))))
+    sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, _SAMPLED_ITEMS // len(aspects))))
     # All aspects have the same texts, so that the items of one show how the sample is scaled up.
-    totals = [item_totals(corpus_items(part, aspects[0])) for part in (corpus, sample)]
+    totals = [text_totals(corpus_items(part, aspects[0])) for part in (corpus, sample)]
     # One after the other, so that a shared call is counted in the first row.
     rows: list[tuple[str, Sequence[Entrant], Sequence[Perturbation]]] = [(e.name, [e], []) for e in entrants]
     rows += [(f"probe {perturbation.name}", entrants, [perturbation]) for perturbation in perturbations]
@@ -225,4 +225,4 @@ def estimate_evaluation(
     with steps:
         estimate = dry_run_all(target, {name: Stage.of(name, *totals) for name, _, _ in rows}, work)
     # A judge that makes no LM calls has its row, too.
-    return replace(estimate, rows={name: estimate.rows.get(name, NOTHING) for name, _, _ in rows})
+    return replace(estimate, rows={name: estimate.rows.get(name, NO_CALLS) for name, _, _ in rows})

@@ -50,7 +50,7 @@ class Perturbation:
 _SENTENCE = re.compile(r"(?<=[.!?…])([\"'”’)\]]*)\s+")
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """The sentences of a text, with single spaces between words."""
     marked = _SENTENCE.sub("\\1\0", text.strip())
     return [" ".join(part.split()) for part in marked.split("\0") if part.strip()]
@@ -58,26 +58,26 @@ def sentences(text: str) -> list[str]:
 
 def _repeat_all(text: str, item: Item, rng: random.Random) -> str:
     frames = ("In other words:", "That is to say:", "Put another way:", "To say the same once more:")
-    parts = sentences(text)
+    parts = split_sentences(text)
     start = rng.randrange(len(frames))
     again = [f"{frames[(start + number) % len(frames)]} {sentence}" for number, sentence in enumerate(parts)]
     return " ".join([*parts, *again]) if parts else text
 
 
 def _truncate(text: str, item: Item, rng: random.Random) -> str:
-    parts = sentences(text)
+    parts = split_sentences(text)
     kept = parts[: max(1, (2 * len(parts)) // 3)]
     return " ".join(kept) if len(kept) < len(parts) else text
 
 
 def _repeat_one(text: str, item: Item, rng: random.Random) -> str:
-    parts = sentences(text)
+    parts = split_sentences(text)
     position = rng.randrange(len(parts)) if parts else 0
     return " ".join([*parts[: position + 1], *parts[position:]]) if parts else text
 
 
 def _double_spaces(text: str, item: Item, rng: random.Random) -> str:
-    return "  ".join(sentences(text)) or text
+    return "  ".join(split_sentences(text)) or text
 
 
 def _wrap(pairs: Sequence[tuple[str, str]]) -> TextEdit:

@@ -33,7 +33,7 @@ JUDGE = "scores"
 
 
 @dataclass(frozen=True)
-class RatedFile:
+class RatedScores:
     """The rows of a file of scores and ratings."""
 
     rows: tuple[JudgementRow, ...]
@@ -44,9 +44,9 @@ class RatedFile:
     """Of the samples, those without a score on the scale; they are left out of a row's mean."""
 
 
-def read_rated(
+def read_rated_scores(
     path: Path, *, scale: Scale | None = None, aspects: tuple[str, ...] = (), sources: str | None = None
-) -> RatedFile:
+) -> RatedScores:
     """Read rows of {group, candidate, aspect, rating, score}.
 
     A rating is a number or a list of them, one per rater (in CSV `4;5;4`); a score is a number, or null or an
@@ -99,7 +99,7 @@ def read_rated(
         )
     if not any(row.ratings and row.score is not None for row in kept):
         raise InputError("no row has both a rating and a score", file=path, expected="at least two such rows")
-    return RatedFile(kept, counts["samples"], counts["unreadable"])
+    return RatedScores(kept, counts["samples"], counts["unreadable"])
 
 
 def _score(record: Record, scale: Scale | None, counts: Counter[str]) -> float | None:

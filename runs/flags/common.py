@@ -58,7 +58,7 @@ EXPORT = (
     "the folder of an export, models:/NAME/VERSION, models:/NAME@champion, or the id of the MLflow run that made it"
 )
 
-OWN_JUDGES = setting(
+CUSTOM_JUDGES = setting(
     (),
     "a judge of your own that the export uses; its module is imported; may be repeated",
     metavar="MODULE:CLASS",

@@ -1,11 +1,11 @@
 """Settings declared once, as fields of pydantic dataclasses; flags, help, checks and messages follow from the fields.
 
     @flag_group("limits on LM calls")
-    class LimitFlags:
+    class BatchFlags:
         timeout: float = setting(300.0, "time limit of one attempt of a call", metavar="SECONDS", gt=0)
 
     @command_settings
-    class ScoreFlags(LimitFlags, EstimateFlags):
+    class ScoreFlags(BatchFlags, EstimateFlags):
         out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
 
 Groups that several commands share are declared once; a command's class inherits them and may add fields. With

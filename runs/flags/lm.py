@@ -18,7 +18,7 @@ MAX_TOKENS = "longest reply, in tokens; a reply that is cut off is requested aga
 
 
 @flag_group("LM")
-class AddressFlags:
+class ConnectionFlags:
     """Where calls go and how many at once."""
 
     api_base: str | None = setting(None, "OpenAI-compatible server; keys are read from the environment", metavar="URL")
@@ -26,14 +26,14 @@ class AddressFlags:
 
 
 @flag_group("LM")
-class EndpointFlags(AddressFlags):
+class PreflightFlags(ConnectionFlags):
     """The LM of a run, which can be tried before the run."""
 
     preflight: bool = setting(True, "try each role on the longest item before the run", affects_results=False)
 
 
 @flag_group("LM")
-class LMFlags(EndpointFlags):
+class LMFlags(PreflightFlags):
     """The LM of all roles and how its replies are sampled."""
 
     lm: str = setting("offline", "PROVIDER/MODEL, or offline: text statistics, no LM")
@@ -61,7 +61,7 @@ def require_server(
 
 
 @flag_group("LM")
-class PaceFlags:
+class LimitFlags:
     """Rate, budget and prices: when calls are made and when a run stops; replies do not depend on them."""
 
     rpm: float | None = setting(None, "most requests per minute", gt=0, affects_results=False)
@@ -88,7 +88,7 @@ class PaceFlags:
 
 
 @flag_group("LM")
-class LimitFlags(PaceFlags):
+class BatchFlags(LimitFlags):
     """The same and batch jobs, for a run that can wait a day for its replies."""
 
     batch: Literal["openai"] | None = setting(
@@ -110,7 +110,7 @@ class EstimateFlags:
     )
 
 
-def lm_options(flags: PaceFlags) -> LMOptions:
+def lm_options(flags: LimitFlags) -> LMOptions:
     """The LM options in the flags.
 
     Raises:
@@ -123,5 +123,5 @@ def lm_options(flags: PaceFlags) -> LMOptions:
         attempt_timeout=flags.timeout,
         deadline=flags.timeout * _TIMEOUT_FACTOR,
         prices=flags.prices,
-        batch=flags.batch if isinstance(flags, LimitFlags) else None,
+        batch=flags.batch if isinstance(flags, BatchFlags) else None,
     )

@@ -23,14 +23,14 @@ from debate_judge.runs.flags.text_layout import paragraphs, print_error, width_o
 T = TypeVar("T")
 
 
-RESUMES = "run the command again: it resumes, and finished calls are not paid for again"
+RESUME_HINT = "run the command again: it resumes, and finished calls are not paid for again"
 """Remedy for a command that was interrupted or failed, if its replies are stored."""
 
 
 EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 2, 3, 130, 141
 
 
-def exit_code(work: Callable[[], int], after_interrupt: str = "") -> int:
+def run_command(work: Callable[[], int], after_interrupt: str = "") -> int:
     """Carry out a command and print errors of its input or its LM.
 
     Returns:
@@ -59,7 +59,7 @@ def exit_code(work: Callable[[], int], after_interrupt: str = "") -> int:
         return EXIT_BROKEN_PIPE
     except OSError as error:
         # E.g. a full disk.
-        print_error(f"{error}\n  remedy:   fix the problem and {RESUMES}")
+        print_error(f"{error}\n  remedy:   fix the problem and {RESUME_HINT}")
         return EXIT_INPUT
     except Exception as error:
         # DSPy is not imported for this check: an error of DSPy means that it has been imported.
@@ -102,7 +102,7 @@ class _Parser(ArgumentParser):
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit after the help, even if the reader of a pipe closed it early."""
-        super().exit(exit_code(lambda: status), message)
+        super().exit(run_command(lambda: status), message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the arguments; first refuse flags that were removed or that are keys of `--config`."""
@@ -139,7 +139,7 @@ class _Parser(ArgumentParser):
         super().error(message)
 
 
-def settings_of(name: str, description: str, declaration: type[T], argv: Sequence[str] | None) -> T:
+def parse_settings(name: str, description: str, declaration: type[T], argv: Sequence[str] | None) -> T:
     """The settings of a command from its command line, and from what its `--config` names; arguments as of
     `make_parser`.
 

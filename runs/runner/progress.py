@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO, TypeVar
 
-from debate_judge.runs.runner.billing import STAGE
+from debate_judge.runs.runner.judge_usage import STAGE
 
 if TYPE_CHECKING:
     from debate_judge.programs.lm.client import JudgeLM
@@ -165,7 +165,7 @@ class RunPhase:
     """A phase of a run, with its planned share of the work."""
 
     name: str
-    """As it is shown; it contains the calls of each `billing.stage` that has this name as a part."""
+    """As it is shown; it contains the calls of each `judge_usage.stage` that has this name as a part."""
     share: float
     """Share of the work of the run."""
     passes: int

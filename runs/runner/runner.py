@@ -30,8 +30,8 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.limiter import SOURCE
 from debate_judge.programs.lm.reply import StoreError
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.runner.billing import JudgeUsage, charged_to
 from debate_judge.runs.runner.debate_cache import DebateCache
+from debate_judge.runs.runner.judge_usage import JudgeUsage, charged_to
 from debate_judge.runs.runner.progress import RunProgress
 
 T = TypeVar("T")

@@ -50,7 +50,7 @@ class Score:
     low: float | None = None
     """Ends of the conformal interval on the raters' scale; None if not asked for, or unscored."""
     high: float | None = None
-    to_people: bool | None = None
+    abstained: bool | None = None
     """Whether the interval is too wide, so that people should rate the text; None if not asked for."""
 
 
@@ -106,7 +106,7 @@ def emit_event(item: Item, score: Score) -> None:
     logger.emit(event_name=EVENT_NAME, attributes=attributes)
 
 
-def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
+def items_of_group(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
     """The group's items in the order of results: candidate by candidate, and for each the aspects."""
     for of_candidate in zip(*(items_of(task, group, aspect) for aspect in aspects), strict=True):
         yield from of_candidate

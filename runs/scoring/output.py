@@ -34,7 +34,7 @@ from filelock import FileLock, Timeout
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.formats import joined_files
 from debate_judge.data.files.writing import write_errors
-from debate_judge.runs.scoring.tables import TABLES, cell_text, format_of, write_table
+from debate_judge.runs.scoring.tables import TABLE_FORMATS, cell_text, format_of, write_table
 
 if TYPE_CHECKING:
     from debate_judge.programs.judge import Item
@@ -56,7 +56,7 @@ PROVIDER_FAILED: frozenset[str] = frozenset({"lm error", "search error"})
 _TYPES: Mapping[str, type] = {
     **dict.fromkeys(("score", "judge_score", "low", "high"), float),
     **dict.fromkeys(("rounds", "together", "joint"), int),
-    **dict.fromkeys(("to_people", "decision"), bool),
+    **dict.fromkeys(("abstained", "decision"), bool),
 }
 """Field -> type of its values, for those that are no texts."""
 
@@ -395,7 +395,7 @@ def open_results(
     suffix = format_of(path)
     _check_paths(path, source, transcripts)
     with ExitStack() as opened:
-        rows_path = path.with_name(path.name + ".rows.jsonl") if suffix in TABLES else path
+        rows_path = path.with_name(path.name + ".rows.jsonl") if suffix in TABLE_FORMATS else path
         file = opened.enter_context(_exclusive(rows_path, "--out", lock=path))
         _check_state(
             path, provenance, resumed=any(target.is_file() and target.stat().st_size for target in (path, rows_path))

@@ -30,9 +30,9 @@ from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import intervals_in
 from debate_judge.runs.flags.declaration import cli_name
 from debate_judge.runs.flags.lm import lm_options, require_server
-from debate_judge.runs.flags.parser import RESUMES
+from debate_judge.runs.flags.parser import RESUME_HINT
 from debate_judge.runs.flags.text_layout import say
-from debate_judge.runs.runner.streaming import Score, group_items, score_of
+from debate_judge.runs.runner.streaming import Score, items_of_group, score_of
 from debate_judge.runs.scoring.output import LongRows, ResultLayout, Row, RowTotals, WideRows
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
 
@@ -152,11 +152,11 @@ class RowIntervals:
         self.scored[name] += 1
         if score.score is None:
             self.abstained[name] += 1
-            return replace(score, to_people=True)
+            return replace(score, abstained=True)
         interval = self._intervals[name].at(score.score)
         too_wide = self._max_width is not None and interval.width > self._max_width
         self.abstained[name] += too_wide
-        return replace(score, low=interval.low, high=interval.high, to_people=too_wide)
+        return replace(score, low=interval.low, high=interval.high, abstained=too_wide)
 
 
 class TextScorer:
@@ -180,7 +180,7 @@ class TextScorer:
         """Fields of a `Score` that rows have besides `FIELDS`."""
         self.extra_fields += ("judge_score",) * (flags.scale == "raters")
         self.extra_fields += ("low", "high") * (flags.interval is not None)
-        self.extra_fields += ("to_people",) * (flags.abstain is not None)
+        self.extra_fields += ("abstained",) * (flags.abstain is not None)
         if any(shared.compares for shared in self._judges):
             self.note = "the judge's evidence is about comparing two candidates; here each text is scored by itself"
 
@@ -244,7 +244,7 @@ class TextScorer:
             dspy.LMError: The LM cannot be used at all.
         """
         if self._flags.preflight and first_groups:
-            items = [item for group in first_groups for item in group_items(self.judge.task, group, self.aspects)]
+            items = [item for group in first_groups for item in items_of_group(self.judge.task, group, self.aspects)]
             self.judge.smoke_test(items[: self._texts_to_try * len(self.aspects)])
 
     def scored(self, groups: Iterable[RatedGroup]) -> Iterator[tuple[Item, Score, Row]]:
@@ -254,7 +254,7 @@ class TextScorer:
         def items() -> Iterator[Item]:
             for group in groups:
                 rows.update({(group.id, candidate.id): candidate.row for candidate in group.candidates})
-                yield from group_items(self.judge.task, group, self.aspects)
+                yield from items_of_group(self.judge.task, group, self.aspects)
 
         compiled, scale = self.judge.compiled, self._flags.scale
         for item, judgement in self.judge.stream(items()):
@@ -283,7 +283,7 @@ def connect(export: Export, flags: ScoreFlags | ServeFlags, store: Path, options
     )
 
 
-def open_program(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> LoadedJudge:
+def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> LoadedJudge:
     """The judge that a command names, connected to its LM, after notes on it were printed."""
     export = export or find_export(flags)
     compiled_lm = export.manifest["lm"]["spec"]
@@ -311,6 +311,6 @@ def unscored_exit_code(flags: ScoreFlags, totals: RowTotals) -> int:
     most = f"{cli_name(ScoreFlags, 'max_unscored')} {flags.max_unscored:g}"
     say(
         f"error: {100 * totals.share:.0f} % of the items have no score ({most})\n"
-        f"  remedy:   fix the problem and {RESUMES}"
+        f"  remedy:   fix the problem and {RESUME_HINT}"
     )
     return EXIT_UNSCORED

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from debate_judge.runs.scoring.output import ResultLayout
 
-LINES, TABLES = (".jsonl", ".csv"), (".xlsx", ".parquet")
+LINE_FORMATS, TABLE_FORMATS = (".jsonl", ".csv"), (".xlsx", ".parquet")
 """Formats that are appended to row by row, and those that are written at once."""
 
 _MAX_SHEET_ROWS, _MAX_CELL_LENGTH = 1_048_576, 32_767
@@ -38,12 +38,12 @@ def format_of(path: Path) -> str:
         InputError: There is no such format, or the library that writes it is not installed.
     """
     suffix = path.suffix.lower()
-    if suffix not in (*LINES, *TABLES):
+    if suffix not in (*LINE_FORMATS, *TABLE_FORMATS):
         raise InputError(
             "results are written as .jsonl, .csv, .xlsx or .parquet",
             file=path,
             field="--out",
-            expected=", ".join((*LINES, *TABLES)),
+            expected=", ".join((*LINE_FORMATS, *TABLE_FORMATS)),
             found=suffix or "no suffix",
         )
     if suffix == ".xlsx":

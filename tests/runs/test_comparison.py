@@ -31,7 +31,7 @@ from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.reports.absolute_agreement import table_by_judge
-from debate_judge.runs.runner.billing import UsageByJudge
+from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed

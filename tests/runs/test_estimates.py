@@ -30,8 +30,8 @@ from debate_judge.runs.estimates.dry_run import (
     DryRunStore,
     Estimate,
     EstimateTarget,
-    ItemTotals,
     Stage,
+    TextTotals,
     reply_tokens,
 )
 from debate_judge.runs.estimates.items import QuestionSample, estimate_scoring
@@ -39,7 +39,7 @@ from debate_judge.runs.estimates.table import render
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation
 from debate_judge.runs.reports.costs import cost_rows, cost_table
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed
@@ -136,7 +136,7 @@ def test_a_stream_is_counted_whole_and_sampled_evenly() -> None:
 
 
 def test_only_what_is_about_an_item_is_multiplied_and_lengthened() -> None:
-    longer = Stage.of("s", ItemTotals(10, 20_000), ItemTotals(2, 2_000))
+    longer = Stage.of("s", TextTotals(10, 20_000), TextTotals(2, 2_000))
     assert (longer.scale, longer.extra_tokens) == (5.0, pytest.approx(270.0))
     store = DryRunStore({"scoring": Stage("all", scale=10, extra_tokens=5)}, InMemoryStore())
     with stage("scoring"):

@@ -27,7 +27,7 @@ from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.distributed.actor import ActorReport, UnitResult
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_shortest, preflight, preflight_checks
 from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress, StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
