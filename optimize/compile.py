@@ -19,7 +19,7 @@ from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.declaration import cli_name, command_settings
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
-from debate_judge.runs.flags.parser import RESUME_HINT, make_parser, read_settings, run_command
+from debate_judge.runs.flags.parser import RESUME_HINT, make_parser, read_settings, run_main
 from debate_judge.runs.flags.text_layout import print_error
 from debate_judge.runs.reports.terminal import show
 
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = build_parser().parse_args(argv)
         return _run(read_settings(Settings, arguments), vars(arguments).get("estimate"))
 
-    return run_command(work, RESUME_HINT)
+    return run_main(work, RESUME_HINT)
 
 
 def _run(settings: Settings, estimate: str | None) -> int:

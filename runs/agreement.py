@@ -24,7 +24,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.runs.flags.common import SEED, SOURCES, SourcesText, resamples_setting
 from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.parser import parse_settings, run_command
+from debate_judge.runs.flags.parser import parse_settings, run_main
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import DecisionResult
@@ -68,7 +68,7 @@ class AgreementFlags:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the agreement; returns the exit code (0 done, 2 bad input)."""
-    return run_command(lambda: _run(parse_settings("agreement", __doc__, AgreementFlags, argv)))
+    return run_main(lambda: _run(parse_settings("agreement", __doc__, AgreementFlags, argv)))
 
 
 def _run(flags: AgreementFlags) -> int:

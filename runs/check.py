@@ -19,7 +19,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES, SourcesText
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.invocation import command
-from debate_judge.runs.flags.parser import parse_settings, run_command
+from debate_judge.runs.flags.parser import parse_settings, run_main
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed, Verbatim, show
 
@@ -58,7 +58,7 @@ class CheckFlags:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print how the data are read; returns the exit code (0 done, 2 data that cannot be used)."""
-    return run_command(lambda: _run(parse_settings("check", __doc__, CheckFlags, argv)))
+    return run_main(lambda: _run(parse_settings("check", __doc__, CheckFlags, argv)))
 
 
 def _run(flags: CheckFlags) -> int:

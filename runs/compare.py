@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_command
+from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_main
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run(flags)
         return 0
 
-    return run_command(work, RESUME_HINT)
+    return run_main(work, RESUME_HINT)
 
 
 if __name__ == "__main__":

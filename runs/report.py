@@ -18,7 +18,7 @@ from pathlib import Path
 
 from debate_judge.runs.flags.common import STORE
 from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.parser import parse_settings, run_command
+from debate_judge.runs.flags.parser import parse_settings, run_main
 from debate_judge.runs.flags.text_layout import is_terminal
 
 
@@ -43,7 +43,7 @@ class ReportFlags:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Make the page, print its path, open it; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
-    return run_command(lambda: _run(parse_settings("report", __doc__, ReportFlags, argv)))
+    return run_main(lambda: _run(parse_settings("report", __doc__, ReportFlags, argv)))
 
 
 def _run(flags: ReportFlags) -> int:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.lm import lm_options, require_server
-from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_command
+from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_main
 from debate_judge.runs.flags.text_layout import is_terminal, say
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import DEFAULT_LEVEL, ScoreFlags
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 2 bad input, 3 the LM failed, 4 too many items without a score, 130 interrupted.
     """
-    return run_command(lambda: _run(parse_settings("score", __doc__, ScoreFlags, argv)), RESUME_HINT)
+    return run_main(lambda: _run(parse_settings("score", __doc__, ScoreFlags, argv)), RESUME_HINT)
 
 
 def _run(flags: ScoreFlags) -> int:
@@ -131,10 +131,10 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
         raise InputError("no groups in the file", file=source, expected=expected, remedy=NO_ROWS_REMEDY)
     if totals.existing == totals.rows:
         say(f"nothing left to do: {out} has a row for every item")
-    show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, totals), to=sys.stderr)
+    show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, totals), file=sys.stderr)
     if flags.interval is not None:
         held_out = evaluate_intervals(judge.manifest, scorer.aspects, flags.interval, flags.abstain)
-        show(*uncertainty_summary(held_out, scorer.intervals, flags.interval, flags.abstain), to=sys.stderr)
+        show(*uncertainty_summary(held_out, scorer.intervals, flags.interval, flags.abstain), file=sys.stderr)
     return unscored_exit_code(flags, totals)
 
 

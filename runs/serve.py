@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.runs.flags.parser import parse_settings, run_command
+from debate_judge.runs.flags.parser import parse_settings, run_main
 from debate_judge.runs.scoring.settings import ServeFlags
 
 KEY_VARIABLE = "DEBATE_SERVE_KEY"
@@ -28,7 +28,7 @@ _MIN_KEY_LENGTH = 16
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until the process is told to stop; returns the exit code (0 stopped, 2 bad input, 3 the LM failed)."""
-    return run_command(lambda: _run(parse_settings("serve", __doc__, ServeFlags, argv)))
+    return run_main(lambda: _run(parse_settings("serve", __doc__, ServeFlags, argv)))
 
 
 def bearer_key(host: str) -> str | None:

@@ -25,7 +25,7 @@ from debate_judge.runs.flags.common import (
 )
 from debate_judge.runs.flags.declaration import flag_group, setting
 from debate_judge.runs.flags.lm import BatchFlags, EstimateFlags, PreflightFlags, lm_options, require_server
-from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_command
+from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_main
 from debate_judge.runs.reports.terminal import Printed, show
 
 if TYPE_CHECKING:
@@ -429,4 +429,4 @@ def run_command(
             write_json(flags.json, record, "--json")
         return code
 
-    return run_command(execute_command, RESUME_HINT)
+    return run_main(execute_command, RESUME_HINT)

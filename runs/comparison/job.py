@@ -69,7 +69,7 @@ def run(flags: CompareFlags) -> None:
                 write_json(flags.json, rendered.record, "--json")
             write_report(flags, plan, rendered, lm)
             if lm.meter.requested and spec != OFFLINE:
-                show("", *cost_table(cost_rows(lm.meter, lm.price)), to=sys.stderr)
+                show("", *cost_table(cost_rows(lm.meter, lm.price)), file=sys.stderr)
     finally:
         replies.close()
 

@@ -141,7 +141,7 @@ def _budget_left(budget: BudgetCaps, judge: LoadedJudge) -> BudgetCaps:
 
 def _summary(flags: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
     """Print how the run ended; returns the exit code."""
-    show(*scored_summary(totals.meter(), judge.lm.price, flags.out, totals.rows), to=sys.stderr)
+    show(*scored_summary(totals.meter(), judge.lm.price, flags.out, totals.rows), file=sys.stderr)
     if totals.failure is not None:
         say(totals.failure[1])
         return totals.failure[0]

@@ -30,7 +30,7 @@ RESUME_HINT = "run the command again: it resumes, and finished calls are not pai
 EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 2, 3, 130, 141
 
 
-def run_command(work: Callable[[], int], after_interrupt: str = "") -> int:
+def run_main(work: Callable[[], int], after_interrupt: str = "") -> int:
     """Carry out a command and print errors of its input or its LM.
 
     Returns:
@@ -102,7 +102,7 @@ class _Parser(ArgumentParser):
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit after the help, even if the reader of a pipe closed it early."""
-        super().exit(run_command(lambda: status), message)
+        super().exit(run_main(lambda: status), message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the arguments; first refuse flags that were removed or that are keys of `--config`."""
