@@ -56,11 +56,11 @@ def _run(settings: Settings, estimate: str | None) -> int:
 
 def _estimate(settings: Settings, lengths: str) -> int:
     from debate_judge.optimize.estimation.estimate import estimate_compile, notes
-    from debate_judge.runs.estimates.table import render
+    from debate_judge.runs.estimates.table import estimate_blocks
     from debate_judge.runs.flags.judge import personas
 
     estimate = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
-    show(*render(estimate, "stage", notes(settings)))
+    show(*estimate_blocks(estimate, "stage", notes(settings)))
     return 0
 
 

@@ -10,7 +10,7 @@ from debate_judge.runs.reports.terminal import Printed, show
 def printed(*blocks: Printed) -> str:
     """The lines as they are outside of a terminal."""
     out = io.StringIO()
-    show(*blocks, to=out)
+    show(*blocks, file=out)
     return out.getvalue()
 
 

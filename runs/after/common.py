@@ -368,7 +368,7 @@ def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
     """
     from debate_judge.runs.estimates.dry_run import reply_tokens
     from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
-    from debate_judge.runs.estimates.table import render
+    from debate_judge.runs.estimates.table import estimate_blocks
     from debate_judge.runs.runner.streaming import items_of_group
 
     if not planned:
@@ -385,7 +385,7 @@ def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
         items = (item for group in groups for item in items_of_group(judge.task, group, scoring.aspects))
         estimate, count = estimate_scoring(target, judge, scoring.aspects, items)
         show(f"{scoring.title}: {count:,} items of {len(groups):,} sources")
-        show(*render(estimate, "role", with_assumptions=scoring is planned[-1]))
+        show(*estimate_blocks(estimate, "role", with_assumptions=scoring is planned[-1]))
     return 0
 
 

@@ -23,7 +23,7 @@ from debate_judge.runs.comparison.setup import ComparisonPlan, prepare, split_wa
 from debate_judge.runs.comparison.table import judges_table, legend
 from debate_judge.runs.comparison.variability import run_variability, variability_table
 from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
-from debate_judge.runs.estimates.table import render as estimate_table
+from debate_judge.runs.estimates.table import estimate_blocks
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate, one_line
 from debate_judge.runs.flags.lm import lm_options, require_server
@@ -87,7 +87,7 @@ def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[Print
     setup = plan.setup
     estimate = estimate_evaluation(target, setup.corpus, setup.aspects, plan.entrants, plan.perturbations, setup.seed)
     notes = ["A call that several judges need is made once, and counted for the first of them."]
-    return estimate_table(estimate, "judge", notes)
+    return estimate_blocks(estimate, "judge", notes)
 
 
 def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, runner: JudgeRunner) -> RenderedComparison:

@@ -39,7 +39,7 @@ def score_distributed(flags: ScoreFlags) -> int:
     _require_supported(flags)
     driver.require_ray()
     out = OutputFolder(flags.out)
-    files = units.with_fingerprints(units.find_inputs(flags.source))
+    files = units.with_fingerprints(units.find_inputs(flags.input))
     export = find_export(flags)
     with out.exclusive(), load_judge(flags, export) as judge:
         scorer = TextScorer(judge, flags)
@@ -160,7 +160,7 @@ def _summary(flags: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
         )
         return EXIT_INPUT
     if not totals.rows.rows:
-        raise InputError("no groups in the input", file=flags.source, expected="at least one group with candidates")
+        raise InputError("no groups in the input", file=flags.input, expected="at least one group with candidates")
     return unscored_exit_code(flags, totals.rows)
 
 

@@ -12,7 +12,7 @@ from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 
 
-def render(
+def estimate_blocks(
     estimate: Estimate, first: str, notes: Sequence[str] = (), *, with_assumptions: bool = True
 ) -> list[Printed]:
     """The estimate for the terminal; `first` heads the column of rows, `notes` come before the assumptions."""

@@ -59,8 +59,7 @@ class JudgeOptionFlags:
                     found=text,
                 )
             options[name] = parse_option_value(value.strip())
-        flags = ("score_mode", "together", "roles", "same_role")
-        values = {name: getattr(self, name) for name in flags}
+        values = {name: getattr(self, name) for name in ("score_mode", "together", "roles", "same_role")}
         options |= {name: value for name, value in values.items() if value is not None}
         options |= {"joint": True} if self.joint else {}
         if isinstance(options.get("roles"), str):

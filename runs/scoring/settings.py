@@ -37,14 +37,14 @@ class ScoreFlags(PreflightFlags, BatchFlags, EstimateFlags, EngineFlags):
     """Settings of one scoring run."""
 
     FLAGS: ClassVar = (
-        *("program", "source", "out", "columns", "wide", "keep_columns", "aspects", "scale", "lm", "api_base", "rpm"),
+        *("program", "input", "out", "columns", "wide", "keep_columns", "aspects", "scale", "lm", "api_base", "rpm"),
         *("budget", "concurrency", "store", "engine", "estimate"),
     )
     REMOVED: ClassVar = {"--program": "the export is the first argument: debate score EXPORT --in FILE --out FILE"}
 
     program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     judge: tuple[str, ...] = CUSTOM_JUDGES
-    source: str = setting(..., "texts to score, in any format that compile takes", name="--in", metavar="FILE")
+    input: str = setting(..., "texts to score, in any format that compile takes", name="--in", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
     sources: SourcesText | None = SOURCES
     out: str = setting(..., "file for the scores: .jsonl, .csv, .xlsx or .parquet", metavar="FILE")

@@ -35,7 +35,7 @@ from debate_judge.runs.estimates.dry_run import (
     reply_tokens,
 )
 from debate_judge.runs.estimates.items import QuestionSample, estimate_scoring
-from debate_judge.runs.estimates.table import render
+from debate_judge.runs.estimates.table import estimate_blocks
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation
 from debate_judge.runs.reports.costs import cost_rows, cost_table
@@ -172,7 +172,7 @@ def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(tmp_path:
 def test_a_budget_is_compared_with_the_total_and_totals_are_rounded_outwards(calls: int, expected: str) -> None:
     target = replace(OFFLINE, options=LMOptions(budget=BudgetCaps(calls=calls)))
     total = (CallTotals(10.6, 1, 1, 0.5), CallTotals(20, 2, 2, 1.5), CallTotals(3000.4, 3, 3, 2500))
-    text = printed(*render(Estimate({"all": total}, total, target), "role"))
+    text = printed(*estimate_blocks(Estimate({"all": total}, total, target), "role"))
     assert f"--budget: calls={calls:,} {expected}" in text
     assert "10 / 20 / 3,001" in text
     assert "0.50 / 1.50 / 2,500.00" in text

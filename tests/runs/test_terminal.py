@@ -39,7 +39,7 @@ class Terminal(io.StringIO):
 
 def on_terminal(*blocks: str | DataTable) -> str:
     out = Terminal()
-    show(*blocks, to=out)
+    show(*blocks, file=out)
     return out.getvalue()
 
 
