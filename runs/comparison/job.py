@@ -184,7 +184,7 @@ def _usable_entrants(
     failed: dict[str, str] = {}
     for entrant in plan.entrants:
         try:
-            judges = {name: judge.judge for name, judge in entrant.aspects.items()}
+            judges = {name: aspect_judge.judge for name, aspect_judge in entrant.aspect_judges.items()}
             preflight(runner, preflight_checks(entrant.name, judges, plan.setup.corpus, plan.setup.aspects))
             usable.append(entrant)
         except InputError as error:

@@ -1,4 +1,4 @@
-"""The entrants of a comparison: presets and exports as a user names them, with settings in brackets.
+"""The judges of a comparison, as a user names them: presets and exports, with settings in brackets.
 
 single
 debate[rounds=2,persona=plain]              # settings that replace those of the preset
@@ -41,7 +41,7 @@ class NamedJudge:
     """A judge as the user named it, before it is built."""
 
     address: str
-    """A preset, `module:Class`, or the folder or MLflow address of an export."""
+    """Name of a preset, `module:Class`, or the folder or MLflow address of an export."""
     settings: Settings = field(default_factory=dict)
     """The settings in brackets."""
     export: Export | None = None
@@ -57,7 +57,7 @@ class Entrant:
     """One judge of a comparison, ready to score."""
 
     name: str
-    aspects: Mapping[str, AspectJudge]
+    aspect_judges: Mapping[str, AspectJudge]
     """Aspect -> the judge that scores it."""
     held_out_fingerprint: str | None = None
     """Fingerprint of the groups that an export was neither tuned nor selected on; None for other judges."""
@@ -67,11 +67,11 @@ class Entrant:
     """The settings in brackets."""
 
     def name_without(self, setting: str) -> str:
-        """The name without one of the settings."""
+        """The name without one of the settings in brackets."""
         return self.base_name + in_brackets({name: value for name, value in self.settings.items() if name != setting})
 
     def lm(self, default: JudgeLM) -> JudgeLM | None:
-        """The LM of the entrant, where its settings ask for another sample or temperature; else None."""
+        """The entrant's own LM, if its settings name a sample or a temperature; else None."""
         if not {"sample", "temperature"} & set(self.settings):
             return None
         temperature = self.settings.get("temperature", _DEFAULT_TEMPERATURE)
@@ -79,16 +79,16 @@ class Entrant:
 
     def dry_run_copy(self) -> Entrant:
         """A copy for an estimate, which asks no LM and no web search."""
-        copies = {name: replace(judge, judge=judge.judge.dry_run_copy()) for name, judge in self.aspects.items()}
-        return replace(self, aspects=copies)
+        copies = {name: replace(judge, judge=judge.judge.dry_run_copy()) for name, judge in self.aspect_judges.items()}
+        return replace(self, aspect_judges=copies)
 
 
 def named_judges(names: Sequence[str], store: MLflowStore = DEFAULT_STORE) -> list[NamedJudge]:
     """Parse what the user named and read the exports; one judge for each combination of alternatives in brackets."""
     parsed = [judge for name in names for judge in _parse(name)]
-    # A `module:Class` that the user names is trusted, so that exports of that class may import it, too.
+    # A `module:Class` that the user names is trusted, so exports may import it, too.
     addresses = [judge.address for judge in parsed]
-    # Each export once, whatever its alternatives: one in MLflow is downloaded.
+    # Each export is opened once, however many alternatives it has, because one in MLflow is downloaded.
     exports = {
         address: open_export(address, addresses, store) for address in dict.fromkeys(addresses) if _is_export(address)
     }
@@ -118,7 +118,7 @@ def entrants(
 
 
 def expected_judges() -> str:
-    """The judges that may be named, for error messages."""
+    """What `--judges` takes, for error messages."""
     return f"one of {', '.join(JUDGES)}, module:Class, or an export: folder, models:/NAME@champion, or id of its run"
 
 
@@ -225,25 +225,26 @@ def _preset_judge(named: NamedJudge, settings: Settings, persona_texts: Mapping[
 
 
 def _with_settings(judge: Judge, settings: Settings, persona_texts: Mapping[str, str], named: NamedJudge) -> Judge:
-    """A copy of the judge with other settings and the same instructions."""
+    """A copy of the judge with these settings changed, and the same instructions."""
     if not settings:
         return judge
     config, state = {**judge.config(), **settings}, judge.dump_state()
-    names = [name for name in judge.config() if name not in ("persona_text", "gap")]
+    allowed = [name for name in judge.config() if name not in ("persona_text", "gap")]
     with _settings_errors(named):
         for name in settings:
-            if name not in names:
-                wanted = f"one of {', '.join(names)}, sample, temperature"
-                raise InputError(f"no setting {name!r}", expected=wanted, remedy=did_you_mean(name, names))
+            if name not in allowed:
+                expected = f"one of {', '.join(allowed)}, sample, temperature"
+                raise InputError(f"no setting {name!r}", expected=expected, remedy=did_you_mean(name, allowed))
         if "persona" in settings:
-            name = str(settings["persona"])
-            if name not in persona_texts:
-                wanted = f"one of {', '.join(persona_texts)}"
-                raise InputError(f"unknown persona {name!r}", expected=wanted, remedy=did_you_mean(name, persona_texts))
+            persona = str(settings["persona"])
+            if persona not in persona_texts:
+                expected = f"one of {', '.join(persona_texts)}"
+                remedy = did_you_mean(persona, persona_texts)
+                raise InputError(f"unknown persona {persona!r}", expected=expected, remedy=remedy)
             # A persona is the Critic's instructions, and says whether the Critic scores blind (`gap`).
             config.pop("gap", None)
-            config["persona_text"] = persona_texts[name]
-            state = {predictor: values for predictor, values in state.items() if predictor != "critic"}
+            config["persona_text"] = persona_texts[persona]
+            state = {predictor: saved for predictor, saved in state.items() if predictor != "critic"}
         copy = build(judge.kind, config)
     for name, predictor in copy.named_predictors():
         if name in state:
@@ -257,8 +258,8 @@ def _settings_errors(judge: NamedJudge) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
-        refused = error if isinstance(error, InputError) else InputError(f"the judge cannot be made: {error!r}")
-        raise refused.replaced(field="--judges", found=judge.address + judge.brackets) from error
+        input_error = error if isinstance(error, InputError) else InputError(f"the judge cannot be built: {error!r}")
+        raise input_error.replaced(field="--judges", found=judge.address + judge.brackets) from error
 
 
 def _check_sampling(judge: NamedJudge) -> None:

@@ -1,4 +1,4 @@
-"""The rows of the table of judgements, judge x item, and those of one judge with what they cost."""
+"""The rows of the table of judgements, judge x item, and the rows of one judge with their LM usage."""
 
 from __future__ import annotations
 

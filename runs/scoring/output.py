@@ -107,7 +107,7 @@ class ResultLayout(ABC):
         """
         if self.input_columns and (unknown := [name for name in row if name not in self.input_columns]):
             raise InputError(
-                f"the first text of the input has no field {unknown[0]!r}, and results have the columns of the first text",
+                f"the first text of the input has no field {unknown[0]!r}, and results have its columns",
                 field="--keep-columns",
                 expected=", ".join(self.input_columns),
                 found=f"candidate {scored[0][0].candidate!r} of group {scored[0][0].group!r}",
@@ -148,7 +148,7 @@ class WideRows(ResultLayout):
         self._cuts, self._extra = cuts, [name for name in extra if name not in ("together", "joint")]
         result_columns = [(name, name) for name in ("group", "candidate")] + [(name, "score") for name in cuts]
         result_columns += [
-            (f"{name}_{field}", field) for name, cut in cuts.items() for field in self._aspect_fields(cut)
+            (f"{name}_{content}", content) for name, cut in cuts.items() for content in self._aspect_fields(cut)
         ]
         super().__init__(result_columns, input_columns)
 

@@ -222,7 +222,7 @@ def test_the_text_marks_the_best_and_gives_the_interval_of_the_average() -> None
 
 
 def judge(entrant: Entrant) -> Any:
-    return entrant.aspects["coherence"].judge
+    return entrant.aspect_judges["coherence"].judge
 
 
 def test_settings_stand_in_brackets_and_alternatives_are_judges_of_their_own(tmp_path: Path) -> None:
@@ -269,7 +269,10 @@ def test_scores_keep_to_the_steps_of_a_scale(name: str, expected: str) -> None:
     """What has no place on the scale, or is the outcome of a comparison, stays as it is."""
     stepped = replace(COHERENCE, scale=replace(COHERENCE.scale, on_steps=True))
     (entrant,) = entrants(named_judges([name]), (stepped, FLUENCY))
-    assert {a: judge.granularity for a, judge in entrant.aspects.items()} == {"coherence": expected, "fluency": "given"}
+    assert {a: judge.granularity for a, judge in entrant.aspect_judges.items()} == {
+        "coherence": expected,
+        "fluency": "given",
+    }
 
 
 def test_every_n_is_the_beginning_of_the_longest_debate_and_costs_no_call_more() -> None:

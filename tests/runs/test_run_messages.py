@@ -220,7 +220,7 @@ def test_step_items_agreement_calls_money_and_time_in_one_text_as_wide_as_the_te
     monkeypatch.setenv("COLUMNS", "60")
     stream = io.StringIO()
     shown.phases = PHASES
-    shown.agreement = 0.617
+    shown.best_value = 0.617
     with stage("fluency: tuning"), shown.track("guides", 4):
         pass
     with stage("fluency: search, debates dev"):
