@@ -15,11 +15,11 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import StoreError, replies_folder
 from debate_judge.programs.make_lm import OFFLINE, make_lm, open_replies
 from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.comparison.plan import ComparisonPlan, prepare, split_warning
 from debate_judge.runs.comparison.probes import ProbeEffects, probe_effects, probes_json, probes_table
 from debate_judge.runs.comparison.published import no_published_figures, published_json, published_tables
 from debate_judge.runs.comparison.report import RenderedComparison, write_report
 from debate_judge.runs.comparison.results import Comparison, compare_all
-from debate_judge.runs.comparison.setup import ComparisonPlan, prepare, split_warning
 from debate_judge.runs.comparison.table import judges_table, legend
 from debate_judge.runs.comparison.variability import run_variability, variability_table
 from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
@@ -75,7 +75,7 @@ def run(flags: CompareFlags) -> None:
 
 
 def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[Printed]:
-    """The cost estimate of the comparison, to be shown; no LM is called."""
+    """The cost estimate of the comparison, for the terminal; no LM is called."""
     target = EstimateTarget(
         plan.context.lm,
         plan.api_base,
@@ -91,7 +91,7 @@ def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[Print
 
 
 def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, runner: JudgeRunner) -> RenderedComparison:
-    """Evaluate all entrants and make the views of the table.
+    """Evaluate all entrants and compute the views of the table.
 
     Raises:
         dspy.LMError: The LM cannot be used; replies so far are in its store.
@@ -100,8 +100,8 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, runner: JudgeRun
     setup, context = plan.setup, plan.context
     usable, failed = _usable_entrants(flags, plan, runner)
     evaluation = evaluate(runner, usable, setup.corpus, setup.aspects, plan.perturbations, setup.seed)
-    held_out = {entrant.name: entrant.held_out_fingerprint for entrant in usable}
-    judges = {n: judge.with_note(split_warning(held_out[n], context)) for n, judge in evaluation.judges.items()}
+    warnings = {entrant.name: split_warning(entrant.held_out_fingerprint, context) for entrant in usable}
+    judges = {name: judge.with_note(warnings[name]) for name, judge in evaluation.judges.items()}
     price = _price(runner.lm, context.lm)
     comparison = compare_all(
         setup,
@@ -127,7 +127,7 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, runner: JudgeRun
 
 @dataclass(frozen=True)
 class _View:
-    """A further result from the table of judgements, besides the correlations."""
+    """A further result from the table of judgements, in addition to the correlations."""
 
     section: str
     """Title of the report's section."""
@@ -143,8 +143,8 @@ def _views(
     setup, results = plan.setup, comparison.results
     if comparison.absolute_agreement:
         table = absolute_agreement_tables.table_by_judge(comparison.absolute_agreement)
-        figures = absolute_agreement_tables.to_json(comparison.absolute_agreement)
-        yield _View("Absolute agreement", [table], {"absolute_agreement": figures})
+        record = absolute_agreement_tables.to_json(comparison.absolute_agreement)
+        yield _View("Absolute agreement", [table], {"absolute_agreement": record})
     if plan.decision_rules:
         decisions: dict[str, dict[str, DecisionResult]] = {}
         for result in results:
@@ -156,11 +156,11 @@ def _views(
             result.name: setup.compare_with_raters(result.judge.scores, on_scale=result.judge.on_scale)
             for result in results
         }
-        raters = rater_tables.table(by_judge, setup.level, setup.statistics[0])
-        yield _View("Judge vs. individual raters", [raters], {"raters": rater_tables.to_json(by_judge)})
+        table = rater_tables.table(by_judge, setup.level, setup.statistics[0])
+        yield _View("Judge vs. individual raters", [table], {"raters": rater_tables.to_json(by_judge)})
     if variability := run_variability(comparison, entrants):
-        record = {"variability": [result.to_json() for result in variability]}
-        yield _View("Runs of one judge", [variability_table(variability, comparison, plan.context.lm)], record)
+        table = variability_table(variability, comparison, plan.context.lm)
+        yield _View("Runs of one judge", [table], {"variability": [entry.to_json() for entry in variability]})
     if plan.perturbations:
         probes = [probe.name for probe in plan.perturbations]
         effects = {

@@ -19,7 +19,7 @@ from debate_judge.runs.reports.text import interval, interval_metrics
 from debate_judge.runs.tracking.values import name_segment
 
 ALL_ASPECTS = "all aspects"
-"""Key of the effect on all aspects together, if these have the same scale."""
+"""Key of the effect on all aspects together, where all have the same scale."""
 
 _MAX_THRESHOLD = 0.5
 """Largest `moved_threshold`, in points."""
@@ -27,7 +27,7 @@ _MAX_THRESHOLD = 0.5
 _EPSILON = 1e-9
 
 _Pair = tuple[JudgementRow, JudgementRow]
-"""A candidate before and after the perturbation; of a changed order, at its later and at its earlier position."""
+"""The rows of a candidate before and after the perturbation; for `order`, at its later and its earlier position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,10 @@ def probes_json(effects_by_judge: Mapping[str, ProbeEffects], setup: EvalSetup) 
     probes = dict.fromkeys(probe for effects in effects_by_judge.values() for probe in effects)
     return {
         "judges": {
-            judge: {probe: {a: effect.to_json() for a, effect in by.items()} for probe, by in effects.items()}
+            judge: {
+                probe: {aspect: effect.to_json() for aspect, effect in by_aspect.items()}
+                for probe, by_aspect in effects.items()
+            }
             for judge, effects in effects_by_judge.items()
         },
         "probes": {p: {"what": PERTURBATIONS[p].description, "bias": PERTURBATIONS[p].direction} for p in probes},

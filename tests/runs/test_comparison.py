@@ -22,8 +22,8 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.runs.comparison.plan import ComparisonContext
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, compare_all
-from debate_judge.runs.comparison.setup import ComparisonContext
 from debate_judge.runs.comparison.table import format_usd, judges_table, legend
 from debate_judge.runs.comparison.variability import run_variability, variability_table
 from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
@@ -253,7 +253,7 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
     assert [one.name for one in (whole, short, plain)] == ["mine", "mine[rounds=1,together=4]", "mine[persona=plain]"]
     assert (judge(short).debate_config.rounds, judge(short).together) == (1, 4)
     assert judge(short).instructions() == judge(whole).instructions()
-    assert short.aspects["coherence"].granularity == "half"
+    assert short.aspect_judges["coherence"].granularity == "half"
     instructions = judge(plain).instructions()
     assert (instructions["scorer"], instructions["critic"]) == ("Score like our raters.", PERSONAS["plain"].text)
     # Exports with the same folder name go by their paths, and say what they were not tuned on.

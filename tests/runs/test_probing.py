@@ -20,8 +20,8 @@ from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare
 from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.comparison.plan import prepare
 from debate_judge.runs.comparison.probes import ALL_ASPECTS, ProbeEffects, probe_effects, probe_metrics
-from debate_judge.runs.comparison.setup import prepare
 from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate
