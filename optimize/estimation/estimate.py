@@ -28,7 +28,14 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.estimates.dry_run import DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all, reply_tokens
+from debate_judge.runs.estimates.dry_run import (
+    DryRunStore,
+    Estimate,
+    EstimateTarget,
+    Stage,
+    estimate_by_dry_run,
+    reply_tokens,
+)
 from debate_judge.runs.estimates.items import sampled_groups, text_totals
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.progress import StepProgress
@@ -83,7 +90,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
         steps.advance()
 
     with steps, _without_progress_lines():
-        return dry_run_all(target, stages, work, _row_name, cache_debates=plan.data.folds is not None)
+        return estimate_by_dry_run(target, stages, work, _row_name, cache_debates=plan.data.folds is not None)
 
 
 def notes(settings: Settings) -> list[str]:

@@ -95,7 +95,7 @@ def split_warning(held_out_fingerprint: str | None, context: ComparisonContext) 
         return "tuned or selected on some of these groups, if it was compiled on these data"
     return (
         "compiled on another split or other data: some of these groups may be among those that it was tuned or "
-        "selected on (its held-out groups are those of its compile's --data, --task and --seed; a compile by folds has used all)"
+        "selected on (give the --data, --task and --seed of its compile; a compile by folds has used all groups)"
     )
 
 

@@ -19,7 +19,14 @@ from debate_judge.programs.compiled import SharedGrouping, group_by_aspect
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.grouping import Grouping, ItemPosition, Question
 from debate_judge.programs.judge import Judgement, Unscored, corpus_items
-from debate_judge.runs.estimates.dry_run import NO_CALLS, DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all
+from debate_judge.runs.estimates.dry_run import (
+    NO_CALLS,
+    DryRunStore,
+    Estimate,
+    EstimateTarget,
+    Stage,
+    estimate_by_dry_run,
+)
 from debate_judge.runs.estimates.items import sampled_groups, text_totals
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.perturbations import Perturbation
@@ -223,6 +230,6 @@ def estimate_evaluation(
             steps.advance()
 
     with steps:
-        estimate = dry_run_all(target, {name: Stage.of(name, *totals) for name, _, _ in rows}, work)
+        estimate = estimate_by_dry_run(target, {name: Stage.of(name, *totals) for name, _, _ in rows}, work)
     # A judge that makes no LM calls has a row, too.
     return replace(estimate, rows={name: estimate.rows.get(name, NO_CALLS) for name, _, _ in rows})

@@ -130,7 +130,7 @@ def test_a_stream_is_counted_whole_and_sampled_evenly() -> None:
             each.add(Question((replace(ITEMS[0], candidate=str(number), text=f"text {number % 1000}"),)))
     assert sample.items == again.items
     # Every text comes twice, and is asked about once.
-    assert (sample.population.items, len(sample.items)) == (1000, 50)
+    assert (sample.population.count, len(sample.items)) == (1000, 50)
     assert sum(int(item.text.split()[1]) < 500 for item in sample.items) == pytest.approx(25, abs=12)
     assert sample.stage("x").scale == 20
 
@@ -154,8 +154,10 @@ def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(tmp_path:
         for options in (LMOptions(prices=prices), LMOptions(prices=prices, batch="openai"))
     )
     for used, half, length in zip(direct, batch, (80, 250, 400), strict=True):
-        assert used.output == pytest.approx(4 * length, rel=0.3), "a reply has the assumed length, up to the limit"
-        assert used.usd == pytest.approx((used.input + 10 * used.output) / 1e6)
+        assert used.output_tokens == pytest.approx(4 * length, rel=0.3), (
+            "a reply has the assumed length, up to the limit"
+        )
+        assert used.usd == pytest.approx((used.input_tokens + 10 * used.output_tokens) / 1e6)
         assert half.usd == pytest.approx((used.usd or 0) / 2)
     assert reply_tokens("") == OFFLINE.reply_tokens
 
