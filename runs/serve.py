@@ -1,4 +1,4 @@
-"""Answer requests for scores over HTTP with an exported judge.
+"""Serve scores of an exported judge over HTTP.
 
     python runs/serve.py runs/store/exports/NAME
     python runs/serve.py models:/NAME@champion --host 0.0.0.0 --port 8000
@@ -32,10 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def bearer_key(host: str) -> str | None:
-    """The key that requests must have; None for none, which is allowed on loopback alone.
+    """The bearer key of requests; None if they need none, which is allowed on loopback alone.
 
     Raises:
-        InputError: It is missing where it is needed, or too short to be safe.
+        InputError: The key is missing where it is needed, or too short to be safe.
     """
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if key and len(key) < _MIN_KEY_LENGTH:
