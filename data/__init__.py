@@ -68,7 +68,6 @@ def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[s
         field="--data",
         expected=f"{', '.join(LOADERS)}, one of them with =PATH, a file ending in {', '.join(formats.SUFFIXES)}, or "
         "hf:NAME@SPLIT",
-        found=spec,
         remedy=did_you_mean(name, LOADERS),
     )
 
@@ -95,9 +94,8 @@ def _sample(path: Path | None, task: Task | None) -> Corpus:
     task = task or SUMMARIZATION
     with resources.as_file(resources.files("debate_judge.data.sample") / f"{task.name}.jsonl") as file:
         if not file.exists():
-            raise InputError(
-                f"there is no sample for the task {task.name!r}", field="--task", expected="summarization or dialogue"
-            )
+            problem = f"there is no sample for the task {task.name!r}"
+            raise InputError(problem, field="--task", expected="summarization or dialogue")
         corpus = groups.load(file, task)
     return replace(corpus, origin=Origin("sample", f"data/sample/{task.name}.jsonl"))
 
@@ -105,12 +103,9 @@ def _sample(path: Path | None, task: Task | None) -> Corpus:
 def _with_task(corpus: Corpus, task: Task) -> Corpus:
     scales = {a.name: replace(a.scale, on_steps=False) for a in corpus.task.aspects}
     if task.name != corpus.task.name:
-        raise InputError(
-            f"{corpus.origin.name} is rated for another task",
-            field="--task",
-            expected=f"{corpus.task.name}, or a task file with this name and the same aspects",
-            found=task.name,
-        )
+        problem = f"{corpus.origin.name} is rated for another task"
+        expected = f"{corpus.task.name}, or a task file with this name and the same aspects"
+        raise InputError(problem, field="--task", expected=expected, found=task.name)
     if {a.name: replace(a.scale, on_steps=False) for a in task.aspects} != scales:
         raise InputError(
             f"the task {task.name!r} does not have the aspects and scales that {corpus.origin.name} was rated on",

@@ -12,15 +12,14 @@ correlations of an aspect do not change.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.intervals import Measure
 from debate_judge.data.agreement.raters import differences_by_group, error_and_bias, mean_over_groups
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import level_correlation
@@ -54,11 +53,8 @@ class Calibration:
 
     def map_score(self, score: float) -> float:
         """The mapped score."""
-        i = bisect_right(self.knots, score, key=lambda knot: knot[0])
-        if i in (0, len(self.knots)):
-            return self.knots[max(0, i - 1)][1]
-        (x0, y0), (x1, y1) = self.knots[i - 1 : i + 1]
-        return y0 + (y1 - y0) * (score - x0) / (x1 - x0)
+        scores, mapped = zip(*self.knots, strict=True)
+        return float(np.interp(score, scores, mapped))
 
     def map_groups(self, groups: Sequence[GroupScores]) -> list[GroupScores]:
         """The groups with every score mapped."""
@@ -101,9 +97,7 @@ def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bo
 def _steps(pairs: Floats, scale: Scale) -> list[tuple[float, float]]:
     """The steps of the isotonic regression as (mean of the step's scores, height), in increasing order.
 
-    Args:
-        pairs: Scores and ratings, shape (candidates, 2).
-        scale: Of the ratings; heights are clipped to it.
+    `pairs` are scores and ratings, shape (candidates, 2). Heights are clipped to the scale of the ratings.
     """
     from scipy.optimize import isotonic_regression
 
@@ -152,14 +146,11 @@ class CalibrationEffect:
         return math.isclose(self.spearman, self.spearman_after, abs_tol=ROUNDING_ERROR)
 
     def to_json(self) -> dict[str, object]:
-        names = ("error", "error_after", "change", "bias", "bias_after")
-        record: dict[str, object] = {
-            name: None if (value := getattr(self, name)) is None else value.to_json() for name in names
-        }
-        fitted = {"groups": self.calibration.groups, "candidates": self.calibration.candidates}
-        record |= {"rms": self.rms, "rms_after": self.rms_after}
-        ranks = {"spearman": self.spearman, "spearman_after": self.spearman_after}
-        return {**record, **ranks, "fitted_on": fitted, "knots": [list(knot) for knot in self.calibration.knots]}
+        calibration = asdict(self.calibration)
+        fitted_on = {name: calibration[name] for name in ("groups", "candidates")}
+        record = asdict(self) | {"fitted_on": fitted_on, "knots": [list(knot) for knot in self.calibration.knots]}
+        del record["calibration"]
+        return record
 
 
 def calibration_effect(
@@ -175,26 +166,26 @@ def calibration_effect(
     Args:
         calibration: The map.
         groups: One aspect's groups with the judge's own scores, from other sources than the map was fitted on.
-        level: Level of the rank correlation.
+        level: Of the rank correlation.
         on_scale: Whether the judge's own scores are on the raters' scale.
         mapped: The groups with mapped scores, where `calibration` does not map all of them (each fold has its own map).
     """
     mapped = calibration.map_groups(groups) if mapped is None else mapped
-    before = error_and_bias(groups) if on_scale else (None, None)
-    after = error_and_bias(mapped)
+    error_after, bias_after = error_and_bias(mapped)
     errors, mapped_errors = differences_by_group(groups), differences_by_group(mapped)
     changes = [np.abs(b) - np.abs(a) for a, b in zip(errors, mapped_errors, strict=True)]
+    error, bias = error_and_bias(groups) if on_scale else (None, None)
     return CalibrationEffect(
         calibration,
-        error=before[0],
-        error_after=after[0],
-        change=mean_over_groups(changes) if on_scale and changes else None,
-        rms=_rms(errors) if on_scale else None,
-        rms_after=_rms(mapped_errors),
-        bias=before[1],
-        bias_after=after[1],
-        spearman=level_correlation(groups, "spearman", level),
-        spearman_after=level_correlation(mapped, "spearman", level),
+        error,
+        error_after,
+        mean_over_groups(changes) if on_scale and changes else None,
+        _rms(errors) if on_scale else None,
+        _rms(mapped_errors),
+        bias,
+        bias_after,
+        level_correlation(groups, "spearman", level),
+        level_correlation(mapped, "spearman", level),
     )
 
 

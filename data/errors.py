@@ -30,14 +30,8 @@ class InputError(ValueError):
         found: object = None,
         remedy: str | None = None,
     ) -> None:
-        self.problem = problem
-        self.file = None if file is None else str(file)
-        self.line = line
-        self.unit = unit
-        self.field = field
-        self.expected = expected
-        self.found = found
-        self.remedy = remedy
+        self.problem, self.expected, self.found, self.remedy = problem, expected, found, remedy
+        self.file, self.line, self.unit, self.field = None if file is None else str(file), line, unit, field
         self.others: tuple[InputError, ...] = ()
         super().__init__(self._render())
 
@@ -67,7 +61,8 @@ class InputError(ValueError):
         if self.remedy is not None:
             text += f"\n  remedy:   {_shortened(self.remedy, _MAX_SHOWN)}"
         for other in self.others:
-            text += f"\n  also:     {other._location()}: {other.problem}; found: {_shortened(other.found, 40)}"
+            text += f"\n  also:     {other._location()}: {other.problem}"
+            text += "" if other.found is None else f"; found: {_shortened(other.found, 40)}"
         return text
 
 

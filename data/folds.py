@@ -17,14 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.near_duplicates import near_duplicates
 from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import (
     MIN_GROUPS,
     MIN_ITEMS,
     Splits,
     consecutive_parts,
-    named_splits,
+    joined_groups,
     ordered_sets,
     refuse_selected,
     require_measurable,
@@ -85,12 +84,12 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
             "it by, and one to hold out",
             found=count,
         )
-    duplicate_sets = near_duplicates(corpus.groups)
-    folds = consecutive_parts(corpus, ordered_sets(corpus, seed, duplicate_sets), [1 / count] * count)
+    sets = ordered_sets(corpus, seed)
+    folds = consecutive_parts(corpus, sets, [1 / count] * count)
     if not all(part.groups for part in folds):
         raise InputError(
             f"{len(corpus.groups)} sources cannot be cut into {count} folds"
-            + (", because near-duplicates stay in one" if duplicate_sets else ""),
+            + (", because near-duplicates stay in one" if len(sets) < len(corpus.groups) else ""),
             file=corpus.origin.location,
             field="--folds",
             expected=f"at least {count} different sources",
@@ -106,9 +105,8 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
         if held_out and not parts["held_out"].groups:
             refuse_selected(_concatenate(corpus, held_out), "--folds")
         needed = {"train": MIN_GROUPS, "dev": 1} if corpus.grouped else {"train": MIN_ITEMS, "dev": MIN_ITEMS // 2}
-        for aspect in aspects:
-            require_measurable(corpus, parts, aspect, needed)
-        return named_splits(corpus, parts, aspects, duplicate_sets)
+        require_measurable(corpus, parts, aspects, needed)
+        return Splits(**parts, joined=joined_groups(sets))
 
     return Folds(
         make_splits(halves[0], halves[1], ()),

@@ -17,11 +17,7 @@ interval .07 to .77 (Fisher's z); with 15 the interval contains 0, so that not e
 
 
 def require_enough_rated(corpus: Corpus, aspects: Sequence[str]) -> None:
-    """Refuse a corpus that is too small to compile a judge on.
-
-    Raises:
-        InputError: An aspect has fewer than `MIN_RATED` rated candidates.
-    """
+    """Raise `InputError` if an aspect has fewer than `MIN_RATED` rated candidates to compile a judge on."""
     for name in aspects:
         rated = sum(c.rating(name) is not None for group in corpus.groups for c in group.candidates)
         if rated < MIN_RATED:
@@ -30,11 +26,9 @@ def require_enough_rated(corpus: Corpus, aspects: Sequence[str]) -> None:
                 f"fewer than {MIN_RATED} not even the sign of a correlation of .5 would be certain",
                 file=corpus.origin.location,
                 field=name,
-                expected=f"at least {MIN_RATED} rated candidates",
-                found=f"{rated}, in {len(corpus.groups)} sources",
-                remedy=f"rate {MIN_RATED - rated} more candidates, preferably of new sources, or leave this aspect "
-                f"out with "
-                "--aspects; a judge that was not compiled needs no ratings",
+                found=f"{rated} rated candidates in {len(corpus.groups)} sources",
+                remedy=f"rate {MIN_RATED - rated} more candidates, preferably of new sources, or leave this aspect out "
+                "with --aspects; a judge that was not compiled needs no ratings",
             )
 
 
@@ -48,13 +42,8 @@ def aspects_to_judge(corpus: Corpus, names: Sequence[str] = ()) -> tuple[str, ..
     require_ratings(corpus, chosen)
     left_out = [name for name in corpus.rated_aspects() if name not in chosen]
     if left_out and not names:
-        logger.warning(
-            "%s: judging %s, as papers on this set do; --aspects %s adds %s",
-            corpus.origin.name,
-            ", ".join(chosen),
-            ALL,
-            ", ".join(left_out),
-        )
+        message = "%s: judging %s, as papers on this set do; --aspects %s adds %s"
+        logger.warning(message, corpus.origin.name, ", ".join(chosen), ALL, ", ".join(left_out))
     return chosen
 
 
@@ -88,7 +77,6 @@ def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
                 f"all ratings of {name} are equal, so all judges agree with them to the same degree",
                 file=corpus.origin.location,
                 field=name,
-                expected="at least two different ratings",
                 found=f"only {min(values):g}",
                 remedy="add ratings that differ, or leave this aspect out",
             )

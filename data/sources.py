@@ -34,11 +34,7 @@ class SourceSelection:
 
     @classmethod
     def parse(cls, text: str) -> SourceSelection:
-        """Parse the value of a setting; see `SELECTION_SYNTAX`.
-
-        Raises:
-            InputError: It is invalid.
-        """
+        """Parse the value of a setting; raises `InputError` unless it has the `SELECTION_SYNTAX`."""
         if numbers := _NUMBERS.fullmatch(text):
             first, last = (1, int(numbers[1])) if numbers[2] is None else (int(numbers[1]), int(numbers[2]))
             if 1 <= first <= last:
@@ -56,14 +52,8 @@ class SourceSelection:
         if self.share is not None:
             return 1, max(1, int(self.share * total + 0.5))
         if self.last > total:
-            raise InputError(
-                "there are fewer sources than that",
-                file=file,
-                field="sources",
-                expected=f"at most {total}",
-                found=self.last,
-                remedy="leave it out to use all of them",
-            )
+            expected = f"at most {total}; leave it out to use all of them"
+            raise InputError("there are fewer sources than that", file=file, field="sources", expected=expected)
         return self.first, self.last
 
     def select(self, groups: Iterable[T], total: Callable[[], int]) -> Iterator[T]:
@@ -76,11 +66,7 @@ class SourceSelection:
 
 
 def select_sources(corpus: Corpus, text: str | None) -> Corpus:
-    """The corpus with the selected sources only.
-
-    Args:
-        corpus: All sources.
-        text: See `SELECTION_SYNTAX`; None for all.
+    """The corpus with the selected sources only (see `SELECTION_SYNTAX`), or with all for None.
 
     Raises:
         InputError: The selection is invalid, or there are fewer sources.

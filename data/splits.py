@@ -38,13 +38,13 @@ class Splits:
     train: Corpus
     dev: Corpus
     held_out: Corpus
-    fingerprints: Mapping[str, str]
-    """Part -> digest of its texts and ratings."""
-    left_out: Mapping[str, int]
-    """`part/aspect` -> number of groups that stay in the part but do not count for the aspect, because all its ratings
-    are equal or missing there; without groups of several candidates, the candidates without a rating."""
     joined: tuple[tuple[str, ...], ...] = ()
-    """The sets of near-duplicate groups, by their ids, which were kept in one part."""
+    """The sets of groups of one source and of near-duplicates, by their ids, which were kept in one part."""
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Part -> digest of its texts and ratings."""
+        return {name: getattr(self, name).digest for name in PARTS}
 
     def near_duplicates_note(self) -> str:
         """How many sources are near-duplicates, as a sentence; empty where none is."""
@@ -80,15 +80,12 @@ def split(
         raise InputError(
             "not fractions of the groups", expected="three positive numbers that add up to 1", found=fractions
         )
-    duplicate_sets = near_duplicates(corpus.groups)
-    sets = ordered_sets(corpus, seed, duplicate_sets)
+    sets = ordered_sets(corpus, seed)
     sets.sort(key=lambda members: all(group.sampling_probability is None for group in members))
     parts = dict(zip(PARTS, consecutive_parts(corpus, sets, fractions), strict=True))
     refuse_selected(parts["held_out"], "--held-out")
-    for aspect in aspects:
-        least = MIN_GROUPS if corpus.grouped else MIN_ITEMS
-        require_measurable(corpus, parts, corpus.task.aspect(aspect).name, dict.fromkeys(PARTS, least))
-    return named_splits(corpus, parts, aspects, duplicate_sets)
+    require_measurable(corpus, parts, aspects, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
+    return Splits(**parts, joined=joined_groups(sets))
 
 
 def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
@@ -164,28 +161,16 @@ def split_with_held_out(corpus: Corpus, held_out: int, *, aspects: Sequence[str]
     """
     first = len(corpus.groups) - held_out
     others = replace(corpus, groups=corpus.groups[:first])
-    duplicate_sets = near_duplicates(others.groups)
-    train, dev = consecutive_parts(others, ordered_sets(others, seed, duplicate_sets), (0.5, 0.5))
+    sets = ordered_sets(others, seed)
+    train, dev = consecutive_parts(others, sets, (0.5, 0.5))
     parts = {"train": train, "dev": dev, "held_out": replace(corpus, groups=corpus.groups[first:])}
-    for aspect in aspects:
-        require_measurable(corpus, parts, aspect, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
-    return named_splits(corpus, parts, aspects, duplicate_sets)
+    require_measurable(corpus, parts, aspects, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
+    return Splits(**parts, joined=joined_groups(sets))
 
 
-def named_splits(
-    corpus: Corpus, parts: Mapping[str, Corpus], aspects: Sequence[str], duplicate_sets: Sequence[tuple[int, ...]]
-) -> Splits:
-    """Named parts as `Splits`, with their fingerprints and counts."""
-    return Splits(
-        **parts,
-        fingerprints={name: part.digest for name, part in parts.items()},
-        left_out={
-            f"{name}/{aspect}": count_unranked(part, aspect, grouped=corpus.grouped)
-            for name, part in parts.items()
-            for aspect in aspects
-        },
-        joined=tuple(tuple(corpus.groups[i].id for i in members) for members in duplicate_sets),
-    )
+def joined_groups(sets: Sequence[Sequence[RatedGroup]]) -> tuple[tuple[str, ...], ...]:
+    """The ids of the groups of each set that has several."""
+    return tuple(tuple(group.id for group in members) for members in sets if len(members) > 1)
 
 
 def consecutive_parts(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequence[float]) -> list[Corpus]:
@@ -197,13 +182,9 @@ def consecutive_parts(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], frac
     return [replace(corpus, groups=tuple(ordered[start:end])) for start, end in pairwise(ends)]
 
 
-def ordered_sets(corpus: Corpus, seed: int, duplicate_sets: Sequence[tuple[int, ...]]) -> list[list[RatedGroup]]:
-    """The groups in the order of their hashes, as sets that must not be divided (most have one group).
-
-    Args:
-        corpus: The groups.
-        seed: Hashed with the sources.
-        duplicate_sets: The near-duplicates, as indices into the groups; a set is put where its first group is.
+def ordered_sets(corpus: Corpus, seed: int) -> list[list[RatedGroup]]:
+    """The groups in the order of the hashes of `seed` and their sources, as sets that must not be divided: those of one
+    source and near-duplicates, put where the first of them is. Most have one group.
 
     Raises:
         InputError: A source text is in two groups.
@@ -222,7 +203,7 @@ def ordered_sets(corpus: Corpus, seed: int, duplicate_sets: Sequence[tuple[int, 
             )
         id_of_key[key] = group.id
     keys = [hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest() for group in corpus.groups]
-    set_of = {i: number for number, members in enumerate(duplicate_sets) for i in members}
+    set_of = {i: number for number, members in enumerate(near_duplicates(corpus.groups)) for i in members}
     by_key: dict[object, list[RatedGroup]] = {}
     for key, i in sorted(zip(keys, range(len(keys)), strict=True)):
         # Pairs of one source have one key.
@@ -230,52 +211,57 @@ def ordered_sets(corpus: Corpus, seed: int, duplicate_sets: Sequence[tuple[int, 
     return list(by_key.values())
 
 
-def require_measurable(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str, needed: Mapping[str, int]) -> None:
+def require_measurable(
+    corpus: Corpus, parts: Mapping[str, Corpus], aspects: Sequence[str], needed: Mapping[str, int]
+) -> None:
     """Refuse parts with too few ratings to measure an aspect on.
 
     Args:
         corpus: The corpus that was split.
         parts: Name of a part -> its groups.
-        aspect: The aspect.
+        aspects: The aspects to measure.
         needed: Name of a part -> the number of groups with unequal ratings that it needs; in a corpus without groups of
             several candidates, of rated candidates. Other parts need none.
 
     Raises:
         InputError: A part has fewer, or, in a corpus without groups of several candidates, only equal ratings.
     """
-    counts = {
-        name: len(part.groups) - count_unranked(part, aspect, grouped=corpus.grouped) for name, part in parts.items()
-    }
-    if any(counts[name] < least for name, least in needed.items()):
-        what = "groups whose candidates are rated differently" if corpus.grouped else "rated candidates"
-        different = len(set(needed.values())) > 1
-        raise InputError(
-            f"too few ratings of {aspect} to tune, choose and evaluate a judge on separate sources",
-            file=corpus.origin.location,
-            field=aspect,
-            expected=f"{what}: at least " + ", ".join(f"{least} in {name}" for name, least in needed.items())
-            if different
-            else f"at least {min(needed.values())} {what} in each part",
-            found=", ".join(f"{name} {count}" for name, count in counts.items())
-            + f" (of {len(corpus.groups)} sources)",
-            # The number of single candidates of a part does not depend on the seed.
-            remedy="rate more sources, or leave this aspect out with --aspects"
-            + (", or try another --seed" if corpus.grouped else ""),
-        )
-    if not corpus.grouped:
+    for aspect in map(corpus.task.aspect, aspects):
+        counts = {name: _count_measurable(part, aspect.name, corpus.grouped) for name, part in parts.items()}
+        if any(counts[name] < least for name, least in needed.items()):
+            raise _too_few_ratings(corpus, aspect.name, counts, needed)
+        if corpus.grouped:
+            continue
         for name in needed:
-            if len({g.candidates[0].rating(aspect) for g in parts[name].groups} - {None}) < 2:
+            if len({g.candidates[0].rating(aspect.name) for g in parts[name].groups} - {None}) < 2:
                 raise InputError(
-                    f"all ratings of {aspect} in the part {name} are equal",
+                    f"all ratings of {aspect.name} in the part {name} are equal",
                     file=corpus.origin.location,
-                    field=aspect,
+                    field=aspect.name,
                     expected="at least two different ratings in each part",
                     remedy="rate more sources, leave this aspect out with --aspects, or try another --seed",
                 )
 
 
-def count_unranked(part: Corpus, aspect: str, *, grouped: bool) -> int:
-    """The number of groups without unequal ratings; if not `grouped`, of groups without a rating."""
+def _count_measurable(part: Corpus, aspect: str, grouped: bool) -> int:
+    """The number of groups with unequal ratings; if not `grouped`, of groups with a rating."""
     if grouped:
-        return sum(not group.has_distinct_ratings(aspect) for group in part.groups)
-    return sum(group.candidates[0].rating(aspect) is None for group in part.groups)
+        return sum(group.has_distinct_ratings(aspect) for group in part.groups)
+    return sum(group.candidates[0].rating(aspect) is not None for group in part.groups)
+
+
+def _too_few_ratings(corpus: Corpus, aspect: str, counts: Mapping[str, int], needed: Mapping[str, int]) -> InputError:
+    what = "groups whose candidates are rated differently" if corpus.grouped else "rated candidates"
+    expected = f"at least {min(needed.values())} {what} in each part"
+    if len(set(needed.values())) > 1:
+        expected = f"{what}: at least " + ", ".join(f"{least} in {name}" for name, least in needed.items())
+    return InputError(
+        f"too few ratings of {aspect} to tune, choose and evaluate a judge on separate sources",
+        file=corpus.origin.location,
+        field=aspect,
+        expected=expected,
+        found=", ".join(f"{name} {count}" for name, count in counts.items()) + f" (of {len(corpus.groups)} sources)",
+        # The number of single candidates of a part does not depend on the seed.
+        remedy="rate more sources, or leave this aspect out with --aspects"
+        + (", or try another --seed" if corpus.grouped else ""),
+    )

@@ -36,11 +36,8 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
         _check_group(group, corpus.task)
     _require(corpus.rated_aspects(), "no candidate has a rating")
     candidates = chain.from_iterable(group.candidates for group in corpus.groups)
-    max_ratings = max(len(values) for candidate in candidates for values in candidate.ratings.values())
-    _require(
-        max_ratings >= raters,
-        f"no candidate has more than {max_ratings} ratings of an aspect, and there are {raters} raters",
-    )
+    most = max(len(values) for candidate in candidates for values in candidate.ratings.values())
+    _require(most >= raters, f"no candidate has more than {most} ratings of an aspect, and there are {raters} raters")
     _require(corpus.origin.name and corpus.origin.location, f"the origin is incomplete: {corpus.origin}")
     other = again or replace(corpus)
     _require(corpus.digest == other.digest, "a second load has another digest")
@@ -50,10 +47,8 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
 def _check_group(group: RatedGroup, task: Task) -> None:
     location = f"group {group.id!r}"
     _require_distinct(f"candidate id of {location}", [candidate.id for candidate in group.candidates])
-    for text in (group.id, *filter(None, [group.source]), *group.references):
+    for text in (group.id, *filter(None, [group.source, group.context]), *group.references):
         _check_text(text, location)
-    if group.context:
-        _check_text(group.context, location)
     for candidate in group.candidates:
         _check_candidate(candidate, task, f"{location}, candidate {candidate.id!r}")
 

@@ -78,14 +78,12 @@ def _run(flags: AgreementFlags) -> int:
     from debate_judge.runs.reports import raters as rater_tables
     from debate_judge.runs.reports.decisions import tables, to_json
     from debate_judge.runs.reports.terminal import show
-    from debate_judge.runs.runner.progress import StepProgress
 
     _check_output(flags)
     file, scale = Path(flags.file), _parse_scale(flags.scale)
     file_scores = read_rated_scores(file, scale=scale, aspects=flags.aspects, sources=flags.sources)
     scores = scores_of(file_scores.rows)
-    with StepProgress("resampling", flags.resamples * len(scores)) as bar:
-        table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed, progress=bar.advance)
+    table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed)
     decisions, raters = _decisions(flags, scores), _rater_comparison(flags, scores)
     record = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
     record |= {"raters": {name: entry.to_json() for name, entry in raters.items()}} if raters else {}

@@ -3,8 +3,7 @@
 with BatchServer(answer) as server: lm = make_lm("openai/m", api_base=server.url, options=...)
 
 A job moves on by one state each time it is looked at: validating, in_progress, finalizing, completed (or failed,
-expired, cancelled). It is validated as the service validates: purpose, endpoint, window, lines that are JSON with
-the right fields, unique custom_ids, one model, at most `most_calls` lines, at most `queue` bytes waiting.
+expired, cancelled). What the service would refuse of a file, a job or a line is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -20,8 +18,8 @@ from typing import Any
 from aiohttp import web
 
 from tests.faulty_server import completion
+from tests.loopback import LoopbackServer
 
-ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/moderations")
 ERRORS = {
     "400": (400, "Unsupported value", "invalid_value"),
     "401": (401, "Incorrect API key provided: sk-secret", "invalid_api_key"),
@@ -33,27 +31,17 @@ ERRORS = {
 }
 
 
-def wrong_line(raw: bytes, endpoint: str, seen: set[str], models: set[str]) -> str | None:
-    try:
-        entry = json.loads(raw)
-    except ValueError:
-        return "invalid_json_line"
+def wrong_line(raw: bytes, seen: set[str], models: set[str]) -> str | None:
+    entry = json.loads(raw)
     if set(entry) != {"custom_id", "method", "url", "body"} or entry["method"] != "POST":
         return "missing_required_parameter"
-    if not isinstance(entry["custom_id"], str) or len(entry["custom_id"]) > 64 or "messages" not in entry["body"]:
+    if len(entry["custom_id"]) > 64 or "messages" not in entry["body"] or entry["url"] != "/v1/chat/completions":
         return "invalid_request"
-    if entry["url"] != endpoint:
-        return "url_mismatch"
     if entry["custom_id"] in seen:
         return "duplicate_custom_id"
     seen.add(entry["custom_id"])
     models.add(entry["body"]["model"])
     return "model_mismatch" if len(models) > 1 else None
-
-
-def fits(key: str, value: object) -> bool:
-    """Whether a pair of metadata is taken."""
-    return len(key) <= 64 and isinstance(value, str) and len(value) <= 512
 
 
 def shown(job: dict[str, Any]) -> dict[str, Any]:
@@ -81,14 +69,15 @@ and `silent` are requests that are never answered, and of these only `silent` on
 """
 
 
-class BatchServer:
-    """Serves `{url}/files`, `{url}/batches` and `{url}/chat/completions` from a thread of its own.
+class BatchServer(LoopbackServer):
+    """Serves `{url}/files`, `{url}/batches` and `{url}/chat/completions`.
 
     Args:
         answer: From a request's body to the text of a good reply.
     """
 
     def __init__(self, answer: Answer) -> None:
+        super().__init__()
         self.answer = answer
         self.on_call: CallScript = lambda body, attempt: None
         self.on_job: JobScript = lambda number: None
@@ -112,13 +101,6 @@ class BatchServer:
         self.direct = 0
         """Calls that came by themselves."""
         self.requests: Counter[str] = Counter()
-        self.port = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
 
     @property
     def made(self) -> list[tuple[str, str, int]]:
@@ -133,18 +115,7 @@ class BatchServer:
             made[role, turn] += calls
         return dict(made)
 
-    def __enter__(self) -> BatchServer:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    async def _listen(self) -> None:
+    async def listen(self) -> None:
         app = web.Application(client_max_size=300 * 2**20, middlewares=[self._guard])
         app.router.add_post("/v1/files", self._upload)
         app.router.add_get("/v1/files/{id}/content", self._content)
@@ -158,6 +129,9 @@ class BatchServer:
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         self.port = self._runner.addresses[0][1]
+
+    async def leave(self) -> None:
+        await self._runner.cleanup()
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
@@ -188,12 +162,8 @@ class BatchServer:
     async def _upload(self, request: web.Request) -> web.Response:
         form = await request.post()
         file, purpose = form.get("file"), form.get("purpose")
-        if not isinstance(file, web.FileField):
-            return error_response(400, "'file' is a required property")
-        if purpose not in ("batch", "fine-tune", "assistants"):
-            return error_response(400, f"'{purpose}' is not one of the allowed purposes")
-        if purpose == "batch" and not file.filename.endswith(".jsonl"):
-            return error_response(400, "Invalid file format for Batch API. Must be .jsonl")
+        if not isinstance(file, web.FileField) or purpose != "batch" or not file.filename.endswith(".jsonl"):
+            return error_response(400, "Invalid file for Batch API")
         return web.json_response(self._keep(file.file.read(), file.filename, str(purpose)))
 
     def _keep(self, data: bytes, name: str, purpose: str) -> dict[str, Any]:
@@ -214,17 +184,13 @@ class BatchServer:
         asked = await request.json()
         metadata = asked.get("metadata") or {}
         file = self.files.get(asked.get("input_file_id"))
-        if file is None:
+        if file is None or file["purpose"] != "batch":
             return error_response(
                 400, f"Cannot find file {asked.get('input_file_id')}, or it does not have access to it."
             )
-        if file["purpose"] != "batch":
-            return error_response(400, "The file's purpose must be 'batch'")
-        if asked.get("endpoint") not in ENDPOINTS:
-            return error_response(400, "Invalid value: 'endpoint'")
-        if asked.get("completion_window") != "24h":
-            return error_response(400, "Invalid value: 'completion_window'. Supported values are: '24h'.")
-        if len(metadata) > 16 or not all(map(fits, metadata, metadata.values())):
+        if (asked.get("endpoint"), asked.get("completion_window")) != ("/v1/chat/completions", "24h"):
+            return error_response(400, "Invalid value")
+        if len(metadata) > 16 or any(len(k) > 64 or len(v) > 512 for k, v in metadata.items()):
             return error_response(400, "Invalid 'metadata'")
         number = len(self.jobs)
         job = {
@@ -295,24 +261,26 @@ class BatchServer:
 
     def _invalid(self, job: dict[str, Any]) -> list[dict[str, Any]]:
         """What validation finds; codes as the service has them."""
+
+        def error(code: str, message: str | None = None, line: int | None = None) -> dict[str, Any]:
+            return {"code": code, "message": message or code, "line": line, "param": None}
+
         scripted = self.on_job(job["number"])
         if scripted not in (None, "expired", "cancelled"):
-            return [{"code": scripted, "message": f"scripted: {scripted}", "line": None, "param": None}]
+            return [error(scripted, f"scripted: {scripted}")]
         waiting = sum(j["size"] for j in self.jobs.values() if j["status"] in ("validating", "in_progress"))
         if self.queue is not None and waiting > self.queue:
             message = f"Enqueued token limit reached for m. Limit: {self.queue} enqueued tokens."
-            return [{"code": "token_limit_exceeded", "message": message, "line": None, "param": None}]
-        if not job["lines"]:
-            return [{"code": "empty_file", "message": "The batch file is empty", "line": None, "param": None}]
-        if len(job["lines"]) > self.most_calls or job["size"] > 200_000_000:
-            return [{"code": "too_many_tasks", "message": "Too many tasks", "line": None, "param": None}]
-        found, seen, models = [], set(), set()
+            return [error("token_limit_exceeded", message)]
+        if not 0 < len(job["lines"]) <= self.most_calls:
+            return [error("too_many_tasks")]
+        found, seen, models = [], set[str](), set[str]()
         for number, raw in enumerate(job["lines"], 1):
-            code = wrong_line(raw, job["endpoint"], seen, models)
+            code = wrong_line(raw, seen, models)
             if code is None and self.models is not None and not models <= self.models:
                 code = "model_not_found"
             if code is not None:
-                found.append({"code": code, "message": f"line {number}: {code}", "line": number, "param": None})
+                found.append(error(code, f"line {number}: {code}", number))
         return found
 
     def _carry_out(self, job: dict[str, Any], fate: str | None) -> None:

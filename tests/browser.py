@@ -111,10 +111,9 @@ class OpenPage:
         look = f"() => {{ if ({condition}) {{ clearInterval(timer); done(); }} }}"
         self.value(f"new Promise(done => {{ const timer = setInterval({look}, 50); }})")
 
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        """Take a picture of the window, or of the whole page."""
-        found = self.send("Page.captureScreenshot", {"captureBeyondViewport": whole})
-        path.write_bytes(base64.b64decode(found["data"]))
+    def screenshot(self, path: Path) -> None:
+        """Take a picture of the window."""
+        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot")["data"]))
 
     @property
     def requests(self) -> list[str]:

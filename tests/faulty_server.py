@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
+
+from tests.loopback import LoopbackServer
 
 Script = Callable[[bytes, int], str | None]
 """Body of a call and number of its attempt, from 0 -> fault or None."""
@@ -50,25 +50,20 @@ ANSWERED = {
 """Faults that are answers all the same: a client that asks the very same again pays twice."""
 
 
-class FaultyServer:
-    """Serves `{url}/chat/completions` from a thread of its own, as a context manager.
+class FaultyServer(LoopbackServer):
+    """Serves `{url}/chat/completions`.
 
     Args:
         answer: From a request's body to the text of a good reply.
         script: What goes wrong; by default nothing.
         latency: Seconds until an answer.
-        retry_after: Value of that header, where a fault has it.
     """
 
     def __init__(
-        self,
-        answer: Callable[[bytes], str],
-        script: Script = lambda body, attempt: None,
-        *,
-        latency: float = 0.0,
-        retry_after: str = "0.05",
+        self, answer: Callable[[bytes], str], script: Script = lambda body, attempt: None, *, latency: float = 0.0
     ) -> None:
-        self.answer, self.script, self.latency, self.retry_after = answer, script, latency, retry_after
+        super().__init__()
+        self.answer, self.script, self.latency = answer, script, latency
         self.requests = 0
         self.attempts: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
@@ -85,60 +80,33 @@ class FaultyServer:
         """Of each answered request, when it came and when it was answered, by the monotonic clock."""
         self.gone = False
         self._connections: set[_Connection] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self.port = 0
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
-
-    def __enter__(self) -> FaultyServer:
-        self._thread.start()
-        self._run(self._listen())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._run(self._leave())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _run(self, work: object) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()  # type: ignore[arg-type]
-
-    async def _listen(self) -> None:
-        self._server = await self._loop.create_server(
+    async def listen(self) -> None:
+        self._server = await self.loop.create_server(
             lambda: _Connection(self), "127.0.0.1", self.port, backlog=1024, reuse_address=True
         )
         self.port = self._server.sockets[0].getsockname()[1]
         self.gone = False
 
-    async def _leave(self) -> None:
+    async def leave(self) -> None:
         self.gone = True
         self._server.close()
         for connection in list(self._connections):
             connection.transport.abort()
         await asyncio.sleep(0)
 
-    def leave(self) -> None:
-        """Close the port and all connections, as a server that is killed. Call from any thread but its own."""
-        self._run(self._leave())
-
     def come_back(self) -> None:
         """Listen again, on the same port."""
-        self._run(self._listen())
+        self.run(self.listen())
 
     def leave_for(self, seconds: float) -> None:
         """Leave at once and come back later; may be called from within a script."""
 
         async def away() -> None:
-            await self._leave()
-            self._loop.call_later(seconds, lambda: self._loop.create_task(self._listen()))
+            await self.leave()
+            self.loop.call_later(seconds, lambda: self.loop.create_task(self.listen()))
 
-        self._loop.call_soon_threadsafe(lambda: self._loop.create_task(away()))
+        self.loop.call_soon_threadsafe(lambda: self.loop.create_task(away()))
 
 
 class _Connection(asyncio.Protocol):
@@ -194,7 +162,7 @@ class _Connection(asyncio.Protocol):
         self.misbehave(fault, body)
 
     def misbehave(self, fault: str | None, body: bytes) -> None:
-        wait = (("Retry-After", self.server.retry_after),)
+        wait, html = (("Retry-After", "0.05"),), (("Content-Type", "text/html"),)
         name = f"chat-{self.server.requests}"
         broken = completion(self.server.answer(body), name=name)
         simple: dict[str | None, tuple[int, bytes, tuple[tuple[str, str], ...]]] = {
@@ -203,15 +171,15 @@ class _Connection(asyncio.Protocol):
             "429": (429, b'{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}', ()),
             "429 wait": (429, b'{"error": {"message": "Rate limit reached"}}', wait),
             "500": (500, b'{"error": {"message": "The server had an error"}}', ()),
-            "502": (502, b"<html><h1>502 Bad Gateway</h1></html>", (("Content-Type", "text/html"),)),
+            "502": (502, b"<html><h1>502 Bad Gateway</h1></html>", html),
             "503": (503, b'{"error": {"message": "Overloaded"}}', wait),
             "garbage": (200, broken[: len(broken) // 2], ()),
-            "page": (200, b"<html>Please log in</html>", (("Content-Type", "text/html"),)),
+            "page": (200, b"<html>Please log in</html>", html),
             "empty": (200, b'{"id": "x", "choices": [], "usage": null}', ()),
             "long": (200, completion(self.server.answer(body)[:20], "length", name), ()),
             "unreadable": (200, completion("I would rather not follow any format.", name=name), ()),
             "withheld": (200, completion("", "content_filter", name), ()),
-            "mislabelled": (200, broken, (("Content-Type", "text/html"),)),
+            "mislabelled": (200, broken, html),
             "refused": (400, b'{"error": {"message": "The response was filtered", "code": "content_filter"}}', ()),
         }
         if fault in simple:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import chain, repeat
-from types import TracebackType
+
+from tests.loopback import LoopbackServer
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -21,43 +21,25 @@ Sender = Callable[[bytes], Iterable[bytes]]
 """From a request, head and body, to the parts of what is sent for it; the connection is closed then."""
 
 
-class HostileServer:
-    """Answers every request by `send`, as a context manager."""
+class HostileServer(LoopbackServer):
+    """Answers every request by `send`."""
 
     def __init__(self, send: Sender) -> None:
+        super().__init__()
         self._send = send
         self.requests: list[bytes] = []
         self.sent = 0
         """Bytes that were handed to the system."""
-        self.port = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     @property
     def origin(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return self.url.removesuffix("/v1")
 
-    @property
-    def url(self) -> str:
-        return f"{self.origin}/v1"
-
-    def __enter__(self) -> HostileServer:
-        self._thread.start()
-        self._server = asyncio.run_coroutine_threadsafe(
-            asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop
-        ).result()
+    async def listen(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    async def _end(self) -> None:
+    async def leave(self) -> None:
         self._server.close()
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:

@@ -1,4 +1,4 @@
-"""The rules of the house: which way imports point, and how large things are."""
+"""The rules of the house: which way imports point, how large things are, and what no file may hold."""
 
 from __future__ import annotations
 
@@ -6,24 +6,17 @@ import ast
 import importlib
 import importlib.util
 import re
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.source_tree import (
-    LAYERS,
-    PACKAGE,
-    ROOT,
-    SOURCES,
-    TESTS,
-    imports,
-    module_of,
-    modules_in,
-    name_of,
-    tree,
-)
+from debate_judge import data
+from debate_judge.optimize.tuners import TUNERS
+from debate_judge.programs import JUDGES
+from tests.source_tree import LAYERS, PACKAGE, ROOT, SOURCES, TESTS, imports, module_of, modules_in, name_of, tree
 
 FOREIGN = {
     "data": ("dspy", "mlflow", "optuna", "litellm"),
@@ -57,10 +50,7 @@ ROOMS = {
         ("export",),
         ("scoring",),
         ("tracking", "integrations"),
-        (
-            "human_ratings",
-            "reports",
-        ),
+        ("human_ratings", "reports"),
         ("estimates", "distributed"),
         ("evaluation",),
         ("comparison",),
@@ -98,8 +88,12 @@ def own_imports(path: Path) -> set[tuple[str, ...]]:
 @pytest.mark.integration
 def test_nothing_is_imported_by_the_name_of_its_folder() -> None:
     """At the root of a checkout `import programs` works, and makes a second copy of every class."""
-    flat = {name_of(path): {m for m in imports(path) if m.partition(".")[0] in LAYERS} for path in (*SOURCES, *TESTS)}
-    assert {name: found for name, found in flat.items() if found} == {}
+    none_wrong({name_of(p): {m for m in imports(p) if m.partition(".")[0] in LAYERS} for p in (*SOURCES, *TESTS)})
+
+
+def none_wrong(wrong: Mapping[str, object]) -> None:
+    """Fail with the files where something is wrong."""
+    assert {name: what for name, what in wrong.items() if what} == {}
 
 
 def test_imports_point_left_only() -> None:
@@ -108,7 +102,7 @@ def test_imports_point_left_only() -> None:
         right = LAYERS[LAYERS.index(layer_of(path)) + 1 :]
         wrong[name_of(path)] = {".".join(found) for found in own_imports(path) if found and found[0] in right}
         wrong[name_of(path)] |= {module for module in imports(path) if module.partition(".")[0] == "tests"}
-    assert {name: found for name, found in wrong.items() if found} == {}
+    none_wrong(wrong)
 
 
 def room_of(path: Path) -> str:
@@ -135,17 +129,19 @@ def test_rooms_are_small_and_say_what_they_are_for() -> None:
     """At most 13 files; the docstring has two lines, what the room is for and what it may use."""
     rooms = {path.parent for path in SOURCES if path.name == "__init__.py" and path.parent != ROOT}
     sizes = {name_of(room): len([p for p in SOURCES if p.parent == room and p.name != "__init__.py"]) for room in rooms}
-    assert {name: size for name, size in sizes.items() if size > 13} == {}
-    told = {name_of(room): ast.get_docstring(tree(room / "__init__.py")) or "" for room in rooms}
-    assert {name: text for name, text in told.items() if len(text.splitlines()) < 2} == {}
+    none_wrong({name: size > 13 for name, size in sizes.items()})
+    docstrings = {name_of(room): ast.get_docstring(tree(room / "__init__.py")) or "" for room in rooms}
+    none_wrong({name: len(text.splitlines()) < 2 for name, text in docstrings.items()})
 
 
-def test_a_folder_keeps_to_its_libraries() -> None:
-    wrong = {
-        name_of(path): {module.partition(".")[0] for module in imports(path)} & set(FOREIGN[layer_of(path)])
-        for path in SOURCES
-    }
-    assert {name: found for name, found in wrong.items() if found} == {}
+def test_a_folder_keeps_to_its_libraries_and_programs_to_what_dspy_itself_names() -> None:
+    """`programs` imports from `dspy` and `dspy.lm15`, and from none of the modules inside."""
+    for path in SOURCES:
+        libraries = {module.partition(".")[0] for module in imports(path)}
+        none_wrong({name_of(path): libraries & set(FOREIGN[layer_of(path)])})
+        if layer_of(path) == "programs":
+            inside = {module for module in imports(path) if module.startswith("dspy.")}
+            none_wrong({name_of(path): inside - {"dspy.lm15"}})
 
 
 def foreign_names(path: Path) -> Iterator[str]:
@@ -170,15 +166,7 @@ def test_no_private_name_of_dspy_or_litellm_is_used() -> None:
     assert private("litellm._logging.verbose_logger")
     assert private("dspy.utils._x")
     assert not private("dspy.__version__")
-    used = {name_of(path): set(filter(private, foreign_names(path))) for path in SOURCES}
-    assert {file: names for file, names in used.items() if names} == {}
-
-
-def test_programs_use_what_dspy_itself_names() -> None:
-    """`programs` imports from `dspy` and `dspy.lm15`, and from none of the modules inside."""
-    inside = {name_of(path): {m for m in imports(path) if m.partition(".")[0] == "dspy"} for path in SOURCES}
-    programs = {file: found - {"dspy", "dspy.lm15"} for file, found in inside.items() if file.startswith("programs/")}
-    assert {file: found for file, found in programs.items() if found} == {}
+    none_wrong({name_of(path): set(filter(private, foreign_names(path))) for path in SOURCES})
 
 
 def test_no_class_has_the_name_of_another() -> None:
@@ -187,7 +175,7 @@ def test_no_class_has_the_name_of_another() -> None:
         for node in tree(path).body:
             if isinstance(node, ast.ClassDef):
                 where.setdefault(node.name, []).append(name_of(path))
-    assert {name: files for name, files in where.items() if len(files) > 1} == {}
+    none_wrong({name: files[1:] for name, files in where.items()})
 
 
 def test_there_are_no_cycles_among_modules() -> None:
@@ -228,32 +216,76 @@ def test_no_file_of_a_folder_with_scripts_hides_a_module(folder: str) -> None:
 # --- sizes ---
 
 
-def functions(files: Iterable[Path]) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for path in files:
-        for node in ast.walk(tree(path)):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                yield f"{name_of(path)}:{node.lineno} {node.name}", node
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def test_files_have_at_most_500_lines() -> None:
+def functions(files: Iterable[Path]) -> dict[str, Function]:
+    """Place and name -> function."""
+    nodes = [(path, node) for path in files for node in ast.walk(tree(path)) if isinstance(node, Function)]
+    return {f"{name_of(path)}:{node.lineno} {node.name}": node for path, node in nodes}
+
+
+def test_files_have_at_most_500_lines_and_functions_60() -> None:
     lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in (*SOURCES, *TESTS)}
-    assert {name: size for name, size in lines.items() if size > 500} == {}
-
-
-def test_functions_have_at_most_60_lines() -> None:
-    sizes = {name: (node.end_lineno or 0) - node.lineno + 1 for name, node in functions((*SOURCES, *TESTS))}
-    assert {name: size for name, size in sizes.items() if size > 60} == {}
+    none_wrong({name: size > 500 for name, size in lines.items()})
+    sizes = {name: (node.end_lineno or 0) - node.lineno + 1 for name, node in functions((*SOURCES, *TESTS)).items()}
+    none_wrong({name: size > 60 for name, size in sizes.items()})
 
 
 def test_functions_have_few_parameters() -> None:
     """At most 6 that may be given by position, without self or cls, and at most 9 with those given by name."""
-    many = {}
-    for name, node in functions(SOURCES):
+    for name, node in functions(SOURCES).items():
         by_position = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
-        if len(by_position) > 6 or len(by_position) + len(node.args.kwonlyargs) > 9:
-            many[name] = (len(by_position), len(node.args.kwonlyargs))
-    assert many == {}
+        none_wrong({name: len(by_position) > 6 or len(by_position) + len(node.args.kwonlyargs) > 9})
 
 
 def test_files_say_what_they_are() -> None:
     assert [name_of(path) for path in SOURCES if tree(path).body and not ast.get_docstring(tree(path))] == []
+
+
+# --- what files hold ---
+
+
+def tracked() -> list[Path]:
+    """The files under version control, or, in a copy without it, those that would be."""
+    if (ROOT / ".git").exists():
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    return [*SOURCES, *(ROOT / "tests").rglob("*.py"), *ROOT.glob("*.md"), ROOT / "pyproject.toml"]
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    for path in tracked():
+        if path != Path(__file__) and path.suffix != ".png":
+            yield name_of(path), path.read_text(encoding="utf-8")
+
+
+MACHINE = re.compile(
+    rf"(?<![\w.])(?:/(?:{'|'.join(('home', 'Users', 'root', 'work', 'mnt', 'opt', 'tmp'))})/|[A-Z]:\\)\w"
+)
+HOSTS = re.compile(
+    r"pypi\.org|pythonhosted\.org|extra-index-url|index-url|conda\.anaconda|npmjs|artifactory", re.IGNORECASE
+)
+
+
+def test_no_file_knows_the_machine_it_was_written_on() -> None:
+    here = re.compile("|".join(re.escape(str(place)) + r"\b" for place in {ROOT, Path(sys.prefix)}))
+    for name, text in texts():
+        assert not here.search(text), name
+        # Tests make addresses and folders up.
+        if not name.startswith("tests/"):
+            assert not MACHINE.search(text), (name, MACHINE.findall(text))
+
+
+def test_no_file_names_a_package_host() -> None:
+    for name, text in texts():
+        assert not HOSTS.search(text), (name, HOSTS.findall(text))
+
+
+def test_the_pages_name_everything_that_can_be_chosen() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    names = [*JUDGES, *data.LOADERS, *TUNERS]
+    told = "\n".join(texts)
+    assert [n for n in names if not re.search(rf"(?<![\w+-]){re.escape(n)}(?![\w+-])", told)] == []
+    assert len(texts[0].splitlines()) <= 200

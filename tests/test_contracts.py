@@ -47,12 +47,6 @@ def test_tuner(name: str) -> None:
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         found = examples(small, [aspect], grouped=True, seed=0)
         tuning = Tuning(
-            statistic="spearman",
-            runner=runner,
-            reflection=runner.lm,
-            proposals=1,
-            trials=3,
-            seed=0,
-            label="test",
+            statistic="spearman", runner=runner, reflection=runner.lm, proposals=1, trials=3, seed=0, label="test"
         )
         check_tuner(TUNERS[name](tuning), judge, found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
@@ -15,6 +14,12 @@ from debate_judge.runs.flags.invocation import COMMANDS
 from tests.source_tree import PACKAGE, ROOT, SOURCES, imports, module_of, modules_in, name_of, tree
 
 HEAVY = ("dspy", "litellm", "mlflow", "optuna", "datasets", "scipy", "pandas", "matplotlib", "aiohttp", "ray")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 OPTIONAL = ("deepeval", "fastapi", "inspect_ai", "prometheus_client")
@@ -70,32 +75,16 @@ def test_an_import_does_nothing_but_define() -> None:
     own = [module_of(path) for path in tried]
     needed = {module for path in tried for module in modules_in(tree(path).body)}
     foreign = sorted(module for module in needed if module.partition(".")[0] not in (PACKAGE, "__future__"))
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", _EFFECTS, json.dumps([foreign, own])],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run("-B", "-c", _EFFECTS, json.dumps([foreign, own]))
     assert json.loads(done.stdout.splitlines()[-1]) == {"events": [], "changed": []}
     assert done.stdout.count("\n") == 1, "an import printed something"
-
-
-def scripts() -> list[Path]:
-    """The files that are run by themselves."""
-    return [path for path in SOURCES if any(ast.unparse(node) == "__name__ == '__main__'" for node in _tests(path))]
-
-
-def _tests(path: Path) -> list[ast.expr]:
-    return [node.test for node in tree(path).body if isinstance(node, ast.If)]
 
 
 def commands() -> list[Path]:
     """The scripts with flags of their own; `debate`, which starts them, has none."""
     reading = {"debate_judge.runs.flags.parser", "debate_judge.runs.after.common"}
-    return [path for path in scripts() if reading & set(imports(path)) and name_of(path) != "optimize/cli.py"]
+    scripts = [path for path in SOURCES if '__name__ == "__main__"' in path.read_text(encoding="utf-8")]
+    return [path for path in scripts if reading & set(imports(path)) and name_of(path) != "optimize/cli.py"]
 
 
 _HELP = """
@@ -117,29 +106,17 @@ KNOWN = (
 )
 
 
-def test_there_are_commands() -> None:
+def test_there_are_commands_and_the_console_script_knows_no_other() -> None:
     assert set(KNOWN) == {name_of(path) for path in commands()}
+    modules = (module.removeprefix("debate_judge.") for module, _ in COMMANDS.values())
+    assert {f"{module.replace('.', '/')}.py" for module in modules} <= set(KNOWN)
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", KNOWN)
 def test_help_loads_nothing_heavy(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _HELP, str(ROOT / name), ",".join(HEAVY)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run("-c", _HELP, str(ROOT / name), ",".join(HEAVY))
     # As a file that is named from elsewhere.
     assert done.stdout.startswith(f"usage: python {ROOT / name} [-h]")
     assert done.stdout.splitlines()[-1].split() == ["LOADED"]
     assert done.stderr == ""
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_console_script_knows_only_commands_that_exist(name: str) -> None:
-    module = COMMANDS[name][0]
-    assert (ROOT / (module.removeprefix("debate_judge.").replace(".", "/") + ".py")) in commands()

@@ -20,9 +20,7 @@ from pathlib import Path
 
 import pytest
 
-import debate_judge
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.optimize import python_api
 from debate_judge.optimize.cli import COMMANDS
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
@@ -181,17 +179,6 @@ def test_the_sdist_holds_the_files_of_the_wheel_and_no_links(checkout: Path, whe
     assert not any(member.issym() or member.islnk() for member in members.values())
 
 
-# --- the package ---
-
-
-def test_the_root_has_two_names() -> None:
-    assert {"load", "compile"} <= set(dir(debate_judge))
-    assert debate_judge.load is export.load
-    assert debate_judge.compile is python_api.compile
-    with pytest.raises(AttributeError, match="module 'debate_judge' has no attribute 'judge'"):
-        _ = debate_judge.judge
-
-
 # --- in an environment ---
 
 
@@ -199,28 +186,12 @@ def test_the_root_has_two_names() -> None:
 def test_commands_run_beside_a_users_own_modules(name: str, installed: Installed, run: Callable[..., str]) -> None:
     module = COMMANDS[name][0]
     script = installed.package.joinpath(*module.split(".")[1:]).with_suffix(".py")
-    forms = [
-        (installed.folder / "bin" / "debate", name),
-        (installed.python, "-m", module),
-        (installed.python, script),
-    ]
+    forms = [(installed.folder / "bin" / "debate", name), (installed.python, "-m", module), (installed.python, script)]
     texts = [run(*form, "--help") for form in forms]
     # The commands in a text are written as this one was started; what can be set does not depend on that.
     assert len({frozenset(re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)) for text in texts}) == 1
     assert [text.count("usage: ") for text in texts] == [1, 1, 1]
     assert "usage: debate " in texts[0]
-
-
-def test_a_file_is_scored_beside_a_users_own_modules(
-    installed: Installed, run: Callable[..., str], exported: Path, tmp_path: Path
-) -> None:
-    candidate = {"id": "1", "text": "The ferry takes 22 minutes."}
-    row = {"group": "a", "task": "toy", "source": "A crossing takes 22 minutes.", "candidates": [candidate]}
-    (tmp_path / "in.jsonl").write_text(json.dumps(row) + "\n")
-    arguments = (exported, "--in", "in.jsonl", "--out", "out.jsonl", "--store", tmp_path / "replies")
-    run(installed.python, "-m", "debate_judge.runs.score", *arguments)
-    (line,) = (tmp_path / "out.jsonl").read_text().splitlines()
-    assert 1 <= json.loads(line)["score"] <= 5
 
 
 _WORK = """
@@ -238,7 +209,10 @@ if __name__ == "__main__":
     assert debate_judge.compile.__name__ == "compile"
     text = "The ferry takes 22 minutes."
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(score, [text]) == score(text)
+        assert 1 <= pool.apply(score, [text]).score == score(text).score <= 5
+    from debate_judge.optimize import python_api
+    assert debate_judge.compile is python_api.compile
+    assert not hasattr(debate_judge, "judge")
     print(debate_judge.__file__)
 """
 
@@ -270,28 +244,26 @@ def bare(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return _environment(folder / "venv", request.getfixturevalue(request.param)) / "bin" / "python"
 
 
+def checked(checker: str, *options: str, folder: Path) -> str:
+    """What a type checker prints of a user's file."""
+    pytest.importorskip(checker)
+    (folder / "use.py").write_text(_TYPED)
+    command = (sys.executable, "-m", checker, *options, "use.py")
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+
+
 def test_pyright_and_so_pylance_finds_what_is_installed(bare: Path, tmp_path: Path) -> None:
-    pytest.importorskip("pyright")
-    (tmp_path / "use.py").write_text(_TYPED)
-    command = (sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", str(bare), "use.py")
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    found = json.loads(done.stdout)["generalDiagnostics"]
-    assert [one["severity"] for one in found] == ["information"] * 3 + ["error"], done.stdout
+    output = checked("pyright", "--outputjson", "--pythonpath", str(bare), folder=tmp_path)
+    found = json.loads(output)["generalDiagnostics"]
+    assert [one["severity"] for one in found] == ["information"] * 3 + ["error"], output
     assert "Score" in found[0]["message"]
     assert "Corpus" in found[2]["message"]
     assert found[3]["rule"] == "reportArgumentType"
 
 
 def test_mypy_finds_what_is_installed(bare: Path, tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
-    (tmp_path / "use.py").write_text(_TYPED)
     options = ("--strict", "--no-incremental", "--config-file=", "--python-executable", str(bare))
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, "use.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    lines = done.stdout.splitlines()
-    assert [line.split(": ")[1] for line in lines[:-1]] == ["note", "note", "note", "error"], done.stdout
-    assert "dict[str, debate_judge.runs.runner.streaming.Score]" in lines[0]
-    assert "-> debate_judge.optimize.result.Result" in lines[1]
-    assert "def (corpus: debate_judge.data.schema.Corpus" in lines[2]
-    assert 'Argument 1 to "load" has incompatible type "int"' in lines[3]
+    lines = checked("mypy", *options, folder=tmp_path).splitlines()
+    assert [line.split(": ")[1] for line in lines[:-1]] == ["note", "note", "note", "error"], lines
+    for line, words in zip(lines, ("streaming.Score]", "optimize.result.Result", "corpus:", '"load"'), strict=False):
+        assert words in line

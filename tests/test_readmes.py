@@ -250,7 +250,7 @@ def test_inline_commands_and_flags_exist(monkeypatch: pytest.MonkeyPatch) -> Non
     parsed, unknown = [], []
     for readme in READMES:
         for code in inline(readme):
-            module = re.sub(r"^python (-m )?tests[./]bench[./](\w+)(\.py)?", r"python tests.bench.\2", code)
+            module = re.sub(r"^python -m (?=tests\.bench\.)", "python ", code)
             words = shlex.split(re.sub(r"^([A-Z_]+=\S+ )+", "", module))
             name = {"debate": words[1:2], "python": [names.get(word, word) for word in words[1:2]]}.get(words[0], [])
             if words[:2] == ["debate", "help"] or (not name and words[0][0] != "-"):

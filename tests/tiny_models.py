@@ -13,6 +13,7 @@ from debate_judge.programs import JUDGE_CLASSES, Preset
 from debate_judge.programs.metrics.metric import missing_packages
 
 WORDS = ("the", "a", "cat", "dog", "mat", "sat", "ran", "on", "in", "and", "of", "is")
+BART_SIDE = {"layers": 1, "attention_heads": 2, "ffn_dim": 32}
 SPECIAL = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>"}
 
 
@@ -42,15 +43,8 @@ def tiny_bert(folder: Path, *, longest: int | None = 64) -> Path:
     folder = folder / f"bert-{longest}"
     size = _tokenizer(folder, longest)
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=size,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        pad_token_id=0,
-    )
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = BertConfig(vocab_size=size, max_position_embeddings=64, pad_token_id=0, **sizes)
     BertModel(config).save_pretrained(folder)
     return folder
 
@@ -63,22 +57,10 @@ def tiny_bart(folder: Path, *, probabilities: Sequence[float] | None = None, nam
     folder = folder / name
     size = _tokenizer(folder, 64)
     torch.manual_seed(0)
+    sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in BART_SIDE.items()}
+    tokens = {"pad_token_id": 0, "bos_token_id": 2, "decoder_start_token_id": 3, "forced_eos_token_id": 3}
     config = BartConfig(
-        vocab_size=size,
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        max_position_embeddings=64,
-        init_std=0.5,
-        pad_token_id=0,
-        bos_token_id=2,
-        eos_token_id=3,
-        decoder_start_token_id=3,
-        forced_eos_token_id=3,
+        vocab_size=size, d_model=16, max_position_embeddings=64, init_std=0.5, eos_token_id=3, **sizes, **tokens
     )
     network = BartForConditionalGeneration(config)
     if probabilities is not None:

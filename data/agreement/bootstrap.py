@@ -1,33 +1,30 @@
-"""Jackknife and bootstrap over sources, for the intervals of statistics that are not means over groups.
+"""Estimates with the influence of each source on them, from which intervals and tests are computed.
 
-The unit of resampling is a source, or a random bundle of sources where there are many (the delete-a-group jackknife,
-Kott 2001). Smooth statistics are recomputed without each unit (the jackknife, `pseudo_values`). Correlations over
-systems are not smooth; they are recomputed for units drawn with replacement (the bootstrap, `resample_counts`). A
-resample is the number of times that it drew each unit: counts of shape (units, resamples). Undefined is NaN here.
+The influences of sources on a mean over groups are known; those on other smooth statistics come from the jackknife.
+Correlations over systems are not smooth; they are recomputed for resampled sources, the bootstrap
+(`levels.system_level`). The unit of both is a source, or a random bundle of sources where there are many (the
+delete-a-group jackknife, Kott 2001). Undefined is NaN here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.intervals import standard_error
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
-
-ResampledStatistic = Callable[[Floats], Floats]
-"""Counts of drawn units, shape (units, resamples) -> recomputed values, with resamples in the last dimension."""
 
 Indices = NDArray[np.intp]
 
 _MAX_UNITS = 512
-"""Maximum number of units; more sources are put into this many random bundles."""
-
-_CHUNK = 512
-"""Resamples that are computed at once."""
+"""Maximum number of units; more sources are put into this many random bundles. The width of an interval then has a
+standard error of 3.1 % (1 / sqrt(2 x 511))."""
 
 _CHUNK_ENTRIES = 2**20
 """Maximum size of an array (rows x pairs) that a statistic is computed of at once."""
@@ -61,22 +58,12 @@ class GroupIndex:
                 raise InputError(f"group {repeated!r} occurs twice in aspect {name!r}", field="group")
             for group in groups:
                 source_of.setdefault(group.group, group.source_id)
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(source_of.values()))}
-        source = np.array([numbers[name] for name in source_of.values()], dtype=np.intp)
-        return cls({name: i for i, name in enumerate(source_of)}, source, bundle(len(numbers), seed)[source])
+        source = number_in_order(list(source_of.values()))
+        return cls({name: i for i, name in enumerate(source_of)}, source, bundle(source, seed))
 
-    @property
-    def units(self) -> int:
-        return count_units(self.unit_of_group)
-
-    def count_sources(self, groups: NDArray[np.bool_]) -> int:
-        """Number of different sources among these groups; `groups` is a mask of shape (groups,)."""
-        return len(np.unique(self.source_of_group[groups]))
-
-    def sum_by_source(self, values: Floats, groups: NDArray[np.bool_]) -> Floats:
-        """Sum values over the groups of each source, shape (rows, groups) -> (rows, sources); `groups` is a mask."""
-        number = np.unique(self.source_of_group[groups], return_inverse=True)[1]
-        return np.stack([np.bincount(number, weights=row) for row in values[:, groups]])
+    def sum_by_source(self, values: Floats) -> Floats:
+        """Sum values over the groups of each source, shape (rows, groups) -> (rows, sources)."""
+        return np.stack([np.bincount(self.source_of_group, weights=row) for row in values])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +84,118 @@ class RatingScorePairs:
         return len(self.index.unit_of_group)
 
     @property
-    def unit(self) -> Indices:
-        """Index of the pair's unit."""
-        return self.index.unit_of_group[self.group]
-
-    @property
-    def units(self) -> int:
-        return self.index.units
-
-    @property
     def groups_with_pairs(self) -> NDArray[np.bool_]:
         """Mask of the groups that have pairs, shape (groups,)."""
         return np.bincount(self.group, minlength=self.groups) > 0
 
+    def jackknife(self, statistic: Callable[[Floats, Floats], Floats]) -> Floats:
+        """The pseudo-values of a statistic of all pairs, see `pseudo_values`: shape (values, groups), where the first
+        group of a unit has the unit's, and the other groups have NaN."""
+        _, first, unit = np.unique(self.index.unit_of_group[self.group], return_index=True, return_inverse=True)
+        values = pseudo_values(statistic, self.ratings, self.scores, unit, len(first))
+        by_group = np.full((len(values), self.groups), np.nan)
+        by_group[:, self.group[first]] = values
+        return by_group
+
 
 @dataclass(frozen=True, slots=True)
-class LevelEstimate:
-    """Correlations at one level, with the data for their intervals: `by_group` or `replicates`."""
+class AgreementEstimate:
+    """Statistics of one aspect, or averaged over aspects, with the data for their intervals: influences, or at system
+    level replicates."""
 
+    index: GroupIndex
     values: Floats
-    """Shape (statistics,); 0 where the scores are constant and the ratings are not."""
+    """Shape (statistics,)."""
     included_groups: NDArray[np.bool_]
     """Mask of the groups that the values are computed from, shape (groups,)."""
-    constant: NDArray[np.bool_]
-    """Mask of those that have constant scores, shape (groups,)."""
-    without_constant: Floats
-    """The values without the groups of constant scores, shape (statistics,)."""
-    by_group: Floats | None = None
-    """Values of which `values` is the mean, shape (statistics, groups), NaN for other groups; None at system level."""
+    contributions: Floats | None = None
+    """Summands of the values by source, shape (statistics, sources)."""
+    influences: Floats | None = None
+    """The same, centred: each group of an aspect contributes (value - mean) / groups instead of value / groups."""
     replicates: Floats | None = None
-    """At system level the values of resampled groups, shape (statistics, resamples), NaN where undefined."""
-    units: int = 0
-    """Number of independent units: sources, or systems where these are resampled as well and are fewer."""
+    """The values of resampled groups, shape (statistics, resamples), NaN where undefined."""
+    resampled_sources: int = 0
+    """At system level the number of sources, of the aspect with the fewest."""
     observations: int = 0
-    """Number of pairs of candidates, or of systems, whose order is compared."""
+    """At system level the number of pairs of systems whose order is compared, likewise."""
+
+    @classmethod
+    def of_groups(cls, index: GroupIndex, by_group: Floats, included_groups: NDArray[np.bool_]) -> AgreementEstimate:
+        """Means over groups, from values of shape (statistics, groups), NaN for groups without a value."""
+        defined = ~np.isnan(by_group)
+        counts = defined.sum(axis=1, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = np.nansum(by_group, axis=1, keepdims=True) / counts
+        contributions, influences = (
+            index.sum_by_source(np.where(defined, values, 0.0) / np.maximum(counts, 1))
+            for values in (by_group, by_group - means)
+        )
+        return cls(index, means[:, 0], included_groups, contributions, influences)
+
+    @classmethod
+    def of_replicates(
+        cls,
+        index: GroupIndex,
+        values: Floats,
+        included_groups: NDArray[np.bool_],
+        replicates: Floats,
+        observations: int,
+    ) -> AgreementEstimate:
+        """Statistics at system level."""
+        sources = len(np.unique(index.source_of_group[included_groups]))
+        return cls(index, values, included_groups, None, None, replicates, sources, observations)
+
+    @classmethod
+    def mean(cls, aspects: Sequence[AgreementEstimate]) -> AgreementEstimate:
+        """The mean over aspects."""
+        return cls._combined(aspects, np.full(len(aspects), 1 / len(aspects)))
+
+    def __sub__(self, other: AgreementEstimate) -> AgreementEstimate:
+        """The paired difference from an estimate of the same statistics from the same groups."""
+        return self._combined([self, other], np.array([1.0, -1.0]))
+
+    @classmethod
+    def _combined(cls, estimates: Sequence[AgreementEstimate], weights: Floats) -> AgreementEstimate:
+        """The weighted sum of estimates; all of its parts are linear in them."""
+
+        def weighted_sum(parts: Sequence[Floats | None]) -> Floats | None:
+            defined = [part for part in parts if part is not None]
+            return np.tensordot(weights, np.array(defined), 1) if len(defined) == len(parts) else None
+
+        return cls(
+            estimates[0].index,
+            np.tensordot(weights, np.array([e.values for e in estimates]), 1),
+            np.logical_or.reduce([e.included_groups for e in estimates]),
+            weighted_sum([e.contributions for e in estimates]),
+            weighted_sum([e.influences for e in estimates]),
+            weighted_sum([e.replicates for e in estimates]),
+            min(e.resampled_sources for e in estimates),
+            min(e.observations for e in estimates),
+        )
+
+    @property
+    def included_sources(self) -> NDArray[np.bool_]:
+        """Mask of the sources that the values are computed from, shape (sources,)."""
+        return np.bincount(self.index.source_of_group, weights=self.included_groups) > 0
+
+    @property
+    def sources(self) -> int:
+        return int(self.included_sources.sum())
+
+    @property
+    def independent_sources(self) -> int:
+        """Number of sources that the standard errors are computed from."""
+        return self.sources if self.replicates is None else self.resampled_sources
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Shape (statistics,); NaN without influences and replicates, or with fewer than two sources."""
+        if self.influences is not None:
+            return np.array([standard_error(row[self.included_sources]) for row in self.influences])
+        sources = self.independent_sources
+        if self.replicates is None or self.replicates.shape[1] < 2 or sources < 2:
+            return np.full(len(self.values), np.nan)
+        return np.asarray(math.sqrt(sources / (sources - 1)) * np.nanstd(self.replicates, axis=1, ddof=1))
 
 
 def rated_pairs(groups: Sequence[GroupScores], index: GroupIndex) -> RatingScorePairs:
@@ -152,38 +217,21 @@ def rated_pairs(groups: Sequence[GroupScores], index: GroupIndex) -> RatingScore
     )
 
 
-def bundle(groups: int, seed: int, max_units: int = _MAX_UNITS) -> Indices:
-    """Assign each group to a unit of resampling: its own, or with more than `max_units` groups a random bundle.
+def number_in_order(names: Sequence[str]) -> Indices:
+    """The number of each name, in the order of their first occurrence."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], dtype=np.intp)
 
-    Because bundles are random, the variance of their sums estimates that of the groups. With 512 bundles the width
-    of an interval has a standard error of 3.1 % (1 / sqrt(2 x 511)).
 
-    Returns:
-        Index of each group's unit, shape (groups,).
+def bundle(source: Indices, seed: int) -> Indices:
+    """The unit of resampling of each source number: its own, or with more than `_MAX_UNITS` sources a random bundle.
+
+    Because bundles are random, the variance of their sums estimates that of the sources.
     """
-    if groups <= max_units:
-        return np.arange(groups)
-    return np.random.default_rng(seed).permutation(groups) % max_units
-
-
-def count_units(unit_of_group: Indices) -> int:
-    return int(unit_of_group.max(initial=-1)) + 1
-
-
-def sums_by_row(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int]) -> ResampledStatistic:
-    """A function from counts of drawn units to the sums of `values` in each row over these units.
-
-    Args:
-        values: Shape (entries,).
-        row: Row of each entry.
-        unit: Unit of each entry.
-        shape: Numbers of rows and units; the sums have shape (rows, resamples).
-    """
-    from scipy.sparse import csr_array
-
-    # Sparse even where nothing is 0: the threads of a dense product cost more than it saves where cores are shared.
-    matrix = csr_array((values, (row, unit)), shape=shape)
-    return lambda counts: np.asarray(matrix @ counts)
+    sources = int(source.max(initial=-1)) + 1
+    if sources <= _MAX_UNITS:
+        return source
+    return (np.random.default_rng(seed).permutation(sources) % _MAX_UNITS)[source]
 
 
 def pseudo_values(
@@ -195,10 +243,9 @@ def pseudo_values(
     Args:
         statistic: Two arrays of shape (rows, pairs), NaN for pairs that are left out -> values of shape (values, rows);
             undefined ones count 0.
-        x: Ratings, shape (pairs,).
-        y: Scores, likewise.
+        x, y: The two sides of the pairs, shape (pairs,).
         unit: Number of each pair's unit.
-        units: How many there are.
+        units: Number of units.
 
     Returns:
         Shape (values, units).
@@ -212,19 +259,3 @@ def pseudo_values(
         without[:, chunk] = np.nan_to_num(statistic(np.where(omitted, np.nan, x), np.where(omitted, np.nan, y)))
     pseudo = units * full - (units - 1) * without
     return np.asarray(pseudo - pseudo.mean(axis=1, keepdims=True) + full)
-
-
-def resample_counts(units: int, resamples: int, seed: int) -> Iterator[tuple[slice, Floats]]:
-    """Bootstrap resamples in chunks: the columns of a chunk, and how often each unit is drawn, (units, chunk).
-
-    Args:
-        units: Number of units; each resample draws as many, with replacement.
-        resamples: Number of resamples.
-        seed: Equal seeds draw the same units.
-    """
-    rng = np.random.default_rng(seed)
-    for start in range(0, resamples, _CHUNK):
-        counts = np.empty((units, min(_CHUNK, resamples - start)))
-        for i, drawn in enumerate(rng.integers(units, size=counts.T.shape)):
-            counts[:, i] = np.bincount(drawn, minlength=units)
-        yield slice(start, start + counts.shape[1]), counts

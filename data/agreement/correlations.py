@@ -1,4 +1,5 @@
-"""Pearson, Spearman and Kendall's tau-b for many pairs of rows at once.
+"""Pearson, Spearman, Kendall's tau-b and concordance of many pairs of rows at once, as the jackknife and the bootstrap
+need them; scipy computes one pair at a time.
 
 Undefined is NaN here, because arrays have no None; `data/agreement/tables.py` turns it into None.
 """
@@ -6,7 +7,7 @@ Undefined is NaN here, because arrays have no None; `data/agreement/tables.py` t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,6 @@ STATISTICS: tuple[Statistic, ...] = ("pearson", "spearman", "kendall")
 
 Floats = NDArray[np.float64]
 
-_SHORT_ROW = 16
-"""Longest row that is ranked by comparing all its entries, which is twice as fast as sorting it."""
-
 _LONGEST_ROW = 1024
 """Longest row for which Kendall's tau compares all pairs, for all rows at once; scipy computes that of longer rows."""
 
@@ -26,10 +24,7 @@ _LONGEST_ROW = 1024
 def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Floats:
     """Correlate each row of `x` with the same row of `y`; equal to scipy.stats on every row.
 
-    Args:
-        x: Shape (rows, width); NaN fills up shorter rows, at the same places as in `y`.
-        y: Likewise.
-        statistics: What to compute.
+    Both have shape (rows, width); NaN fills up shorter rows, at the same places in both.
 
     Returns:
         Shape (statistics, rows), NaN where a side is constant or a row has fewer than two entries.
@@ -39,13 +34,28 @@ def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Float
     return np.stack([_BY_STATISTIC[name](x, y) for name in statistics])
 
 
+def concordance(x: Floats, y: Floats) -> Floats:
+    """The concordance correlation coefficient of each row (Lin 1989), of arrays as in `correlations`.
+
+    1 - mean (x - y)^2 / its expectation by chance, mean x^2 + mean y^2 - 2 mean x mean y. Of whole points this is
+    Cohen's kappa with quadratic weights (Fleiss and Cohen 1973), and of zeros and ones Cohen's kappa.
+
+    Returns:
+        Shape (rows,), NaN where both sides have the same single value, or nothing is present.
+    """
+    present = ~np.isnan(x)
+    # From the lowest value of x, so that equal values of both sides are exactly 0.
+    origin = np.fmin.reduce(x, axis=1)[:, None]
+    x, y = np.where(present, x - origin, 0.0), np.where(present, y - origin, 0.0)
+    count = np.maximum(present.sum(axis=1), 1)
+    x_mean, y_mean = x.sum(axis=1) / count, y.sum(axis=1) / count
+    by_chance = (x**2 + y**2).sum(axis=1) / count - 2 * x_mean * y_mean
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(1 - ((x - y) ** 2).sum(axis=1) / count / np.where(by_chance > 0, by_chance, np.nan))
+
+
 def mid_ranks(x: Floats) -> Floats:
     """Ranks within each row from 0; ties have their mean rank, and NaN stays NaN."""
-    if x.shape[1] <= _SHORT_ROW:
-        below = np.count_nonzero(x[:, None, :] < x[:, :, None], axis=2)
-        equal = np.count_nonzero(x[:, None, :] == x[:, :, None], axis=2)
-        # In C order, as rankdata returns it: sums of rows are then the same to the last bit.
-        return np.ascontiguousarray(np.where(np.isnan(x), np.nan, below + (equal - 1) / 2))
     from scipy.stats import rankdata
 
     # Missing entries are ranked behind all others; rankdata's own nan_policy would leave the vectorised path.
@@ -55,17 +65,9 @@ def mid_ranks(x: Floats) -> Floats:
     return ranks
 
 
-def tau_b(concordance: NDArray[Any], x_differs: NDArray[Any], y_differs: NDArray[Any]) -> Floats:
-    """Kendall's tau-b from numbers of pairs of entries.
-
-    Args:
-        concordance: Concordant minus discordant pairs.
-        x_differs: Pairs that are not tied in x.
-        y_differs: Pairs that are not tied in y.
-    """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        tau: Floats = concordance / np.sqrt(x_differs) / np.sqrt(y_differs)
-    return tau.clip(-1.0, 1.0)
+def nan_to_none(value: float) -> float | None:
+    """The value, or None where it is undefined."""
+    return None if np.isnan(value) else float(value)
 
 
 def _pearson(x: Floats, y: Floats) -> Floats:
@@ -89,11 +91,6 @@ def _spearman(x: Floats, y: Floats) -> Floats:
     return _pearson(mid_ranks(x), mid_ranks(y))
 
 
-def nan_to_none(value: float) -> float | None:
-    """The value, or None where it is undefined."""
-    return None if np.isnan(value) else float(value)
-
-
 def _kendall(x: Floats, y: Floats) -> Floats:
     if x.shape[1] > _LONGEST_ROW:
         from scipy.stats import kendalltau
@@ -101,14 +98,16 @@ def _kendall(x: Floats, y: Floats) -> Floats:
         present = ~np.isnan(x)
         rows = [(a[there], b[there]) for a, b, there in zip(x, y, present, strict=True)]
         return np.array([kendalltau(*row).statistic for row in rows])
-    agree, x_differs, y_differs = np.zeros((3, len(x)), dtype=np.int64)
+    concordance, x_differs, y_differs = np.zeros((3, len(x)), dtype=np.int64)
     x, y = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
     for i in range(len(x) - 1):
         x_sign, y_sign = _sign(x[i + 1 :], x[i]), _sign(y[i + 1 :], y[i])
-        agree += (x_sign * y_sign).sum(axis=0, dtype=np.int64)
+        concordance += (x_sign * y_sign).sum(axis=0, dtype=np.int64)
         x_differs += np.count_nonzero(x_sign, axis=0)
         y_differs += np.count_nonzero(y_sign, axis=0)
-    return tau_b(agree, x_differs, y_differs)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        tau: Floats = concordance / np.sqrt(x_differs) / np.sqrt(y_differs)
+    return tau.clip(-1.0, 1.0)
 
 
 def _sign(later: Floats, earlier: Floats) -> NDArray[np.int8]:

@@ -12,36 +12,24 @@ Other ratings define no decision; for them there are the correlations of `data/a
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.classification import (
-    LOSS,
-    NEGATIVE,
-    POSITIVE,
-    TIE,
-    WIN,
-    Classification,
-    Decision,
-    Measure,
-    binary_decisions,
-    classify,
-    pair_auroc,
-    pair_decisions,
-)
-from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.agreement.bootstrap import Indices, number_in_order
+from debate_judge.data.agreement.classification import area_under_roc, classify
+from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.intervals import Measure
+from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, RatedGroup
 
 DecisionKind = Literal["binary", "pairs"]
 
-MARGIN = 0.0
-"""Scores of a pair that differ by no more than this are a tie. 0 needs no tuning, but a judge with continuous scores
-then never ties."""
+POSITIVE, NEGATIVE = "positive", "negative"
+WIN, TIE, LOSS = "win", "tie", "loss"
 
 LABELS: Mapping[DecisionKind, tuple[str, ...]] = {"binary": (POSITIVE, NEGATIVE), "pairs": (WIN, TIE, LOSS)}
 """Labels in the order of tables. Win and loss are those of the first candidate."""
@@ -59,8 +47,9 @@ class DecisionRule:
     are on another scale and no cut was tuned; AUROC is then the only measure."""
     chosen_on: str = ""
     """Name of the part that the cut was tuned on, e.g. `dev`; empty if it was not tuned."""
-    margin: float = MARGIN
-    """Pairs: scores that differ by no more than this are a tie."""
+    margin: float = 0.0
+    """Pairs: scores that differ by no more than this are a tie. 0 needs no tuning, but a judge with continuous scores
+    then never ties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +57,11 @@ class DecisionResult:
     """One judge's decisions about one aspect, compared with the raters' labels."""
 
     rule: DecisionRule
-    upper: Classification | None
-    """The measures; if binary, values from the cut on are the positive label. None if the judge made no decision."""
-    lower: Classification | None
-    """Binary: the same where values below the cut are the positive label, e.g. hallucinated."""
+    measures: Mapping[str, Measure]
+    """By name in `classification.MEASURES`; if binary, values from the cut on are the positive label. Empty if the
+    judge made no decision; AUROC alone without a cut."""
+    lower: Mapping[str, Measure]
+    """Binary: precision, recall and F1 where values below the cut are the positive label, e.g. hallucinated."""
     labels: Mapping[str, int]
     """Label -> how often the raters gave it, including candidates without a decision of the judge."""
     decisions: Mapping[str, int]
@@ -89,21 +79,11 @@ class DecisionResult:
         """The accuracy of always deciding for the most frequent label."""
         return max(self.labels.values()) / sum(self.labels.values())
 
-    @property
-    def measures(self) -> dict[str, Measure]:
-        """By name, measures without a positive label first; empty without decisions."""
-        return {} if self.upper is None else self.upper.measures
-
 
 def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> dict[str, DecisionRule]:
-    """Find the decisions that the ratings of a corpus define.
+    """Aspect name -> decision rule, for the aspects whose ratings define a decision.
 
-    Args:
-        groups: All groups of the corpus; in a subset, ratings of more than two values could by chance have only two.
-        aspects: The aspects to look at.
-
-    Returns:
-        Aspect name -> decision rule, for the aspects whose ratings define a decision.
+    `groups` are all of the corpus; in a subset, ratings of more than two values could by chance have only two.
     """
     groups = list(groups)
     rules: dict[str, DecisionRule] = {}
@@ -114,7 +94,7 @@ def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect])
         if all(g.is_pair(aspect) for g in rated) and any(g.has_distinct_ratings(name) for g in rated):
             rules[name] = DecisionRule("pairs")
         elif values == {scale.low, scale.high}:
-            rules[name] = _binary_rule(scale.low, scale.high)
+            rules[name] = _binary_rule(values)
         elif all(len(g.candidates) == 2 for g in groups) and any(g.has_distinct_ratings(name) for g in groups):
             rules[name] = DecisionRule("pairs")
     return rules
@@ -143,7 +123,7 @@ def decision_rules_from_scores(
             problem = f"the groups of {name} are not pairs with ratings that differ"
             raise InputError(problem, field=name, expected="two candidates of a group, one rated higher")
         if kind == "binary" or (kind is None and len(values) == 2):
-            rules[name] = _binary_rule(min(values), max(values))
+            rules[name] = _binary_rule(values)
         elif kind == "pairs" or paired:
             rules[name] = DecisionRule("pairs")
     return rules
@@ -163,8 +143,10 @@ def evaluate_decisions(
         scores: Aspect name -> groups, of one judge.
         decision_rules: From `find_decision_rules`; aspects without a rule, or with no label, are left out.
         on_scale: Whether scores are on the raters' scale. If not, binary decisions need a tuned cut.
-        resamples: Number of draws from the posterior for intervals, see `classify`; 0 gives no intervals.
-        seed: For the draws.
+        resamples, seed: Of the intervals, see `classify`.
+
+    Raises:
+        InputError: The decisions are about pairs, and a group does not have two candidates.
     """
     if not on_scale:
         decision_rules = {
@@ -184,24 +166,16 @@ def with_tuned_cut(rule: DecisionRule, groups: Sequence[GroupScores], part: str)
 
     Possible cuts are the threshold and the midpoints between neighbouring scores; of equally good ones the nearest to
     the threshold is taken. The rule is returned unchanged for pairs, where all scored candidates have the same label,
-    and where no cut is better than the threshold.
-
-    Args:
-        rule: The decision rule.
-        groups: Ratings and scores to tune on, e.g. of the dev sources; results must be reported on others.
-        part: Name of this part of the corpus, e.g. `dev`.
+    and where no cut is better than the threshold. Results must be reported on other groups than those of `part`.
     """
     if rule.kind != "binary":
         return rule
-    rated = [
-        (r, s) for g in _without_evenly_split(groups, rule) for r, s in zip(g.ratings, g.scores, strict=True)
-        if r is not None and s is not None
-    ]  # fmt: skip
-    yes = np.sort([s for r, s in rated if r >= rule.threshold])
-    no = np.sort([s for r, s in rated if r < rule.threshold])
+    ratings, scores, _ = _labelled(groups, rule)
+    rated_yes, scored = ratings >= rule.threshold, ~np.isnan(scores)
+    yes, no = np.sort(scores[rated_yes & scored]), np.sort(scores[~rated_yes & scored])
     if not len(yes) or not len(no):
         return rule
-    values = np.unique([s for _, s in rated])
+    values = np.unique(scores[scored])
     cuts = np.array([rule.threshold, *((values[1:] + values[:-1]) / 2)])
     recall = 1 - np.searchsorted(yes, cuts, side="left") / len(yes)
     balanced = (recall + np.searchsorted(no, cuts, side="left") / len(no)) / 2
@@ -210,8 +184,8 @@ def with_tuned_cut(rule: DecisionRule, groups: Sequence[GroupScores], part: str)
     return rule if cut == rule.threshold else replace(rule, cut=cut, chosen_on=part)
 
 
-def _binary_rule(low: float, high: float) -> DecisionRule:
-    middle = (low + high) / 2
+def _binary_rule(values: Set[float]) -> DecisionRule:
+    middle = (min(values) + max(values)) / 2
     return DecisionRule("binary", middle, middle)
 
 
@@ -222,45 +196,87 @@ def _has_distinct_ratings(group: GroupScores) -> bool:
 def _decision_result(
     groups: Sequence[GroupScores], rule: DecisionRule, resamples: int, seed: int
 ) -> DecisionResult | None:
-    lower: Classification | None = None
-    cut = rule.threshold if rule.cut is None else rule.cut
+    ratings, scores, source = _labelled(groups, rule)
+    if not len(ratings):
+        return None
+    scored = ~np.isnan(scores)
+    labels = _label_numbers(ratings, rule.kind, rule.threshold)
+    measures: Mapping[str, Measure] = {}
+    lower: Mapping[str, Measure] = {}
+    decisions: dict[str, int] = {}
+    source_of_scored = np.unique(source[scored], return_inverse=True)[1]
+    if rule.cut is not None:
+        decided = _label_numbers(scores[scored], rule.kind, rule.cut, rule.margin)
+        decisions = _counts(decided, rule.kind)
+        if scored.any():
+            measures, lower = _measures(labels[scored], decided, source_of_scored, rule.kind, resamples, seed)
+    if scored.any():
+        auroc = _auroc(labels[scored], scores[scored], source_of_scored, rule.kind, resamples > 0, seed)
+        measures = {**measures, "auroc": auroc}
     ties = sum(r == rule.threshold for g in groups for r in g.ratings) if rule.kind == "binary" else 0
-    if rule.kind == "pairs":
-        decisions = pair_decisions(groups, rule.margin)
-        upper = _classify(decisions, None, resamples, seed)
-        if upper is not None:
-            auroc = pair_auroc(decisions, intervals=resamples > 0, seed=seed)
-            upper = replace(upper, measures={**upper.measures, "auroc": auroc})
-    else:
-        groups = _without_evenly_split(groups, rule)
-        decisions = binary_decisions(groups, rule.threshold, cut)
-        upper = _classify(decisions, POSITIVE, resamples, seed)
-        if rule.cut is not None:
-            lower = _classify(binary_decisions(groups, rule.threshold, cut, below=True), POSITIVE, resamples, seed)
-        elif upper is not None:
-            upper = replace(upper, measures={"auroc": upper.measures["auroc"]})
-    if not decisions:
-        return None
-    names = LABELS[rule.kind]
-    labels, decided = Counter(d.label for d in decisions), Counter(d.decided for d in decisions)
-    return DecisionResult(
-        rule,
-        upper,
-        lower,
-        {name: labels[name] for name in names},
-        {} if rule.cut is None else {name: decided[name] for name in names},
-        decided[None],
-        len({d.source for d in decisions}),
-        ties,
+    undecided, sources = int((~scored).sum()), len(np.unique(source))
+    return DecisionResult(rule, measures, lower, _counts(labels, rule.kind), decisions, undecided, sources, ties)
+
+
+def _labelled(groups: Sequence[GroupScores], rule: DecisionRule) -> tuple[Floats, Floats, Indices]:
+    """Ratings, scores and numbers of the sources of the candidates that have a label, arrays of shape (candidates,); of
+    pairs the differences, first minus second. A missing score is NaN.
+
+    Raises:
+        InputError: The decisions are about pairs, and a group does not have two candidates.
+    """
+    ratings, scores = (
+        [np.array(side, dtype=float) for side in sides]
+        for sides in ([g.ratings for g in groups], [g.scores for g in groups])
     )
+    if rule.kind == "pairs":
+        for group in groups:
+            if len(group.candidates) != 2:
+                raise InputError(
+                    f"group {group.group!r} is not a pair", expected="two candidates", found=f"{len(group.candidates)}"
+                )
+        ratings, scores = ([values[:1] - values[1:] for values in side] for side in (ratings, scores))
+    source = np.repeat(number_in_order([g.source_id for g in groups]), [len(values) for values in ratings])
+    flat_ratings, flat_scores = (np.concatenate([*side, np.zeros(0)]) for side in (ratings, scores))
+    labelled = ~np.isnan(flat_ratings)
+    if rule.kind == "binary":
+        # Raters who are evenly split give no label.
+        labelled &= flat_ratings != rule.threshold
+    return flat_ratings[labelled], flat_scores[labelled], source[labelled]
 
 
-def _without_evenly_split(groups: Sequence[GroupScores], rule: DecisionRule) -> list[GroupScores]:
-    """The groups, with no rating for candidates whose raters are evenly split."""
-    return [replace(g, ratings=tuple(None if r == rule.threshold else r for r in g.ratings)) for g in groups]
+def _label_numbers(values: Floats, kind: DecisionKind, cut: float, margin: float = 0.0) -> Indices:
+    """0 for negative and 1 for positive values; of pairs 0 for a loss, 1 for a tie and 2 for a win."""
+    if kind == "binary":
+        return (values >= cut).astype(np.intp)
+    return np.where(np.abs(values) <= margin, 1, np.sign(values) + 1).astype(np.intp)
 
 
-def _classify(decisions: Sequence[Decision], positive: str | None, resamples: int, seed: int) -> Classification | None:
-    if all(decision.decided is None for decision in decisions):
-        return None
-    return classify(decisions, positive, resamples=resamples, seed=seed)
+def _counts(numbers: Indices, kind: DecisionKind) -> dict[str, int]:
+    """Label -> its frequency."""
+    names = LABELS[kind]
+    return dict(zip(names, np.bincount(numbers, minlength=len(names))[::-1].tolist(), strict=True))
+
+
+def _measures(
+    labels: Indices, decided: Indices, source: Indices, kind: DecisionKind, resamples: int, seed: int
+) -> tuple[dict[str, Measure], dict[str, Measure]]:
+    """The measures with the upper label as the positive one, and those with the lower one."""
+    if kind == "pairs":
+        # Labels that do not occur have no cells in the confusion matrix, whose posterior depends on their number.
+        occurring, numbers = np.unique([labels, decided], return_inverse=True)
+        labels, decided = numbers.reshape(2, -1)
+        return classify(labels, decided, source, max(2, len(occurring)), resamples=resamples, seed=seed)[0], {}
+    measures, (lower, upper) = classify(labels, decided, source, 2, resamples=resamples, seed=seed)
+    return measures | upper, lower
+
+
+def _auroc(labels: Indices, scores: Floats, source: Indices, kind: DecisionKind, intervals: bool, seed: int) -> Measure:
+    """The AUROC of positive against negative candidates. Of pairs, that of the differences of scores, better text minus
+    worse, against worse minus better: each pair without a tie counts in both orders."""
+    if kind == "pairs":
+        untied = labels != 1
+        wins, differences = labels[untied] == 2, scores[untied]
+        labels, scores = np.concatenate([wins, ~wins]).astype(np.intp), np.concatenate([differences, -differences])
+        source = np.tile(np.unique(source[untied], return_inverse=True)[1], 2)
+    return area_under_roc(labels == 1, scores, source, intervals=intervals, seed=seed)

@@ -11,50 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import (
-    GroupIndex,
-    Indices,
-    LevelEstimate,
-    RatingScorePairs,
-    bundle,
-    count_units,
-    rated_pairs,
-)
+from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, RatingScorePairs, bundle, rated_pairs
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
-from debate_judge.data.agreement.intervals import (
-    bootstrap_difference_interval,
-    bootstrap_standard_error,
-    detectable_difference,
-    groups_to_detect,
-    mean_influences,
-    standard_error,
-    t_interval,
-)
-from debate_judge.data.agreement.levels import sample_level, summary_level, system_level
+from debate_judge.data.agreement.intervals import detectable_difference, groups_to_detect, t_interval
+from debate_judge.data.agreement.levels import estimate_level, system_sums
 from debate_judge.data.agreement.results import MIN_GROUPS_FOR_P_VALUE, Difference, GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import ROUNDING_ERROR, Level
 
 Key = TypeVar("Key")
-
-LevelFunction = Callable[[RatingScorePairs, Sequence[Statistic]], LevelEstimate]
-
-_Estimates = tuple[LevelEstimate, LevelEstimate]
-"""Both judges' estimates in one aspect."""
-
-
-def level_function(level: Level, *, intervals: bool = True, **system_options: Any) -> LevelFunction:
-    """The function that computes correlations at a level; `system_options` are arguments of `levels.system_level`."""
-    if level == "system":
-        return partial(system_level, **system_options)
-    return summary_level if level == "summary" else partial(sample_level, intervals=intervals)
-
 
 MIN_EFFECT = 0.02
 """Smallest difference in correlation that is considered relevant."""
@@ -65,14 +34,11 @@ MAX_EXACT_UNITS = 16
 RANDOM_FLIPS = 100_000
 """Number of random sign assignments with more units: a p-value of .05 then has a standard error of .0007."""
 
-_MAX_UNITS = 256
-"""Maximum number of units; more groups are flipped in random bundles, which is as valid and hardly loses power."""
+_SYSTEM_FLIPS = 10_000
+"""Random sign assignments at system level, where each has to rank all systems again."""
 
 _CHUNK = 4096
 """Sign assignments that are computed at once."""
-
-_SYSTEM_FLIPS = 10_000
-"""Random sign assignments at system level, where each has to rank all systems again."""
 
 
 def compare(
@@ -83,7 +49,6 @@ def compare(
     level: Level = "summary",
     resamples: int = 10_000,
     seed: int = 0,
-    draw_systems: bool = False,
     family_size: int = 1,
 ) -> Difference:
     """Agreement of judge `a` minus that of judge `b` on the same groups.
@@ -99,12 +64,10 @@ def compare(
     Args:
         a: Aspect name -> groups.
         b: The same aspects, groups, candidates and ratings with another judge's scores.
-        statistic: What to compare.
-        level: Where it is computed.
+        statistic, level: The correlation, and where it is computed.
         resamples: Number of times that the groups are resampled, jointly for all aspects, at system level; 0 for no
             interval at any level.
         seed: For the resampling and the flips.
-        draw_systems: At system level, resample the systems too, so that the interval generalises to similar systems.
         family_size: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
 
     Raises:
@@ -115,44 +78,36 @@ def compare(
             "two judges can only be compared on the same aspects", expected=", ".join(a), found=", ".join(b)
         )
     index = GroupIndex.build(a, seed)
-    estimate = level_function(level, resamples=resamples, seed=seed, draw_systems=draw_systems)
     pairs: list[tuple[RatingScorePairs, RatingScorePairs]] = []
-    estimates: list[_Estimates] = []
+    differences: list[AgreementEstimate] = []
     for name in a:
-        first, second = (rated_pairs(g, index) for g in _on_same_candidates(a[name], b[name]))
-        both = estimate(first, [statistic]), estimate(second, [statistic])
-        if not np.isnan(both[0].values[0]):
-            estimates.append(both)
-            pairs.append((first, second))
-    if not estimates:
-        return Difference(None, None, None, None, 0)
-    value = math.fsum(x.values[0] - y.values[0] for x, y in estimates) / len(pairs)
-    if level != "system":
-        return _difference_of_means(value, estimates, index, seed, family_size if resamples else None)
-    groups = index.count_sources(_included_groups(estimates))
-    p_value = _system_level_p_value(pairs, statistic, groups, seed)
-    difference = Difference(value, None, None, p_value, groups)
-    if not resamples or groups < 2:
-        return difference
-    return _with_bootstrap_interval(difference, value, estimates, family_size)
+        both = [rated_pairs(groups, index) for groups in _on_same_candidates(a[name], b[name])]
+        first, second = (
+            estimate_level(level, judge, [statistic], resamples=resamples, seed=seed).estimate for judge in both
+        )
+        if not np.isnan(first.values[0]):
+            differences.append(first - second)
+            pairs.append((both[0], both[1]))
+    if not differences:
+        return Difference(None, p_value=None, groups=0)
+    mean = AgreementEstimate.mean(differences)
+    if mean.contributions is None:
+        p_value = _system_level_p_value(pairs, statistic, mean.sources, seed)
+    else:
+        p_value = sign_flip_p_value(mean.contributions[0, mean.included_sources], seed)
+    return _difference(mean, p_value, family_size if resamples else None)
 
 
-def _included_groups(estimates: Sequence[_Estimates]) -> NDArray[np.bool_]:
-    return np.asarray(np.logical_or.reduce([e.included_groups for both in estimates for e in both]))
-
-
-def _with_bootstrap_interval(
-    difference: Difference, value: float, estimates: Sequence[_Estimates], family_size: int
-) -> Difference:
-    """The difference with its interval from resampled groups."""
-    replicates = [
-        x.replicates[0] - y.replicates[0] for x, y in estimates if x.replicates is not None and y.replicates is not None
-    ]
-    differences = np.mean(replicates, axis=0)
-    units = min(e.units for both in estimates for e in both)
-    low, high, method = bootstrap_difference_interval(value, differences, units, family_size)
-    deviation = bootstrap_standard_error(differences, units) * math.sqrt(difference.groups)
-    return replace(difference, low=low, high=high, method=method, deviation=deviation)
+def _difference(mean: AgreementEstimate, p_value: float | None, family_size: int | None) -> Difference:
+    """The difference with its interval; without one where `family_size` is None."""
+    value, error, groups = float(mean.values[0]), float(mean.standard_errors[0]), mean.sources
+    if family_size is None or math.isnan(error):
+        return Difference(value, p_value=p_value, groups=groups)
+    replicates = None if mean.replicates is None else mean.replicates[0]
+    interval = t_interval(value, error, mean.independent_sources, family_size, replicates)
+    low, high = np.array([interval.low, interval.high], dtype=float).clip(-2.0, 2.0).tolist()
+    deviation = error * math.sqrt(groups)
+    return Difference(value, low, high, interval.method, p_value=p_value, groups=groups, deviation=deviation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,30 +134,12 @@ def statistical_power(difference: Difference) -> Power | None:
     )
 
 
-def _difference_of_means(
-    value: float, estimates: Sequence[_Estimates], index: GroupIndex, seed: int, family_size: int | None
-) -> Difference:
-    """The difference of means over groups; without an interval where `family_size` is None."""
-    included_groups = _included_groups(estimates)
-    by_group = [x.by_group - y.by_group for x, y in estimates if x.by_group is not None and y.by_group is not None]
-    shares = [np.nan_to_num(d) / np.count_nonzero(~np.isnan(d)) / len(by_group) for d in by_group]
-    p_value = sign_flip_p_value(index.sum_by_source(np.sum(shares, axis=0), included_groups)[0], seed)
-    influences = index.sum_by_source(mean_influences(by_group), included_groups)[0]
-    groups = len(influences)
-    if family_size is None or groups < 2:
-        return Difference(value, None, None, p_value, groups)
-    low, high, method = t_interval(value, influences, family_size)
-    return Difference(value, low, high, p_value, groups, method, standard_error(influences) * math.sqrt(groups))
-
-
 def _system_level_p_value(
     pairs: Sequence[tuple[RatingScorePairs, RatingScorePairs]], statistic: Statistic, groups: int, seed: int
 ) -> float | None:
-    """The p-value at system level by exchanging the judges' scores within groups, in all aspects at once."""
-    source = pairs[0][0].index.source_of_group
-    unit_of_group = flip_units(count_units(source), seed)[source]
-    units = count_units(unit_of_group)
-    of_aspects = [_flipped_system_difference(*judges, unit_of_group, units, statistic) for judges in pairs]
+    """The p-value at system level by exchanging the judges' standardized scores in units, in all aspects at once."""
+    of_aspects = [_flipped_system_difference(*judges, statistic) for judges in pairs]
+    units = int(pairs[0][0].index.unit_of_group.max()) + 1
 
     def difference(signs: Floats) -> Floats:
         total: Floats = np.sum([of_aspect(signs) for of_aspect in of_aspects], axis=0)
@@ -212,39 +149,18 @@ def _system_level_p_value(
 
 
 def _flipped_system_difference(
-    a: RatingScorePairs, b: RatingScorePairs, unit_of_group: Indices, units: int, statistic: Statistic
+    a: RatingScorePairs, b: RatingScorePairs, statistic: Statistic
 ) -> Callable[[Floats], Floats]:
     """A function from signs, shape (units, assignments), to differences of system-level correlations."""
-    recurring = np.bincount(a.system)[a.system] > 1
-    systems, system = np.unique(a.system[recurring], return_inverse=True)
-    unit = unit_of_group[a.group[recurring]]
-    sizes = np.bincount(system)
-    rating_means = np.bincount(system, weights=a.ratings[recurring]) / sizes
-    sums = []
-    for scores in (a.scores, b.scores):
-        table = np.zeros((len(systems), units))
-        np.add.at(table, (system, unit), _standardized(scores[recurring]))
-        sums.append(table / sizes[:, None])
-    ratings = np.round(rating_means, 12)
+    (counts, rating_sums, a_sums), (*_, b_sums) = system_sums(a), system_sums(b)
+    sizes = counts.sum(axis=1)
+    ratings = np.round(rating_sums.sum(axis=1) / sizes, 12)
 
     def correlation(weights: Floats) -> Floats:
-        means = np.round(sums[0] @ weights + sums[1] @ (1 - weights), 12).T
+        means = np.round((a_sums @ weights + b_sums @ (1 - weights)) / sizes[:, None], 12).T
         return np.nan_to_num(correlations(np.broadcast_to(ratings, means.shape), means, [statistic])[0])
 
-    def difference(signs: Floats) -> Floats:
-        share = (1 + signs) / 2
-        return correlation(share) - correlation(1 - share)
-
-    return difference
-
-
-def _standardized(values: Floats) -> Floats:
-    """Deviations from the mean in units of the standard deviation; 0 where all values are equal."""
-    if np.ptp(values) == 0:
-        return np.zeros(len(values))
-    deviations = values / np.abs(values).max()
-    deviations = deviations - deviations.mean()
-    return np.asarray(deviations / deviations.std())
+    return lambda signs: correlation((1 + signs) / 2) - correlation((1 - signs) / 2)
 
 
 def _on_same_candidates(
@@ -273,43 +189,26 @@ def _on_same_candidates(
 # --- p-values by flipping signs, and their correction ---
 
 
-def flip_units(groups: int, seed: int) -> Indices:
-    """Index of the unit that each group is flipped with, shape (groups,)."""
-    return bundle(groups, seed, max_units=_MAX_UNITS)
-
-
 def sign_flip_p_value(contributions: Floats, seed: int) -> float | None:
-    """The p-value of a sum of group contributions, e.g. of paired differences divided by their number.
-
-    Args:
-        contributions: One per group, shape (groups,).
-        seed: For random flips.
-
-    Returns:
-        Two-sided; None below `MIN_GROUPS_FOR_P_VALUE`.
-    """
+    """The two-sided p-value of a sum of contributions of groups, shape (groups,), e.g. of paired differences divided by
+    their number; None below `MIN_GROUPS_FOR_P_VALUE`."""
     groups = len(contributions)
-    unit = flip_units(groups, seed)
-    summed = np.bincount(unit, weights=contributions) if groups > _MAX_UNITS else contributions
+    summed = np.bincount(bundle(np.arange(groups), seed), weights=contributions)
     # Flipping a 0 changes nothing; without these units more cases are computed exactly.
-    summed = summed[summed != 0]
-    return permutation_p_value(lambda signs: summed @ signs, groups, len(summed), seed=seed)
+    nonzero = summed[summed != 0]
+    return permutation_p_value(lambda signs: nonzero @ signs, groups, len(nonzero), seed=seed)
 
 
 def permutation_p_value(
     statistic: Callable[[Floats], Floats], groups: int, units: int, *, seed: int, flips: int = RANDOM_FLIPS
 ) -> float | None:
-    """The p-value of a statistic that is recomputed for flipped units.
+    """The two-sided p-value of a statistic that is recomputed for flipped units; None with too few groups.
 
     Args:
         statistic: Signs of shape (units, assignments) -> values of shape (assignments,), odd in the signs.
         groups: Number of groups that it is computed from.
         units: Number of units that are flipped.
-        seed: For random sign assignments.
-        flips: Number of random sign assignments where there are more than `MAX_EXACT_UNITS` units.
-
-    Returns:
-        Two-sided; None below `MIN_GROUPS_FOR_P_VALUE`.
+        seed, flips: Of the random sign assignments where there are more than `MAX_EXACT_UNITS` units.
     """
     if groups < MIN_GROUPS_FOR_P_VALUE:
         return None

@@ -15,10 +15,13 @@ The percentile bootstrap covers the true value in 82 % of cases with five groups
   and Tibshirani 1993, chapter 6); t allows for the error of s. Over few systems a rank correlation takes few values,
   next to which s says little, so that the interval is extended to the middle 95 % of the resamples (with 6 systems
   and 50 groups it then covers .99, instead of .86). The coverage is near 95 % only with enough groups for precise
-  means of the systems: with few groups, noise in these means attenuates the correlation, which no interval corrects.
+  means of the systems: with few groups, noise in these means attenuates the correlation, which no interval corrects
+  (with made-up judges of SummEval it is .5 with 5 to 10 groups and .7 with 50, corrected for bias no higher).
 - `logit`: shares such as accuracy, F1 or AUROC, and kappa: as `t-fisher-z`, with the jackknife's influences, on the
-  logit of the value rescaled to 0..1.
-- `t-bootstrap`: paired differences of correlations over systems: as `fisher-z`, on the scale of the difference itself.
+  logit of the value rescaled to 0..1. Precision and recall, which depend on few decisions, are covered in .94 to .98
+  of cases with up to ten groups.
+- `t-bootstrap`: paired differences of correlations over systems: as `fisher-z`, on the scale of the difference itself
+  and extended for the same reason (with 6 systems and 50 groups it then covers .95, instead of .88).
 - `dirichlet`: decisions where each source has one. Quantiles of the posterior of the confusion matrix under Jeffreys'
   prior, Dirichlet(counts + 1/2) (Brown, Cai and DasGupta 2001 for two cells). A bootstrap never draws a cell that
   happens to be empty, so its intervals of kappa and recall have no width where they should be widest.
@@ -29,8 +32,8 @@ The percentile bootstrap covers the true value in 82 % of cases with five groups
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -44,7 +47,7 @@ METHODS: dict[Method, str] = {
     "t": "t on the paired group differences",
     "fisher-z": "t on Fisher's z with the bootstrap's deviation, extended to the middle 95 % of resamples",
     "logit": "t on the jackknife's influences, on the logit",
-    "t-bootstrap": "t with the bootstrap's deviation",
+    "t-bootstrap": "t with the bootstrap's deviation, extended to the middle 95 % of resamples",
     "dirichlet": "draws from Dirichlet(counts + 1/2)",
     "exact": "Clopper-Pearson, because all groups are at one end of the range",
 }
@@ -60,35 +63,31 @@ _TAIL = 0.025
 """Probability outside the interval at each end."""
 
 
-class Interval(NamedTuple):
-    """The ends of a 95 % interval and its method; all None where there is no interval."""
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A statistic with its 95 % interval."""
 
-    low: float | None
-    high: float | None
-    method: Method | None
+    value: float | None
+    """None where undefined, e.g. the precision of a judge that never decides for positive."""
+    low: float | None = None
+    """Ends of the interval; None without a value, without resamples or with fewer than two groups."""
+    high: float | None = None
+    method: Method | None = None
+    """Method of the interval; None without one."""
+
+    def to_json(self) -> dict[str, float | int | str | None]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return "undefined"
+        interval = "" if self.low is None or self.high is None else f" [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.value:.3f}{interval}"
 
 
-NO_INTERVAL = Interval(None, None, None)
-
-
-def mean_influences(by_group: Sequence[Floats]) -> Floats:
-    """The influence of each group on the mean over aspects of the means over groups.
-
-    An aspect with values v in n groups contributes (v - mean) / n / aspects for each of these groups.
-
-    Args:
-        by_group: For each aspect values of shape (statistics, groups), NaN for groups without a value.
-
-    Returns:
-        Shape (statistics, groups), 0 for groups without a value in any aspect.
-    """
-    influences = np.zeros(by_group[0].shape)
-    for values in by_group:
-        defined = ~np.isnan(values)
-        counts = np.maximum(defined.sum(axis=1, keepdims=True), 1)
-        mean = np.nansum(values, axis=1, keepdims=True) / counts
-        influences += np.where(defined, values - mean, 0.0) / counts / len(by_group)
-    return influences
+def without_interval(value: float) -> Measure:
+    """The value alone; undefined for NaN."""
+    return Measure(None if math.isnan(value) else value)
 
 
 def t_quantile(groups: float, family_size: int = 1) -> float:
@@ -109,51 +108,63 @@ def standard_error(influences: Floats) -> float:
         influences: The influence of each group on it, shape (groups,): (value - mean) / groups for a mean.
     """
     groups = len(influences)
-    return math.sqrt(groups / (groups - 1) * math.fsum(influences**2))
+    return math.sqrt(groups / (groups - 1) * math.fsum(influences**2)) if groups > 1 else math.nan
+
+
+def t_interval(
+    value: float, error: float, groups: int, family_size: int = 1, replicates: Floats | None = None
+) -> Measure:
+    """The interval `t` of a mean of paired differences of group values; with bootstrap replicates `t-bootstrap`.
+
+    Args:
+        value: The difference.
+        error: Its standard error; NaN for no interval.
+        groups: Number of groups that it is computed from.
+        family_size: As for `t_quantile`.
+        replicates: Differences of resampled groups, shape (resamples,), NaN where undefined.
+    """
+    if math.isnan(value) or math.isnan(error):
+        return without_interval(value)
+    half_width = t_quantile(groups, family_size) * error
+    interval = Measure(value, value - half_width, value + half_width, "t")
+    if replicates is None:
+        return interval
+    tail = _TAIL / family_size
+    return _extended(replace(interval, method="t-bootstrap"), *np.nanquantile(replicates, (tail, 1 - tail)).tolist())
 
 
 def logit_interval(
     value: float,
-    influences: Floats,
+    error: float,
+    groups: int,
     value_range: tuple[float, float] = CORRELATION_RANGE,
     min_distance: float = ROUNDING_ERROR,
     method: Method = "t-fisher-z",
-) -> Interval:
+) -> Measure:
     """The interval `t-fisher-z` of a mean of group correlations, or `logit` of another statistic.
 
     Both are one transformation: Fisher's z of r is half the logit of (r + 1) / 2.
 
     Args:
         value: The statistic.
-        influences: Influence on it of each group that it is computed from, see `mean_influences`.
+        error: Its standard error; NaN for no interval.
+        groups: Number of groups that it is computed from.
         value_range: The lowest and the highest possible value.
         min_distance: Values nearer to an end of the range, which has no logit, are moved to this distance from it, as
             a share of the range.
         method: Name of the method in the result.
     """
-    groups = len(influences)
-    if groups < 2 or math.isnan(value):
-        return NO_INTERVAL
-    error = standard_error(influences)
+    if math.isnan(value) or math.isnan(error):
+        return without_interval(value)
     if error < ROUNDING_ERROR:
         return _degenerate_interval(value, groups, value_range, method)
     low, width = value_range[0], value_range[1] - value_range[0]
-    share = (value - low) / width
-    clipped = min(max(share, min_distance), 1 - min_distance)
-    half_width = t_quantile(groups) * error / width / (clipped * (1 - clipped))
-    return _from_logit((value,), clipped, half_width, value_range, method)
+    share = min(max((value - low) / width, min_distance), 1 - min_distance)
+    half_width = t_quantile(groups) * error / width / (share * (1 - share))
+    return _from_logit(value, share, half_width, value_range, method)
 
 
-def t_interval(value: float, influences: Floats, family_size: int = 1) -> Interval:
-    """The interval `t` of a mean of paired differences of group values; see `logit_interval` and `t_quantile`."""
-    groups = len(influences)
-    if groups < 2 or math.isnan(value):
-        return NO_INTERVAL
-    half_width = t_quantile(groups, family_size) * standard_error(influences)
-    return Interval(value - half_width, value + half_width, "t")
-
-
-def fisher_z_interval(value: float, replicates: Floats, groups: int, observations: int) -> Interval:
+def fisher_z_interval(value: float, replicates: Floats, groups: int, observations: int) -> Measure:
     """The interval `fisher-z` of a correlation over systems, from its bootstrap replicates.
 
     Args:
@@ -165,7 +176,7 @@ def fisher_z_interval(value: float, replicates: Floats, groups: int, observation
     """
     defined = replicates[~np.isnan(replicates)]
     if groups < 2 or math.isnan(value) or len(defined) < 2:
-        return NO_INTERVAL
+        return without_interval(value)
     if np.ptp(defined) < ROUNDING_ERROR:
         return _degenerate_interval(value, groups, CORRELATION_RANGE, "fisher-z")
     from scipy.special import logit
@@ -176,31 +187,17 @@ def fisher_z_interval(value: float, replicates: Floats, groups: int, observation
         min_distance = max(ROUNDING_ERROR, min(min_distance, share, 1 - share))
     share, shares = min(max(share, min_distance), 1 - min_distance), np.clip(shares, min_distance, 1 - min_distance)
     half_width = t_quantile(groups) * math.sqrt(groups / (groups - 1)) * float(np.std(logit(shares), ddof=1))
-    contained = (value, *np.quantile(defined, (_TAIL, 1 - _TAIL)).tolist())
-    return _from_logit(contained, share, half_width, CORRELATION_RANGE, "fisher-z")
+    interval = _from_logit(value, share, half_width, CORRELATION_RANGE, "fisher-z")
+    return _extended(interval, *np.quantile(defined, (_TAIL, 1 - _TAIL)).tolist())
 
 
-def bootstrap_difference_interval(value: float, replicates: Floats, groups: int, family_size: int = 1) -> Interval:
-    """The interval `t-bootstrap` of a paired difference of correlations, from its bootstrap replicates; see
-    `fisher_z_interval` and `t_quantile`. It is clipped to the range of differences, -2 to 2."""
-    if groups < 2 or math.isnan(value) or np.count_nonzero(~np.isnan(replicates)) < 2:
-        return NO_INTERVAL
-    half_width = t_quantile(groups, family_size) * bootstrap_standard_error(replicates, groups)
-    return Interval(max(-2.0, value - half_width), min(2.0, value + half_width), "t-bootstrap")
-
-
-def bootstrap_standard_error(replicates: Floats, groups: int) -> float:
-    """The standard error from bootstrap replicates, each of `groups` groups."""
-    return math.sqrt(groups / (groups - 1)) * float(np.nanstd(replicates, ddof=1))
-
-
-def posterior_interval(value: float, draws: Floats) -> Interval:
+def posterior_interval(value: float, draws: Floats) -> Measure:
     """The middle 95 % of posterior draws, extended to the value if that lies outside."""
     defined = draws[~np.isnan(draws)]
     if math.isnan(value) or not len(defined):
-        return NO_INTERVAL
-    low, high = np.quantile(defined, (_TAIL, 1 - _TAIL))
-    return _containing((value,), float(low), float(high), "dirichlet")
+        return without_interval(value)
+    low, high = np.quantile(defined, (_TAIL, 1 - _TAIL)).tolist()
+    return _extended(Measure(value, low, high, "dirichlet"), value)
 
 
 def detectable_difference(deviation: float, groups: int) -> float:
@@ -237,30 +234,31 @@ def _power(shift: float, groups: float) -> float:
     return float(nct.sf(limit, groups - 1, shift) + np.nan_to_num(nct.cdf(-limit, groups - 1, shift)))
 
 
-def _degenerate_interval(value: float, groups: int, value_range: tuple[float, float], method: Method) -> Interval:
+def _degenerate_interval(value: float, groups: int, value_range: tuple[float, float], method: Method) -> Measure:
     """The interval where all groups have the same value: the exact bound at an end of the range, else without width."""
     width = value_range[1] - value_range[0]
     # With G of G groups at an end, at most this share of all groups is not there; at worst it is at the other end.
     bound = width * (1 - _TAIL ** (1 / groups))
     if abs(value - value_range[1]) < ROUNDING_ERROR:
-        return Interval(value_range[1] - bound, value_range[1], "exact")
+        return Measure(value, value_range[1] - bound, value_range[1], "exact")
     if abs(value - value_range[0]) < ROUNDING_ERROR:
-        return Interval(value_range[0], value_range[0] + bound, "exact")
-    return Interval(value, value, method)
+        return Measure(value, value_range[0], value_range[0] + bound, "exact")
+    return Measure(value, value, value, method)
 
 
 def _from_logit(
-    contained: Sequence[float], share: float, half_width: float, value_range: tuple[float, float], method: Method
-) -> Interval:
+    value: float, share: float, half_width: float, value_range: tuple[float, float], method: Method
+) -> Measure:
     """The interval of `half_width` to each side of `share`, the value rescaled to 0..1, on the logit scale; it is
-    extended to the values that it has to contain."""
+    extended to the value."""
     from scipy.special import expit, logit
 
-    low, high = value_range[0] + (value_range[1] - value_range[0]) * expit(
-        logit(share) + np.array([-half_width, half_width])
-    )
-    return _containing(contained, float(low), float(high), method)
+    low, high = value_range
+    ends = low + (high - low) * expit(logit(share) + np.array([-half_width, half_width]))
+    return _extended(Measure(value, float(ends[0]), float(ends[1]), method), value)
 
 
-def _containing(values: Sequence[float], low: float, high: float, method: Method) -> Interval:
-    return Interval(min(low, *values), max(high, *values), method)
+def _extended(interval: Measure, *values: float) -> Measure:
+    """The interval, extended to values that it has to contain."""
+    ends = [end for end in (interval.low, interval.high, *values) if end is not None]
+    return replace(interval, low=min(ends), high=max(ends))

@@ -3,145 +3,137 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import (
-    LevelEstimate,
-    RatingScorePairs,
-    pseudo_values,
-    resample_counts,
-    sums_by_row,
-)
+from debate_judge.data.agreement.bootstrap import AgreementEstimate, RatingScorePairs
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
+from debate_judge.data.schema import Level
 
 _MANY_SYSTEMS, _MIN_RESAMPLES = 256, 200
 
 
-def summary_level(pairs: RatingScorePairs, statistics: Sequence[Statistic]) -> LevelEstimate:
+@dataclass(frozen=True, slots=True)
+class LevelEstimate:
+    """Correlations of one aspect at one level."""
+
+    estimate: AgreementEstimate
+    """Values are 0 where the scores are constant and the ratings are not."""
+    constant: NDArray[np.bool_]
+    """Mask of the groups with constant scores, shape (groups,)."""
+    without_constant: Floats
+    """The values without these groups, shape (statistics,)."""
+
+
+def estimate_level(
+    level: Level,
+    pairs: RatingScorePairs,
+    statistics: Sequence[Statistic],
+    *,
+    resamples: int,
+    seed: int,
+    jackknife: bool = True,
+) -> LevelEstimate:
+    """Compute the correlations of one aspect at a level.
+
+    At system level, `resamples` is the number of bootstrap resamples of the sources. At sample level, `jackknife` is
+    whether to compute influences, which take a correlation without each source.
+    """
+    if level == "summary":
+        return _summary_level(pairs, statistics)
+    if level == "sample":
+        return _sample_level(pairs, statistics, jackknife)
+    return _system_level(pairs, statistics, resamples, seed)
+
+
+def _summary_level(pairs: RatingScorePairs, statistics: Sequence[Statistic]) -> LevelEstimate:
     """The mean over groups of the correlation within the group.
 
     Groups in which all ratings are equal are left out; those in which only the scores are all equal count 0.
-
-    Args:
-        pairs: Of one aspect.
-        statistics: What to compute.
     """
     values = _within_groups(pairs.ratings, pairs.scores, pairs, statistics)
     ranked = ~np.isnan(_within_groups(pairs.ratings, pairs.ratings, pairs, ["pearson"])[0])
     constant = ranked & np.isnan(values[0])
+    without_constant = AgreementEstimate.of_groups(pairs.index, values, ranked & ~constant).values
     values[:, constant] = 0.0
-    means, means_without_constant = (
-        np.array([math.fsum(row) / len(row) if len(row) else math.nan for row in values[:, groups]])
-        for groups in (ranked, ranked & ~constant)
-    )
-    return LevelEstimate(means, ranked, constant, means_without_constant, by_group=values)
+    return LevelEstimate(AgreementEstimate.of_groups(pairs.index, values, ranked), constant, without_constant)
 
 
-def sample_level(pairs: RatingScorePairs, statistics: Sequence[Statistic], *, intervals: bool = True) -> LevelEstimate:
-    """The correlation over all candidates of all groups; 0 where the ratings differ and the scores do not.
-
-    Args:
-        pairs: Of one aspect.
-        statistics: What to compute.
-        intervals: Whether to compute jackknife pseudo-values, which take a correlation without each unit.
-    """
+def _sample_level(pairs: RatingScorePairs, statistics: Sequence[Statistic], jackknife: bool) -> LevelEstimate:
+    """The correlation over all candidates of all groups; 0 where the ratings differ and the scores do not."""
     if len(pairs.ratings) < 2 or np.ptp(pairs.ratings) == 0:
         return _undefined_estimate(pairs, statistics)
     values = correlations(pairs.ratings[None], pairs.scores[None], statistics)[:, 0]
     constant = pairs.groups_with_pairs & bool(np.isnan(values).any())
-    estimate = LevelEstimate(np.nan_to_num(values), pairs.groups_with_pairs, constant, values)
-    if not intervals:
-        return estimate
-    _, first, unit = np.unique(pairs.unit, return_index=True, return_inverse=True)
-    by_group = np.full((len(values), pairs.groups), np.nan)
-    # The pseudo-value of a unit is put at the first of its groups.
-    by_group[:, pairs.group[first]] = pseudo_values(
-        lambda x, y: correlations(x, y, statistics), pairs.ratings, pairs.scores, unit, len(first)
-    )
-    return replace(estimate, by_group=by_group)
+    estimate = AgreementEstimate(pairs.index, np.nan_to_num(values), pairs.groups_with_pairs)
+    if jackknife:
+        by_group = pairs.jackknife(lambda x, y: correlations(x, y, statistics))
+        estimate = replace(
+            AgreementEstimate.of_groups(pairs.index, by_group, pairs.groups_with_pairs), values=estimate.values
+        )
+    return LevelEstimate(estimate, constant, values)
 
 
-def system_level(
-    pairs: RatingScorePairs,
-    statistics: Sequence[Statistic],
-    *,
-    resamples: int = 0,
-    seed: int = 0,
-    draw_systems: bool = False,
-    progress: Callable[[int], object] = lambda done: None,
-) -> LevelEstimate:
+def _system_level(pairs: RatingScorePairs, statistics: Sequence[Statistic], resamples: int, seed: int) -> LevelEstimate:
     """The correlation of mean ratings with mean scores over systems; 0 where only the mean scores do not differ.
 
     A system is a candidate id with pairs in at least two groups; with fewer than three systems the value is undefined.
     Beyond 256 systems, fewer resamples are computed, down to 200.
-
-    Args:
-        pairs: Of one aspect.
-        statistics: What to compute.
-        resamples: Number of bootstrap resamples of the groups.
-        seed: For the resampling of groups and systems.
-        draw_systems: Whether to resample the systems, too, so that the interval generalises to similar systems.
-        progress: Called with the number of resamples done since the last call.
     """
-    recurring = np.bincount(pairs.system)[pairs.system] > 1
-    systems = len(np.unique(pairs.system[recurring]))
+    counts, ratings, scores = system_sums(pairs)
+    systems, units = counts.shape
     if systems < 3:
         return _undefined_estimate(pairs, statistics, resamples)
-    means, rng = _system_means(pairs, recurring), np.random.default_rng(seed)
 
-    def correlate_systems(counts: Floats) -> Floats:
-        system_means = means(counts)
-        if draw_systems:
-            drawn_systems = rng.integers(systems, size=system_means[0].shape)
-            ratings, scores = (np.take_along_axis(of_systems, drawn_systems, axis=1) for of_systems in system_means)
-            return correlations(ratings, scores, statistics)
-        return correlations(*system_means, statistics)
+    def means(drawn: Floats) -> tuple[Floats, Floats]:
+        """Mean ratings and mean scores, each of shape (resamples, systems), from how often units are drawn."""
+        sizes = counts @ drawn
+        with np.errstate(invalid="ignore"):
+            # Rounded, because equal means of different values may differ in their last digits and would not tie.
+            return np.round((ratings @ drawn) / sizes, 13).T, np.round((scores @ drawn) / sizes, 13).T
 
-    mean_ratings, mean_scores = means(np.ones((pairs.units, 1)))
+    mean_ratings, mean_scores = means(np.ones((units, 1)))
     values = correlations(mean_ratings, mean_scores, statistics)[:, 0]
     if np.isnan(values).any():
         return _undefined_estimate(pairs, statistics, resamples, constant=bool(np.ptp(mean_ratings) > 0))
-    capped = min(resamples, max(_MIN_RESAMPLES, resamples * _MANY_SYSTEMS // max(_MANY_SYSTEMS, systems)))
-    replicates = np.full((len(statistics), resamples), np.nan)
-    for columns, counts in resample_counts(pairs.units, capped, seed):
-        replicates[:, columns] = correlate_systems(counts)
-        progress(counts.shape[1])
+    computed = min(resamples, max(_MIN_RESAMPLES, resamples * _MANY_SYSTEMS // max(_MANY_SYSTEMS, systems)))
+    replicates, rng = np.full((len(statistics), resamples), np.nan), np.random.default_rng(seed)
+    for chunk in np.array_split(np.arange(computed), 1 + computed * (units + systems) // 2**22):
+        drawn = rng.integers(units, size=(len(chunk), units)) + units * np.arange(len(chunk))[:, None]
+        times = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(float)
+        replicates[:, chunk] = correlations(*means(times.T), statistics)
+    recurring = np.bincount(pairs.system)[pairs.system] > 1
     included_groups = np.bincount(pairs.group[recurring], minlength=pairs.groups) > 0
-    sources = pairs.index.count_sources(included_groups)
-    return LevelEstimate(
-        values,
-        included_groups,
-        np.zeros(pairs.groups, dtype=bool),
-        values,
-        replicates=replicates,
-        units=min(sources, systems) if draw_systems else sources,
-        observations=math.comb(systems, 2),
-    )
+    estimate = AgreementEstimate.of_replicates(pairs.index, values, included_groups, replicates, math.comb(systems, 2))
+    return LevelEstimate(estimate, np.zeros(pairs.groups, dtype=bool), values)
 
 
-def _system_means(pairs: RatingScorePairs, recurring: NDArray[np.bool_]) -> Callable[[Floats], tuple[Floats, Floats]]:
-    """A function from counts of drawn units, shape (units, resamples), to the mean ratings and mean scores of the
-    systems, each of shape (resamples, systems). `recurring` is the mask of the pairs whose system has several."""
-    systems, system = np.unique(pairs.system[recurring], return_inverse=True)
-    shape, unit = (len(systems), pairs.units), pairs.unit[recurring]
-    summands = (
-        np.ones(len(unit)),
-        _scaled_deviations(pairs.ratings[recurring]),
-        _scaled_deviations(pairs.scores[recurring]),
-    )
-    candidate_counts, rating_sums, score_sums = (sums_by_row(values, system, unit, shape) for values in summands)
+def system_sums(pairs: RatingScorePairs) -> tuple[Any, Any, Any]:
+    """Number of pairs, sum of ratings and sum of scores of each system in each unit of resampling, as sparse arrays of
+    shape (systems, units); ratings and scores are standardized. Candidate ids with a single pair are left out."""
+    from scipy.sparse import csr_array
 
-    def means(counts: Floats) -> tuple[Floats, Floats]:
-        candidates = candidate_counts(counts)
-        with np.errstate(invalid="ignore"):
-            # Rounded, because equal means of different values may differ in their last digits and would not tie.
-            return np.round(rating_sums(counts) / candidates, 13).T, np.round(score_sums(counts) / candidates, 13).T
+    recurring = np.bincount(pairs.system)[pairs.system] > 1
+    system = np.unique(pairs.system[recurring], return_inverse=True)[1]
+    unit = pairs.index.unit_of_group[pairs.group[recurring]]
+    shape = (int(system.max(initial=-1)) + 1, int(pairs.index.unit_of_group.max(initial=-1)) + 1)
+    # Sparse even where nothing is 0: the threads of a dense product cost more than it saves where cores are shared.
+    values = (np.ones(len(unit)), _standardized(pairs.ratings[recurring]), _standardized(pairs.scores[recurring]))
+    counts, ratings, scores = (csr_array((v, (system, unit)), shape=shape) for v in values)
+    return counts, ratings, scores
 
-    return means
+
+def _standardized(values: Floats) -> Floats:
+    """Deviations from the mean in units of the standard deviation; 0 where all values are equal."""
+    if not len(values) or np.ptp(values) == 0:
+        return np.zeros(len(values))
+    deviations = values / np.abs(values).max()
+    deviations = deviations - deviations.mean()
+    return np.asarray(deviations / deviations.std())
 
 
 def _undefined_estimate(
@@ -150,15 +142,9 @@ def _undefined_estimate(
     """The estimate without a correlation: undefined, or 0 on all groups with pairs if only the scores are constant."""
     values = np.full(len(statistics), 0.0 if constant else math.nan)
     included_groups = pairs.groups_with_pairs & constant
-    return LevelEstimate(
-        values,
-        included_groups,
-        included_groups,
-        np.full(len(statistics), math.nan),
-        replicates=np.repeat(values[:, None], resamples, axis=1),
-        units=pairs.index.count_sources(included_groups),
-        observations=math.comb(len(pairs.ratings), 2),
-    )
+    replicates, observations = np.repeat(values[:, None], resamples, axis=1), math.comb(len(pairs.ratings), 2)
+    estimate = AgreementEstimate.of_replicates(pairs.index, values, included_groups, replicates, observations)
+    return LevelEstimate(estimate, included_groups, np.full(len(statistics), math.nan))
 
 
 def _within_groups(x: Floats, y: Floats, pairs: RatingScorePairs, statistics: Sequence[Statistic]) -> Floats:
@@ -179,11 +165,3 @@ def _within_groups(x: Floats, y: Floats, pairs: RatingScorePairs, statistics: Se
                 np.where(filled, x[pair_of_cell], np.nan), np.where(filled, y[pair_of_cell], np.nan), statistics
             )
     return values
-
-
-def _scaled_deviations(values: Floats) -> Floats:
-    """Deviations from the mean divided by the range, so that sums of squares lose few digits to cancellation."""
-    width = np.ptp(values)
-    units = (values - values.min()) / (width if width > 0 else 1.0)
-    deviations: Floats = units - units.mean()
-    return deviations

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from debate_judge.data.agreement.classification import Measure
-from debate_judge.data.agreement.correlations import Floats, Statistic
+from debate_judge.data.agreement.correlations import Floats, Statistic, concordance
 from debate_judge.data.agreement.differences import compare
-from debate_judge.data.agreement.intervals import t_interval
+from debate_judge.data.agreement.intervals import Measure, standard_error, t_interval
 from debate_judge.data.agreement.results import Agreement, Difference, GroupScores
 from debate_judge.data.agreement.tables import agreement_table, level_correlation
 from debate_judge.data.schema import Level
@@ -30,38 +29,31 @@ class RaterAgreement:
 
     raters: int
     """Largest number of ratings of a candidate; with fewer than two, only error and bias are defined."""
-    ceiling: Agreement | None
-    """Each rater against the mean of the others, averaged over raters: the human ceiling."""
-    judge: Agreement | None
-    """The judge against the same means."""
-    below_ceiling: Difference | None
-    """The judge minus the raters, paired."""
-    alpha: float | None
-    """Krippendorff's alpha of the raters."""
-    kappa_of_raters: float | None
-    """Quadratic-weighted kappa, mean over pairs of raters; only where all ratings are whole numbers."""
-    kappa_of_judge: float | None
-    """Quadratic-weighted kappa of the judge's rounded scores with each rater, mean over raters."""
-    reliability: float | None
-    """Share of the variance of mean ratings that is not rater noise: ICC(1, k), see `reliability`."""
-    noise_corrected: float | None
-    """The disattenuated correlation: the judge's divided by the root of the reliability (Spearman 1904), an estimate of
-    the correlation with ratings free of noise. It may exceed 1."""
     error: Measure | None
     """Mean absolute error; None where the scores are on another scale."""
     bias: Measure | None
     """Mean of score minus rating."""
+    ceiling: Agreement | None = None
+    """Each rater against the mean of the others, averaged over raters: the human ceiling."""
+    judge: Agreement | None = None
+    """The judge against the same means."""
+    below_ceiling: Difference | None = None
+    """The judge minus the raters, paired."""
+    alpha: float | None = None
+    """Krippendorff's alpha of the raters."""
+    kappa_of_raters: float | None = None
+    """Quadratic-weighted kappa, mean over pairs of raters; only where all ratings are whole numbers."""
+    kappa_of_judge: float | None = None
+    """Quadratic-weighted kappa of the judge's rounded scores with each rater, mean over raters."""
+    reliability: float | None = None
+    """Share of the variance of mean ratings that is not rater noise: ICC(1, k), see `reliability`."""
+    noise_corrected: float | None = None
+    """The disattenuated correlation: the judge's divided by the root of the reliability (Spearman 1904), an estimate of
+    the correlation with ratings free of noise. It may exceed 1."""
 
     def to_json(self) -> dict[str, object]:
-        record: dict[str, object] = {"raters": self.raters}
-        for name in ("ceiling", "judge", "error", "bias"):
-            value = getattr(self, name)
-            record[name] = None if value is None else value.to_json()
-        below = self.below_ceiling
-        record["below_ceiling"] = None if below is None else {n: getattr(below, n) for n in ("value", "low", "high")}
-        for name in ("alpha", "kappa_of_raters", "kappa_of_judge", "reliability", "noise_corrected"):
-            record[name] = getattr(self, name)
-        return record
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value.to_json() if isinstance(value, Measure) else value for name, value in values.items()}
 
 
 def compare_with_raters(
@@ -77,16 +69,14 @@ def compare_with_raters(
 
     Args:
         groups: Of one aspect, with the ratings of single raters.
-        statistic: The correlation.
-        level: Where it is computed; reliability and noise correction are not defined at system level.
+        statistic, level: The correlation; reliability and noise correction are not defined at system level.
         on_scale: Whether the scores are on the raters' scale, so that differences from ratings are meaningful.
-        resamples: For the intervals of the ceiling at system level; 0 gives no intervals.
-        seed: For these resamples.
+        resamples, seed: For the intervals of the ceiling at system level; 0 gives no intervals.
     """
     rater_count = max((len(values) for g in groups for values in g.raters), default=0)
     error, bias = error_and_bias(groups) if on_scale else (None, None)
     if rater_count < 2:
-        return RaterAgreement(rater_count, None, None, None, None, None, None, None, None, error, bias)
+        return RaterAgreement(rater_count, error, bias)
     resamples = min(resamples, _MAX_RESAMPLES)
     rater_scores = {f"rater {i + 1}": [_rater_as_judge(g, i) for g in groups] for i in range(rater_count)}
     judge_scores = {
@@ -100,19 +90,20 @@ def compare_with_raters(
     ceiling, judge = (table.average[level][statistic] for table in tables)
     correlation = level_correlation(groups, statistic, level)
     icc = None if level == "system" else reliability(groups, level)
-    integers = all(v == round(v) for g in groups for values in g.raters for v in values)
+    ratings = [values for g in groups for values in g.raters]
+    integers = all(v == round(v) for values in ratings for v in values)
     return RaterAgreement(
         rater_count,
+        error,
+        bias,
         ceiling,
         judge,
         compare(judge_scores, rater_scores, statistic=statistic, level=level, resamples=resamples, seed=seed),
-        krippendorff_alpha([values for g in groups for values in g.raters]),
-        _kappa_of_raters(groups, rater_count) if integers else None,
+        krippendorff_alpha(ratings),
+        _kappa_of_raters(ratings, rater_count) if integers else None,
         _kappa_of_judge(groups, rater_count) if integers and on_scale else None,
         icc,
         None if correlation is None or not icc or icc <= 0 else correlation / math.sqrt(icc),
-        error,
-        bias,
     )
 
 
@@ -120,13 +111,8 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float]]) -> float | None:
     """Krippendorff's alpha for interval data: 1 - observed / expected disagreement (Krippendorff 2019, chapter 12).
 
     Disagreement is the squared difference of two ratings: of one candidate for the observed, of any two for the
-    expected. For ratings of two values this equals the nominal alpha.
-
-    Args:
-        ratings: One sequence per candidate; those with fewer than two ratings are left out.
-
-    Returns:
-        At most 1; None where nothing can be compared or all ratings are equal.
+    expected. For ratings of two values this equals the nominal alpha. Candidates with fewer than two ratings are left
+    out; None where nothing can be compared or all ratings are equal.
     """
     units = [np.asarray(values, dtype=float) for values in ratings if len(values) > 1]
     if not units:
@@ -139,34 +125,13 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float]]) -> float | None:
     return float(1 - observed / expected)
 
 
-def weighted_kappa(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Cohen's kappa with quadratic weights (Cohen 1968) of two sequences of points.
-
-    1 - mean (x - y)^2 / its expectation by chance, var x + var y + (mean x - mean y)^2 (Fleiss and Cohen 1973).
-
-    Returns:
-        None where there is nothing to compare, or only one value.
-    """
-    first, second = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    if not len(first) or np.ptp(np.concatenate([first, second])) == 0:
-        return None
-    by_chance = first.var() + second.var() + (first.mean() - second.mean()) ** 2
-    return float(1 - np.mean((first - second) ** 2) / by_chance)
-
-
 def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
     """The share of the variance of mean ratings that is not rater noise.
 
     1 - E / V with V the variance of the candidates' mean ratings, within groups at summary level, and E the mean
     squared standard error of these means: the intraclass correlation ICC(1, k) of Shrout and Fleiss (1979). Noise
-    attenuates a correlation with the mean ratings by the root of it (Spearman 1904).
-
-    Args:
-        groups: Of one aspect; candidates with fewer than two ratings are left out.
-        level: `summary` or `sample`.
-
-    Returns:
-        None where all mean ratings are equal; below 0 where raters agree less than by chance.
+    attenuates a correlation with the mean ratings by the root of it (Spearman 1904). Candidates with fewer than two
+    ratings are left out. None where all mean ratings are equal; below 0 where raters agree less than by chance.
     """
     errors: list[float] = []
     by_group: list[Floats] = []
@@ -192,23 +157,39 @@ def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | t
     return mean_over_groups([np.abs(values) for values in differences]), mean_over_groups(differences)
 
 
+def pairs_by_source(groups: Sequence[GroupScores]) -> list[Floats]:
+    """Mean rating and score of the candidates that have both: an array of shape (candidates, 2) per source with such
+    candidates."""
+    by_source: dict[str, list[tuple[float, float]]] = {}
+    for g in groups:
+        pairs = [(r, s) for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None]
+        by_source.setdefault(g.source_id, []).extend(pairs)
+    return [np.array(pairs) for pairs in by_source.values() if pairs]
+
+
 def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
     """Score minus mean rating of the candidates that have both, one array per source with such candidates."""
-    by_source: dict[str, list[float]] = {}
-    for g in groups:
-        differences = [s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None]
-        by_source.setdefault(g.source_id, []).extend(differences)
-    return [np.array(values) for values in by_source.values() if values]
+    return [pairs[:, 1] - pairs[:, 0] for pairs in pairs_by_source(groups)]
 
 
-def mean_over_groups(by_group: Sequence[Floats]) -> Measure:
-    """The mean over all values of non-empty groups, with a t interval over the groups."""
-    count = sum(map(len, by_group))
-    value = math.fsum(v for values in by_group for v in values) / count
-    # Influences on a ratio of sums, because groups differ in size.
-    influences = np.array([(values - value).sum() / count for values in by_group])
-    low, high, method = t_interval(value, influences)
-    return Measure(value, low, high, method)
+def ratio_of_spreads(groups: Sequence[GroupScores]) -> float | None:
+    """Standard deviation of the scores divided by that of the ratings, of candidates that have both."""
+    pairs = pairs_by_source(groups)
+    ratings, scores = np.concatenate(pairs).std(axis=0).tolist() if pairs else (0.0, 0.0)
+    return scores / ratings if ratings > 0 else None
+
+
+def mean_and_error(by_source: Sequence[Floats]) -> tuple[float, float]:
+    """The mean over all values, one array per source, and its standard error over sources, NaN with fewer than two."""
+    count = sum(map(len, by_source))
+    value = math.fsum(v for values in by_source for v in values) / count
+    # Influences on a ratio of sums, because sources differ in size.
+    return value, standard_error(np.array([(values - value).sum() / count for values in by_source]))
+
+
+def mean_over_groups(by_source: Sequence[Floats]) -> Measure:
+    """The mean over all values, one array per source, with a t interval over the sources."""
+    return t_interval(*mean_and_error(by_source), len(by_source))
 
 
 def _rater_as_judge(group: GroupScores, rater: int) -> GroupScores:
@@ -226,32 +207,25 @@ def _rater_as_judge(group: GroupScores, rater: int) -> GroupScores:
     return GroupScores(group.group, group.candidates, tuple(others), tuple(rater_ratings), source=group.source)
 
 
-def _kappa_of_raters(groups: Sequence[GroupScores], rater_count: int) -> float | None:
-    rows = [values for g in groups for values in g.raters]
-    pairs = [
-        weighted_kappa(*zip(*both, strict=True))
-        for i in range(rater_count)
-        for j in range(i)
-        if (both := [(values[i], values[j]) for values in rows if len(values) > i])
-    ]
-    return _mean(pairs)
+def _kappa_of_raters(raters: Sequence[tuple[float, ...]], count: int) -> float | None:
+    """Mean over pairs of raters."""
+    pairs = [[(v[i], v[j]) for v in raters if len(v) > i] for i in range(count) for j in range(i)]
+    return _mean_kappa(pairs)
 
 
-def _kappa_of_judge(groups: Sequence[GroupScores], rater_count: int) -> float | None:
-    rows = [
+def _kappa_of_judge(groups: Sequence[GroupScores], count: int) -> float | None:
+    """Mean over raters."""
+    scored = [
         (values, math.floor(score + 0.5))
         for g in groups
         for values, score in zip(g.raters, g.scores, strict=False)
         if score is not None
     ]
-    kappas = [
-        weighted_kappa(*zip(*both, strict=True))
-        for i in range(rater_count)
-        if (both := [(values[i], score) for values, score in rows if len(values) > i])
-    ]
-    return _mean(kappas)
+    return _mean_kappa([[(values[i], score) for values, score in scored if len(values) > i] for i in range(count)])
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    defined = [v for v in values if v is not None]
+def _mean_kappa(pairs: Sequence[Sequence[tuple[float, float]]]) -> float | None:
+    """The mean of the defined quadratic-weighted kappas of several lists of pairs."""
+    kappas = [float(concordance(*np.array(rows).T[:, None])[0]) for rows in pairs if rows]
+    defined = [kappa for kappa in kappas if not math.isnan(kappa)]
     return math.fsum(defined) / len(defined) if defined else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from debate_judge.data.agreement.correlations import Statistic
-from debate_judge.data.agreement.intervals import Method
+from debate_judge.data.agreement.intervals import Measure
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level
 
@@ -58,18 +58,16 @@ ScoresByAspect = Mapping[str, Sequence[GroupScores]]
 """Aspect -> groups, of one judge."""
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """One correlation at one level, with its interval and the counts of what was left out."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement(Measure):
+    """One correlation at one level, with its interval and the counts of what was left out.
+
+    Its value is None where all ratings are equal. Where only the judge's scores are constant it is 0, at summary level
+    in each such group; the same holds for differences of judges.
+    """
 
     statistic: Statistic
     level: Level
-    value: float | None
-    """None where all ratings are equal. Where only the judge's scores are constant it is 0, at summary level in each
-    such group; the same holds for differences of judges."""
-    low: float | None
-    """Ends of the 95 % interval; None without a value, without resamples or with fewer than two groups."""
-    high: float | None
     groups: int
     """Number of groups that the value is computed from."""
     undefined: int
@@ -77,14 +75,12 @@ class Agreement:
     average over aspects, this and the next counts are sums."""
     unscored: int
     """Number of candidates with a rating and no score."""
-    value_undefined_as_zero: float | None
-    """At summary level, the mean with undefined groups counted as 0; at the other levels, `value`."""
     constant: int = 0
     """Number of `groups` in which the judge's scores are constant."""
     value_without_constant: float | None = None
     """The value without these groups, a convention of many papers; None if no group is left."""
-    method: Method | None = None
-    """Method of the interval, see `data/agreement/intervals.py`; None without one."""
+    value_undefined_as_zero: float | None = None
+    """At summary level, the mean with undefined groups counted as 0; at the other levels, `value`."""
 
     def to_json(self) -> dict[str, float | int | str | None]:
         names = ("value", "low", "high", "method", "groups", "constant", "undefined", "unscored")
@@ -114,20 +110,14 @@ class AgreementTable:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Agreement of one judge minus that of another, averaged over aspects."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference(Measure):
+    """Agreement of one judge minus that of another, averaged over aspects; None where all ratings are equal."""
 
-    value: float | None
-    """None where all ratings are equal."""
-    low: float | None
-    high: float | None
     p_value: float | None
     """Two-sided, for the hypothesis of no difference, by sign flips; None below `MIN_GROUPS_FOR_P_VALUE` groups."""
     groups: int
     """Number of sources that it is computed from."""
-    method: Method | None = None
-    """Method of the interval; None without one."""
     deviation: float | None = None
     """Standard deviation of the group differences: the standard error times the root of the number of sources."""
 
@@ -136,7 +126,7 @@ class Difference:
         return f"{_with_interval(self)} over {self.groups} groups, {p_value}"
 
 
-def _with_interval(result: Agreement | Difference) -> str:
+def _with_interval(result: Measure) -> str:
     if result.value is None:
         return "undefined"
     interval = "" if result.low is None or result.high is None else f" [{result.low:.2f}, {result.high:.2f}]"

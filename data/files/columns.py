@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.records import Record, looks_like_a_number
@@ -34,22 +35,24 @@ _MAX_NAMED = 20
 COMMENTS = "comments."
 """Prefix of the columns with comments on one aspect."""
 
-
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "source": (
-        *("question", "prompt", "input", "query", "instruction", "article", "document", "passage", "dialogue"),
-        *("history", "conversation", "message", "user_message", "customer_message", "email", "ticket", "src"),
+        *("question", "prompt", "input", "query", "request", "instruction", "article", "document", "passage"),
+        *("dialogue", "history", "conversation", "message", "user_message", "customer_message", "email", "ticket"),
+        "src",
     ),
     "text": (
         *("answer", "output", "response", "reply", "completion", "generation", "generated", "summary", "prediction"),
-        *("candidate_text", "model_output", "model_response", "translation", "content"),
+        *("candidate_text", "model_output", "model_response", "translation", "hypothesis", "content"),
     ),
     "candidate": ("system", "model", "model_name", "system_name", "candidate_id", "system_id"),
     "group": ("article_id", "doc_id", "question_id", "prompt_id", "source_id", "group_id"),
     "context": ("background", "fact", "facts", "knowledge", "policy", "passages"),
     "aspect": ("criterion", "criteria", "dimension", "metric", "quality", "attribute", "aspect_name"),
     "rating": ("score", "value", "grade", "label", "points", "mark", "stars", "judgement", "judgment"),
-    "comment": ("rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
+    "comment": (
+        *("comments", "rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
+    ),
 }
 """Role -> other common names, which errors and notes suggest; `guess_roles` guesses by them."""
 
@@ -71,9 +74,6 @@ _NOTED_CUTOFF = 0.8
 
 TEXT_ROLES = ("group", "source", "context", "candidate", "text")
 """Roles that identify a text."""
-
-_PARTNER = {"aspect": "rating", "rating": "aspect"}
-"""Roles that are used only together."""
 
 _RATER_WORD = "rater|annotator|judge|human|expert|worker|person"
 _RATER_ENDING = (
@@ -106,39 +106,55 @@ def joined(column: str, name: str, keys: Collection[str]) -> list[str]:
 def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> InputError:
     """The error for a missing column; it suggests a similar one."""
     inner = {f"{key}.{name}": name for key, value in record.values.items() if isinstance(value, dict) for name in value}
-    names = [key for key in keys if normalized_name(key) in OTHER_NAMES.get(role, ())]
-    names += [path for path, name in inner.items() if normalized_name(str(name)) in (role, *OTHER_NAMES.get(role, ()))]
-    near = did_you_mean(role, list(keys), "did you mean {}?", _CUTOFF)
-    guess = names[0] if names else "COLUMN"
+    inner |= {key: key.rpartition(".")[2] for key in keys if "." in key}
+    common = (role, *OTHER_NAMES.get(role, ()))
+    names = [key for key in keys if normalized_name(key) in common[1:]]
+    names += [path for path, name in inner.items() if normalized_name(str(name)) in common]
+    near = did_you_mean(role, list(keys), cutoff=_CUTOFF)
+    expected = "a text in every row, or candidates in every group" if role == "text" else None
+    if expected and any(rater_base(key) in common for key in keys):
+        expected += "; in each row of two texts, a column winner as well"
     return record.error(
         f"the field {role!r} is missing",
         role,
-        expected="a text in every row, or candidates in every group" if role == "text" else None,
+        expected=expected,
         found="fields " + ", ".join(keys) if keys else "no fields",
-        remedy=f"{near + ' ' if near else ''}say which column it is with --columns {role}={guess}",
+        remedy=f"{near + ' ' if near else ''}say which column it is with --columns {role}={[*names, 'COLUMN'][0]}",
     )
 
 
-def has_no_similar_column(role: str, keys: Collection[str]) -> bool:
-    """Whether no column resembles `role`, so that the file probably has no such column under another name."""
-    return did_you_mean(role, list(keys), cutoff=_CUTOFF) is None and column_with_common_name(role, keys) is None
+def has_similar_column(role: str, keys: Collection[str]) -> bool:
+    """Whether a column resembles `role`, so that the file probably has it under another name."""
+    return bool(did_you_mean(role, list(keys), cutoff=_CUTOFF) or column_with_common_name(role, keys))
 
 
-def suggest_columns_flag(name: str, names: Collection[str], unread: Collection[str]) -> str:
-    """The `--columns` entry to suggest for a column with another common name of a role; empty for other columns.
+def unread_hint(name: str, names: Collection[str], unread: Collection[str], record: Record) -> str:
+    """A hint for a column that is not read: which of our names it may mean, or that it holds a number; else empty.
 
     Args:
         name: Name of the column.
         names: Our names that no column matched.
         unread: All columns that matched none of our names.
+        record: A record with the column.
     """
+    near = did_you_mean(name, names, cutoff=_NOTED_CUTOFF)
+    if near and normalized_name(name) not in ROLES:
+        return near
     role = next((role for role in (*OTHER_NAMES, "rater") if column_with_common_name(role, [name]) is not None), "")
-    partner = _PARTNER.get(role, "")
-    if role == "comment" and role not in names and any(known.startswith("comments.") for known in names):
-        return f"--columns comments.ASPECT={name} if it is that"
-    if role not in names or (partner in names and column_with_common_name(partner, unread) is None):
-        return ""
-    return f"--columns {role}={name} if it is that"
+    if role == "comment" and role not in names and any(known.startswith(COMMENTS) for known in names):
+        return f"--columns {COMMENTS}ASPECT={name} if it is that"
+    # Aspect and rating are used only together.
+    partner = {"aspect": "rating", "rating": "aspect"}.get(role)
+    if role in names and (partner not in names or column_with_common_name(str(partner), unread) is not None):
+        return f"--columns {role}={name} if it is that"
+    return "holds numbers" if holds_number(name, record) else ""
+
+
+def holds_number(name: str, record: Record) -> bool:
+    value = record.values.get(name)
+    value = next(iter(value), None) if isinstance(value, list) else value
+    number = looks_like_a_number(value.strip()) if isinstance(value, str) else isinstance(value, int | float)
+    return number and not isinstance(value, bool)
 
 
 def column_with_common_name(role: str, keys: Iterable[str]) -> str | None:
@@ -167,8 +183,8 @@ class ColumnNames:
         """
         renamed: dict[str, str] = {}
         for entry in entries:
-            name, equals, column = (part.strip() for part in entry.partition("="))
-            if not equals or not name or not column or name in renamed or column in renamed.values():
+            name, _, column = (part.strip() for part in entry.partition("="))
+            if not name or not column or name in renamed or column in renamed.values():
                 raise InputError(
                     "not a list of columns",
                     field="--columns",
@@ -181,12 +197,11 @@ class ColumnNames:
     def names_for(self, keys: Collection[str]) -> dict[str, str]:
         """Our name -> the user's column, in a table with the columns `keys`."""
         present = {base for key in keys for base in (key, rater_base(key))} if self.defaults else set()
-        taken = set(self.renamed.values())
         used_defaults = {
             name: column
             for name, column in self.defaults.items()
             if name not in self.renamed
-            and column not in taken
+            and column not in self.renamed.values()
             and all(not present.isdisjoint((part, normalized_name(part))) for part in joined(column, name, keys))
         }
         return used_defaults | dict(self.renamed)
@@ -218,31 +233,30 @@ class ColumnNames:
         taken = set(matched.values())
         return matched, [key for key in keys if key not in taken]
 
-    def check(self, record: Record, keys: Collection[str], names: Collection[str], bases: Collection[str]) -> None:
-        """Check that every entry of `--columns` names one of ours and a column that exists.
+    @cached_property
+    def match_alike(self) -> Callable[[tuple[str, ...], tuple[str, ...]], tuple[dict[str, str], list[str]]]:
+        """`match` for records that mostly have the same fields; its results must not be changed."""
+        return lru_cache(maxsize=16)(self.match)
 
-        Args:
-            record: The first record of the file.
-            keys: Names of its fields.
-            names: Our names.
-            bases: Common names of several raters' columns, e.g. `help` of `help_1` and `help_2`.
+    def check(self, record: Record, names: Collection[str]) -> None:
+        """Check that every entry of `--columns` has one of our `names` and a column of the file's first record.
 
         Raises:
             InputError: An entry does not.
         """
+        keys = list(map(str, record.values))
+        bases = {rater_base(key) for key in keys}
         for our_name, column in self.renamed.items():
-            if our_name not in names:
+            if our_name not in (*names, *NESTED):
                 raise InputError(
                     f"{our_name!r} is neither a column nor an aspect",
                     field="--columns",
-                    expected=", ".join(names),
+                    expected=", ".join((*names, *NESTED)),
                     found=f"{our_name}={column}",
-                    remedy=did_you_mean(our_name, names),
+                    remedy=did_you_mean(our_name, (*names, *NESTED)),
                 )
-            if our_name in NESTED:
-                continue
-            for part in joined(column, our_name, keys):
-                if part not in keys and part not in bases:
+            for part in joined(column, our_name, keys) if our_name not in NESTED else ():
+                if part not in keys and (part != column or normalized_name(part) not in bases):
                     raise record.error(
                         f"no column {part!r}",
                         "--columns",
@@ -258,11 +272,11 @@ class RowLayout:
 
     roles: Mapping[str, str]
     """Role -> the user's column."""
-    ratings: Mapping[str, tuple[str, ...]]
+    ratings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Aspect -> its columns: one, or one per rater."""
-    comments: Mapping[str, tuple[str, ...]]
+    comments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Aspect -> its columns of comments; the empty name -> comments on a row's rating, or on the only aspect."""
-    ignored: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
     """Columns that are not read."""
     replaced: tuple[str, ...] = ()
     """Columns that are not read because their aspect also has one per rater: most likely the means of these."""
@@ -279,19 +293,35 @@ class RowLayout:
 
 
 def row_layout(keys: Sequence[str], task: Task, columns: ColumnNames) -> RowLayout:
-    """Match all columns of a table."""
+    """Match all columns of a table. Columns of single raters replace the column without a rater."""
     aspects = [aspect.name for aspect in task.aspects]
+    comment_names = [COMMENTS + aspect for aspect in aspects]
     columns = ColumnNames(columns.names_for(keys))
     matched, rest = columns.match(keys, column_names(task))
-    ratings, rest = _columns_with_raters(matched, rest, aspects, "", columns)
+    columns_of: dict[str, tuple[str, ...]] = {}
+    bases = {key: rater_base(key) for key in rest}
+    # Longest names first: one aspect may be called `quality` and another `quality_a`.
+    for name in sorted((*aspects, *comment_names, "comment"), key=len, reverse=True):
+        base = columns.renamed.get(name, name)
+        several = joined(base, name, matched.values()) if name in columns.renamed and name not in matched else []
+        if raters := [key for key in rest if key in several or bases[key] == normalized_name(base)]:
+            rest = [key for key in rest if key not in raters]
+        if raters or name in matched:
+            columns_of[name] = tuple(raters) or (matched[name],)
+    used = {column for columns_of_name in columns_of.values() for column in columns_of_name}
+    comments = {name.removeprefix(COMMENTS): columns_of[name] for name in comment_names if name in columns_of}
     # A comment on no aspect is on the row's rating, or on the only aspect that there is.
-    comments, rest = _columns_with_raters(
-        matched, rest, [*(COMMENTS + a for a in aspects), "comment"], COMMENTS, columns
+    comments |= {"": columns_of["comment"]} if "comment" in columns_of else {}
+    # Objects of ratings and comments are columns by now; what still has such a name is something else.
+    unused = {"ratings", "comments"} | (set() if {"aspect", "rating"} <= set(matched) else {"aspect", "rating"})
+    rest += [matched[role] for role in ROLES if role in matched and role in unused and role not in aspects]
+    return RowLayout(
+        {role: matched[role] for role in ROLES if role in matched and role not in {*aspects, *unused}},
+        {aspect: columns_of[aspect] for aspect in aspects if aspect in columns_of},
+        comments,
+        tuple(rest),
+        tuple(matched[aspect] for aspect in aspects if aspect in matched and matched[aspect] not in used),
     )
-    used = {column for columns_of_name in (*ratings.values(), *comments.values()) for column in columns_of_name}
-    replaced = tuple(matched[a] for a in aspects if a in matched and matched[a] not in used)
-    roles = {role: matched[role] for role in ROLES if role in matched and role not in aspects}
-    return RowLayout(roles, ratings, comments, tuple(rest), replaced)
 
 
 def column_names(task: Task) -> tuple[str, ...]:
@@ -300,100 +330,43 @@ def column_names(task: Task) -> tuple[str, ...]:
     return (*aspects, *(role for role in ROLES if role not in aspects), *(COMMENTS + a for a in aspects))
 
 
-def _columns_with_raters(
-    matched: Mapping[str, str], rest: Sequence[str], names: Sequence[str], prefix: str, columns: ColumnNames
-) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """The columns of each name; columns of single raters replace the column without a rater.
-
-    Args:
-        matched: Name -> the column that matches it exactly.
-        rest: Columns that match no name.
-        names: Aspects, or the names of their comments.
-        prefix: Prefix of `names` that the result leaves out.
-        columns: The user's names; several columns of an aspect or of comments are joined by `+`.
-
-    Returns:
-        Aspect (empty for a comment on none) -> its columns, and the columns that remain unmatched.
-    """
-    columns_of: dict[str, tuple[str, ...]] = {}
-    unmatched, bases = list(rest), {key: rater_base(key) for key in rest}
-    # Longest names first: one aspect may be called `quality` and another `quality_a`.
-    for name in sorted(names, key=len, reverse=True):
-        base = columns.renamed.get(name, name)
-        several = joined(base, name, matched.values()) if name in columns.renamed and name not in matched else []
-        raters = tuple(key for key in unmatched if key in several or bases[key] == normalized_name(base))
-        unmatched = [key for key in unmatched if key not in raters] if raters else unmatched
-        if raters or name in matched:
-            columns_of[name] = raters or (matched[name],)
-    if prefix and "comment" in columns_of:
-        columns_of[prefix] = columns_of.pop("comment")
-    return {name.removeprefix(prefix): columns_of[name] for name in (*names, prefix) if name in columns_of}, unmatched
-
-
 class ReadingNotes:
     """Collects notes for the user on how a file was read, and logs them in one line."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._parts: list[str] = []
+        self._parts: dict[str, None] = {}
         self._logged = ""
-        self._used: set[str] = set()
+        self._read: set[str] = set()
         self._ignored: dict[str, str] = {}
         self._truncated = False
 
     def add(self, part: str) -> None:
-        if part not in self._parts:
-            self._parts.append(part)
+        self._parts[part] = None
 
-    def add_fields(
-        self,
-        used: Iterable[str],
-        ignored: Iterable[str],
-        names: Collection[str],
-        why: str = "",
-        record: Record | None = None,
-    ) -> None:
-        """Note which fields are read and which are not.
+    def add_read(self, names: Iterable[str]) -> None:
+        """Note fields that are read, and with `data.answer` the object `data`."""
+        self._read.update(part for name in names for part in (name, name.partition(".")[0]))
 
-        Args:
-            used: Names of fields that are read.
-            ignored: Names of fields that are not.
-            names: Our names that no field matched; suggested for similar ignored ones.
-            why: The reason, if it is not that the names are unknown.
-            record: A record with the fields; the note says which of them hold numbers.
-        """
-        # The objects that paths such as `data.answer` lead into are read, too.
-        self._used.update(part for name in used for part in (name, name.partition(".")[0]))
-        unread = [name for name in ignored if name not in self._ignored]
-        room = _MAX_NAMED - len(self._ignored)
-        for name in unread[:room]:
-            hint = why or did_you_mean(name, names, cutoff=_NOTED_CUTOFF) or suggest_columns_flag(name, names, unread)
-            self._ignored[name] = hint or number_hint(name, record)
-        self._truncated = self._truncated or len(unread) > room
-
-    @property
-    def ignored(self) -> dict[str, str]:
-        """Unread field -> the reason, or a suggestion."""
-        return {name: hint for name, hint in self._ignored.items() if name not in self._used}
+    def add_ignored(self, names: Iterable[str], hint: Callable[[str], str]) -> None:
+        """Note fields that are not read, each with the reason or a suggestion, if `hint` has one."""
+        for name in names:
+            if name not in self._ignored:
+                if len(self._ignored) == _MAX_NAMED:
+                    self._truncated = True
+                    return
+                self._ignored[name] = hint(name)
 
     def text(self) -> str:
         """All notes in one line; empty if there are none."""
         parts = list(self._parts)
-        if ignored := self.ignored:
-            shown = ", ".join(f"{name!r}" + (f" ({hint})" if hint else "") for name, hint in ignored.items())
-            parts.append(f"not read: {shown}{', and others' * self._truncated}")
+        shown = [f"{n!r}" + (f" ({hint})" if hint else "") for n, hint in self._ignored.items() if n not in self._read]
+        if shown:
+            parts.append(f"not read: {', '.join(shown)}{', and others' * self._truncated}")
         return f"{self._name}: {'; '.join(parts)}" if parts else ""
 
     def log(self) -> None:
         """Log the notes, unless the same text was logged before."""
-        text = self.text()
-        if text != self._logged:
+        if (text := self.text()) != self._logged:
             logger.warning("%s", text)
             self._logged = text
-
-
-def number_hint(name: str, record: Record | None) -> str:
-    """A hint for an unread column that holds a number; else empty."""
-    value = None if record is None else record.values.get(name)
-    number = looks_like_a_number(value.strip()) if isinstance(value, str) else isinstance(value, int | float)
-    return "holds numbers" if number and not isinstance(value, bool) else ""

@@ -14,9 +14,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,7 +49,10 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical ba
 _MAX_NAME = 60
 """Longest cell that may be the name of a column below a title."""
 
-_SEP_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+_USUAL_NAMES = {*ROLES, *(name for names in OTHER_NAMES.values() for name in names)}
+
+_SEP_LINE = re.compile(r'"?sep=(.)"?[\r\n]*', re.IGNORECASE)
+"""The line in which Excel declares the separator."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,7 @@ def short_name(name: str) -> str:
 
 def is_supported(name: str) -> bool:
     """Whether the format can be detected from the name alone; no file is opened."""
-    suffix = Path(name).suffix.lower()
-    return name.startswith(HUB) or suffix in SUFFIXES or suffix in EXCEL
+    return name.startswith(HUB) or Path(name).suffix.lower() in (*SUFFIXES, *EXCEL)
 
 
 def read_records(path: str | Path) -> Iterator[Record]:
@@ -107,27 +109,24 @@ def detect_format(name: str | Path) -> RecordFile:
         ratings, texts = map(detect_format, parts)
         description = f"{ratings.format}, joined with {texts.format} by the ids of traces"
         return RecordFile(name, description, True, lambda: join_traces(ratings.records(), texts.records()))
+    path = Path(name)
     if suffix in JSON:
-        list_name = record_list_name(Path(name))
-        description = "JSON" if list_name is None else f"the records are the list {list_name!r} of one JSON object"
-        return RecordFile(name, description, list_name is None, lambda: json_records(Path(name)))
+        list_name = record_list_name(path)
+        description = f"the records are the list {list_name!r} of one JSON object" if list_name else "JSON"
+        return RecordFile(name, description, not list_name, lambda: json_records(path))
     if suffix in TEXT_TABLES:
-        separator = _detect_separator(Path(name))
+        separator = _detect_separator(path)
         usual = separator == ("\t" if suffix == ".tsv" else ",")
         description = f"columns separated by {_SEPARATORS.get(separator, repr(separator))}"
-        return RecordFile(name, description, usual, lambda: csv_rows(Path(name), separator))
+        return RecordFile(name, description, usual, lambda: csv_rows(path, separator))
     if suffix in EXCEL:
-        sheets = _open_workbook(Path(name)).sheets
+        sheets = _open_workbook(path).sheets
         description = f"sheet {sheets[0]!r}" + (f", the first of {len(sheets)}" if len(sheets) > 1 else "")
-        return RecordFile(name, description, len(sheets) == 1, lambda: excel_rows(Path(name)))
+        return RecordFile(name, description, len(sheets) == 1, lambda: excel_rows(path))
     if suffix == ".parquet":
-        return RecordFile(name, "Parquet", True, lambda: parquet_rows(Path(name)))
-    raise InputError(
-        "the format of the data cannot be inferred from the name",
-        file=name,
-        expected=f"a file ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or {HUB}NAME@SPLIT",
-        found=suffix or "no suffix",
-    )
+        return RecordFile(name, "Parquet", True, lambda: parquet_rows(path))
+    expected = f"a file ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or {HUB}NAME@SPLIT"
+    raise InputError("the format of the data cannot be inferred from the name", file=name, expected=expected)
 
 
 def joined_files(name: str) -> tuple[str, ...]:
@@ -137,94 +136,81 @@ def joined_files(name: str) -> tuple[str, ...]:
     return (first, second) if two else (name,)
 
 
-def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
+def csv_rows(path: Path, separator: str) -> Iterator[Record]:
     """Stream the rows of a text table with a header line; every value is a text and names are stripped.
 
     A row's line is the one it begins on, also where quoted texts span several lines.
-
-    Args:
-        path: The file.
-        separator: Between the cells; None to detect it.
     """
-    separator = separator or _detect_separator(path)
     # The line that declares the separator becomes blank, so that line numbers stay the same.
-    texts = ("\n" if number == 1 and _declared_separator(text) else text for number, text in lines(path))
+    texts = ("\n" if number == 1 and _SEP_LINE.fullmatch(text) else text for number, text in lines(path))
     # strict: an unclosed quote would otherwise make the rest of the file one text.
     reader = csv.reader(texts, delimiter=separator, strict=True)
 
     def numbered() -> Iterator[tuple[int, list[str]]]:
         while True:
             line = reader.line_num + 1
-            with _valid_csv(path, line):
+            with _csv_errors(path, line):
                 row = next(reader, None)
             if row is None:
                 return
+            # Where quotes are not escaped, two that open texts would make the rows between them one text.
+            if separator == "\t" and any("\t" in cell and "\n" in cell for cell in row):
+                raise InputError(
+                    "a text in quotes over several rows",
+                    file=path,
+                    line=line,
+                    found=next(cell for cell in row if "\t" in cell and "\n" in cell),
+                    remedy='write a quote in a text as "", and put such a text in quotes; or save the table as CSV',
+                )
             yield line, row
 
-    reread = None if separator != "," else lambda: csv_rows(path, separator)
-    return _table_records(numbered(), str(path), "line", reread)
+    return _table_records(numbered(), path, "line", None if separator != "," else lambda: csv_rows(path, separator))
 
 
 def excel_rows(path: Path) -> Iterator[Record]:
     """The rows of a workbook's first visible sheet, all values as texts; a row's number is the one that Excel shows."""
     sheet = _open_workbook(path)
-    names = sheet.sheets
+    first, *others = sheet.sheets
     top = [[cell for cell in map(str.strip, cells) if cell] for _, cells in islice(sheet.rows(), 2)]
     one_text = all(len(cells) == 1 for cells in top) and not (len(top) > 1 and _is_text_column(top[0][0]))
-    if len(names) > 1 and (len(top) < 2 or one_text):
+    if others and (len(top) < 2 or one_text):
         raise InputError(
-            f"the first sheet, {names[0]!r}, {'holds no table' if top else 'is empty'}",
+            f"the first sheet, {first!r}, {'holds no table' if top else 'is empty'}",
             file=path,
-            expected="the data on the first sheet",
-            found="further sheets: " + ", ".join(map(repr, names[1:])),
+            found="further sheets: " + ", ".join(map(repr, others)),
             remedy="move the sheet with the data to the front, or save it as CSV UTF-8",
         )
-    return _table_records(sheet.rows(), str(path), "row", lambda: excel_rows(path))
+    return _table_records(sheet.rows(), path, "row", lambda: excel_rows(path))
 
 
 @contextmanager
-def _valid_csv(path: Path, line: int) -> Iterator[None]:
+def _csv_errors(path: Path, line: int) -> Iterator[None]:
     # Long sources exceed Python's limit for a cell, 131,072 characters, which is global to the process.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
     try:
         yield
     except csv.Error as error:
+        problem, remedy = f"not valid CSV: {error}", 'close every quote, and write a quote in a text as ""'
         if str(error).startswith("new-line"):
-            raise InputError(
-                "the lines end in carriage returns alone, as on old Macs",
-                file=path,
-                line=line,
-                expected="line ends of Windows or Unix",
-                remedy="save it again as CSV UTF-8; if only texts hold carriage returns, put these in double quotes",
-            ) from None
-        raise InputError(
-            f"not valid CSV: {error}",
-            file=path,
-            line=line,
-            remedy='close every quote, write a quote in a text as "", and use JSON lines for very long texts',
-        ) from None
+            problem = "the lines end in carriage returns alone, as on old Macs"
+            remedy = "save it again as CSV UTF-8; if only texts hold carriage returns, put these in double quotes"
+        raise InputError(problem, file=path, line=line, remedy=remedy) from None
 
 
 def _detect_separator(path: Path) -> str:
     """The separator that the first line declares, or that splits the header into most columns; by default the comma."""
     line, header = next(((line, text) for line, text in lines(path) if text.strip()), (1, ""))
-    if declared := _declared_separator(header):
-        return declared
-    with _valid_csv(path, line):
+    if declared := _SEP_LINE.fullmatch(header):
+        return declared[1]
+    with _csv_errors(path, line):
         columns = {mark: len(next(csv.reader([header], delimiter=mark), [])) for mark in _SEPARATORS}
     bars = columns.pop("|")  # It occurs within names, so it counts only if nothing else splits the header.
     return "|" if max(columns.values()) < 2 <= bars else max(columns, key=columns.__getitem__)
 
 
-def _declared_separator(line: str) -> str | None:
-    """The separator in a line like `sep=;`, as Excel writes it; None for other lines."""
-    match = _SEP_LINE.fullmatch(line.rstrip("\r\n"))
-    return match[1] if match else None
-
-
 def _table_records(
     numbered: Iterable[tuple[int, list[str]]],
-    name: str,
+    path: Path,
     unit: Literal["line", "row"],
     reread: Callable[[], Iterator[Record]] | None,
 ) -> Iterator[Record]:
@@ -232,88 +218,75 @@ def _table_records(
 
     Args:
         numbered: Rows with their numbers.
-        name: Name of the file.
+        path: The file.
         unit: Whether the numbers are lines or rows.
         reread: Opens the rows again, to check whether a column's commas are decimal; None if all are.
     """
-    header: list[str] | None = None
-    header_number, is_first_row = 0, True
-    commas = None if reread is None else cache(lambda column, scale: has_decimal_commas(reread(), column, scale))
-    for number, row in numbered:
-        if not any(map(str.strip, row)):
-            continue
-        if header is None:
-            header, header_number = _header(row, name, number, unit), number
-            continue
-        is_title = len(header) == 1 < len(row) and not _is_text_column(header[0])
-        if is_title or (is_first_row and _is_header_below(row, header)):
-            raise _title_error(header[0], name, header_number, unit)
-        is_first_row = False
-        if len(row) != len(header):
-            raise InputError(
+    rows = ((number, row) for number, row in numbered if any(map(str.strip, row)))
+    header_number, header = next(rows, (0, []))
+    first = next(rows, None)
+
+    def place(line: int) -> Record:
+        return Record({}, str(path), line, format="csv", unit=unit)
+
+    if _is_title(header, first[1] if first else []):
+        raise place(header_number).error(
+            "the first row is a title and not a header",
+            expected="the names of the columns in the first row, e.g. source, text, helpfulness",
+            found=" ".join(header).strip(),
+            remedy="delete the rows above the names of the columns; if it is one, put its texts in double quotes",
+        )
+    # Some programs write a second byte order mark.
+    names = [
+        cell.strip("\ufeff").strip() or f"column {number} (no name)" for number, cell in enumerate(header, start=1)
+    ]
+    with place(header_number).located():
+        refuse_equal_names(names)
+    if first and _is_second_header(header, first[1]):
+        raise place(first[0]).error(
+            "the names of the columns are in two rows",
+            expected="one row of names; columns of several raters are helpfulness_1, helpfulness_2",
+            found=", ".join(filter(None, map(str.strip, first[1]))),
+            remedy="unmerge the cells of the header, and write one name above each column",
+        )
+    commas = True if reread is None else cache(lambda column, scale: has_decimal_commas(reread(), column, scale))
+    for number, row in chain([first] if first else [], rows):
+        if len(row) != len(names):
+            raise place(number).error(
                 "the row and the header differ in their number of cells",
-                file=name,
-                line=number,
-                unit=unit,
-                expected=f"{len(header)} cells",
+                expected=f"{len(names)} cells",
                 found=f"{len(row)} cells",
                 remedy="put texts with separators or line breaks in double quotes",
             )
-        values = dict(zip(header, row, strict=True))
-        yield Record(values, name, number, "", "csv", unit=unit, decimal_comma=commas is None, comma_columns=commas)
+        yield replace(place(number), values=dict(zip(names, row, strict=True)), decimal_commas=commas)
 
 
-def _header(row: list[str], name: str, line: int, unit: Literal["line", "row"]) -> list[str]:
-    if row[0].strip() and not any(map(str.strip, row[1:])) and len(row) > 1 and not _is_text_column(row[0]):
-        raise _title_error(row[0], name, line, unit)
-    names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(row, start=1)]
-    refuse_equal_names(names, name, line, unit)
-    return names
+def _is_title(first: list[str], second: list[str]) -> bool:
+    """Whether the first row is a title: the only text in several columns, or above a row of usual names of columns."""
+    texts, names = ([cell.strip() for cell in row if cell.strip()] for row in (first, second))
+    if any(map(_is_text_column, texts)):
+        return False
+    short = all(len(name) <= _MAX_NAME and not looks_like_a_number(name) for name in names)
+    usual = sum(normalized_name(name) in _USUAL_NAMES for name in names)
+    return (len(texts) == 1 < max(len(first), len(second))) or (short and usual > 1)
 
 
-def _is_header_below(row: list[str], first: list[str]) -> bool:
-    """Whether a row is the table's header, and the row above it a title of several cells."""
-    cells = [cell.strip() for cell in row if cell.strip()]
-    short = all(len(cell) <= _MAX_NAME and not looks_like_a_number(cell) for cell in cells)
-    return short and sum(map(_is_usual_name, cells)) > 1 and not any(map(_is_text_column, first))
+def _is_second_header(header: list[str], row: list[str]) -> bool:
+    """Whether a row goes on with the names of the columns, as below merged cells: blank where these have one."""
+    blank = {(not name.strip(), not cell.strip()) for name, cell in zip(header, row, strict=False)}
+    words = all(len(cell) <= _MAX_NAME and not looks_like_a_number(cell.strip()) for cell in row)
+    return words and {(True, False), (False, True)} <= blank
 
 
-def refuse_equal_names(
-    names: Sequence[str], file: str, line: int | None = None, unit: Literal["line", "row"] = "line"
-) -> None:
+def refuse_equal_names(names: Sequence[str], file: str | None = None) -> None:
     """Refuse a table in which two columns have the same name, because one would be lost.
 
     Raises:
         InputError: There are such columns.
     """
     if twice := [column for column, count in Counter(names).items() if count > 1]:
-        raise InputError(
-            "two columns have the same name",
-            file=file,
-            line=line,
-            unit=unit,
-            field=twice[0],
-            expected="a different name for every column",
-            found=f"{twice[0]!r} {names.count(twice[0])} times",
-            remedy=f"rename them; columns of several raters are {twice[0]}_1, {twice[0]}_2",
-        )
-
-
-def _title_error(text: str, name: str, line: int, unit: Literal["line", "row"]) -> InputError:
-    return InputError(
-        "the first row is a title and not a header",
-        file=name,
-        line=line,
-        unit=unit,
-        expected="the names of the columns in the first row, e.g. source, text, helpfulness",
-        found=text.strip(),
-        remedy="delete the rows above the names of the columns; if it is one, put its texts in double quotes",
-    )
-
-
-def _is_usual_name(name: str) -> bool:
-    names = {*ROLES, *(other for others in OTHER_NAMES.values() for other in others)}
-    return normalized_name(name) in names
+        remedy = f"rename them; columns of several raters are {twice[0]}_1, {twice[0]}_2"
+        raise InputError("two columns have the same name", file=file, field=twice[0], remedy=remedy)
 
 
 def _is_text_column(name: str) -> bool:
@@ -368,19 +341,11 @@ class HubName:
         return cls(name, path, config or None, split or None)
 
     def rows(self) -> Iterator[Record]:
-        """The rows of the set.
-
-        Raises:
-            InputError: It cannot be loaded, or it has several splits and none is named.
-        """
+        """The rows of the set; raises `InputError` if it cannot be loaded, or has several splits and none is named."""
         return typed_rows(self._loaded(), self.name)
 
     def fingerprint(self) -> str:
-        """The fingerprint of `datasets`: it changes with the revision, or with the files of a folder.
-
-        Raises:
-            InputError: As `rows`.
-        """
+        """The fingerprint of `datasets`: it changes with the revision, or with the files of a folder."""
         return str(self._loaded()._fingerprint)
 
     def _loaded(self) -> Any:
@@ -396,7 +361,6 @@ class HubName:
             raise InputError(
                 f"the set cannot be loaded ({type(error).__name__})",
                 file=self.name,
-                expected=f"{HUB}NAME[:CONFIG]@SPLIT, a set of the hub or a folder with one",
                 found=first_line_of(error),
                 remedy="check name, configuration and split, and the network",
             ) from error
@@ -407,7 +371,6 @@ class HubName:
         raise InputError(
             "the set has several splits",
             file=self.name,
-            expected="one of them after the name",
             found=", ".join(names),
             remedy=f"name it: {self.name}@{names[0]}" if names else None,
         )

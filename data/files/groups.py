@@ -20,8 +20,9 @@ per aspect and rater; or one row per rating; see `data.files.columns` and `data.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -29,13 +30,12 @@ from debate_judge.data.errors import ErrorHandler, FirstErrors, InputError, redi
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
 from debate_judge.data.files.formats import RecordFile, detect_format, short_name
 from debate_judge.data.files.layouts import describe_layout, first_records, long_rows
-from debate_judge.data.files.rated_rows import LocatedGroup, RowReader
+from debate_judge.data.files.rated_rows import LocatedGroup, RowReader, holds_group
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import Corpus, Origin, Task
 
 NO_RENAMES = ColumnNames()
-
 NO_ROWS_REMEDY = "write a row or record for each text; a file with a header alone has none"
 
 _MAX_RECORDS = 500_000
@@ -67,8 +67,7 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
             raise entry.record.error(
                 "the file has groups of several tasks",
                 "task",
-                expected=f"{first.task.name}, as in {first.record.location}",
-                found=entry.task.name,
+                found=f"{first.task.name} in {first.record.location}, and {entry.task.name}",
                 remedy=f"choose one with --task, e.g. --task {entry.task.name}",
             )
         with redirect_errors(errors):
@@ -148,17 +147,17 @@ def iter_groups(
     """
     file = path if isinstance(path, RecordFile) else detect_format(path)
     chosen = find_task(task) if isinstance(task, str) else task
-    if chosen is not None and chosen.columns and not columns.defaults:
+    if chosen is not None and not columns.defaults:
         columns = replace(columns, defaults=chosen.columns)
     all_notes = notes or ReadingNotes(file.name)
-    reader = RowReader(
-        columns, _TaskFinder(file, chosen, refuse_other_tasks).find, all_notes, on_bad_cell, keep_columns=keep_columns
-    )
-    return _groups(file, reader, all_notes, gather, notes is not None, on_error)
+    task_of = _task_finder(file.folder, chosen, refuse_other_tasks)
+    reader = RowReader(columns, task_of, all_notes, on_bad_cell, keep_columns=keep_columns)
+    groups = _groups(file, reader, all_notes, gather, on_error)
+    return groups if notes is not None else _logging(groups, all_notes, gather)
 
 
 def _groups(
-    file: RecordFile, reader: RowReader, notes: ReadingNotes, gather: bool, silent: bool, on_error: ErrorHandler | None
+    file: RecordFile, reader: RowReader, notes: ReadingNotes, gather: bool, on_error: ErrorHandler | None
 ) -> Iterator[LocatedGroup]:
     if not file.is_default:
         notes.add(file.format)
@@ -169,55 +168,54 @@ def _groups(
         notes.add(layout)
     records = long_rows(chain(head, others), reader.columns)
     records = limit_memory(records, file.name) if gather else records
-    entries = (
-        reader.groups_of_records(records, on_error)
-        if reader.holds_group(head[0])
-        else reader.groups_of_rows(records, gather=gather)
-    )
-    for number, entry in enumerate(entries):
-        yield entry
-        # Streamed groups cost LM calls while later ones are read, so a misspelled column is reported after the first.
-        if number == 0 and not silent and not gather:
+    if holds_group(head[0], reader.columns):
+        yield from reader.groups_of_records(records, on_error)
+    else:
+        yield from reader.groups_of_rows(records, gather=gather)
+
+
+def _logging(groups: Iterable[LocatedGroup], notes: ReadingNotes, gather: bool) -> Iterator[LocatedGroup]:
+    """The groups; the notes are logged after them, and of a stream also after the first.
+
+    Streamed groups cost LM calls while later ones are read, so a misspelled column is reported at once.
+    """
+    for number, group in enumerate(groups):
+        yield group
+        if number == 0 and not gather:
             notes.log()
-    if not silent:
-        notes.log()
+    notes.log()
 
 
-class _TaskFinder:
-    """Finds the task that a record names, reading each task file once."""
+def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Callable[[Record, str], Task | None]:
+    """A function from a record and the field that names its task to the task; None if another one is chosen."""
+    # Each task file is read once.
+    named = cache(lambda name: find_task(name, folder))
 
-    def __init__(self, file: RecordFile, chosen: Task | None, refuse_other_tasks: bool) -> None:
-        self._folder = file.folder
-        self._chosen = chosen
-        self._refuse_others = refuse_other_tasks
-        self._known: dict[str, Task] = {} if chosen is None else {chosen.name: chosen}
-
-    def find(self, record: Record, field: str = "task") -> Task | None:
-        """The task of a record, named in `field`; None if the caller chose another task."""
+    def find(record: Record, field: str) -> Task | None:
         name = record.optional_text(field).strip()
-        if not name and self._chosen is None:
+        if chosen is not None and name in ("", chosen.name):
+            return chosen
+        if not name:
             raise record.error(
                 "the group has no task",
                 field,
-                expected="a built-in task or the path of a task file",
                 remedy=f"choose one with --task; where none fits, debate check {shlex.quote(record.file)} --write-task "
                 "FILE.toml drafts one for you to correct. In a file of several tasks, add the field task",
             )
-        if name and name not in self._known:
-            with record.located(field):
-                self._known[name] = find_task(name, self._folder)
-        if self._chosen is None or not name:
-            return self._known[name] if name else self._chosen
-        if self._known[name].name == self._chosen.name:
-            return self._chosen
-        if self._refuse_others:
+        with replace(record, remedy="rename the column, if it means something else").located(field):
+            task = named(name)
+        if chosen is None or task.name == chosen.name:
+            return chosen or task
+        if refuse_others:
             raise record.error(
-                f"the group is of another task than {self._chosen.name}",
+                f"the group is of another task than {chosen.name}",
                 field,
                 found=name,
                 remedy="remove it from the file, or skip such groups: --config task=NAME with the judge's task",
             )
         return None
+
+    return find
 
 
 def _refuse_duplicates(entry: LocatedGroup, ids: dict[str, Record], sources: dict[str, LocatedGroup]) -> None:
@@ -226,7 +224,6 @@ def _refuse_duplicates(entry: LocatedGroup, ids: dict[str, Record], sources: dic
         raise entry.record.error(
             f"a second group with the id {group.id!r}",
             "group",
-            expected="a different id for every group",
             found=f"the id of {ids[group.id].location}",
             remedy="put all candidates of a source on one line, or rename one of the groups",
         )
@@ -235,9 +232,8 @@ def _refuse_duplicates(entry: LocatedGroup, ids: dict[str, Record], sources: dic
         raise entry.record.error(
             f"groups {other.group.id!r} and {group.id!r} have the same source text",
             "source",
-            expected="every source in one group only, so that none is both trained on and tested on",
             found=f"the source of {other.record.location}: {group.source!r}",
-            remedy="put all candidates of this source into one group",
+            remedy="put all candidates of this source into one group, so that none is both trained on and tested on",
         )
     ids[group.id], sources[source] = entry.record, entry
 
@@ -246,15 +242,9 @@ def _no_groups_error(file: RecordFile, task: Task | str | None, columns: ColumnN
     all_groups = iter_groups(file, columns=columns, notes=ReadingNotes(file.name)) if task is not None else ()
     names = sorted({entry.task.name for entry in all_groups})
     if not names:
-        return InputError(
-            "no groups in the file",
-            file=file.name,
-            expected="at least one group with its candidates",
-            remedy=NO_ROWS_REMEDY,
-        )
-    wanted = task.name if isinstance(task, Task) else task
+        return InputError("no groups in the file", file=file.name, remedy=NO_ROWS_REMEDY)
     return InputError(
-        f"no group of task {wanted!r} in the file",
+        f"no group of task {task.name if isinstance(task, Task) else task!r} in the file",
         file=file.name,
         field="task",
         found="groups of " + ", ".join(names),

@@ -26,38 +26,24 @@ def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Seq
         matched: Role -> column, for roles that are already matched.
         rest: Columns that match no role.
     """
-    guessed: dict[str, str] = {}
-    roles = dict(matched)
-
-    def take(**columns: str | None) -> None:
-        new = {role: column for role, column in columns.items() if column is not None and role not in roles}
-        guessed.update(new)
-        roles.update(new)
-
-    take(source=column_with_common_name("source", rest), text=column_with_common_name("text", rest))
+    common = {role: column_with_common_name(role, rest) for role in ("source", "text", "aspect", "rating", "comment")}
+    roles = {role: column for role in ("source", "text") if (column := common[role])} | dict(matched)
     text_columns = [roles[role] for role in TEXT_ROLES if role in roles]
-    aspect, rating = (roles.get(role) or column_with_common_name(role, rest) for role in ("aspect", "rating"))
-    is_long = aspect is not None and rating is not None
-    if aspect is not None and rating is not None and not ("aspect" in roles and "rating" in roles):
+    aspect, rating = (roles.get(role) or common[role] for role in ("aspect", "rating"))
+    is_long = "aspect" in roles and "rating" in roles
+    if aspect and rating and not is_long:
         words = all(_is_word(record.values.get(aspect)) for record in records)
         is_long = words and count_distinct(records, text_columns) < count_distinct(records, [*text_columns, aspect])
-        if is_long:
-            take(aspect=aspect, rating=rating)
-    if is_long:
-        take(comment=column_with_common_name("comment", rest))
-    if (rater := rater_column(records, {**roles, **guessed}, rest)) is not None:
-        take(rater=rater)
-    return guessed
+        roles |= {"aspect": aspect, "rating": rating} if is_long else {}
+    if is_long and common["comment"]:
+        roles.setdefault("comment", common["comment"])
+    if rater := rater_column(records, roles, rest):
+        roles["rater"] = rater
+    return {role: column for role, column in roles.items() if role not in matched}
 
 
 def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iterable[str]) -> str | None:
-    """The column with a rater's name that distinguishes the rows of each text, up to a few; None without one.
-
-    Args:
-        records: All rows.
-        roles: Role -> column.
-        rest: Columns that match no role.
-    """
+    """The column with a rater's name that distinguishes the rows of each text, up to a few; None without one."""
     is_long = "aspect" in roles and "rating" in roles
     text_columns = [roles[role] for role in (*TEXT_ROLES, *(("aspect",) if is_long else ())) if role in roles]
     names = [key for key in rest if key not in roles.values() and column_with_common_name("rater", [key])]
@@ -88,8 +74,7 @@ def refuse_repeated_texts(records: Sequence[Record], roles: Mapping[str, str], r
     raise records[0].error(
         f"{repeated} of {len(records)} rows repeat a text: does each row hold the rating of one rater?",
         roles["text"],
-        expected="a row for each text, or a column with the rater, or one with the system that wrote it",
-        found="columns " + ", ".join(map(str, records[0].values)),
+        found=records[0].field_names,
         remedy=f"if so, name the column of raters: {columns[0]}; if the same text was written by several systems, name "
         f"theirs: {columns[1]}{missing}",
     )
@@ -100,16 +85,11 @@ def refuse_other_meaning(
 ) -> None:
     """Ask which column is the source, or the text, where one of that name holds short values that repeat.
 
-    `source` may say where a row is from, e.g. `web`, beside a column `question`.
-
-    Args:
-        records: All rows.
-        roles: Role -> column.
-        rest: Columns that match no role.
-        named: Roles that the user has named, which are not asked about.
+    `source` may say where a row is from, e.g. `web`, beside a column `question`. And `text` may be what was summarized,
+    beside a column `summary`, where no column is the source. Roles that the user has `named` are not asked about.
 
     Raises:
-        InputError: A column with another name of the role holds more and longer texts.
+        InputError: A column with another name of the role holds more and longer texts; or texts without a source.
     """
     for role in ("source", "text"):
         column, other = roles.get(role), column_with_common_name(role, rest)
@@ -120,9 +100,17 @@ def refuse_other_meaning(
             raise records[0].error(
                 f"is {column!r} or {other!r} the {role}?",
                 column,
-                expected=f"a column {role} with the texts themselves",
                 found=f"{len(short):,} short values, e.g. {min(short)!r}, and {len(texts):,} longer ones in {other!r}",
                 remedy=f"say which: --columns {role}={other}, or {role}={column}",
+            )
+        differ = 2 * len(texts) >= len(short) and not any(map(_is_rating, texts))
+        if role == "text" and "source" not in roles and differ:
+            raise records[0].error(
+                f"is {column!r} or {other!r} the text that was rated?",
+                column,
+                expected="a column source beside two columns of texts",
+                found=records[0].field_names,
+                remedy=f"say which: --columns source={column},text={other}, or text={column}",
             )
 
 
@@ -137,6 +125,10 @@ def summarized_name(name: str) -> str | None:
     return (match["after"] or match["before"]) if match else None
 
 
+_NUMBERED_RATER = re.compile(rf"(?:{RATER_NAME.pattern}|[arp])_?\d+")
+"""A rater's name as the stem of several columns, which are then several aspects: `rater1_tone`, `rater1_wit`."""
+
+
 def join_raters_hint(names: Sequence[str], aspects: Collection[str] = ()) -> str:
     """The advice to join columns whose names share a stem, such as `tone (Ann)`, `tone_bob` or `R1 tone`; else empty.
 
@@ -144,22 +136,28 @@ def join_raters_hint(names: Sequence[str], aspects: Collection[str] = ()) -> str
         names: Columns of ratings, one per aspect so far.
         aspects: If given, only these are stems.
     """
-    stems: dict[str, list[str]] = {}
-    for end in (1, 0):
+    for rater_is_last in (True, False):
+        columns_of: dict[str, list[str]] = {}
         for name in names:
-            words = [word for word in re.split(r"[\W_]+|(?<=[A-Za-z])(?=\d+$)", name) if word]
-            stem = (
-                re.split(r"\s*\(", name)[0]
-                if end and name.endswith(")")
-                else " ".join(words[:-1] if end else words[1:])
-            )
-            if stem and (not aspects or normalized_name(stem) in aspects):
-                stems.setdefault(normalized_name(stem), []).append(name)
-    stem, columns = next(((stem, columns) for stem, columns in stems.items() if len(columns) > 1), ("", []))
-    aspect = "ASPECT" if len(stem) < 3 or RATER_NAME.fullmatch(stem) else stem
-    entry = shlex.quote(f"{aspect}={'+'.join(columns)}")
-    listed = ", ".join(map(repr, columns))
-    return f"if {listed} are raters of one aspect, join them: --columns {entry}" if columns else ""
+            stem = _stem(name, rater_is_last)
+            if stem and not _NUMBERED_RATER.fullmatch(stem) and (not aspects or stem in aspects):
+                columns_of.setdefault(stem, []).append(name)
+        several = {stem: columns for stem, columns in columns_of.items() if len(columns) > 1}
+        named = {stem: columns for stem, columns in several.items() if len(stem) > 2 and not RATER_NAME.fullmatch(stem)}
+        if several:
+            entries = named or {"ASPECT": next(iter(several.values()))}
+            entry = shlex.quote(",".join(f"{aspect}={'+'.join(columns)}" for aspect, columns in entries.items()))
+            listed = ", ".join(map(repr, next(iter(entries.values()))))
+            return f"if {listed} are raters of one aspect, join them: --columns {entry}"
+    return ""
+
+
+def _stem(name: str, rater_is_last: bool) -> str:
+    """The normalized name of a column without its last word, or without its first one."""
+    if rater_is_last and name.endswith(")"):
+        return normalized_name(name.split("(")[0])
+    words = [word for word in re.split(r"[^\w.]+|_+|(?<=[A-Za-z])(?=\d+$)", name) if word]
+    return normalized_name(" ".join(words[:-1] if rater_is_last else words[1:]))
 
 
 def _is_rating(value: object) -> bool:

@@ -7,9 +7,11 @@ withdrawn ratings are left out.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -26,7 +28,7 @@ from debate_judge.data.files.exports.label_studio import (
     studio_texts,
 )
 from debate_judge.data.files.exports.layout import ExportLayout, ExportRating, Values, answer_of, dicts, first_of
-from debate_judge.data.files.pairs import pair_columns, pair_rows
+from debate_judge.data.files.pairs import joined_messages, messages_in, pair_columns, pair_rows
 from debate_judge.data.files.records import Record, is_missing
 
 _HEAD, _HEAD_CHARACTERS = 200, 200_000
@@ -75,7 +77,7 @@ def long_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Recor
             return pair_rows((pair for record in everything for pair in studio_pairs(record)), columns)
         fitted = layout.fitted(layout, head, columns) if layout.fitted else layout
         if "candidate" in columns.renamed:
-            fitted = fitted._replace(id_of=lambda _: None)
+            fitted = fitted._replace(ids=())
         return (row for record in everything for row in _rows(record, fitted))
     if head and pair_columns(head[0]) is not None:
         return pair_rows(everything, columns)
@@ -87,39 +89,57 @@ def _without_exports(records: Iterable[Record], head: Sequence[Record]) -> Itera
     keys: object = None
     for record in records:
         if keys != (keys := tuple(record.values)) and (layout := _layout_of([record])) is not None:
-            raise record.error(
-                f"the first record of {layout.tool}, after {len(head)} and more of another layout",
-                expected="records of one layout",
-                found="fields " + ", ".join(list(map(str, keys))[:20]),
-                remedy="put a rated record first; if the records are of several files, read each by itself",
-            )
+            problem = f"the first record of {layout.tool}, after {len(head)} and more of another layout"
+            raise record.error(problem, remedy="put a rated record first, and read each file by itself")
         yield record
 
 
 def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Record]:
     """Records of scores, each with the fields of its trace or run joined by id."""
-    by_id = {str(r.values[name]): r.values for r in texts for name in _TRACE_IDS if not is_missing(r.values.get(name))}
+    by_id = {str(id_): record.values for record in texts if (id_ := first_of(record.values, *_TRACE_IDS)) is not None}
     for record in records:
-        name = next((name for name in _TRACE_REFERENCES if name in record.values), "")
+        name = next((name for name in _TRACE_REFERENCES if not is_missing(record.values.get(name))), "")
+        other = by_id.get(str(record.values[name])) if name else None
+        if other is None and not _has_ratings(record):
+            continue
         if not name:
-            shown = "fields " + ", ".join(map(str, record.values))
-            raise record.error("no field to join by", expected="a field " + ", ".join(_TRACE_REFERENCES), found=shown)
-        other = by_id.get(str(record.values[name]))
+            expected = "a field " + ", ".join(_TRACE_REFERENCES)
+            raise record.error("no field to join by", expected=expected, found=record.field_names)
         if other is None:
             raise record.error(
                 "no trace with this id in the second file",
                 name,
-                expected="one of its ids" + "".join(f", e.g. {id_!r}" for id_ in list(by_id)[:1]),
                 found=record.values[name],
                 remedy="export the traces of the same time, or leave out what rates other ones",
             )
         yield replace(record, values={**other, **record.values})
 
 
+def _has_ratings(record: Record) -> bool:
+    """Whether a record of scores is a person's; those of judges may be about other texts."""
+    layout = _layout_of([record])
+    if layout is None:
+        return True
+    with _readable(record, layout.tool):
+        return any(True for _ in layout.ratings(parsed_values(record)))
+
+
+@contextmanager
+def _readable(record: Record, tool: str) -> Iterator[None]:
+    """Errors of the block name the record; a value of another type than the tool writes is one."""
+    try:
+        with record.located():
+            yield
+    except (TypeError, AttributeError) as error:
+        problem = f"not a record as {tool} exports it: {error}"
+        raise record.error(problem, found=record.field_names, remedy="export it again, or leave it out") from error
+
+
 def _rows(record: Record, layout: ExportLayout) -> Iterator[Record]:
     values = parsed_values(record)
-    with record.located():
+    with _readable(record, layout.tool):
         texts, ratings = dict(layout.texts(values)), list(layout.ratings(values))
+        id_ = first_of({**values, **(values.get("info") or {})} if layout.tool == "MLflow" else values, *layout.ids)
     for name, value in texts.items():
         # A text that looks like JSON stays unchanged; a conversation becomes a text.
         original = record.values.get(name) if values.get(name) is value else None
@@ -129,18 +149,18 @@ def _rows(record: Record, layout: ExportLayout) -> Iterator[Record]:
     if layout.needs_texts and not texts:
         raise record.error(
             f"{layout.tool} exports these ratings without the texts that they are about",
-            expected=f"a second file with the {layout.needs_texts}, each with its id, input and output",
-            remedy=f"export the {layout.needs_texts} as well, and name both files: {record.file}+TRACES.csv",
+            remedy=f"export the {layout.needs_texts} with their ids, inputs and outputs as well, and name both files: "
+            f"{record.file}+TRACES.csv",
         )
     rated = [rating for rating in ratings if not is_missing(rating.value)]
     if not rated and layout.needs_texts and len(texts) < 2:
         return  # A trace that failed, and that nobody rated.
-    if not is_missing(id_ := layout.id_of(values)):
+    if id_ is not None:
         texts = {"candidate": str(id_), **texts}
     for rating in ratings:
         if not is_missing(rating.value):
             yield _rating_row(record, texts, rating)
-        elif rating.comment.strip():
+        elif str(rating.comment or "").strip():
             # A comment on the whole text is one on each aspect that this rater rated.
             by_rater = [other.aspect for other in rated if other.rater == rating.rater]
             for aspect in [rating.aspect] if rating.aspect in by_rater else by_rater:
@@ -150,16 +170,10 @@ def _rows(record: Record, layout: ExportLayout) -> Iterator[Record]:
 
 
 def _rating_row(record: Record, texts: Values, rating: ExportRating) -> Record:
-    columns = {"aspect": rating.aspect, "rating": rating.value, "rater": rating.rater, "comment": rating.comment}
-    full_names = dict.fromkeys(("rating", "aspect"), rating.field or rating.aspect)
-    return replace(
-        record,
-        values={**texts, **columns},
-        full_names=full_names,
-        format="csv",
-        comma_columns=None,
-        decimal_comma=False,
-    )
+    aspect, rater, comment = (str(v) if v or v == 0 else "" for v in (rating.aspect, rating.rater, rating.comment))
+    columns = {"aspect": aspect, "rating": rating.value, "rater": rater, "comment": comment}
+    full_names = dict.fromkeys(("rating", "aspect"), rating.field or aspect)
+    return replace(record, values={**texts, **columns}, full_names=full_names, format="csv", decimal_commas=False)
 
 
 def _layout_of(head: Sequence[Record]) -> ExportLayout | None:
@@ -186,8 +200,7 @@ def _argilla(values: Values) -> Iterator[ExportRating]:
         answers, users, states = (values.get(part) or [] for part in parts)
         for i, value in enumerate(answers):
             if i >= len(states) or states[i] == "submitted":
-                rater = users[i] if i < len(users) else ""
-                yield answer_of(name, value, rater, f"{name}.responses[{i}]")
+                yield answer_of(name, value, users[i] if i < len(users) else None, f"{name}.responses[{i}]")
 
 
 def _argilla_texts(values: Values) -> Values:
@@ -205,52 +218,45 @@ def _argilla_nested(values: Values) -> Iterator[ExportRating]:
     raise InputError(
         "records of Argilla that do not say which answers were submitted",
         field="responses",
-        expected="flat records, with fields such as helpfulness.responses and helpfulness.responses.status",
-        found="fields " + ", ".join(values),
         remedy="export them with dataset.records.to_list(flatten=True), or dataset.records.to_datasets()",
     )
 
 
 # --- Opik ---
 
-_OPIK_REVIEW = re.compile(r"\[([^\]]+)\]\.(.+?)(\.reason)?")
 
-
-def _opik_columns(values: Values) -> dict[str, tuple[str, str, str]]:
-    """Column -> reviewer, name of the score or `comment`, and `.reason` or the empty text."""
+def _opik_columns(values: Values) -> Iterator[tuple[str, str, str]]:
+    """Each column of a score or comment, with its reviewer, in brackets or not, and the score's name or `comment`."""
     bare = {key.removesuffix(".comment") for key in values if key.endswith(".comment")}
-    columns = {}
     for key in values:
-        match = _OPIK_REVIEW.fullmatch(key)
-        reviewer = next((name for name in bare if key.startswith(f"{name}.")), "")
-        if match:
-            columns[key] = (match[1], match[2], match[3] or "")
-        elif reviewer:
-            name = key.removeprefix(f"{reviewer}.")
-            columns[key] = (reviewer, name.removesuffix(".reason"), ".reason" if name.endswith(".reason") else "")
-    return columns
+        match = re.fullmatch(r"\[([^\]]+)\]\.(.+)", key)
+        reviewer = match[1] if match else next((name for name in bare if key.startswith(f"{name}.")), "")
+        name = match[2] if match else key.removeprefix(f"{reviewer}.")
+        if reviewer and not name.endswith(".reason"):
+            yield key, reviewer, name
 
 
 def _opik(values: Values) -> Iterator[ExportRating]:
-    for key, (reviewer, name, reason) in _opik_columns(values).items():
-        if not reason and name != "comment":
-            yield ExportRating(name, values[key], reviewer, str(values.get(f"{key}.reason") or ""), key)
-        elif name == "comment" and not reason:
-            yield ExportRating("", None, reviewer, str(values[key] or ""), key)
+    for key, reviewer, name in _opik_columns(values):
+        if name == "comment":
+            yield ExportRating("", None, reviewer, values[key], key)
+        else:
+            yield ExportRating(name, values[key], reviewer, values.get(f"{key}.reason"), key)
 
 
 # --- Langfuse, LangSmith, MLflow ---
 
 _TRACE_IDS = ("id", "trace_id", "traceId", "run_id")
-_TRACE_REFERENCES = ("traceId", "trace_id", "run_id")
+_TRACE_REFERENCES = ("observationId", "observation_id", "traceId", "run_id", "trace_id")
+"""Fields with the id of what a score is about, of which the first counts: a step of a trace before the whole trace."""
 
 
 def _langfuse(values: Values) -> Iterator[ExportRating]:
     if values.get("source") == "ANNOTATION":
-        value = values.get("value")
-        value = values.get("stringValue") if is_missing(value) else value
-        rater = values.get("authorUserId") or ""
-        yield ExportRating(str(values.get("name") or ""), value, str(rater), str(values.get("comment") or ""), "value")
+        # Underscores are those of exports to a bucket.
+        value = first_of(values, "value", "stringValue", "string_value")
+        rater = first_of(values, "authorUserId", "author_user_id")
+        yield ExportRating(values.get("name"), value, rater, values.get("comment"), "value")
 
 
 _SCORES = ("score", "value")
@@ -264,14 +270,13 @@ def _langsmith(values: Values) -> Iterator[ExportRating]:
             refuse_text(values[name], name)
     kind = source.get("type") if isinstance(source, dict) else values.get("feedback_source.type", source)
     corrections = correction if isinstance(correction, dict) else {n: values.get(f"correction.{n}") for n in _SCORES}
-    corrected = first_of(*_SCORES)(corrections)
     # An LM judge's score is no rating, unless a person corrected it.
-    value = corrected if not is_missing(corrected) else None if kind == "model" else values.get("score")
-    value = values.get("value") if is_missing(value) and kind != "model" else value
+    of_person = values if kind not in ("model", "auto_eval") else {}
+    corrected = first_of(corrections, *_SCORES)
+    value = first_of(of_person, *_SCORES) if corrected is None else corrected
     rater = source.get("user_id") if isinstance(source, dict) else values.get("feedback_source.user_id")
-    if not is_missing(value):
-        comment = str(values.get("comment") or "") if kind != "model" else ""
-        yield ExportRating(str(values.get("key") or ""), value, str(rater or ""), comment, "score")
+    if value is not None:
+        yield ExportRating(values.get("key"), value, rater, of_person.get("comment"), "score")
 
 
 def _mlflow(values: Values) -> Iterator[ExportRating]:
@@ -279,27 +284,55 @@ def _mlflow(values: Values) -> Iterator[ExportRating]:
     holder, at = (info, "info.") if isinstance(info, dict) else (values, "")
     assessments = holder.get("assessments")
     refuse_text(assessments, f"{at}assessments")
+    # The text of a trace is that of its first span; assessments of the other ones are about other texts.
+    steps = {_hexadecimal(str(span.get("span_id"))) for span in _mlflow_spans(values) if _is_step(span)}
     for i, assessment in enumerate(dicts(assessments)):
         source, feedback = assessment.get("source") or {}, assessment.get("feedback") or {}
+        if assessment.get("span_id") in steps:
+            continue
         if source.get("source_type") == "HUMAN" and assessment.get("valid") is not False and "value" in feedback:
-            name = str(assessment.get("assessment_name") or assessment.get("name"))
-            comment = str(assessment.get("rationale") or "")
-            field = f"{at}assessments[{i}].feedback.value"
-            yield ExportRating(name, feedback["value"], str(source.get("source_id") or ""), comment, field)
+            name, field = first_of(assessment, "assessment_name", "name"), f"{at}assessments[{i}].feedback.value"
+            yield ExportRating(name, feedback["value"], source.get("source_id"), assessment.get("rationale"), field)
+
+
+def _mlflow_spans(values: Values) -> list[dict[str, Any]]:
+    data = values.get("data")
+    return dicts(data.get("spans") if isinstance(data, dict) else values.get("spans"))
+
+
+def _is_step(span: Values) -> bool:
+    return bool(span.get("parent_span_id") or span.get("parent_id"))
+
+
+def _hexadecimal(span_id: str) -> str:
+    """The id of a span as assessments have it; traces have it in base64."""
+    with suppress(ValueError):
+        return base64.b64decode(span_id).hex()
+    return span_id
+
+
+_PREVIEW_CUT_OFF = re.compile(r".{997,}\.\.\.", re.DOTALL)
+"""A preview as MLflow cuts it off, at 1,000 characters or, on Databricks, at 10,000."""
 
 
 def _mlflow_texts(values: Values) -> Values:
     info = values.get("info")
     if not isinstance(info, dict):
         return _input_and_output({name: parsed(values.get(name)) for name in ("request", "response")})
-    data = values.get("data")
-    spans = dicts(data.get("spans")) if isinstance(data, dict) else []
-    root = next((span for span in spans if not (span.get("parent_span_id") or span.get("parent_id"))), {})
+    root = next((span for span in _mlflow_spans(values) if not _is_step(span)), {})
     attributes = root.get("attributes") or {}
-    texts = {
-        "request": parsed(attributes.get("mlflow.spanInputs") or info.get("request_preview")),
-        "response": parsed(attributes.get("mlflow.spanOutputs") or info.get("response_preview")),
-    }
+    texts = {}
+    for name, attribute in (("request", "mlflow.spanInputs"), ("response", "mlflow.spanOutputs")):
+        preview = info.get(f"{name}_preview")
+        if not (text := attributes.get(attribute)) and _PREVIEW_CUT_OFF.fullmatch(str(preview)):
+            raise InputError(
+                "a trace without spans, whose text MLflow has cut off",
+                field=f"info.{name}_preview",
+                expected="the whole text, in the attributes of its first span",
+                found=f"{len(str(preview)):,} characters and an ellipsis",
+                remedy="export the traces with their spans (include_spans=True)",
+            )
+        texts[name] = parsed(text or preview)
     return _input_and_output(texts)
 
 
@@ -312,8 +345,7 @@ def _input_and_output(values: Values) -> Values:
         if name is None:
             continue
         value = values[name]
-        text = _single_text(value)
-        if text is not None:
+        if (text := _single_text(value)) is not None:
             texts[role] = text
         elif isinstance(value, dict):
             texts |= {(f"{name}.{key}" if key in texts else key): inner for key, inner in value.items()}
@@ -334,10 +366,7 @@ def _single_text(value: object, depth: int = 8) -> str | None:
     turns = dicts(value)
     if len(turns) == 1:
         return _single_text(turns[0], depth - 1)
-    contents = [turn.get("content") for turn in turns]
-    if not contents or not all(isinstance(text, str) for text in contents):
-        return None
-    return "\n".join(f"{turn.get('role')}: {text}" for turn, text in zip(turns, contents, strict=True))
+    return joined_messages(messages_in(turns)) or None
 
 
 def _is_mlflow(values: Values) -> bool:
@@ -352,25 +381,20 @@ def _is_mlflow(values: Values) -> bool:
     )
 
 
-def _mlflow_id(values: Values) -> object:
-    info = values.get("info")
-    return first_of("trace_id", "request_id")(info if isinstance(info, dict) else values)
-
-
 _LAYOUTS = (
     ExportLayout(
         "Label Studio (JSON)",
         lambda values: isinstance(values.get("data"), dict) and isinstance(values.get("annotations"), list),
         lambda values: values.get("data") or {},
         studio_tasks,
-        first_of("id"),
+        ("id",),
     ),
     ExportLayout(
         "Label Studio",
         _has_all("annotator", "annotation_id", "lead_time"),
         partial(studio_texts, ()),
         partial(studio_row, {}),
-        first_of("id"),
+        ("id",),
         fitted=fitted_studio,
     ),
     ExportLayout(
@@ -378,32 +402,37 @@ _LAYOUTS = (
         lambda values: any(f"{name}.responses.users" in values for name in _argilla_questions(values)),
         _argilla_texts,
         _argilla,
-        first_of("id", "_server_id"),
+        ("id", "_server_id"),
     ),
     ExportLayout(
         "Argilla (nested)",
         lambda values: all(isinstance(values.get(name), dict) for name in ("fields", "responses", "suggestions")),
         lambda values: values.get("fields") or {},
         _argilla_nested,
-        first_of("id"),
+        ("id",),
     ),
-    ExportLayout("MLflow", _is_mlflow, _mlflow_texts, _mlflow, _mlflow_id, "traces with their requests and responses"),
     ExportLayout(
-        "Langfuse",
-        _has_all("traceId", "source", "dataType", "value"),
-        _input_and_output,
-        _langfuse,
-        first_of("traceId"),
+        "MLflow",
+        _is_mlflow,
+        _mlflow_texts,
+        _mlflow,
+        ("trace_id", "request_id"),
         "traces",
     ),
     ExportLayout(
-        "LangSmith", _has_all("run_id", "key", "score"), _input_and_output, _langsmith, first_of("run_id"), "runs"
+        "Langfuse",
+        lambda values: _has_all("source", "name", "value")(values) and ("dataType" in values or "data_type" in values),
+        _input_and_output,
+        _langfuse,
+        ("observationId", "observation_id", "traceId", "trace_id"),
+        "traces",
     ),
+    ExportLayout("LangSmith", _has_all("run_id", "key", "score"), _input_and_output, _langsmith, ("run_id",), "runs"),
     ExportLayout(
         "Opik",
-        lambda values: bool(_opik_columns(values)) and any(name.lower() in ("input", "output") for name in values),
+        lambda values: any(_opik_columns(values)) and any(name.lower() in ("input", "output") for name in values),
         _input_and_output,
         _opik,
-        first_of("id", "Id", "ID"),
+        ("id", "Id", "ID"),
     ),
 )

@@ -130,13 +130,13 @@ def pair_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Recor
     sample = list(islice(stream, _SAMPLE))
     pair = pair_columns(*sample)
     if pair is None:
-        raise sample[0].error("not a pair", expected="two texts and a verdict", found=", ".join(sample[0].values))
+        raise sample[0].error("not a pair", expected="two texts and a verdict", found=sample[0].field_names)
     _refuse_zero_and_one(sample, pair)
     reader = _PairReader(pair, columns)
     reader.refuse_repeated(sample)
     for record in chain(sample, stream):
         if not set(pair.texts) <= set(record.values):
-            raise record.error("not a pair", expected="the columns of the first record", found=", ".join(record.values))
+            raise record.error("not a pair", expected="the columns of the first record", found=record.field_names)
         yield from reader.rows(record)
 
 
@@ -146,13 +146,13 @@ def _refuse_zero_and_one(sample: Sequence[Record], pair: PairColumns) -> None:
         for column in pair.verdicts:
             for value in _verdicts_in(record, column):
                 first.setdefault(_normalized(value), (record, column))
-    if "0" in first and first.keys() <= {"0", "1"}:
+    # Beside texts called 1 and 2, the verdicts 0, 1 and 2 are clear.
+    unclear = {"0", "1"} if pair.labels == ("1", "2") else {"0", "1", "2"}
+    if "0" in first and first.keys() <= unclear:
         record, column = first["0"]
         raise record.error(
-            "the verdicts are 0 and 1 only: 0 may be a tie or the first text",
+            f"the verdicts are {', '.join(sorted(first))} only: 0 may be a tie or the first text",
             column,
-            expected=f"{pair.labels[0]}, {pair.labels[1]} or tie",
-            found=0,
             remedy=f"write {pair.labels[0]} and {pair.labels[1]} for the better text, and tie where both are equal",
         )
 
@@ -166,48 +166,47 @@ class _PairReader:
         """Source and texts -> id of the group, and the texts in the order in which they came first."""
         self._pairs_of_group: Counter[str] = Counter()
 
-    def _column(self, record: Record, role: str) -> str | None:
-        """The column of a role, by its names."""
+    def _roles(self, record: Record) -> dict[str, str]:
+        """Role -> column of the record, by its names."""
         by_name = {normalized_name(str(key)): str(key) for key in record.values}
-        known = (self._columns.renamed.get(role), role, *OTHER_NAMES.get(role, ()))
-        found = next((by_name[n] for name in known if name and (n := normalized_name(name)) in by_name), None)
-        if found is None and role == "rater":
-            raters = [key for name, key in by_name.items() if RATER_NAME.fullmatch(name)]
-            found = raters[0] if len(raters) == 1 else None
-        return found
+        roles = {}
+        for role in ("source", "context", "group", "aspect", "rater"):
+            known = (self._columns.renamed.get(role, role), role, *OTHER_NAMES.get(role, ()))
+            if column := next((by_name[n] for name in known if (n := normalized_name(name)) in by_name), None):
+                roles[role] = column
+        raters = [key for name, key in by_name.items() if RATER_NAME.fullmatch(name)]
+        return {"rater": raters[0], **roles} if len(raters) == 1 else roles
 
-    def _identity(self, record: Record) -> tuple[list[str], tuple[str, str], str]:
+    def _identity(self, record: Record, roles: Mapping[str, str]) -> tuple[list[str], tuple[str, str], str]:
         """Source and context, texts, and what pairs in either order have in common."""
-        columns = (self._column(record, role) for role in ("source", "context"))
-        origin = ["" if column is None else str(record.values[column]) for column in columns]
-        origin = origin if origin[1] else origin[:1]
-        first, second = (_last_message(record, column) for column in self._pair.texts)
-        return origin, (first, second), fingerprint([*origin, *sorted((first, second))])
+        source, texts = _source_and_texts(record, self._pair.texts, roles.get("source"))
+        context = str(record.values[roles["context"]]) if "context" in roles else ""
+        origin = [source, context] if context else [source]
+        return origin, texts, fingerprint([*origin, *sorted(texts)])
 
     def refuse_repeated(self, sample: Sequence[Record]) -> None:
         """Refuse a file whose pairs come again without a column that says why."""
-        repeated = len(sample) - len({self._identity(record)[2] for record in sample})
+        repeated = len(sample) - len({self._identity(record, self._roles(record))[2] for record in sample})
         first, too_many = sample[0], max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(sample))
-        if repeated > too_many and not any(self._column(first, role) for role in ("rater", "aspect")):
+        if repeated > too_many and not {"rater", "aspect"} & set(self._roles(first)):
             raise first.error(
                 f"{repeated} of {len(sample)} rows repeat a pair: by other raters, or about other aspects?",
                 next(iter(self._pair.verdicts), self._pair.texts[0]),
-                expected="a row for each pair, or a column with the rater or the aspect",
-                found="columns " + ", ".join(first.values),
-                remedy="name the column: --columns rater=COLUMN or --columns aspect=COLUMN",
+                found=first.field_names,
+                remedy="name the column that says so: --columns rater=COLUMN or --columns aspect=COLUMN",
             )
 
     def rows(self, record: Record) -> Iterator[Record]:
-        """The rows of one record."""
-        pair = self._pair
-        origin, texts, key = self._identity(record)
-        group_column, aspect_column = self._column(record, "group"), self._column(record, "aspect")
+        """The rows of one record: for each verdict one per text."""
+        pair, roles = self._pair, self._roles(record)
+        origin, texts, key = self._identity(record, roles)
         strength = next((str(k) for k in record.values if _STRENGTH.fullmatch(normalized_name(str(k)))), None)
-        rater_column, rater_key = self._column(record, "rater"), self._columns.renamed.get("rater", "rater")
-        aspect_key = self._columns.renamed.get("aspect", "aspect")
-        used = {*pair.texts, *pair.verdicts, group_column, aspect_column, rater_column, strength}
+        rater_key, aspect_key = (self._columns.renamed.get(role, role) for role in ("rater", "aspect"))
+        used = {*pair.texts, *pair.verdicts, strength, *(roles.get(role) for role in ("group", "aspect", "rater"))}
         rest = {name: value for name, value in record.values.items() if name not in used}
-        rest["group"] = self._group(record, group_column, key, origin, texts)
+        if origin[0] and not isinstance(rest.get(source := roles.get("source", "source")), str):
+            rest[source] = origin[0]
+        rest["group"] = self._group(record, roles.get("group"), key, origin, texts)
         swapped = texts != self._first_order[key][1]
         if not pair.verdicts:
             # The order of the texts must not reveal which one was chosen.
@@ -216,19 +215,17 @@ class _PairReader:
         else:
             comparisons, reversed_order = list(outcomes(record, pair, strength)), swapped
         for column, aspect, rater, first in comparisons or [("", PREFERENCE, "", None)]:
-            if aspect == PREFERENCE and aspect_column is not None:
-                aspect = record.text(aspect_column)
-            if not rater and rater_column is not None:
-                rater = record.identifier(rater_column)
+            if aspect == PREFERENCE and "aspect" in roles:
+                aspect = record.text(roles["aspect"])
+            if not rater and "rater" in roles:
+                rater = record.identifier(roles["rater"])
             for i in (1, 0) if reversed_order else (0, 1):
                 rating = None if first is None else first if i == 0 else 1 - first
                 candidate = pair.texts[1 - i if swapped else i]
-                ours = {"candidate": candidate, "text": texts[i], aspect_key: aspect, "rating": rating}
-                values = {**rest, **ours, **({rater_key: rater} if rater else {})}
+                values = {**rest, "candidate": candidate, "text": texts[i], aspect_key: aspect, "rating": rating}
+                values |= {rater_key: rater} if rater else {}
                 full_names = {"text": pair.texts[i], "rating": column or pair.texts[0], "aspect": column}
-                yield replace(
-                    record, values=values, full_names=full_names, format="csv", comma_columns=None, decimal_comma=False
-                )
+                yield replace(record, values=values, full_names=full_names, format="csv", decimal_commas=False)
 
     def _group(self, record: Record, column: str | None, key: str, origin: list[str], texts: tuple[str, str]) -> str:
         """The id of the pair's group: that of its column, numbered where several pairs have it."""
@@ -244,13 +241,33 @@ class _PairReader:
         return self._first_order[key][0]
 
 
-def _last_message(record: Record, column: str) -> str:
-    """The text in a column: of a conversation, the last message."""
-    value = record.values.get(column)
-    last = value[-1] if isinstance(value, list) and value else None
-    if isinstance(last, dict) and isinstance(last.get("content"), str):
-        return str(last["content"])
-    return record.text(column)
+def _source_and_texts(
+    record: Record, columns: tuple[str, str], source_column: str | None
+) -> tuple[str, tuple[str, str]]:
+    """The source and the two texts of a pair.
+
+    Of conversations, the last messages are the texts. What comes before is the source, unless a column holds it; where
+    it differs, the whole conversations are the texts.
+    """
+    first, second = (messages_in(record.values[column]) or [("", record.text(column))] for column in columns)
+    before = [] if source_column is None else messages_in(record.values[source_column])
+    source = joined_messages(before) or ("" if source_column is None else record.optional_text(source_column))
+    if source_column is None and first[:-1] != second[:-1]:
+        return "", (joined_messages(first), joined_messages(second))
+    return source or joined_messages(first[:-1]), (first[-1][1], second[-1][1])
+
+
+def messages_in(value: object) -> list[tuple[str, str]]:
+    """Role and text of each message of a conversation; empty for other values."""
+    messages = value if isinstance(value, list) else []
+    if not all(isinstance(message, dict) and isinstance(message.get("content"), str) for message in messages):
+        return []
+    return [(str(message.get("role")), message["content"]) for message in messages]
+
+
+def joined_messages(messages: Sequence[tuple[str, str]]) -> str:
+    """Messages as one text; a single one without its role."""
+    return "\n".join(text if len(messages) == 1 else f"{role}: {text}" for role, text in messages)
 
 
 def outcomes(record: Record, pair: PairColumns, strength: str | None = None) -> Iterator[_Comparison]:
@@ -269,10 +286,13 @@ def outcomes(record: Record, pair: PairColumns, strength: str | None = None) -> 
                     column,
                     expected=f"{pair.labels[0]}, {pair.labels[1]}, the name of a column, or tie",
                     found=value,
-                    remedy="correct the cell, or leave it empty",
                 )
-            name = rater or (str(number) if len(verdicts) > 1 else "")
-            yield column, aspect, name, 0.5 + (rating - 0.5) * _strength(record, strength)
+            yield (
+                column,
+                aspect,
+                rater or (str(number) if len(verdicts) > 1 else ""),
+                0.5 + (rating - 0.5) * _strength(record, strength),
+            )
 
 
 def _strength(record: Record, name: str | None) -> float:
@@ -283,8 +303,7 @@ def _strength(record: Record, name: str | None) -> float:
         raise record.error(
             "not a strength",
             name,
-            expected="a number above 0 and up to 1",
+            expected="a number above 0 and up to 1: divide all strengths by the greatest one",
             found=f"{strength:g}",
-            remedy="divide all strengths by the greatest one",
         )
     return strength

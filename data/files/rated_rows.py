@@ -9,10 +9,12 @@ where rows with equal texts are about the same one.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
-from typing import NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
 
 from debate_judge.data.errors import ErrorHandler, did_you_mean, redirect_errors
 from debate_judge.data.files.columns import (
@@ -23,12 +25,12 @@ from debate_judge.data.files.columns import (
     ReadingNotes,
     RowLayout,
     column_names,
-    has_no_similar_column,
+    has_similar_column,
+    holds_number,
     missing_column_error,
     normalized_name,
-    number_hint,
-    rater_base,
     row_layout,
+    unread_hint,
 )
 from debate_judge.data.files.guessed_roles import (
     join_raters_hint,
@@ -37,11 +39,11 @@ from debate_judge.data.files.guessed_roles import (
     refuse_repeated_texts,
     summarized_name,
 )
-from debate_judge.data.files.ratings import comments_of, rating_of
-from debate_judge.data.files.records import Record, is_missing
+from debate_judge.data.files.ratings import comments_in, rating_of
+from debate_judge.data.files.records import Record, is_blank, is_missing
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Task
 
-_NO_TEXT_REMEDY = "fill it in, or leave out rows without a text, such as one of averages"
+T = TypeVar("T")
 
 _MAX_LAYOUTS = 1000
 """Maximum number of cached layouts, of records with different fields."""
@@ -61,21 +63,39 @@ class _Row(NamedTuple):
     record: Record
     number: int
     """Number of the row, from 1; the id of a group or candidate without an id."""
-    roles: Mapping[str, str]
-    """Role -> column."""
-    layout: RowLayout | None
-    """None for a row of another task than the caller chose."""
     task: Task | None
+    """None for a row of another task than the caller chose."""
+    layout: RowLayout
+    """Without a task only the columns `task` and `group`."""
+
+    def column(self, role: str) -> str | None:
+        return self.layout.roles.get(role)
 
     def optional(self, role: str) -> str:
         """The text in the column of a role; empty without one."""
-        return self.record.optional_text(self.roles[role]) if role in self.roles else ""
+        column = self.column(role)
+        return "" if column is None else self.record.optional_text(column)
 
     def name(self, role: str) -> str:
-        """The id in the column of a role; empty without such a column, or if it is blank."""
-        value = self.record.values.get(self.roles[role]) if role in self.roles else None
-        blank = value is None or (isinstance(value, str) and not value.strip())
-        return "" if blank else self.record.identifier(self.roles[role]).strip()
+        """The id in the column of a role; empty without such a column."""
+        column = self.column(role)
+        return "" if column is None else self.record.identifier(column).strip()
+
+    def optional_name(self, role: str) -> str:
+        """As `name`; empty also if it is blank."""
+        return "" if is_blank(self.record.values.get(self.column(role) or "")) else self.name(role)
+
+    @property
+    def group_key(self) -> object:
+        """The key that the rows of a group share."""
+        task = self.task.name if self.task else None
+        if "group" in self.layout.roles:
+            return self.name("group")
+        if source := self.optional("source"):
+            return task, " ".join(source.split()), self.optional("context")
+        if not self.layout.allows_several_rows:
+            return self.number
+        return task, "", self.optional_name("candidate") or self.optional("text")
 
 
 @dataclass
@@ -85,25 +105,21 @@ class _CandidateRows:
     first: Record
     id: str
     text: str
-    ratings: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    ratings: dict[str, list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
     """Aspect -> (number of the rater, rating)."""
-    comments: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    comments: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     """Aspect -> (number of the rater, comment)."""
     row_of_rating: dict[tuple[str, str], Record] = field(default_factory=dict)
     """Aspect and rater -> the row with that rating."""
 
     def candidate(self, keep: bool) -> Candidate:
-        ratings = {
-            name: tuple(v for _, v in sorted(values, key=_rater_number)) for name, values in self.ratings.items()
-        }
-        comments = {
-            name: tuple(t for _, t in sorted(texts, key=_rater_number)) for name, texts in self.comments.items()
-        }
-        return Candidate(self.id, self.text, ratings, comments, dict(self.first.values) if keep else {})
+        row = dict(self.first.values) if keep else {}
+        return Candidate(self.id, self.text, _by_rater(self.ratings), _by_rater(self.comments), row)
 
 
-def _rater_number(value: tuple[int, object]) -> int:
-    return value[0]
+def _by_rater(numbered: Mapping[str, list[tuple[int, T]]]) -> dict[str, tuple[T, ...]]:
+    """Aspect -> values in the order of the raters' numbers."""
+    return {name: tuple(v for _, v in sorted(values, key=itemgetter(0))) for name, values in numbered.items()}
 
 
 class RowReader:
@@ -126,31 +142,22 @@ class RowReader:
         *,
         keep_columns: bool = False,
     ) -> None:
-        self._columns = columns
+        self.columns = columns
+        """The user's names of columns, with the rater column that was detected."""
         self._keep = keep_columns
         self._task_of = task_of
         self._notes = notes
         self._bad_cell = on_bad_cell
-        self._layouts: dict[object, RowLayout] = {}
-        self._keys: tuple[str, ...] | None = None
-        self._key_roles: Mapping[str, str] = {}
+        self._layouts: dict[tuple[tuple[str, ...], str | None], RowLayout] = {}
+        """Columns and name of the task -> layout; without a task, the columns `task` and `group`."""
         self._raters: dict[str, int] = {}
         self._has_sources: bool | None = None
-
-    @property
-    def columns(self) -> ColumnNames:
-        """The user's names of columns, with the rater column that was detected."""
-        return self._columns
-
-    def holds_group(self, record: Record) -> bool:
-        """Whether a record holds a group with a list of candidates."""
-        return "candidates" in self._columns.match(tuple(map(str, record.values)), NESTED)[0]
 
     def groups_of_records(self, records: Iterable[Record], on_error: ErrorHandler | None) -> Iterator[LocatedGroup]:
         """The groups of records that hold one each; bad records are skipped if there is an `on_error`."""
         for number, record in enumerate(records, start=1):
             with redirect_errors(on_error or self._bad_cell):
-                group = self._group(self._row(flat, number) for flat in candidate_records(record, self._columns))
+                group = self._group(self._row(flat, number) for flat in candidate_records(record, self.columns))
                 if group is not None:
                     yield group._replace(record=record)
 
@@ -161,175 +168,148 @@ class RowReader:
             records: The rows.
             gather: Whether the rows of a group need not be adjacent; all rows are then held in memory.
         """
-        flat: Iterable[Record] = (flattened(record, self._columns) for record in records)
+        flat: Iterable[Record] = (flattened(record, self.columns) for record in records)
         if gather:
             flat = list(flat)
             self._detect_raters(flat)
         rows: Iterable[_Row] = (self._row(record, number) for number, record in enumerate(flat, start=1))
         if gather:
-            by_key: dict[object, list[_Row]] = {}
+            by_key: dict[object, list[_Row]] = defaultdict(list)
             for row in rows:
                 with redirect_errors(self._bad_cell):
-                    by_key.setdefault(self._group_key(row), []).append(row)
-            rows = [row for members in by_key.values() for row in members]
-        for _, members in groupby(rows, key=self._group_key):
-            group = self._group(members)
-            if group is not None:
+                    by_key[row.group_key].append(row)
+            rows = (row for members in by_key.values() for row in members)
+        for _, members in groupby(rows, key=lambda row: row.group_key):
+            if (group := self._group(members)) is not None:
                 yield group
 
     def _detect_raters(self, records: Sequence[Record]) -> None:
         """Detect the column of raters; raise if texts repeat and there is none."""
         keys = tuple(map(str, records[0].values)) if records else ()
-        roles, rest = self._columns.match(keys, ROLES)
-        refuse_other_meaning(records, roles, rest, self._columns.names_for(keys))
+        roles, rest = self.columns.match(keys, ROLES)
+        refuse_other_meaning(records, roles, rest, self.columns.names_for(keys))
         if (rater := rater_column(records, roles, rest)) is not None:
-            self._columns = replace(self._columns, renamed={**self._columns.renamed, "rater": rater})
+            self.columns = replace(self.columns, renamed={**self.columns.renamed, "rater": rater})
             self._notes.add(f"{rater!r} is taken for the rater")
         elif not {"rater", "candidate"} & set(roles) and not {"aspect", "rating"} <= set(roles) and "text" in roles:
             refuse_repeated_texts(records, roles, rest)
 
     def _row(self, record: Record, number: int) -> _Row:
         keys = tuple(map(str, record.values))
-        if keys != self._keys:  # The rows of a table have the same ones.
-            self._keys, self._key_roles = keys, self._columns.match(keys, ("task", "group"))[0]
-        roles = self._key_roles
-        task = self._task_of(record, roles.get("task", "task"))
-        if task is None:
-            return _Row(record, number, roles, None, None)
-        layout = self._layouts.get((keys, task.name))
+        layout = self._layout(keys, None, lambda: RowLayout(self.columns.match(keys, ("task", "group"))[0]))
+        task = self._task_of(record, layout.roles.get("task", "task"))
+        if task is not None:
+            layout = self._layout(keys, task.name, lambda: self._new_layout(record, keys, task))
+        return _Row(record, number, task, layout)
+
+    def _layout(self, keys: tuple[str, ...], task: str | None, match: Callable[[], RowLayout]) -> RowLayout:
+        layout = self._layouts.get((keys, task))
         if layout is None:
             if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
-            layout = self._layouts[keys, task.name] = self._new_layout(record, keys, task)
-        return _Row(record, number, layout.roles, layout, task)
+            layout = self._layouts[keys, task] = match()
+        return layout
 
     def _new_layout(self, record: Record, keys: tuple[str, ...], task: Task) -> RowLayout:
-        layout, names = row_layout(keys, task, self._columns), column_names(task)
+        layout, names = row_layout(keys, task, self.columns), column_names(task)
         if self._has_sources is None and "task" not in layout.roles:
-            bases = {base for key in keys if (base := rater_base(key)) is not None}
-            renamed = {column for column in self._columns.renamed.values() if normalized_name(column) in bases}
-            self._columns.check(record, keys, (*names, *NESTED), renamed)
+            self.columns.check(record, names)
         if "text" not in layout.roles:
             raise missing_column_error(record, "text", keys)
         if self._has_sources is None:
-            self._has_sources = "source" in layout.roles or not has_no_similar_column("source", layout.ignored)
+            self._has_sources = "source" in layout.roles or has_similar_column("source", layout.ignored)
         if self._has_sources and "source" not in layout.roles:
             raise missing_column_error(record, "source", keys)
         used = [c for columns in (*layout.ratings.values(), *layout.comments.values()) for c in columns]
         # A column `comment` cannot be suggested where there are several aspects.
         never_suggested = {"comment"} if len(task.aspects) > 1 and not layout.is_long else set()
         unmatched = [name for name in names if name not in {*layout.roles, *layout.ratings, *never_suggested}]
-        self._notes.add_fields([*layout.roles.values(), *used], layout.ignored, unmatched, record=record)
-        self._notes.add_fields((), layout.replaced, (), "there are columns of single raters")
-        self._suggest_joining(record, layout, task)
-        return layout
-
-    def _suggest_joining(self, record: Record, layout: RowLayout, task: Task) -> None:
-        """Note columns that may be those of several raters of one aspect."""
+        self._notes.add_read([*layout.roles.values(), *used])
+        self._notes.add_ignored(layout.ignored, lambda name: unread_hint(name, unmatched, layout.ignored, record))
+        self._notes.add_ignored(layout.replaced, lambda _: "there are columns of single raters")
+        # Columns that may be those of several raters of one aspect.
         singles = [columns[0] for columns in layout.ratings.values() if len(columns) == 1]
-        unread = [name for name in layout.ignored if number_hint(name, record) and not summarized_name(name)]
+        unread = [name for name in layout.ignored if holds_number(name, record) and not summarized_name(name)]
         aspects = {normalized_name(aspect.name) for aspect in task.aspects}
         if hint := join_raters_hint(singles) or join_raters_hint(unread, aspects):
             self._notes.add(hint)
-
-    def _group_key(self, row: _Row) -> object:
-        """The key that the rows of a group share."""
-        if "group" in row.roles:
-            return row.record.identifier(row.roles["group"]).strip()
-        task = None if row.task is None else row.task.name
-        if source := row.optional("source"):
-            return task, " ".join(source.split()), row.optional("context")
-        if row.layout is None or not row.layout.allows_several_rows:
-            return row.number
-        return task, "", row.name("candidate") or row.optional("text")
+        return layout
 
     def _group(self, rows: Iterable[_Row]) -> LocatedGroup | None:
         # Each row is checked as it is read, so that the error is that of the first bad row.
         first: _Row | None = None
-        candidates_by_key: dict[str, _CandidateRows] = {}
+        candidates: dict[str, _CandidateRows] = {}
         references: dict[str, None] = {}
         name = source = ""
         for row in rows:
             with redirect_errors(self._bad_cell):
                 if first is None:
-                    first = row
-                    name = (
-                        row.record.identifier(row.roles["group"]).strip() if "group" in row.roles else str(row.number)
-                    )
-                elif "group" in row.roles:
+                    first, name = row, row.name("group") if row.column("group") else str(row.number)
+                elif row.column("group"):
                     _refuse_difference(first, row, name)
-                if row.layout is None or row.task is None:
+                if row.task is None:
                     continue
                 source = source or _source(row)
-                self._add_row(row, row.layout, row.task, candidates_by_key, name)
-                references.update(dict.fromkeys(_references(row, row.layout)))
-        if first is None or first.task is None or not candidates_by_key:
+                self._add_row(row, row.task, candidates, name)
+                references |= dict.fromkeys(_references(row))
+        if first is None or first.task is None or not candidates:
             return None
-        candidates = tuple(rated.candidate(self._keep) for rated in candidates_by_key.values())
+        rated = tuple(candidate.candidate(self._keep) for candidate in candidates.values())
         with redirect_errors(self._bad_cell):
             probability = _sampling_probability(first)
-            group = RatedGroup(name, source, candidates, first.optional("context"), tuple(references), probability)
+            group = RatedGroup(name, source, rated, first.optional("context"), tuple(references), probability)
             return LocatedGroup(first.task, group, first.record)
         return None
 
-    def _add_row(
-        self, row: _Row, layout: RowLayout, task: Task, candidates: dict[str, _CandidateRows], group: str
-    ) -> None:
-        record = row.record
-        column = layout.roles.get("candidate")
-        id_ = record.identifier(column).strip() if column else ""
-        text = replace(record, remedy=record.remedy or _NO_TEXT_REMEDY).text(layout.roles["text"])
-        key = id_ if column else text if layout.allows_several_rows else str(row.number)
+    def _add_row(self, row: _Row, task: Task, candidates: dict[str, _CandidateRows], group: str) -> None:
+        record, column, several_rows = row.record, row.column("candidate"), row.layout.allows_several_rows
+        id_, text_column = row.name("candidate"), row.layout.roles["text"]
+        remedy = record.remedy or "fill it in, or leave out rows without a text, such as one of averages"
+        text = replace(record, remedy=remedy).text(text_column)
+        key = id_ if column else text if several_rows else str(row.number)
         candidate = candidates.get(key)
         if candidate is None:
-            candidate = candidates[key] = _CandidateRows(record, key if column else str(row.number), text)
-        elif not layout.allows_several_rows:
+            candidate = candidates[key] = _CandidateRows(record, id_ if column else str(row.number), text)
+        elif not several_rows:
             location = candidate.first.full_name(column or "").rpartition(".")[0] or candidate.first.location
             raise record.error(
-                f"group {group!r} has two candidates with the id {key!r}",
+                f"group {group!r} has two candidates with the id {key!r}: also in {location}",
                 column or "candidate",
-                expected="a different id for every candidate of a group",
-                found=f"{key!r}, as in {location}",
-                remedy="put the name of the system that wrote the candidate into this column, or, where each row is "
-                "one rater's, that of the rater into a column rater",
+                remedy="name the system that wrote each; where a row is one rater's, add a column rater",
             )
         elif candidate.text != text:
             raise record.error(
                 f"the rows of candidate {key!r} of group {group!r} differ in their text",
-                layout.roles["text"],
+                text_column,
                 expected=f"the same text as in {candidate.first.location}",
                 found=text,
-                remedy="repeat it in every row of the candidate, or give another text its own candidate",
             )
-        self._add_ratings(row, layout, task, candidate)
+        self._add_ratings(row, task, candidate)
 
-    def _add_ratings(self, row: _Row, layout: RowLayout, task: Task, candidate: _CandidateRows) -> None:
-        record, rater = row.record, row.name("rater")
+    def _add_ratings(self, row: _Row, task: Task, candidate: _CandidateRows) -> None:
+        record, layout, rater = row.record, row.layout, row.optional_name("rater")
         rater_number = self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)
         columns, comment_columns = layout.ratings, layout.comments
         if layout.is_long:
             aspect = self._aspect_of_row(record, layout, task)
             if aspect is None:
                 return
-            columns = {aspect: (layout.roles["rating"],)}
-            comment_columns = {aspect: layout.comments.get("", ())}
+            columns, comment_columns = {aspect: (layout.roles["rating"],)}, {aspect: layout.comments.get("", ())}
         elif "" in comment_columns and len(task.aspects) == 1:
             comment_columns = {task.aspects[0].name: comment_columns[""], **comment_columns}
         for name in columns:
             values = [value for column in columns[name] for value in self._ratings(record, task.aspect(name), column)]
             if values and rater and (before := candidate.row_of_rating.setdefault((name, rater), record)) is not record:
                 raise record.error(
-                    f"rater {rater!r} has rated {name} of this candidate twice",
+                    f"rater {rater!r} has rated {name} of this candidate twice, also in {before.location}",
                     layout.roles["rater"],
-                    expected="one rating of each rater",
-                    found=f"another one in {before.location}",
-                    remedy="leave one of the rows out; if two systems wrote the text, name theirs with "
-                    "--columns candidate=COLUMN",
+                    remedy="leave one out; if two systems wrote the text, name theirs: --columns candidate=COLUMN",
                 )
             if values:
-                candidate.ratings.setdefault(name, []).extend((rater_number, value) for value in values)
-        for name, texts in comments_of(record, {a: columns for a, columns in comment_columns.items() if a}).items():
-            candidate.comments.setdefault(name, []).extend((rater_number, text) for text in texts)
+                candidate.ratings[name] += [(rater_number, value) for value in values]
+        for name in filter(None, comment_columns):
+            if texts := [text for column in comment_columns[name] for text in comments_in(record, column)]:
+                candidate.comments[name] += [(rater_number, text) for text in texts]
 
     def _ratings(self, record: Record, aspect: Aspect, column: str) -> Iterator[float]:
         """The ratings in a cell."""
@@ -337,7 +317,7 @@ class RowReader:
             with redirect_errors(self._bad_cell):
                 yield rating_of(value, aspect, record, name)
                 # A comma in a cell that was read as ratings was a decimal comma.
-                if record.comma_columns is not None and "," in str(record.values[column]):
+                if callable(record.decimal_commas) and "," in str(record.values[column]):
                     self._notes.add(f"commas in {column!r} are read as decimal points")
 
     def _aspect_of_row(self, record: Record, layout: RowLayout, task: Task) -> str | None:
@@ -345,24 +325,37 @@ class RowReader:
         if is_missing(record.values[column]) and is_missing(record.values[layout.roles["rating"]]):
             return None
         name = record.text(column).strip()
-        aspect = next((a.name for a in task.aspects if normalized_name(a.name) == normalized_name(name)), None)
+        names = {normalized_name(aspect.name): aspect.name for aspect in reversed(task.aspects)}
+        aspect = names.get(normalized_name(name))
         if aspect is None:
-            hint = did_you_mean(name, [a.name for a in task.aspects], "did you mean ratings of {}?")
-            self._notes.add_fields((), [f"ratings of {name}"], (), hint or "")
+            hint = did_you_mean(name, names.values(), "did you mean ratings of {}?") or ""
+            self._notes.add_ignored([f"ratings of {name}"], lambda _: hint)
         return aspect
+
+
+def flat_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Record]:
+    """The rows of all records: one per candidate if the first one holds a group, else one each."""
+    in_groups = None
+    for record in records:
+        in_groups = holds_group(record, columns) if in_groups is None else in_groups
+        yield from candidate_records(record, columns) if in_groups else [flattened(record, columns)]
+
+
+def holds_group(record: Record, columns: ColumnNames) -> bool:
+    """Whether a record holds a group with a list of candidates."""
+    return "candidates" in columns.match(tuple(map(str, record.values)), NESTED)[0]
 
 
 def candidate_records(record: Record, columns: ColumnNames) -> Iterator[Record]:
     """The rows of a record that holds a group: one per candidate, each with the group's fields."""
-    keys = tuple(map(str, record.values))
-    names = columns.match(keys, (*ROLES, *NESTED))[0]
-    record.require(names.get("group", "group"))
-    shared = {key: value for key, value in record.values.items() if key != names["candidates"]}
-    for child in record.children(names["candidates"]):
-        fields = columns.match(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
-        child.require(fields.get("id", "id"))
+    names = columns.match_alike(tuple(map(str, record.values)), (*ROLES, *NESTED))[0]
+    record.require(names.get("group", "group"), column := names.get("candidates", "candidates"))
+    shared = {key: value for key, value in record.values.items() if key != column}
+    for child in record.children(column):
+        fields = columns.match_alike(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
+        child.require(id_ := fields.get("id", "id"))
         # Its id becomes our column `candidate`, also if the group has a field of this name.
-        named = {"candidate" if key == fields.get("id", "id") else key: key for key in child.values}
+        named = {"candidate" if key == id_ else key: key for key in child.values}
         values = {**shared, **{name: child.values[key] for name, key in named.items()}}
         full_names = {name: child.full_name(key) for name, key in {"text": "text", **named}.items()}
         yield flattened(replace(record, values=values, full_names=full_names), columns)
@@ -373,7 +366,7 @@ def flattened(record: Record, columns: ColumnNames) -> Record:
     if not record.full_names and not any(isinstance(value, dict) for value in record.values.values()):
         return record
     values, full_names = dict(record.values), dict(record.full_names)
-    matched = columns.match(tuple(map(str, values)), NESTED)[0]
+    matched = columns.match_alike(tuple(map(str, values)), NESTED)[0]
     for role, prefix in (("ratings", ""), ("comments", COMMENTS)):
         # In a table, a column of this name may hold something else.
         if role in matched and (record.full_names or isinstance(values[matched[role]], dict)):
@@ -386,45 +379,40 @@ def flattened(record: Record, columns: ColumnNames) -> Record:
 
 
 def _source(row: _Row) -> str:
-    source = row.optional("source")
-    if source or "source" not in row.roles:
+    source, column = row.optional("source"), row.column("source")
+    if source or column is None:
         return source
     remedy = "repeat it in every row; in a spreadsheet, unmerge its cells and fill them down"
-    return replace(row.record, remedy=remedy).text(row.roles["source"])
+    return replace(row.record, remedy=remedy).text(column)
 
 
 def _sampling_probability(row: _Row) -> float | None:
     """The probability with which a source was selected for rating; None without one."""
-    column = row.roles.get("drawn", "")
-    if column not in row.record.values or is_missing(row.record.values[column]):
+    column = row.column("drawn")
+    if column is None or is_missing(row.record.values.get(column)):
         return None
     probability = row.record.number(column)
     if not 0 < probability <= 1:
-        raise row.record.error(
-            "not the probability with which a source was selected",
-            column,
-            expected="more than 0 and at most 1, as `debate next` writes it, or nothing",
-            found=f"{probability:g}",
-            remedy="leave the column as `debate next` wrote it, or rename it if it means something else",
-        )
+        expected = "more than 0 and at most 1, as `debate next` writes it, or nothing"
+        raise row.record.error("not the probability with which a source was selected", column, expected=expected)
     return probability
 
 
-def _references(row: _Row, layout: RowLayout) -> tuple[str, ...]:
-    columns = [layout.roles[role] for role in ("reference", "references") if role in layout.roles]
-    lists = [column for column in columns if isinstance(row.record.values.get(column), list)]
-    texts = filter(None, (row.record.optional_text(column) for column in columns if column not in lists))
-    return (*chain.from_iterable(row.record.texts(column) for column in lists), *texts)
+def _references(row: _Row) -> Iterator[str]:
+    columns = [column for role in ("reference", "references") if (column := row.column(role))]
+    # Lists come first, whatever the column.
+    for column in sorted(columns, key=lambda column: not isinstance(row.record.values.get(column), list)):
+        if isinstance(row.record.values.get(column), list):
+            yield from row.record.texts(column)
+        elif text := row.record.optional_text(column):
+            yield text
 
 
 def _refuse_difference(first: _Row, row: _Row, group: str) -> None:
     for role in ("source", "context", "task"):
-        column = row.roles.get(role)
+        column = row.column(role)
         if column is not None and row.record.values.get(column) != first.record.values.get(column):
+            expected, found = f"the same {role} as in {first.record.location}", row.record.values.get(column)
             raise row.record.error(
-                f"the rows of group {group!r} differ in {role}",
-                column,
-                expected=f"the same {role} as in {first.record.location}",
-                found=repr(row.record.values.get(column)),
-                remedy="repeat it in every row of the group, or give another source its own group",
+                f"the rows of group {group!r} differ in {role}", column, expected=expected, found=repr(found)
             )

@@ -7,7 +7,7 @@ ratings, too. Nothing is clamped, and words such as "yes" are ratings only on a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import (
@@ -46,37 +46,24 @@ def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tu
         try:
             aspect = task.aspect(name)
         except InputError as error:
-            raise record.error(error.problem, name, expected=error.expected, remedy=error.remedy) from None
+            raise record.placed(error, name) from None
         values = [rating_of(value, aspect, record, field) for field, value in record.values_in(name, aspect.scale)]
         if values:
             ratings[name] = tuple(values)
     return ratings
 
 
-def comments_of(record: Record, columns: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """The raters' comments in a record: fields of one text, or of a list of texts.
-
-    Args:
-        record: The record with the fields.
-        columns: Aspect -> fields of comments on it.
+def comments_in(record: Record, name: str) -> list[str]:
+    """The comments in a field of one text or of a list of texts, without blank ones.
 
     Raises:
-        InputError: A value is not text.
+        InputError: The value is not text.
     """
-    comments = {
-        name: tuple(text for field in fields for text in _texts(record, field) if text.strip())
-        for name, fields in columns.items()
-    }
-    return {name: texts for name, texts in comments.items() if texts}
-
-
-def _texts(record: Record, name: str) -> tuple[str, ...]:
     value = record.value(name)
-    if value is None:
-        return ()
-    if not isinstance(value, str | list):
+    if value is not None and not isinstance(value, str | list):
         raise record.error("not a comment", name, expected="a text, or a list of texts", found=describe_value(value))
-    return (record.text(name, blank=True),) if isinstance(value, str) else record.texts(name, blank=True)
+    texts = (record.text(name, blank=True),) if isinstance(value, str) else record.texts(name, blank=True)
+    return list(filter(str.strip, texts))
 
 
 def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> float:
@@ -95,42 +82,32 @@ def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> floa
     choice = YES_NO_WORDS.get(value.strip().lower()) if isinstance(value, str) else value
     if isinstance(choice, bool) and scale.binary:
         return scale.high if choice else scale.low
+    words = ", or yes/no, true/false, pass/fail, good/bad, correct/incorrect" if scale.binary else ""
+    expected = f"a number from {scale}{words}"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise record.error(
-            f"not a rating of {aspect.name}",
-            field,
-            expected=_expected(scale),
-            found=describe_value(value),
-            remedy=_remedy(value),
-        )
+        quoted = isinstance(value, str) and looks_like_a_number(value.strip())
+        advice = number_remedy(value) or "correct it or leave it out; take a column that holds no ratings out"
+        remedy = "write the number without quotes" if quoted else advice
+        found = describe_value(value)
+        raise record.error(f"not a rating of {aspect.name}", field, expected=expected, found=found, remedy=remedy)
     # Compared before float(), which raises for very large integers.
     if not scale.low <= value <= scale.high:
         raise record.error(
             f"rating outside the scale of {aspect.name}",
             field,
-            expected=_expected(scale),
+            expected=expected,
             found=f"{value!r:.40}",
-            remedy="correct the rating; leave the cell blank where it means that there is none, or give the scale that "
-            "the raters used in a task file",
+            remedy="correct it, leave it blank where there is none, or give the raters' scale in a task file",
         )
     return float(value)
-
-
-def _expected(scale: Scale) -> str:
-    words = ", or yes/no, true/false, pass/fail, good/bad, correct/incorrect" if scale.binary else ""
-    return f"a number from {scale}{words}"
 
 
 def has_decimal_commas(records: Iterable[Record], column: str, scale: Scale | None) -> bool:
     """Whether the commas in a column are decimal commas.
 
     All values have to be missing or numbers that use a comma for fractions. And they must not all be possible pairs of
-    whole ratings, such as `4,5` on a scale from 1 to 5, which may be the ratings of two raters.
-
-    Args:
-        records: All rows.
-        column: The column.
-        scale: The scale of its ratings; None if unknown, when single digits are taken for ratings.
+    whole ratings, such as `4,5` on a scale from 1 to 5, which may be the ratings of two raters. If the scale is
+    unknown, single digits are taken for ratings.
     """
     pairs = True
     for record in records:
@@ -147,12 +124,6 @@ def _two_ratings(text: str, scale: Scale | None) -> bool:
     if match is None or scale is None:
         return match is not None and len(text) == len("4,5")
     return all(scale.contains(float(number)) for number in match.groups())
-
-
-def _remedy(value: object) -> str | None:
-    if isinstance(value, str) and looks_like_a_number(value.strip()):
-        return "write the number without quotes"
-    return number_remedy(value) or "correct it or leave it out; take a column that holds no ratings out of the file"
 
 
 def number_remedy(value: object) -> str | None:
@@ -172,11 +143,12 @@ def how_to_rate(record: Record, column: str, present: Sequence[object]) -> str:
         return "write one row per rating, with the columns aspect, rating and rater"
     if isinstance(first, dict):
         numbers = [str(name) for name, value in first.items() if isinstance(value, int | float)]
-        name = "ratings" if len(numbers) > 1 else column
-        path = column if len(numbers) > 1 else f"{column}.{numbers[0]}" if numbers else ""
-        return f"name the ratings inside of it: --columns {name}={path}" if path else ""
+        entry = f"ratings={column}" if len(numbers) > 1 else f"{column}={column}.{numbers[0]}" if numbers else ""
+        return f"name the ratings inside of it: --columns {entry}" if entry else ""
     texts = [value.strip() for value in present if isinstance(value, str)]
-    if texts and all(re.fullmatch(r"\[[\d., ]+\]", text) for text in texts):
+    if texts and all(re.fullmatch(r"\d{4}-\d\d-\d\d.*", text) for text in texts):
+        return "spreadsheets make dates of ratings such as 4/5: enter them again, as numbers"
+    if texts and all(re.fullmatch(r"\[?\d+(?:[,/] ?\d+){2,}\]?|\[[\d., ]+\]", text) for text in texts):
         return "write the ratings of several raters as 4;5"
     if texts and all(map(looks_like_a_number, texts)):
         return "write the numbers without quotes"

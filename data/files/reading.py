@@ -25,6 +25,8 @@ from debate_judge.data.files.records import Record, json_type
 _SEPARATORS = " \t\r\n,"
 _BETWEEN_TOKENS = re.compile(r"[\s,:]*")
 _ONE_RECORD_PER_LINE = "write every record on one line of its own, without a list around them"
+_SAVE_AS_UTF8 = "save the file as UTF-8 (spreadsheets: CSV UTF-8)"
+_FLATTER = "leave out what is not read, or write it with fewer levels"
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Bytes of a line of text, and characters of a cell; the parsed values may take twenty times as much memory."""
 
@@ -53,7 +55,13 @@ def jsonl(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
                 yield _as_record(_parse_line(text, path, line), path, line)
 
 
-def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
+def json_records(path: Path) -> Iterator[Record]:
+    """The objects of a JSON array, of a list in a JSON object, or of a JSON lines file."""
+    list_name = record_list_name(path)
+    return jsonl(path) if list_name is None else json_array(path, list_name)
+
+
+def json_array(path: Path, list_name: str = "") -> Iterator[Record]:
     """The objects of a file that is one JSON array, each with the line it begins on; the file is held in memory.
 
     Records of an array on one line are numbered as rows.
@@ -66,14 +74,14 @@ def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
     # On one line, records are told apart by their numbers only.
     unit: Literal["line", "row"] = "line" if "\n" in text.strip() else "row"
     number = 0
-    at, line, counted = (text.index("[") if list_name is None else _list_start(list_name, text)) + 1, 1, 0
+    at, line, counted = (_list_start(list_name, text) if list_name else text.index("[")) + 1, 1, 0
     while True:
         # Missing or extra commas between objects are accepted: they cannot change a record.
         while at < len(text) and text[at] in _SEPARATORS:
             at += 1
         line, counted = line + text.count("\n", counted, at), at
         if at == len(text):
-            raise InputError("the JSON array is not closed", file=path, line=line, expected="]", found="nothing more")
+            raise InputError("the JSON array is not closed", file=path, line=line, expected="]")
         if text[at] == "]":
             break
         try:
@@ -84,7 +92,7 @@ def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
         number += 1
         yield _as_record(value, path, line if unit == "line" else number, unit)
     # E.g. two concatenated files: the second array must not be dropped silently.
-    if list_name is None and (rest := text[at + 1 :].lstrip()):
+    if not list_name and (rest := text[at + 1 :].lstrip()):
         raise InputError(
             "there is text after the end of the JSON array",
             file=path,
@@ -94,15 +102,9 @@ def json_array(path: Path, list_name: str | None = None) -> Iterator[Record]:
         )
 
 
-def json_records(path: Path) -> Iterator[Record]:
-    """The objects of a JSON array, of a list in a JSON object, or of a JSON lines file."""
-    first = next((text.lstrip() for _, text in lines(path, max_bytes=_MAX_FILE_BYTES) if text.strip()), "")
-    list_name = record_list_name(path)
-    return json_array(path, list_name) if first.startswith("[") or list_name is not None else jsonl(path)
-
-
 def record_list_name(path: Path) -> str | None:
-    """The name of the list of records, if the file is one JSON object that holds it; else None.
+    """The name of the list of records, if the file is one JSON object that holds it; empty if the file is an array, and
+    None if it is JSON lines.
 
     The list is the object's only field, or its only list and has a usual name; the object must not be a record itself,
     with a group, a source or a text.
@@ -110,24 +112,23 @@ def record_list_name(path: Path) -> str | None:
     Raises:
         InputError: The file is an object on several lines that holds no such list.
     """
-    starts = [
-        text.strip() for _, text in islice(((n, t) for n, t in lines(path, max_bytes=_MAX_FILE_BYTES) if t.strip()), 2)
-    ]
+    starts = list(islice((t.strip() for _, t in lines(path, max_bytes=_MAX_FILE_BYTES) if t.strip()), 2))
+    if starts and starts[0][0] == "[":
+        return ""
     # An object that ends on the first of several lines is a record; no more of the file is read.
     if not starts or starts[0][0] != "{" or (len(starts) > 1 and starts[0][-1] not in "{[,"):
         return None
+    text = _read_text(path)
     try:
-        value = _DECODER.decode(_read_text(path))
-    except InputError:
-        raise
+        value = _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
-    lists = [name for name, list_name in value.items() if isinstance(list_name, list)]
-    list_name = lists[0] if len(lists) == 1 and lists[0] != "candidates" else None
+    lists = [name for name, inner in value.items() if isinstance(inner, list)]
+    name = lists[0] if len(lists) == 1 and lists[0] != "candidates" else ""
     record_names = {name for role in ("group", "source", "text") for name in (role, *OTHER_NAMES[role])}
-    usual = list_name in _LIST_NAMES and not any(normalized_name(name) in record_names for name in value)
-    if list_name is not None and value[list_name] and (usual or len(value) == 1):
-        return list_name
+    usual = name in _LIST_NAMES and not any(normalized_name(key) in record_names for key in value)
+    if name and value[name] and (usual or len(value) == 1):
+        return name
     if len(starts) > 1:
         raise InputError(
             "the file is one JSON object",
@@ -152,12 +153,7 @@ def _list_start(name: str, text: str) -> int:
 
 
 def json_object(path: Path, *, remedy: str | None = None) -> Record:
-    """Read a file that is one JSON object.
-
-    Args:
-        path: The file.
-        remedy: The remedy for errors without a better one.
-    """
+    """Read a file that is one JSON object; `remedy` is that of errors without a better one."""
     text = _read_text(path)
     try:
         value = _DECODER.decode(text)
@@ -170,26 +166,23 @@ def json_object(path: Path, *, remedy: str | None = None) -> Record:
 
 
 def toml(path: Path, what: str = "file") -> Record:
-    """Read a TOML file as one record.
-
-    Args:
-        path: The file.
-        what: What it is called in errors, e.g. "task file".
-    """
+    """Read a TOML file as one record; errors call the file `what`."""
     refuse_pipe(path)
+    line, remedy = None, None
     try:
         return Record(tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path), format="toml")
-    except RecursionError:
-        raise InputError("not usable TOML: nested too deeply", file=path, remedy=_FLATTER) from None
-    except tomllib.TOMLDecodeError as error:
-        match = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        raise InputError(f"not valid TOML: {error}", file=path, line=int(match.group(1)) if match else None) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8: byte {error.start + 1} of the file", file=path) from None
-    except ValueError:
-        raise InputError("not usable TOML: a number has thousands of digits", file=path) from None
     except OSError as error:
         raise unreadable_error(error, path, what) from None
+    except RecursionError:
+        problem, remedy = "not usable TOML: nested too deeply", _FLATTER
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        problem, line = f"not valid TOML: {error}", int(at[1]) if at else None
+    except UnicodeDecodeError as error:
+        problem = f"not UTF-8: byte {error.start + 1} of the file"
+    except ValueError:
+        problem = "not usable TOML: a number has thousands of digits"
+    raise InputError(problem, file=path, line=line, remedy=remedy)
 
 
 def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | None = None) -> Iterator[tuple[int, str]]:
@@ -201,14 +194,14 @@ def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | Non
     refuse_pipe(path)
     try:
         with path.open("rb") as stream:
-            if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                stream.seek(0)
+            start = stream.read(2)
+            stream.seek(0)
+            if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                 yield from _utf16_lines(stream, path, max_bytes)
                 return
-            stream.seek(0)
-            if 0 in stream.read(2):
-                raise _no_mark_error(path)
-            stream.seek(0)
+            if 0 in start:
+                problem = "a zero byte at the beginning: this is UTF-16 without a byte order mark, or no text"
+                raise InputError(problem, file=path, line=1, remedy=_SAVE_AS_UTF8)
             number = 0
             while raw := stream.readline(max_bytes + 1):
                 number += 1
@@ -217,7 +210,13 @@ def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | Non
                         while raw and not raw.endswith(b"\n"):
                             raw = stream.readline(max_bytes)
                         raise _too_long_error(path, number, max_bytes)
-                    yield number, _decode_line(raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw, path, number)
+                    raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+                    try:
+                        text = raw.decode()
+                    except UnicodeDecodeError as error:
+                        problem = f"not UTF-8: byte {error.start + 1} of the line, 0x{raw[error.start]:02x}"
+                        raise InputError(problem, file=path, line=number, remedy=_SAVE_AS_UTF8) from None
+                    yield number, text
     except OSError as error:
         raise unreadable_error(error, path) from None
 
@@ -231,13 +230,8 @@ def _read_text(path: Path) -> str:
         raise unreadable_error(error, path) from None
     text = "" if size > _MAX_FILE_BYTES else "".join(text for _, text in lines(path, max_bytes=_MAX_FILE_BYTES))
     if size > _MAX_FILE_BYTES or _max_values_in(text) > _MAX_VALUES:
-        raise InputError(
-            "too large for a single JSON document",
-            file=path,
-            expected=f"at most {_MAX_FILE_BYTES >> 20} MB and {_MAX_VALUES:,} values, or JSON lines",
-            found=f"{size:,} bytes",
-            remedy=_ONE_RECORD_PER_LINE,
-        )
+        problem = f"too large for a single JSON document: over {_MAX_FILE_BYTES >> 20} MB or {_MAX_VALUES:,} values"
+        raise InputError(problem, file=path, remedy=_ONE_RECORD_PER_LINE)
     return text
 
 
@@ -251,19 +245,6 @@ def _too_long_error(path: Path, line: int, max_bytes: int) -> InputError:
     return InputError(f"a line of more than {max_bytes >> 20} MB", file=path, line=line, remedy=remedy)
 
 
-def _decode_line(data: bytes, path: Path, line: int) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"not UTF-8: byte {error.start + 1} of the line",
-            file=path,
-            line=line,
-            found=f"byte 0x{data[error.start]:02x}",
-            remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
-        ) from None
-
-
 def _utf16_lines(stream: BinaryIO, path: Path, max_length: int) -> Iterator[tuple[int, str]]:
     number = 0
     # newline="\n": carriage returns are kept for csv and json, as in UTF-8.
@@ -275,30 +256,12 @@ def _utf16_lines(stream: BinaryIO, path: Path, max_length: int) -> Iterator[tupl
                 raise _too_long_error(path, number, max_length)
             yield number, line
     except UnicodeDecodeError:
-        raise InputError(
-            "not UTF-16, although it begins with a UTF-16 byte order mark",
-            file=path,
-            line=number + 1,
-            remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
-        ) from None
-
-
-def _no_mark_error(path: Path) -> InputError:
-    return InputError(
-        "a zero byte at the beginning: this is UTF-16 without a byte order mark, or no text",
-        file=path,
-        line=1,
-        expected="UTF-8, or UTF-16 with a byte order mark",
-        remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
-    )
+        problem = "not UTF-16, although it begins with a UTF-16 byte order mark"
+        raise InputError(problem, file=path, line=number + 1, remedy=_SAVE_AS_UTF8) from None
 
 
 def refuse_pipe(path: Path) -> None:
-    """Refuse a pipe or socket: it could be read only once, and reading would block while nothing is written.
-
-    Raises:
-        InputError: The path is one, or is not a valid name.
-    """
+    """Refuse a pipe or socket: it could be read only once, and reading would block while nothing is written."""
     try:
         pipe = path.is_fifo() or path.is_socket()
     except OSError as error:  # A name that is too long, for example.
@@ -315,9 +278,6 @@ def unreadable_error(error: OSError, path: Path, what: str = "file") -> InputErr
     return InputError(f"no such {what}", file=path, remedy=did_you_mean(path.name, near))
 
 
-_FLATTER = "leave out what is not read, or write it with fewer levels"
-
-
 def _parse_line(text: str, path: Path, line: int) -> object:
     if len(text) > _MAX_LINE_VALUES and _max_values_in(text) > _MAX_LINE_VALUES:
         problem = f"a line of more than {_MAX_LINE_VALUES:,} values"
@@ -325,9 +285,8 @@ def _parse_line(text: str, path: Path, line: int) -> object:
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        raise _json_error(
-            error, text, path, line, _ONE_RECORD_PER_LINE if text.rstrip()[-1] in "{[," else None
-        ) from None
+        remedy = _ONE_RECORD_PER_LINE if text.rstrip()[-1] in "{[," else None
+        raise _json_error(error, text, path, line, remedy) from None
 
 
 def _json_error(error: Exception, text: str, path: Path, line: int, remedy: str | None = None) -> InputError:
@@ -349,14 +308,8 @@ def _json_error(error: Exception, text: str, path: Path, line: int, remedy: str 
 def _as_record(value: object, path: Path, line: int, unit: Literal["line", "row"] = "line") -> Record:
     if not isinstance(value, dict):
         remedy = _ONE_RECORD_PER_LINE if isinstance(value, list) else 'give the value a name: {"text": "…"}'
-        raise InputError(
-            "a record must be an object",
-            file=path,
-            line=line,
-            unit=unit,
-            expected="{…}",
-            found=json_type(value),
-            remedy=remedy,
+        raise Record({}, str(path), line, unit=unit).error(
+            "a record must be an object", expected="{…}", found=json_type(value), remedy=remedy
         )
     return Record(value, str(path), line, unit=unit)
 
@@ -383,31 +336,26 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_
 # --- typed rows: of Parquet, data sets and data frames ---
 
 
-def typed_rows(values: Iterable[Any], name: str) -> Iterator[Record]:
+def typed_rows(rows: Iterable[Mapping[Any, Any]], name: str) -> Iterator[Record]:
     """Rows with typed values instead of texts; NaN, a missing number, becomes None, and a decimal a number."""
-    for number, row in enumerate(values, start=1):
-        yield typed_row(row, name, number)
-
-
-def typed_row(values: Mapping[str, Any], name: str, number: int) -> Record:
-    """One row of `typed_rows`."""
-    return Record({k: _without_nan(v) for k, v in values.items()}, name, number, format="csv", unit="row")
+    for number, row in enumerate(rows, start=1):
+        yield Record({k: _without_nan(v) for k, v in row.items()}, name, number, format="csv", unit="row")
 
 
 def parquet_rows(path: Path) -> Iterator[Record]:
     """Stream the rows of a Parquet file, numbered from 1."""
+    return typed_rows(_parquet_values(path), str(path))
+
+
+def _parquet_values(path: Path) -> Iterator[dict[str, Any]]:
     import pyarrow
     import pyarrow.parquet
 
     refuse_pipe(path)
     number = 0
     try:
-        schema = pyarrow.parquet.read_schema(path)
-        texts = [
-            name
-            for name, column_type in zip(schema.names, schema.types, strict=True)
-            if column_type in _text_types(pyarrow)
-        ]
+        text_types = (pyarrow.string(), pyarrow.large_string())
+        texts = [column.name for column in pyarrow.parquet.read_schema(path) if column.type in text_types]
         # As a dictionary, a repeated text is in memory once.
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
         for batch in file.iter_batches(batch_size=_rows_per_batch(file.metadata, path)):
@@ -417,19 +365,18 @@ def parquet_rows(path: Path) -> Iterator[Record]:
             }
             for i in range(batch.num_rows):
                 number += 1
-                values = {n: c[i].as_py() if n in texts else c[i] for n, c in columns.items()}
-                yield typed_row(values, str(path), number)
+                yield {n: c[i].as_py() if n in texts else c[i] for n, c in columns.items()}
     except InputError:
         raise
-    except OSError as error:
-        raise unreadable_error(error, path) from None
-    except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
-        after = f"after row {number}: " if number else ""
-        raise InputError("not a Parquet file that can be read", file=path, found=after + first_line_of(error)) from None
-
-
-def _text_types(pyarrow: Any) -> tuple[Any, ...]:
-    return pyarrow.string(), pyarrow.large_string()
+    except (OSError, pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise unreadable_error(error, path) from None
+        raise InputError(
+            "not a Parquet file that can be read",
+            file=path,
+            found=(f"after row {number}: " if number else "") + first_line_of(error),
+            remedy="write it again from its original, or as JSON lines",
+        ) from None
 
 
 def _python_values(column: Any, path: Path, name: str, first_row: int) -> list[object]:
@@ -442,12 +389,9 @@ def _python_values(column: Any, path: Path, name: str, first_row: int) -> list[o
             values.append(value.as_py())
         except (ValueError, OverflowError, KeyError) as error:
             if not hasattr(value, "value"):
-                raise InputError(
+                raise Record({}, str(path), row, unit="row").error(
                     "a value that Python cannot represent",
-                    file=path,
-                    line=row,
-                    unit="row",
-                    field=name,
+                    name,
                     found=f"{value.type}: {first_line_of(error)}",
                     remedy="leave the column out, or write it as text",
                 ) from None
@@ -456,29 +400,22 @@ def _python_values(column: Any, path: Path, name: str, first_row: int) -> list[o
 
 
 def _rows_per_batch(metadata: Any, path: Path) -> int:
-    """Rows to unpack at once, fewer where they hold long lists.
-
-    Raises:
-        InputError: A column unpacks to far more than its size.
-    """
+    """Rows to unpack at once, fewer where they hold long lists; refuses a column that unpacks to far more."""
     most_per_row = 1
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         in_lists = 0
         for column in range(metadata.num_columns):
             chunk = group.column(column)
-            unpacks = None
-            if metadata.schema.column(column).max_repetition_level:
-                in_lists += chunk.num_values
-                if in_lists > _MAX_LIST_VALUES and chunk.num_values > 16 * chunk.total_compressed_size:
-                    unpacks = f"{chunk.num_values:,} values"
-            if chunk.total_uncompressed_size > max(_MAX_UNPACKED, 200 * chunk.total_compressed_size):
-                unpacks = f"{chunk.total_uncompressed_size:,}"
-            if unpacks:
+            size, unpacked = chunk.total_compressed_size, chunk.total_uncompressed_size
+            listed = chunk.num_values if metadata.schema.column(column).max_repetition_level else 0
+            in_lists += listed
+            too_many = in_lists > _MAX_LIST_VALUES and listed > 16 * size
+            if too_many or unpacked > max(_MAX_UNPACKED, 200 * size):
                 raise InputError(
                     "a column unpacks to more than can be read",
                     file=path,
                     field=chunk.path_in_schema,
-                    found=f"{chunk.total_compressed_size:,} bytes that become {unpacks}",
+                    found=f"{size:,} bytes that become {unpacked:,} bytes and {chunk.num_values:,} values",
                     remedy="leave the column out, or write the file again from its original, or as JSON lines",
                 )
         most_per_row = max(most_per_row, in_lists // max(1, group.num_rows))
@@ -491,6 +428,8 @@ def first_line_of(error: Exception) -> str:
 
 
 def _without_nan(value: object) -> object:
+    if hasattr(value, "tolist"):  # An array, as which pandas reads a list of a Parquet file.
+        value = value.tolist()
     if isinstance(value, Decimal):
         value = int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     if isinstance(value, list):

@@ -22,7 +22,7 @@ from debate_judge.data.schema import Scale
 T = TypeVar("T", bound=str)
 M = TypeVar("M", bound=BaseModel)
 
-MISSING_WORDS = frozenset({"n/a", "#n/a", "na", "n.a.", "nan", "none", "null", "-", "–"})
+MISSING_WORDS = frozenset({"n/a", "#n/a", "na", "n.a.", "nan", "none", "null", "-", "–", "—"})
 """Words that other programs write for a missing number, in lower case."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -43,12 +43,8 @@ class Record:
     remedy: str | None = None
     """Remedy for errors that have none of their own."""
     unit: Literal["line", "row"] = "line"
-    decimal_comma: bool = False
-    """Whether a text such as `4,5` in a table is a number."""
-    comma_columns: Callable[[str, Scale | None], bool] | None = None
-    """(column, scale of its ratings if known) -> whether its commas are decimal; used where `decimal_comma` is false.
-
-    On some scales, `4,5` may also be two ratings."""
+    decimal_commas: bool | Callable[[str, Scale | None], bool] = False
+    """Whether `4,5` in a table is a number, or (column, scale of its ratings if known) -> whether it is one there."""
     full_names: Mapping[str, str] = field(default_factory=dict)
     """Field taken from a nested object -> its full name, e.g. tone -> `candidates[2].ratings.tone`."""
 
@@ -58,7 +54,7 @@ class Record:
         return f"{self.unit} {self.line}"
 
     def full_name(self, name: str) -> str:
-        """The full name of a field of this record, e.g. `candidates[2].text`."""
+        """The name of a field with its path, e.g. `candidates[2].text`."""
         plain, bracket, rest = name.partition("[")
         if plain in self.full_names:
             return self.full_names[plain] + bracket + rest
@@ -74,16 +70,12 @@ class Record:
         remedy: str | None = None,
     ) -> InputError:
         """An error about a field of this record, or about the record."""
-        return InputError(
-            problem,
-            file=self.file or None,
-            line=self.line or None,
-            unit=self.unit,
-            field=self.full_name(field) or None,
-            expected=expected,
-            found=found,
-            remedy=remedy or self.remedy,
-        )
+        return self.placed(InputError(problem, expected=expected, found=found, remedy=remedy), field)
+
+    def placed(self, error: InputError, field: str = "") -> InputError:
+        """An error that has no place yet, with that of this record or of one of its fields."""
+        place = {"file": self.file or None, "line": self.line or None, "unit": self.unit}
+        return error.replaced(**place, field=self.full_name(field) or None, remedy=error.remedy or self.remedy)
 
     @contextmanager
     def located(self, field: str = "") -> Iterator[None]:
@@ -93,22 +85,23 @@ class Record:
         except InputError as error:
             if error.file is not None:
                 raise
-            raise self.error(
-                error.problem, error.field or field, expected=error.expected, found=error.found, remedy=error.remedy
-            ) from None
+            raise self.placed(error, error.field or field) from None
 
     def value(self, name: str) -> object:
         """A required field of any type."""
         if name not in self.values:
-            remedy = did_you_mean(name, [n for n in self.values if isinstance(n, str)], "did you mean {}?")
+            remedy = did_you_mean(name, [n for n in self.values if isinstance(n, str)])
             if self.format == "toml":
                 remedy = f"add {name} to [{self.path}]" if self.path else f"add {name} at the top of the file"
-            shown_fields = "fields " + ", ".join(map(str, self.values)) if self.values else "no fields"
-            raise self.error(f"the field {name!r} is missing", name, found=shown_fields, remedy=remedy)
+            raise self.error(f"the field {name!r} is missing", name, found=self.field_names, remedy=remedy)
         return self.values[name]
 
+    @property
+    def field_names(self) -> str:
+        """The names of all fields, for errors."""
+        return "fields " + ", ".join(map(str, self.values)) if self.values else "no fields"
+
     def require(self, *names: str) -> None:
-        """Raise unless all these fields are present."""
         for name in names:
             self.value(name)
 
@@ -147,14 +140,9 @@ class Record:
         value = self.identifier(name).strip()
         if value in choices:
             return cast("T", value)
-        shortened = ", ".join(islice(choices, 8)) + (", …" if len(choices) > 8 else "")
-        raise self.error(
-            f"unknown {name} {value!r}",
-            name,
-            expected=f"one of {shortened}",
-            found=value,
-            remedy=did_you_mean(value, choices) or remedy,
-        )
+        expected = f"one of {', '.join(islice(choices, 8))}{', …' * (len(choices) > 8)}"
+        remedy = did_you_mean(value, choices) or remedy
+        raise self.error(f"unknown {name} {value!r}", name, expected=expected, remedy=remedy)
 
     def boolean(self, name: str) -> bool:
         """A required true or false."""
@@ -169,7 +157,7 @@ class Record:
 
     def optional_number(self, name: str) -> float | None:
         """A required field with a finite number; None if it is null or blank."""
-        return None if _is_blank(self.value(name)) else self.number(name)
+        return None if is_blank(self.value(name)) else self.number(name)
 
     def numbers(self, name: str) -> tuple[float, ...]:
         """The finite numbers of a field, see `values_in`; blanks are left out."""
@@ -179,7 +167,7 @@ class Record:
         """The one or several values of a required field, each with its field's name.
 
         Several are a list, or in a table cell `4;5;4`; numbers in cells are converted. Missing values (null, a blank,
-        `N/A`), also of single raters, are left out. `scale` is that of ratings, see `comma_columns`.
+        `N/A`), also of single raters, are left out. `scale` is that of ratings, see `decimal_commas`.
         """
         value = self.value(name)
         if is_missing(value):
@@ -221,17 +209,12 @@ class Record:
             value.encode()
         except UnicodeEncodeError as error:
             # JSON can contain half of a surrogate pair, which cannot be encoded for files, hashes or requests.
-            raise self.error(
-                f"half a character (a lone surrogate) at position {error.start + 1}",
-                name,
-                found=value[error.start : error.end].encode("unicode_escape").decode(),
-                remedy="write the text again from its original; the escape is one half of an emoji or symbol",
-            ) from None
+            problem = f"half a character (a lone surrogate) at position {error.start + 1}"
+            remedy = "write the text again from its original; the escape is one half of an emoji or symbol"
+            raise self.error(problem, name, remedy=remedy) from None
         if not blank and not value.strip():
             remedy = self.remedy or "fill it in, or leave the record out"
-            raise self.error(
-                f"{name} is empty", name, expected="a text that is not empty", found=repr(value), remedy=remedy
-            )
+            raise self.error(f"{name} is empty", name, expected="a text that is not empty", remedy=remedy)
         return value
 
     def _cell(self, value: object, name: str, scale: Scale | None = None) -> object:
@@ -240,7 +223,7 @@ class Record:
             return value
         text = value.strip()
         if "," in text and allows_decimal_comma(text):
-            decimal = self.decimal_comma or (self.comma_columns is not None and self.comma_columns(name, scale))
+            decimal = self.decimal_commas(name, scale) if callable(self.decimal_commas) else self.decimal_commas
             text = text.replace(",", ".") if decimal else text
         return float(text) if looks_like_a_number(text) else text
 
@@ -252,14 +235,9 @@ class Record:
                     return float(value)
             except OverflowError:
                 pass
-        quoted = isinstance(value, str) and self.format != "csv"
-        raise self.error(
-            "not a number",
-            name,
-            expected="a finite number" + " without quotes" * quoted,
-            found=describe_value(value),
-            remedy="write decimals with a point" if isinstance(value, str) and "," in value else None,
-        )
+        expected = "a finite number" + " without quotes" * (isinstance(value, str) and self.format != "csv")
+        remedy = "write decimals with a point" if isinstance(value, str) and "," in value else None
+        raise self.error("not a number", name, expected=expected, found=describe_value(value), remedy=remedy)
 
     def _wrong_type(self, name: str, expected: str, value: object) -> NoReturn:
         found, remedy = describe_value(value), self.remedy or f"write {expected}"
@@ -268,10 +246,10 @@ class Record:
 
 def is_missing(value: object) -> bool:
     """Whether a value is missing: null, blank, or one of `MISSING_WORDS`."""
-    return _is_blank(value) or (isinstance(value, str) and value.strip().lower() in MISSING_WORDS)
+    return is_blank(value) or (isinstance(value, str) and value.strip().lower() in MISSING_WORDS)
 
 
-def _is_blank(value: object) -> bool:
+def is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -346,44 +324,36 @@ def validated(model: type[M], record: Record) -> M:
 
 
 def input_error(error: ValidationError, record: Record) -> InputError:
-    """The first error of pydantic about a record, as an `InputError` of `Record`."""
-    try:
-        _raise_first(error, record)
-    except InputError as refused:
-        return refused
-
-
-def _raise_first(error: ValidationError, record: Record) -> NoReturn:
+    """The first error of pydantic about a record, as the `InputError` that the getters of `Record` raise."""
     first = error.errors(include_url=False)[0]
-    error_type, value, context = first["type"], first["input"], first.get("ctx", {})
-    location = list(first["loc"])
+    location, own = list(first["loc"]), first.get("ctx", {}).get("error")
     if location and location[-1] == "[key]":
         del location[-2:]
-    input_error = context.get("error")
-    if isinstance(input_error, InputError):
-        field = ".".join(filter(None, (_field_path(location), input_error.field)))
-        raise record.error(
-            input_error.problem,
-            field,
-            expected=input_error.expected,
-            found=input_error.found,
-            remedy=input_error.remedy,
-        ) from None
+    if isinstance(own, InputError):
+        field = ".".join(filter(None, (_field_path(location), own.field)))
+        return record.placed(own, field)
     depth = len(location) - 1
     while depth > 0 and isinstance(location[depth], int):
         depth -= 1
-    name = _field_path(location[depth:])
-    parent = replace(record, path=record.full_name(_field_path(location[:depth])))
+    name, path = _field_path(location[depth:]), record.full_name(_field_path(location[:depth]))
+    try:
+        _read_again(replace(record, path=path), name, first["type"], first["input"], first.get("ctx", {}))
+    except InputError as refused:
+        return refused
+    expected = "a whole number" if first["type"].startswith("int") else first["msg"]
+    owner = replace(record, path=path)
+    return owner.error("wrong type", name, expected=expected, found=describe_value(first["input"]))
+
+
+def _read_again(owner: Record, name: str, error_type: str, value: Any, context: Mapping[str, Any]) -> None:
+    """Read a field that pydantic refused by the getter for its type, which raises."""
     if error_type.startswith("missing"):
-        replace(parent, values=value).value(name)
-    owner = replace(parent, values={name: value})
-    getter = _GETTERS.get(error_type.partition("_")[0])
-    if getter is not None:
-        getter(owner, name)
+        replace(owner, values=value).value(name)
+    owner = replace(owner, values={name: value})
     if error_type == "literal_error":
         owner.choice(name, re.findall(r"'([^']*)'", context["expected"]))
-    expected = "a whole number" if error_type.startswith("int") else first["msg"]
-    raise owner.error("wrong type", name, expected=expected, found=describe_value(value))
+    elif getter := _GETTERS.get(error_type.partition("_")[0]):
+        getter(owner, name)
 
 
 _GETTERS: Mapping[str, Callable[[Record, str], object]] = {

@@ -32,7 +32,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -43,14 +43,15 @@ from debate_judge.data.files.columns import (
     RATER_NAME,
     ROLES,
     ColumnNames,
+    holds_number,
     joined,
     missing_column_error,
     normalized_name,
-    number_hint,
     rater_base,
     spelled_name,
 )
 from debate_judge.data.files.guessed_roles import guess_roles, join_raters_hint, summarized_name
+from debate_judge.data.files.rated_rows import flat_rows
 from debate_judge.data.files.ratings import YES_NO_WORDS, how_to_rate, number_remedy
 from debate_judge.data.files.records import (
     ClosedModel,
@@ -167,10 +168,14 @@ _SYMMETRIC_ENDS = (1, 2, 3, 5, 10, 100)
 """Upper ends of symmetric scales, for values below 0."""
 
 _NOT_A_RATING = re.compile(
-    r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count)"
+    r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count"
+    r"|seconds|duration|latency|cost|age)|time_(?:taken|spent)"
     r"|(?!judge$|expert$)(?:" + RATER_NAME.pattern + r")|unnamed:.*|column_\d+_\(no_name\)"
 )
-"""Names of columns with ids, dates, lengths or raters, and of those without a name."""
+"""Names of columns with ids, dates, durations, lengths or raters, and of those without a name."""
+
+_ITEM_NAME = re.compile(r"q|question|item|statement|criterion|aspect|dimension")
+"""Names whose numbers count what was rated, and not raters: `Question 1`, `Question 2`."""
 
 _MAX_VALUES = 101
 """A column with more different whole numbers is guessed to be a count."""
@@ -222,23 +227,27 @@ class GuessedTask:
 
 
 def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> GuessedTask:
-    """Guess the task of a file from all its records.
-
-    Args:
-        records: At least one.
-        columns: The user's names of columns.
-        name: Name of the task.
+    """Guess the task of a file from all its records; `name` is the task's.
 
     Raises:
         InputError: The file has no texts, or nothing in it looks like ratings.
     """
-    all_records = [columns.with_paths(record) for record in records]
+    all_records = list(flat_rows(records, columns))
     if not all_records:
         raise InputError("no records", file=name)
     keys = tuple(dict.fromkeys(str(key) for record in all_records for key in record.values))
-    columns = _with_guessed_roles(all_records, keys, columns)
-    roles, rest = columns.match(keys, ROLES)
-    values = _possible_ratings(all_records, roles, rest, columns)
+    # Objects of ratings are columns by now; another column `ratings` is what any other column may be.
+    role_names = [role for role in ROLES if role != "ratings"]
+    roles, rest = columns.match(keys, role_names)
+    guessed = guess_roles(all_records, roles, rest)
+    if "text" not in {*roles, *guessed}:
+        raise missing_column_error(all_records[0], "text", keys)
+    # Where candidates have objects of ratings, other fields hold none.
+    inside = f".{columns.renamed.get('ratings', 'ratings')}."
+    nested = {key for row in all_records for key, full_name in row.full_names.items() if inside in full_name}
+    columns = ColumnNames({**columns.renamed, **guessed})
+    roles, rest = columns.match([key for key in keys if not nested or key in nested], role_names)
+    values = {name: _Values.of(cells) for name, cells in _possible_ratings(all_records, roles, rest, columns).items()}
     scales = {aspect: scale for aspect, cells in values.items() if (scale := _guess_scale(cells, aspect)) is not None}
     doubtful = {c: why for c, cells in values.items() if c not in scales and (why := _why_not_ratings(cells))}
     normalized = {normalized_name(column) for column in scales}
@@ -249,10 +258,8 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
         raise _no_ratings_error(all_records[0], keys, values, doubtful)
     if len(scales) > _MAX_ASPECTS:
         raise all_records[0].error(
-            "too many columns look like ratings",
-            expected=f"at most {_MAX_ASPECTS}",
-            found=f"{len(scales):,}, e.g. " + ", ".join(list(scales)[:5]),
-            remedy="describe the aspects in a task file, and name it with --task",
+            f"{len(scales):,} columns look like ratings",
+            expected=f"at most {_MAX_ASPECTS}; describe the aspects in a task file, and name it with --task",
         )
     for task in TASKS.values():
         if _fits(task, {column: values[column] for column in scales}):
@@ -262,25 +269,24 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
     columns = ColumnNames({**columns.renamed, **{name: column for column, name in names.items() if name != column}})
     aspects = tuple(Aspect(names[a], _definition(names[a], scale), scale) for a, scale in scales.items())
     label = re.sub(r"[^\w-]+", "-", name).strip("-") or "task"
-    halves = frozenset(names[a] for a in scales if _has_half_points(values[a]))
+    halves = frozenset(names[a] for a in scales if values[a].has_half_points)
     return GuessedTask(Task(label, _readable(source), _readable(text), aspects), columns, False, halves, doubtful)
 
 
 def _no_ratings_error(
-    record: Record, keys: Sequence[str], values: Mapping[str, Sequence[object]], doubtful: Mapping[str, str]
+    record: Record, keys: Sequence[str], values: Mapping[str, _Values], doubtful: Mapping[str, str]
 ) -> InputError:
-    raters = [key for key in keys if RATER_NAME.fullmatch(rater_base(key) or "") and number_hint(key, record)]
-    advice = [f"{column}: {why}" for column, why in doubtful.items()]
-    advice += [
-        f"{column}: {why}"
-        for column, cells in values.items()
-        if column not in doubtful and (why := how_to_rate(record, column, _present_values(cells)[0]))
-    ]
+    raters = [key for key in keys if RATER_NAME.fullmatch(rater_base(key) or "") and holds_number(key, record)]
+    reasons = dict(doubtful)
+    reasons |= {c: how_to_rate(record, c, cells.present) for c, cells in values.items() if c not in doubtful}
+    advice = [f"{column}: {why}" for column, why in reasons.items() if why]
+    first = ", ".join(f"{column} ({cells.present[0]!r:.40})" for column, cells in values.items() if cells.present)
     return record.error(
         "nothing in the data looks like ratings",
         expected="at least one column of numbers or of yes and no, with two different values",
-        found=_first_values(values) or "columns " + ", ".join(keys),
-        remedy="; ".join([hint] if (hint := join_raters_hint(raters)) else advice[:_MAX_ADVICE])
+        found=first or "columns " + ", ".join(keys),
+        remedy=join_raters_hint(raters)
+        or "; ".join(advice[:_MAX_ADVICE])
         or "texts without ratings can be scored; a compile needs ratings",
     )
 
@@ -297,17 +303,6 @@ def _aspect_names(columns: Iterable[str]) -> dict[str, str]:
     return name_of
 
 
-def _with_guessed_roles(records: Sequence[Record], keys: tuple[str, ...], columns: ColumnNames) -> ColumnNames:
-    """The names of columns, with those that are guessed from common names."""
-    roles, rest = columns.match(keys, ROLES)
-    if "candidates" in keys:
-        return columns
-    guessed = guess_roles(records, roles, rest)
-    if "text" not in {*roles, *guessed}:
-        raise missing_column_error(records[0], "text", keys)
-    return ColumnNames({**columns.renamed, **guessed})
-
-
 def _possible_ratings(
     records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str], columns: ColumnNames
 ) -> dict[str, list[object]]:
@@ -322,7 +317,7 @@ def _possible_ratings(
         for part in (*joined(column, name, rest), normalized_name(column))
     }
     names = {key: name_of.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
-    bases = {key: base for key in rest if (base := rater_base(key)) is not None}
+    bases = {key: base for key in rest if (base := rater_base(key)) is not None and not _ITEM_NAME.fullmatch(base)}
     columns_per_base, plain = Counter(bases.values()), {normalized_name(key): key for key in reversed(rest)}
     for key, base in bases.items():
         if base in name_of:
@@ -330,9 +325,6 @@ def _possible_ratings(
         elif key not in name_of and (columns_per_base[base] > 1 or base in plain):
             names[key] = plain.get(base, base)
     for record in records:
-        for ratings in _nested_ratings(record, roles):
-            for key in ratings.values:
-                values.setdefault(str(key), []).extend(v for _, v in ratings.values_in(str(key)))
         # Not for every name: records may each have names of their own, 100,000 in all.
         for key in filter(names.__contains__, record.values):
             values.setdefault(names[key], []).extend(v for _, v in record.values_in(key))
@@ -342,32 +334,56 @@ def _possible_ratings(
 def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
     """`_possible_ratings` of a table with one row per rating."""
     values: dict[str, list[object]] = {}
+    spellings: dict[str, str] = {}
     for record in records:
         ratings = [value for _, value in record.values_in(rating)]
         if not ratings:
             continue
         name = record.text(aspect).strip()
-        if not usable_name(name):
-            raise record.error(
-                f"{name!r} cannot be the name of an aspect",
-                aspect,
-                expected="letters, digits, _, -, . and blanks, and no name of a column",
-                remedy="rename the aspect in all rows",
-            )
-        values.setdefault(name, []).extend(ratings)
+        with record.located(aspect):
+            _refuse_name(name)
+        values.setdefault(spellings.setdefault(normalized_name(name), name), []).extend(ratings)
     return values
 
 
-def _nested_ratings(record: Record, roles: Mapping[str, str]) -> list[Record]:
-    """The nested objects of ratings: of the record, or of its candidates."""
-    owners = record.children("candidates") if "candidates" in record.values else [record]
-    field = roles.get("ratings", "ratings")
-    return [owner.child(field) for owner in owners if isinstance(owner.values.get(field), dict)]
+class _Values(NamedTuple):
+    """The values of a column that are not missing."""
+
+    present: list[object]
+    """All of them."""
+    numbers: list[float]
+    choices: list[bool]
+    """Those that mean yes or no."""
+    others: list[object]
+    """Those that are neither."""
+
+    @classmethod
+    def of(cls, cells: Iterable[object]) -> _Values:
+        present = [cell for cell in cells if not is_missing(cell)]
+        ratings = [_number_or_choice(value) for value in present]
+        return cls(
+            present,
+            [rating for rating in ratings if isinstance(rating, float)],
+            [rating for rating in ratings if isinstance(rating, bool)],
+            [value for value, rating in zip(present, ratings, strict=True) if rating is None],
+        )
+
+    @property
+    def has_half_points(self) -> bool:
+        halves = all((2 * n).is_integer() for n in self.numbers)
+        return halves and not all(n.is_integer() for n in self.numbers)
 
 
-def _guess_scale(values: Sequence[object], column: str = "") -> Scale | None:
+def _number_or_choice(value: object) -> float | bool | None:
+    if isinstance(value, str | bool):
+        return YES_NO_WORDS.get(value.lower()) if isinstance(value, str) else value
+    # JSON can contain whole numbers beyond the range of floats.
+    return float(value) if isinstance(value, int | float) and abs(value) <= sys.float_info.max else None
+
+
+def _guess_scale(values: _Values, column: str) -> Scale | None:
     """The guessed scale of a column's values; None if they do not look like ratings."""
-    present, numbers, choices = _present_values(values)
+    present, numbers, choices, _ = values
     if choices and set(numbers) <= {0, 1}:
         enough = len(numbers) + len(choices) >= _MIN_RATING_SHARE * len(present)
         return Scale(0, 1) if enough and len({*numbers, *choices}) > 1 else None
@@ -398,40 +414,13 @@ def _without_missing_codes(numbers: Sequence[float]) -> set[float]:
     return distinct
 
 
-def _present_values(values: Sequence[object]) -> tuple[list[object], list[float], list[bool]]:
-    """The values that are not missing, and among these the numbers and the yes/no choices."""
-    present = [v for v in values if not is_missing(v)]
-    choices = [YES_NO_WORDS[v.lower()] if isinstance(v, str) else bool(v) for v in present if _is_choice(v)]
-    return present, [float(v) for v in present if isinstance(v, int | float) and _is_number(v)], choices
-
-
-def _is_choice(value: object) -> bool:
-    return isinstance(value, bool) or (isinstance(value, str) and value.lower() in YES_NO_WORDS)
-
-
-def _is_number(value: object) -> bool:
-    # JSON can contain whole numbers beyond the range of floats.
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
-def _has_half_points(values: Sequence[object]) -> bool:
-    numbers = _present_values(values)[1]
-    return all((2 * n).is_integer() for n in numbers) and not all(n.is_integer() for n in numbers)
-
-
-def _why_not_ratings(values: Sequence[object]) -> str:
+def _why_not_ratings(values: _Values) -> str:
     """Why a column was not guessed to be ratings although at least half of its values look like numbers; else empty."""
-    present = _present_values(values)[0]
-    others = [v for v in present if not _is_number(v) and not _is_choice(v)]
-    numeric = sum(number_remedy(v) is not None or _is_number(v) for v in present)
-    if not others or numeric < len(present) / 2:
+    remedies = [number_remedy(value) for value in values.others]
+    numeric = len(values.numbers) + sum(remedy is not None for remedy in remedies)
+    if not values.others or numeric < len(values.present) / 2:
         return ""
-    return f"{others[0]!r} is no rating; {number_remedy(others[0]) or 'correct it or leave it out'}"
-
-
-def _first_values(values: Mapping[str, Sequence[object]]) -> str:
-    first = {column: next(iter(_present_values(cells)[0]), None) for column, cells in values.items()}
-    return ", ".join(f"{column} ({value!r:.40})" for column, value in first.items() if value is not None)
+    return f"{values.others[0]!r} is no rating; {remedies[0] or 'correct it or leave it out'}"
 
 
 def _guess_ends(least: float, most: float) -> tuple[float, float]:
@@ -444,10 +433,10 @@ def _guess_ends(least: float, most: float) -> tuple[float, float]:
     return math.floor(least), math.ceil(most)
 
 
-def _fits(task: Task, ratings: Mapping[str, Sequence[object]]) -> bool:
+def _fits(task: Task, ratings: Mapping[str, _Values]) -> bool:
     """Whether every column of ratings is an aspect of a built-in task, with values on its scale."""
     scales = {normalized_name(aspect.name): aspect.scale for aspect in task.aspects}
-    numbers = {normalized_name(n): [v for v in cells if isinstance(v, int | float)] for n, cells in ratings.items()}
+    numbers = {normalized_name(n): [v for v in c.present if isinstance(v, int | float)] for n, c in ratings.items()}
     return all(name in scales and all(map(scales[name].contains, cells)) for name, cells in numbers.items())
 
 

@@ -23,7 +23,7 @@ MAX_MEMORY = 1 << 30
 
 
 class WorkbookError(Exception):
-    """The workbook cannot be read, for the reason in the message."""
+    """The workbook cannot be read."""
 
 
 class Sheet:
@@ -47,8 +47,7 @@ def open_workbook(path: str) -> Sheet:
     """The first visible sheet of a workbook; a file that has not changed is not read a second time.
 
     Raises:
-        WorkbookError: With what is wrong.
-        OSError: The file cannot be opened.
+        WorkbookError, OSError: The file cannot be read.
     """
     with open(path, "rb") as file:
         state = os.fstat(file.fileno())
@@ -80,10 +79,6 @@ def _read(path: str, _inode: int, _changed: int, _size: int, max_seconds: float,
     return Sheet(out, header["sheets"])
 
 
-def _cell_text(value: object) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
 def _print_sheet(path: str, limit: int) -> None:
     import python_calamine
 
@@ -105,7 +100,7 @@ def _print_sheet(path: str, limit: int) -> None:
     if sheet is None or start is None:
         return
     for number, row in enumerate(sheet.to_python(skip_empty_area=True), start=start[0] + 1):
-        cells = [_cell_text(value) for value in row]
+        cells = [str(int(c)) if isinstance(c, float) and c.is_integer() else str(c) for c in row]
         if any(map(str.strip, cells)):
             print(json.dumps([number, *cells]))
 

@@ -16,33 +16,17 @@ from debate_judge.data.errors import InputError
 
 @contextmanager
 def write_errors(path: Path, field: str) -> Iterator[None]:
-    """Convert an `OSError` of the block, which opens `path` for writing, to an error that names the flag.
-
-    Args:
-        path: The file or folder.
-        field: Its flag or argument, e.g. `--out`.
-
-    Raises:
-        InputError: The block raised an `OSError`.
-    """
+    """Convert an `OSError` of the block, which opens `path` for writing, to an `InputError` with its flag `field`."""
     try:
         yield
     except OSError as error:
-        raise InputError(
-            "cannot be written",
-            file=path,
-            field=field,
-            found=error.strerror or str(error),
-            remedy="choose another path, or remove the obstacle there",
-        ) from error
+        remedy = "choose another path, or remove the obstacle there"
+        found = error.strerror or str(error)
+        raise InputError("cannot be written", file=path, field=field, found=found, remedy=remedy) from error
 
 
 def make_folder(path: Path, field: str) -> None:
-    """Create a folder with its parents, and check that files can be created in it.
-
-    Raises:
-        InputError: They cannot.
-    """
+    """Create a folder with its parents, and check that files can be created in it; raises `InputError` if not."""
     with write_errors(path, field):
         path.mkdir(parents=True, exist_ok=True)
         # Permission bits do not show whether a file can be created (read-only mounts, quotas); creating one does.
@@ -51,14 +35,10 @@ def make_folder(path: Path, field: str) -> None:
 
 
 def require_writable(path: str | Path | None, field: str) -> None:
-    """Check that a file can be written, and create its folder; an existing file is not changed.
-
-    Args:
-        path: The file; nothing is checked for None.
-        field: Its flag.
+    """Check that a file, if there is one, can be written, and create its folder; an existing file is not changed.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: It cannot be written; names the flag `field`.
     """
     if path is None:
         return
@@ -76,10 +56,6 @@ def require_writable(path: str | Path | None, field: str) -> None:
 
 
 def write_json(path: str | Path, record: Mapping[str, Any], field: str) -> None:
-    """Write a record as a file of JSON.
-
-    Raises:
-        InputError: It cannot be written.
-    """
+    """Write a record as a file of JSON; raises `InputError` if it cannot be written."""
     with write_errors(Path(path), field):
         Path(path).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -14,19 +14,16 @@ of differences between judges from paired differences of these.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, RatingScorePairs, pseudo_values, rated_pairs
-from debate_judge.data.agreement.classification import Measure
-from debate_judge.data.agreement.correlations import Floats, Statistic
+from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, RatingScorePairs, rated_pairs
+from debate_judge.data.agreement.correlations import Floats, Statistic, concordance
 from debate_judge.data.agreement.decisions import DecisionRule
-from debate_judge.data.agreement.intervals import Interval, logit_interval, t_interval
+from debate_judge.data.agreement.intervals import Measure, logit_interval, t_interval
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
@@ -104,19 +101,6 @@ def decision_cuts(
     return cuts
 
 
-@dataclass(frozen=True, slots=True)
-class _Estimate:
-    """The measures of one judge in one aspect, or averaged."""
-
-    values: Floats
-    """Shape (measures,)."""
-    influences: Floats
-    """Influence of each unit of resampling on them, shape (measures, units)."""
-    has_candidates: NDArray[np.bool_]
-    """Mask of the units that have candidates, shape (units,)."""
-    candidates: int
-
-
 def absolute_agreement(
     judges: Mapping[str, Mapping[str, Sequence[GroupScores]]], cuts: Mapping[str, float], *, same_scale: bool, seed: int
 ) -> dict[str, dict[str, AbsoluteAgreement]]:
@@ -131,20 +115,22 @@ def absolute_agreement(
     """
     first, aspects = next(iter(judges)), list(next(iter(judges.values())))
     index = GroupIndex.build(judges[first], seed)
-    estimates = {
-        (judge, aspect): _estimate(rated_pairs(by_aspect[aspect], index), cuts[aspect])
-        for judge, by_aspect in judges.items()
-        for aspect in aspects
+    pairs = {
+        (judge, aspect): rated_pairs(groups, index) for judge, by in judges.items() for aspect, groups in by.items()
     }
-    by_judge: dict[str, dict[str, AbsoluteAgreement]] = {}
+    estimates = {(judge, aspect): _estimate(p, cuts[aspect]) for (judge, aspect), p in pairs.items()}
+    by_judge: dict[str, dict[str, AbsoluteAgreement]] = {judge: {} for judge in judges}
     for judge in judges:
-        by_judge[judge] = {}
-        for name, averaged_aspects in [*((aspect, [aspect]) for aspect in aspects), (AVERAGE, aspects)]:
-            estimate, baseline = (_mean_estimate([estimates[j, a] for a in averaged_aspects]) for j in (judge, first))
+        for name, averaged in [*((aspect, [aspect]) for aspect in aspects), (AVERAGE, aspects)]:
+            estimate, baseline = (AgreementEstimate.mean([estimates[j, a] for a in averaged]) for j in (judge, first))
             if name == AVERAGE and not same_scale:
                 estimate = replace(estimate, values=np.array([np.nan, *estimate.values[1:]]))
-            changes = {} if judge == first else _changes(estimate, baseline)
-            by_judge[judge][name] = AbsoluteAgreement(cuts.get(name), estimate.candidates, _measures(estimate), changes)
+            by_judge[judge][name] = AbsoluteAgreement(
+                cuts.get(name),
+                sum(len(pairs[judge, a].ratings) for a in averaged),
+                _measures(estimate),
+                {} if judge == first else _changes(estimate - baseline),
+            )
     return by_judge
 
 
@@ -161,11 +147,8 @@ class AbsoluteScale:
 def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, scale: AbsoluteScale) -> Floats:
     """A measure of each row in a form to be maximized, at most 1, shape (rows,); NaN where undefined.
 
-    Args:
-        measure: Which one; the error is divided by the width of the scale and subtracted from 1.
-        ratings: Shape (rows, width); shorter rows are padded with NaN, at the same positions as in `scores`.
-        scores: Likewise.
-        scale: Of the aspect.
+    The error is divided by the width of the scale and subtracted from 1. Ratings and scores have shape (rows, width);
+    shorter rows are padded with NaN, at the same positions in both.
     """
     error, ccc, kappa = _measures_of_rows(ratings, scores, scale.cut)
     values: Floats = {"mae": 1 - error / scale.width, "ccc": ccc, "kappa": kappa}[measure]
@@ -174,55 +157,31 @@ def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, s
 
 def _measures_of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
     """The three measures of each row, shape (3, rows), from arrays as in `objective_value`."""
-    present = ~np.isnan(ratings)
-    s, r = np.where(present, scores, 0.0), np.where(present, ratings, 0.0)
-    yes, rated_yes = (present & (x >= cut) for x in (scores, ratings))
-    summands = (present, np.abs(s - r), s, r, s * s, r * r, s * r, yes & rated_yes, yes, rated_yes)
-    sums = np.array([summand.sum(axis=1) for summand in summands], dtype=float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        _, error, s, r, ss, rr, sr, both, yes, rated_yes = sums / sums[0]
-        ccc = 2 * (sr - s * r) / (ss - s * s + rr - r * r + (s - r) ** 2)
-        chance = yes * rated_yes + (1 - yes) * (1 - rated_yes)
-        kappa = (1 - yes - rated_yes + 2 * both - chance) / (1 - chance)
-        kappa = np.where((rated_yes > 0) & (rated_yes < 1), kappa, np.nan)
-    return np.array([error, ccc, kappa])
+    missing = np.isnan(ratings)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.where(missing, 0.0, np.abs(scores - ratings)).sum(axis=1) / (~missing).sum(axis=1)
+    yes, rated_yes = (np.where(missing, np.nan, side >= cut) for side in (scores, ratings))
+    one_sided = np.fmin.reduce(rated_yes, axis=1) == np.fmax.reduce(rated_yes, axis=1)
+    kappa = np.where(one_sided, np.nan, concordance(rated_yes, yes))
+    return np.array([error, concordance(ratings, scores), kappa])
 
 
-def _estimate(pairs: RatingScorePairs, cut: float) -> _Estimate:
-    units_with_pairs, unit = np.unique(pairs.unit, return_inverse=True)
-    pseudo = pseudo_values(
-        lambda r, s: _measures_of_rows(r, s, cut), pairs.ratings, pairs.scores, unit, len(units_with_pairs)
-    )
-    has_candidates = np.isin(np.arange(pairs.units), units_with_pairs)
-    values = _measures_of_rows(pairs.ratings[None], pairs.scores[None], cut)
-    influences = np.zeros((len(MEASURES), pairs.units))
-    influences[:, has_candidates] = (pseudo - np.nan_to_num(values)) / max(1, len(units_with_pairs))
-    return _Estimate(values[:, 0], influences, has_candidates, len(unit))
+def _estimate(pairs: RatingScorePairs, cut: float) -> AgreementEstimate:
+    values = _measures_of_rows(pairs.ratings[None], pairs.scores[None], cut)[:, 0]
+    by_group = pairs.jackknife(lambda r, s: _measures_of_rows(r, s, cut))
+    return replace(AgreementEstimate.of_groups(pairs.index, by_group, pairs.groups_with_pairs), values=values)
 
 
-def _mean_estimate(aspects: Sequence[_Estimate]) -> _Estimate:
-    values, influences = (np.mean([getattr(e, name) for e in aspects], axis=0) for name in ("values", "influences"))
-    has_candidates = np.logical_or.reduce([e.has_candidates for e in aspects])
-    return _Estimate(values, influences, has_candidates, sum(e.candidates for e in aspects))
+def _measures(estimate: AgreementEstimate) -> dict[str, Measure]:
+    values, errors, sources = estimate.values.tolist(), estimate.standard_errors.tolist(), estimate.sources
+    error = t_interval(values[0], errors[0], sources)
+    if error.low is not None:
+        error = replace(error, low=max(0.0, error.low))
+    others = [logit_interval(value, e, sources) for value, e in zip(values[1:], errors[1:], strict=True)]
+    return dict(zip(MEASURES, [error, *others], strict=True))
 
 
-def _measures(estimate: _Estimate) -> dict[str, Measure]:
-    values = estimate.values.tolist()
-    error, *others = estimate.influences[:, estimate.has_candidates]
-    intervals = [t_interval(values[0], error), *map(logit_interval, values[1:], others)]
-    if intervals[0].low is not None:
-        intervals[0] = intervals[0]._replace(low=max(0.0, intervals[0].low))
-    return {name: _measure(v, interval) for name, v, interval in zip(MEASURES, values, intervals, strict=True)}
-
-
-def _changes(estimate: _Estimate, baseline: _Estimate) -> dict[str, Measure]:
-    influences = (estimate.influences - baseline.influences)[:, estimate.has_candidates | baseline.has_candidates]
-    values = (estimate.values - baseline.values).tolist()
-    return {
-        name: _measure(value, t_interval(value, row))
-        for name, value, row in zip(MEASURES, values, influences, strict=True)
-    }
-
-
-def _measure(value: float, interval: Interval) -> Measure:
-    return Measure(None, None, None) if math.isnan(value) else Measure(value, *interval)
+def _changes(difference: AgreementEstimate) -> dict[str, Measure]:
+    values, errors = difference.values.tolist(), difference.standard_errors.tolist()
+    intervals = [t_interval(v, error, difference.sources) for v, error in zip(values, errors, strict=True)]
+    return dict(zip(MEASURES, intervals, strict=True))

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.raters import pairs_by_source
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import ROUNDING_ERROR, Scale
 
@@ -51,8 +52,6 @@ class ScoreInterval:
 class ConformalIntervals:
     """The intervals of one aspect."""
 
-    coverage: float
-    """Nominal coverage."""
     scale: Scale
     """Of the raters; intervals end where it does."""
     factor: float
@@ -60,54 +59,34 @@ class ConformalIntervals:
     scores: Floats
     """Held-out scores on the raters' scale, shape (texts,)."""
     residuals: Floats
-    """Rating minus score, shape (texts,)."""
-    source: NDArray[np.intp]
-    """Number of each text's source, shape (texts,)."""
-
-    @property
-    def sources(self) -> int:
-        return len(np.unique(self.source))
+    """Absolute differences of rating and score, shape (texts,)."""
 
     def at(self, score: float) -> ScoreInterval:
         """The interval around a score on the raters' scale."""
         if math.isinf(self.factor):
             return ScoreInterval(self.scale.low, self.scale.high)
-        half = self.factor * float(self._spread(np.array([score]), np.ones((1, len(self.scores))))[0])
+        allowed = np.ones((1, len(self.scores)))
+        spread = float(_local_spread(np.array([score]), self.scores, self.residuals, allowed, self.scale)[0])
         # The score may lie outside the scale; its interval does not.
-        low = min(max(score - half, self.scale.low), self.scale.high)
-        return ScoreInterval(low, max(min(score + half, self.scale.high), self.scale.low))
-
-    def _spread(self, at: Floats, allowed: Floats) -> Floats:
-        """The local spread at scores, shape (scores,), from the texts in a mask `allowed`, shape (scores, texts)."""
-        return _local_spread(at, self.scores, np.abs(self.residuals), allowed, self.scale)
+        low, high = np.clip(score + self.factor * spread * np.array([-1, 1]), self.scale.low, self.scale.high).tolist()
+        return ScoreInterval(low, high)
 
 
 def fit_intervals(groups: Sequence[GroupScores], scale: Scale, coverage: float = 0.9) -> ConformalIntervals | None:
-    """Fit intervals to held-out texts of one aspect.
-
-    Args:
-        groups: With scores on the raters' scale.
-        scale: Of the raters.
-        coverage: Nominal coverage, between 0 and 1.
+    """Fit intervals to held-out texts of one aspect, with scores on the raters' scale.
 
     Returns:
         None where fewer than two sources have a text with rating and score.
     """
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(g.source_id for g in groups))}
-    rows = [
-        (s, r - s, numbers[g.source_id])
-        for g in groups
-        for r, s in zip(g.ratings, g.scores, strict=True)
-        if r is not None and s is not None
-    ]
-    if len({row[2] for row in rows}) < 2:
+    by_source = pairs_by_source(groups)
+    if len(by_source) < 2:
         return None
-    scores, residuals = (np.array([row[i] for row in rows]) for i in (0, 1))
-    source = np.array([row[2] for row in rows], dtype=np.intp)
+    ratings, scores = np.concatenate(by_source).T
+    residuals = np.abs(ratings - scores)
+    source = np.repeat(np.arange(len(by_source)), [len(pairs) for pairs in by_source])
     others = (source[:, None] != source[None, :]).astype(float)
-    spread = _local_spread(scores, scores, np.abs(residuals), others, scale)
-    scaled = np.abs(residuals) / spread
-    return ConformalIntervals(coverage, scale, _conformal_quantile(scaled, source, coverage), scores, residuals, source)
+    spread = _local_spread(scores, scores, residuals, others, scale)
+    return ConformalIntervals(scale, _conformal_quantile(residuals / spread, source, coverage), scores, residuals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +114,7 @@ def evaluate_abstention(
     """
     covered: list[bool] = []
     widths: list[float] = []
-    scores_kept: dict[str, GroupScores] = {}
+    kept: dict[str, GroupScores] = {}
     for group in groups:
         fitted = fit_intervals([g for g in groups if g.source_id != group.source_id], scale, coverage)
         if fitted is None:
@@ -145,26 +124,19 @@ def evaluate_abstention(
             if rating is not None and span is not None:
                 covered.append(span.low - ROUNDING_ERROR <= rating <= span.high + ROUNDING_ERROR)
                 widths.append(span.width)
-        scores = tuple(
-            s if span is not None and span.width <= max_width else None
-            for s, span in zip(group.scores, intervals, strict=True)
-        )
-        scores_kept[group.group] = replace(group, scores=scores)
+        narrow = [span is not None and span.width <= max_width for span in intervals]
+        scores = tuple(s if keep else None for s, keep in zip(group.scores, narrow, strict=True))
+        kept[group.group] = replace(group, scores=scores)
     if not covered:
         return None
     abstained_share = float(np.mean(np.array(widths) > max_width))
-    return AbstentionResult(len(covered), float(np.mean(covered)), float(np.mean(widths)), abstained_share, scores_kept)
+    return AbstentionResult(len(covered), float(np.mean(covered)), float(np.mean(widths)), abstained_share, kept)
 
 
 def _local_spread(at: Floats, scores: Floats, residuals: Floats, allowed: Floats, scale: Scale) -> Floats:
-    """Kernel mean of the absolute residuals of texts with similar scores.
+    """Kernel mean of the absolute residuals of texts with similar scores, shape (scores,).
 
-    Args:
-        at: Scores, shape (scores,).
-        scores: Of the held-out texts, shape (texts,).
-        residuals: Their absolute residuals, shape (texts,).
-        allowed: Which texts each score may use, 0 or 1, shape (scores, texts).
-        scale: Of the raters.
+    `at` are scores; `allowed` tells which texts each of them may use, 0 or 1, shape (scores, texts).
     """
     distance = (at[:, None] - scores[None, :]) / (_KERNEL_DEVIATION * (scale.high - scale.low))
     weights = allowed * np.exp(-0.5 * distance**2)
@@ -187,14 +159,14 @@ def _conformal_quantile(residuals: Floats, source: NDArray[np.intp], coverage: f
 
 def _effective_sample_size(misses: Floats, source: NDArray[np.intp]) -> float:
     """The effective number of texts for the share of misses, given their correlation within sources."""
-    _, source_of_text, counts = np.unique(source, return_inverse=True, return_counts=True)
+    counts = np.bincount(source)
     texts, groups = len(misses), len(counts)
-    variance = misses.var()
-    if variance == 0 or texts == groups:
+    if misses.var() == 0 or texts == groups:
         return float(texts)
-    means = np.bincount(source_of_text, weights=misses) / counts
+    means = np.bincount(source, weights=misses) / counts
     between = float((counts * (means - misses.mean()) ** 2).sum()) / (groups - 1)
-    within = float(((misses - means[source_of_text]) ** 2).sum()) / max(1, texts - groups)
+    within = float(((misses - means[source]) ** 2).sum()) / max(1, texts - groups)
     size = (texts - float((counts**2).sum()) / texts) / (groups - 1)
-    correlation = (between - within) / (between + (size - 1) * within) if between + (size - 1) * within > 0 else 0.0
+    total = between + (size - 1) * within
+    correlation = (between - within) / total if total > 0 else 0.0
     return texts / (1 + (texts / groups - 1) * min(1.0, max(0.0, correlation)))

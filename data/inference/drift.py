@@ -10,18 +10,17 @@ changed, or their criteria did.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, rated_pairs
-from debate_judge.data.agreement.classification import Measure
+from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, rated_pairs
 from debate_judge.data.agreement.correlations import Floats, Statistic
-from debate_judge.data.agreement.differences import level_function
-from debate_judge.data.agreement.intervals import bootstrap_standard_error, mean_influences, standard_error, t_quantile
-from debate_judge.data.agreement.raters import mean_over_groups
+from debate_judge.data.agreement.intervals import Measure, t_quantile
+from debate_judge.data.agreement.levels import estimate_level
+from debate_judge.data.agreement.raters import mean_and_error, mean_over_groups, pairs_by_source
 from debate_judge.data.agreement.results import GroupScores, ScoresByAspect
 from debate_judge.data.schema import ROUNDING_ERROR, Level
 
@@ -41,24 +40,9 @@ class SampleEstimate:
     sources: int
 
     @classmethod
-    def from_values(cls, values: Floats) -> SampleEstimate | None:
-        """The mean of one value per source, shape (sources,); None with fewer than two."""
-        mean = float(values.mean()) if len(values) else 0.0
-        return cls.from_influences(mean, (values - mean) / max(1, len(values)))
-
-    @classmethod
-    def from_influences(cls, value: float, influences: Floats) -> SampleEstimate | None:
-        """A statistic with the influence of each source on it, shape (sources,); None with fewer than two."""
-        return cls(value, standard_error(influences), len(influences)) if len(influences) > 1 else None
-
-    @classmethod
-    def from_ratio(cls, by_source: list[Floats]) -> SampleEstimate | None:
+    def of_mean(cls, by_source: Sequence[Floats]) -> SampleEstimate | None:
         """The mean over all values, with an array of values per source; None with fewer than two sources."""
-        count = sum(map(len, by_source))
-        if len(by_source) < 2 or not count:
-            return None
-        value = math.fsum(v for values in by_source for v in values) / count
-        return cls.from_influences(value, np.array([(values - value).sum() / count for values in by_source]))
+        return cls(*mean_and_error(by_source), len(by_source)) if len(by_source) > 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,31 +105,17 @@ class ScoreChange:
 def agreement_estimate(
     scores: ScoresByAspect, statistic: Statistic, level: Level, *, resamples: int = 2000, seed: int = 0
 ) -> SampleEstimate | None:
-    """Agreement averaged over aspects, with its standard error over sources.
-
-    Args:
-        scores: Aspect -> groups.
-        statistic: The correlation.
-        level: Where it is computed.
-        resamples: For the standard error at system level.
-        seed: For these.
-
-    Returns:
-        None where it is undefined in an aspect, or computed from fewer than two sources.
-    """
+    """Agreement averaged over aspects, with its standard error over sources; None where it is undefined in an aspect,
+    or computed from fewer than two sources. `resamples` are for the standard error at system level."""
     index = GroupIndex.build(scores, seed)
-    level_estimate = level_function(level, resamples=resamples, seed=seed)
-    estimates = [level_estimate(rated_pairs(groups, index), [statistic]) for groups in scores.values()]
-    value = float(np.mean([e.values[0] for e in estimates]))
-    included_groups = np.logical_or.reduce([e.included_groups for e in estimates])
-    if math.isnan(value) or index.count_sources(included_groups) < 2:
-        return None
-    by_group = [e.by_group for e in estimates if e.by_group is not None]
-    if by_group:
-        return SampleEstimate.from_influences(value, index.sum_by_source(mean_influences(by_group), included_groups)[0])
-    units = min(e.units for e in estimates)
-    replicates = [e.replicates[0] for e in estimates if e.replicates is not None]
-    return SampleEstimate(value, bootstrap_standard_error(np.mean(replicates, axis=0), units), units)
+    mean = AgreementEstimate.mean(
+        [
+            estimate_level(level, rated_pairs(groups, index), [statistic], resamples=resamples, seed=seed).estimate
+            for groups in scores.values()
+        ]
+    )
+    value, error = float(mean.values[0]), float(mean.standard_errors[0])
+    return None if math.isnan(value) or math.isnan(error) else SampleEstimate(value, error, mean.independent_sources)
 
 
 def estimate_from_interval(
@@ -170,35 +140,25 @@ def margin_verdict(difference: TwoSampleDifference | None, margin: float) -> Mar
 def measure_drift(old: Sequence[GroupScores], new: Sequence[GroupScores], on_scale: bool) -> Drift:
     """Compare scores and ratings of two sets of sources in one aspect.
 
-    Args:
-        old: With scores on the raters' scale, if `on_scale`.
-        new: Likewise.
-        on_scale: Whether scores are on the raters' scale, so that rating minus score is meaningful.
+    `on_scale` is whether scores are on the raters' scale, so that rating minus score is meaningful.
     """
-    pairs_by_source = [[pairs for pairs in _pairs_by_source(groups) if len(pairs)] for groups in (new, old)]
+    samples = [pairs_by_source(groups) for groups in (new, old)]
 
-    def difference_of_means(of: int) -> TwoSampleDifference | None:
-        return compare_samples(
-            *(SampleEstimate.from_ratio([pairs[:, of] for pairs in groups]) for groups in pairs_by_source)
+    def difference(value_of: Callable[[Floats], Floats]) -> TwoSampleDifference | None:
+        return compare_samples(*(SampleEstimate.of_mean([value_of(pairs) for pairs in sample]) for sample in samples))
+
+    def ratio_of_spreads(column: int) -> float | None:
+        new_spread, old_spread = (
+            float(np.concatenate(sample)[:, column].std()) if sample else 0.0 for sample in samples
         )
+        return new_spread / old_spread if old_spread > 0 else None
 
-    residuals = [
-        SampleEstimate.from_ratio([pairs[:, 0] - pairs[:, 1] for pairs in groups]) for groups in pairs_by_source
-    ]
-    deviations = [
-        [
-            float(np.concatenate([pairs[:, of] for pairs in groups]).std()) if groups else 0.0
-            for groups in pairs_by_source
-        ]
-        for of in (0, 1)
-    ]
-    ratios = [new / old if old > 0 else None for new, old in deviations]
     return Drift(
-        difference_of_means(1),
-        difference_of_means(0),
-        compare_samples(*residuals) if on_scale else None,
-        ratios[1],
-        ratios[0],
+        scores=difference(lambda pairs: pairs[:, 1]),
+        ratings=difference(lambda pairs: pairs[:, 0]),
+        apart=difference(lambda pairs: pairs[:, 0] - pairs[:, 1]) if on_scale else None,
+        score_spread=ratio_of_spreads(1),
+        rating_spread=ratio_of_spreads(0),
     )
 
 
@@ -210,12 +170,7 @@ def score_change(by_group: Sequence[Floats]) -> ScoreChange:
 
 
 def describe_changes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreChange]) -> list[str]:
-    """Sentences on what has changed significantly; empty where nothing has.
-
-    Args:
-        drifts: Aspect -> drift.
-        changed: Aspect -> how the judge's scores of old texts changed.
-    """
+    """Sentences on what has changed significantly, from drift and score changes by aspect."""
     limit = _ALPHA / (2 * max(1, len(drifts)))
     sentences = []
     for name, change in changed.items():
@@ -230,12 +185,3 @@ def describe_changes(drifts: Mapping[str, Drift], changed: Mapping[str, ScoreCha
         if drift.apart is not None and drift.apart.p_value < limit:
             sentences.append(f"the raters changed: for equal scores they give {drift.apart.value:+.2f} in {name}")
     return sentences
-
-
-def _pairs_by_source(groups: Sequence[GroupScores]) -> list[Floats]:
-    """Rating and score of the candidates that have both, one array of shape (candidates, 2) per source."""
-    by_source: dict[str, list[tuple[float, float]]] = {}
-    for group in groups:
-        rows = zip(group.ratings, group.scores, strict=True)
-        by_source.setdefault(group.source_id, []).extend((r, s) for r, s in rows if r is not None and s is not None)
-    return [np.array(rows, dtype=float).reshape(-1, 2) for rows in by_source.values()]

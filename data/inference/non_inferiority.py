@@ -8,17 +8,13 @@ significant. Correlations ignore the level of scores, so shift, spread and error
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-
-from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Statistic
-from debate_judge.data.agreement.intervals import groups_to_detect
-from debate_judge.data.agreement.raters import differences_by_group, error_and_bias, mean_over_groups
+from debate_judge.data.agreement.intervals import Measure, groups_to_detect
+from debate_judge.data.agreement.raters import differences_by_group, error_and_bias, mean_over_groups, ratio_of_spreads
 from debate_judge.data.agreement.results import Agreement, Difference, GroupScores, ScoresByAspect
 from debate_judge.data.agreement.tables import AgreementTable, agreement_table, compare, level_correlation
 from debate_judge.data.calibration import Calibration, fit_calibration
@@ -68,22 +64,22 @@ class AspectComparison:
     new: Agreement
     difference: Difference
     """New minus old; the intervals of all aspects hold jointly in 95 % of cases (Bonferroni)."""
-    shift: Measure | None
-    """Mean of new minus old score, both by the old calibration."""
-    spread: float | None
-    """Standard deviation of new scores divided by that of old ones."""
     lm_agreement: float | None
     """Correlation of new with old scores, in the same statistic and at the same level as with the raters."""
-    error: Measure | None
-    """Mean absolute difference of old score and rating."""
-    error_new: Measure | None
-    """The same of the new score, by the old calibration."""
-    error_change: Measure | None
-    """`error_new` minus `error`."""
-    error_refitted: Measure | None
-    """The same of the new score by a new calibration, cross-fitted over sources."""
     refitted: Calibration | None
     """The new calibration, fitted on all sources."""
+    error_refitted: Measure | None
+    """Mean absolute difference of rating and new score by a new calibration, cross-fitted over sources."""
+    shift: Measure | None = None
+    """Mean of new minus old score, both by the old calibration."""
+    spread: float | None = None
+    """Standard deviation of new scores divided by that of old ones."""
+    error: Measure | None = None
+    """Mean absolute difference of old score and rating."""
+    error_new: Measure | None = None
+    """The same of the new score, by the old calibration."""
+    error_change: Measure | None = None
+    """`error_new` minus `error`."""
 
     def to_json(self) -> dict[str, object]:
         measures = ("shift", "error", "error_new", "error_change", "error_refitted")
@@ -132,14 +128,11 @@ def compare_lms(
     """Compare two LMs behind one judge.
 
     Args:
-        old: The old LM's scores with the ratings.
-        new: The new LM's scores of the same candidates.
+        old, new: Each LM's scores of the same candidates, with the ratings.
         mappings: Aspect -> the scale of its ratings, and how scores are mapped to it.
         margins: The largest acceptable losses.
-        statistic: The correlation with the raters.
-        level: Where it is computed.
-        resamples: For intervals at system level; 0 for none at any level.
-        seed: For resampling and p-values.
+        statistic, level: The correlation with the raters, and where it is computed.
+        resamples, seed: As for `compare`.
     """
     tables = [agreement_table(s, levels=(level,), resamples=resamples, seed=seed) for s in (old, new)]
 
@@ -193,48 +186,47 @@ def _compare_aspect(
     statistic: Statistic,
     level: Level,
 ) -> AspectComparison:
-    pairs = [replace(n, ratings=o.scores, raters=()) for o, n in zip(old, new, strict=True)]
-    lm_agreement = level_correlation(pairs, statistic, level)
+    lm_agreement = level_correlation(_as_ratings(old, new), statistic, level)
     refitted = fit_calibration(new, mapping.scale, on_scale=mapping.on_scale)
-    error_refitted = None if refitted is None else error_and_bias(cross_fitted(new, mapping))[0]
-    if not mapping.comparable:
-        return AspectComparison(
-            *agreement, difference, None, None, lm_agreement, None, None, None, error_refitted, refitted
-        )
-    mapped_old, mapped_new = mapping.map_groups(old), mapping.map_groups(new)
-    both = [replace(n, ratings=o.scores, raters=()) for o, n in zip(mapped_old, mapped_new, strict=True)]
-    differences = differences_by_group(both)
-    return AspectComparison(
+    comparison = AspectComparison(
         *agreement,
         difference,
-        mean_over_groups(differences) if differences else None,
-        _spread(both),
-        lm_agreement,
-        error_and_bias(mapped_old)[0],
-        error_and_bias(mapped_new)[0],
-        _error_change(mapped_old, mapped_new),
-        error_refitted,
-        refitted,
+        lm_agreement=lm_agreement,
+        error_refitted=None if refitted is None else error_and_bias(cross_fitted(new, mapping))[0],
+        refitted=refitted,
+    )
+    if not mapping.comparable:
+        return comparison
+    mapped_old, mapped_new = mapping.map_groups(old), mapping.map_groups(new)
+    both = _as_ratings(mapped_old, mapped_new)
+    changes = differences_by_group(both)
+    error_changes = differences_by_group(_as_ratings(_absolute_errors(mapped_old), _absolute_errors(mapped_new)))
+    return replace(
+        comparison,
+        shift=mean_over_groups(changes) if changes else None,
+        spread=ratio_of_spreads(both),
+        error=error_and_bias(mapped_old)[0],
+        error_new=error_and_bias(mapped_new)[0],
+        error_change=mean_over_groups(error_changes) if error_changes else None,
     )
 
 
-def _error_change(before: Sequence[GroupScores], after: Sequence[GroupScores]) -> Measure | None:
-    changes: dict[str, list[float]] = {}
-    for old, new in zip(before, after, strict=True):
-        values = [
-            abs(n - r) - abs(o - r)
-            for r, o, n in zip(old.ratings, old.scores, new.scores, strict=True)
-            if r is not None and o is not None and n is not None
-        ]
-        if values:
-            changes.setdefault(new.source_id, []).extend(values)
-    return mean_over_groups([np.array(values) for values in changes.values()]) if changes else None
+def _as_ratings(old: Sequence[GroupScores], new: Sequence[GroupScores]) -> list[GroupScores]:
+    """The new scores, with the old ones as ratings."""
+    return [replace(n, ratings=o.scores, raters=()) for o, n in zip(old, new, strict=True)]
 
 
-def _spread(both: Sequence[GroupScores]) -> float | None:
-    pairs = [(o, n) for g in both for o, n in zip(g.ratings, g.scores, strict=True) if o is not None and n is not None]
-    old, new = (float(np.std([pair[i] for pair in pairs])) if pairs else 0.0 for i in (0, 1))
-    return new / old if old > 0 else None
+def _absolute_errors(groups: Sequence[GroupScores]) -> list[GroupScores]:
+    """The groups with absolute differences of score and rating as scores."""
+    return [
+        replace(
+            g,
+            scores=tuple(
+                None if r is None or s is None else abs(s - r) for r, s in zip(g.ratings, g.scores, strict=True)
+            ),
+        )
+        for g in groups
+    ]
 
 
 def _verdict(
@@ -262,8 +254,6 @@ def _verdict(
 
 def _has_shifted(aspect: AspectComparison, scale: Scale, max_share: float) -> bool:
     limit = max_share * (scale.high - scale.low)
+    growth = None if aspect.error_change is None else aspect.error_change.high
     ends = [] if aspect.shift is None else [aspect.shift.low, aspect.shift.high]
-    error_growth = None if aspect.error_change is None else aspect.error_change.high
-    return any(end is None or math.fabs(end) > limit for end in ends) or (
-        error_growth is not None and error_growth > limit
-    )
+    return any(end is None or abs(end) > limit for end in ends) or (growth is not None and growth > limit)

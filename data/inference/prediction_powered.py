@@ -19,10 +19,10 @@ of sources that are different, at worst at an end of the scale (Clopper and Pear
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ from debate_judge.data.agreement.intervals import t_quantile
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.inference.drift import SampleEstimate, TwoSampleDifference, compare_samples
 from debate_judge.data.schema import ROUNDING_ERROR
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Mask = NDArray[np.bool_]
 
@@ -111,15 +114,8 @@ class SystemsTable:
     rated_minus_others: TwoSampleDifference | None
     """Mean score of rated sources minus that of the others; far from 0, the rated ones were not sampled at random."""
 
-    def to_json(self) -> dict[str, object]:
-        return {
-            "systems": [asdict(entry) for entry in self.systems],
-            "differences": [asdict(entry) for entry in self.differences],
-            "left_out": list(self.left_out),
-            "rated": self.rated,
-            "others": self.others,
-            "rated_minus_others": None if self.rated_minus_others is None else asdict(self.rated_minus_others),
-        }
+    def to_json(self) -> dict[str, Any]:
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 def ppi_estimate(
@@ -150,22 +146,20 @@ def ppi_estimate(
     groups, others = int(any_rated.sum()), int((~any_rated & ~np.isnan(scores).all(axis=1)).sum())
     leverage = np.where(any_rated, 1 / groups, 1 / max(others, 2))
     error_of_ratings = math.sqrt(float((influence**2 / (1 - leverage))[any_rated].sum()))
+    if error_of_ratings < ROUNDING_ERROR:
+        value_range = value_range or (np.nanmin(ratings), np.nanmax(ratings))
+        low, high, p_value = _degenerate_interval(value, groups, weights, value_range)
+        return PPIEstimate(value, low, high, 0.0, groups, others, 0.0, value, low, high, 0.0, p_value)
+    weight, error = 0.0, error_of_ratings
     spread = float((score_influence**2).sum())
-    weight = max(0.0, float((influence * score_influence).sum()) / spread) if spread > 0 else 0.0
-    error = error_of_ratings
-    if weight:
+    if spread > 0:
+        weight = max(0.0, float((influence * score_influence).sum()) / spread)
         weight_leverage = np.minimum(score_influence**2 / spread, 1 - ROUNDING_ERROR)
         residuals = (influence - weight * score_influence) / (1 - weight_leverage)
-        error = math.sqrt(float((residuals**2 / (1 - leverage)).sum()))
+        error = max(ROUNDING_ERROR, math.sqrt(float((residuals**2 / (1 - leverage)).sum())))
         if error >= error_of_ratings:
             weight, error = 0.0, error_of_ratings
-    t = t_quantile(groups)
-    mean = value + weight * shift
-    if error_of_ratings < ROUNDING_ERROR:
-        low, high, p_value = _degenerate_interval(
-            value, groups, weights, value_range or (np.nanmin(ratings), np.nanmax(ratings))
-        )
-        return PPIEstimate(value, low, high, 0.0, groups, others, 0.0, value, low, high, 0.0, p_value)
+    mean, t = value + weight * shift, t_quantile(groups)
     return PPIEstimate(
         mean,
         mean - t * error,
@@ -189,38 +183,62 @@ def measure_systems(groups: Sequence[GroupScores], value_range: tuple[float, flo
         groups: Of one aspect; candidate ids are the systems, and most groups have no ratings.
         value_range: Lowest and highest value of the raters' scale; by default the lowest and the highest rating.
     """
-    ratings, scores = _ratings_and_scores_by_system(groups)
-    all_ratings = [r for group in groups for r in group.ratings if r is not None]
-    value_range = value_range or (min(all_ratings, default=0.0), max(all_ratings, default=0.0))
-    names = list(ratings)
-    estimable = [name for name in names if int((~np.isnan(ratings[name])).sum()) >= MIN_RATED_SOURCES]
-    means: dict[str, PPIEstimate] = {}
-    for name in estimable:
-        estimate = ppi_estimate(ratings[name][:, None], scores[name][:, None], value_range=value_range)
-        if estimate is not None:
-            means[name] = estimate
+    texts = _table_of_texts(groups)
+    # Sources x systems: means where a source has several texts of a system, NaN without one.
+    ratings, scores = (
+        texts.groupby(["source", "system"])[name]
+        .mean()
+        .unstack()
+        .reindex(texts.source.unique(), columns=texts.system.unique())
+        for name in ("rating", "score")
+    )
+    value_range = value_range or (texts.rating.min(), texts.rating.max())
+
+    def estimate(*systems: str) -> PPIEstimate | None:
+        of_systems = [table[list(systems)].to_numpy(dtype=float) for table in (ratings, scores)]
+        contrast = np.array([1.0, -1.0][: len(systems)])
+        return ppi_estimate(of_systems[0], of_systems[1], contrast, value_range=value_range)
+
+    names: list[str] = texts.system.unique().tolist()
+    means = {name: mean for name in names if (mean := estimate(name)) is not None}
     order = sorted(means, key=lambda name: -means[name].value)
-    pairs: dict[tuple[str, str], PPIEstimate] = {}
-    for a, b in combinations(order, 2):
-        first, second = (np.column_stack([table[a], table[b]]) for table in (ratings, scores))
-        contrast = ppi_estimate(first, second, np.array([1.0, -1.0]), value_range=value_range)
-        if contrast is not None:
-            pairs[a, b] = contrast
-    corrected = holm_adjusted_by_name({pair: estimate.p_value for pair, estimate in pairs.items()})
-    differences = [SystemDifference(a, b, estimate, corrected[a, b] or 0.0) for (a, b), estimate in pairs.items()]
-    better, worse = _count_better_and_worse(order, differences)
-    per_text = _ratings_per_text(groups)
+    pairs = {pair: difference for pair in combinations(order, 2) if (difference := estimate(*pair)) is not None}
+    corrected = holm_adjusted_by_name({pair: difference.p_value for pair, difference in pairs.items()})
+    significant = {pair: d.value for pair, d in pairs.items() if (corrected[pair] or 0.0) < SIGNIFICANT}
     systems = []
     for name in order:
-        texts = int((~np.isnan(ratings[name])).sum())
-        ratings_per_source = per_text.get(name, texts) / texts
-        ranks = 1 + better[name], len(order) - worse[name]
-        systems.append(SystemMean(name, means[name], texts, means[name].saved * ratings_per_source, *ranks))
-    left_out = tuple(name for name in names if name not in means)
-    rated = {group.source_id for group in groups if any(r is not None for r in group.ratings)}
-    others = {group.source_id for group in groups} - rated
-    rated_minus_others = _compare_rated_with_others(ratings, scores)
-    return SystemsTable(tuple(systems), tuple(differences), left_out, len(rated), len(others), rated_minus_others)
+        better = sum(name == (b if value > 0 else a) for (a, b), value in significant.items())
+        worse = sum(name == (a if value > 0 else b) for (a, b), value in significant.items())
+        rated_texts = int(ratings[name].count())
+        saved = means[name].saved * (texts.raters[texts.system == name].sum() or rated_texts) / rated_texts
+        systems.append(SystemMean(name, means[name], rated_texts, saved, 1 + better, len(order) - worse))
+    rated = ratings.notna().any(axis=1)
+    # Each system's scores minus their mean, because sources may have texts of different systems.
+    centred = (scores - scores.mean()).mean(axis=1).dropna()
+    samples = (centred[rated == of].to_numpy(dtype=float)[:, None] for of in (True, False))
+    return SystemsTable(
+        tuple(systems),
+        tuple(SystemDifference(*pair, difference, corrected[pair] or 0.0) for pair, difference in pairs.items()),
+        tuple(name for name in names if name not in means),
+        int(rated.sum()),
+        int((~rated).sum()),
+        compare_samples(*(SampleEstimate.of_mean(list(sample)) for sample in samples)),
+    )
+
+
+def _table_of_texts(groups: Sequence[GroupScores]) -> pd.DataFrame:
+    """A row for each text: source, system, mean rating, score, and number of ratings where they are known singly."""
+    import pandas as pd
+
+    rows = [
+        (group.source_id, str(name), rating, score, len(raters))
+        for group in groups
+        for name, rating, score, raters in zip(
+            group.candidates, group.ratings, group.scores, group.raters or ((),) * len(group.candidates), strict=True
+        )
+    ]
+    types = {"rating": float, "score": float}
+    return pd.DataFrame(rows, columns=["source", "system", "rating", "score", "raters"]).astype(types)
 
 
 def _centred(values: Floats, sources: Mask) -> Floats:
@@ -255,64 +273,3 @@ def _degenerate_interval(
     # All signs are equal in 2 of 2^groups sign assignments (`data/agreement/differences.py`).
     p_value = 1.0 if abs(value) < ROUNDING_ERROR else 2.0 ** (1 - groups)
     return float(value - bound * (value - lowest)), float(value + bound * (highest - value)), p_value
-
-
-def _ratings_and_scores_by_system(groups: Sequence[GroupScores]) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """System -> ratings by source, and system -> scores by source: means where it has several, NaN without one."""
-    row_of_source = {source: i for i, source in enumerate(dict.fromkeys(group.source_id for group in groups))}
-    ratings: dict[str, list[list[float]]] = {}
-    scores: dict[str, list[list[float]]] = {}
-    for group in groups:
-        for name, *values in zip(group.candidates, group.ratings, group.scores, strict=True):
-            for table, value in zip((ratings, scores), values, strict=True):
-                rows = table.setdefault(str(name), [[] for _ in row_of_source])
-                if value is not None:
-                    rows[row_of_source[group.source_id]].append(float(value))
-    return _means(ratings), _means(scores)
-
-
-def _means(table: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Floats]:
-    return {name: np.array([fmean(texts) if texts else np.nan for texts in values]) for name, values in table.items()}
-
-
-def _count_better_and_worse(
-    order: Sequence[str], differences: Sequence[SystemDifference]
-) -> tuple[dict[str, int], dict[str, int]]:
-    """System -> number of significantly better systems, and of significantly worse ones."""
-    better, worse = dict.fromkeys(order, 0), dict.fromkeys(order, 0)
-    for difference in differences:
-        if difference.corrected < SIGNIFICANT:
-            high, low = (
-                (difference.first, difference.second)
-                if difference.difference.value > 0
-                else (difference.second, difference.first)
-            )
-            better[low] += 1
-            worse[high] += 1
-    return better, worse
-
-
-def _ratings_per_text(groups: Sequence[GroupScores]) -> dict[str, int]:
-    """System -> number of single ratings; empty where only means are known."""
-    counts: dict[str, int] = {}
-    for group in groups:
-        for name, values in zip(group.candidates, group.raters, strict=False):
-            counts[name] = counts.get(name, 0) + len(values)
-    return counts
-
-
-def _compare_rated_with_others(
-    ratings: Mapping[str, Floats], scores: Mapping[str, Floats]
-) -> TwoSampleDifference | None:
-    table = np.column_stack(list(scores.values()))
-    # Each system's scores minus their mean, because sources may have texts of different systems.
-    scored = ~np.isnan(table)
-    centred = np.where(
-        scored, table - np.where(scored, table, 0.0).sum(axis=0) / np.maximum(scored.sum(axis=0), 1), np.nan
-    )
-    rated = ~np.isnan(np.column_stack(list(ratings.values()))).all(axis=1)
-    has_scores = scored.any(axis=1)
-    means = np.where(has_scores, np.where(scored, centred, 0.0).sum(axis=1) / np.maximum(scored.sum(axis=1), 1), np.nan)
-    return compare_samples(
-        SampleEstimate.from_values(means[has_scores & rated]), SampleEstimate.from_values(means[has_scores & ~rated])
-    )

@@ -33,10 +33,6 @@ def rank_distance(first: Sequence[GroupScores], second: Sequence[GroupScores]) -
 
     Where each source has one text, ranks are those among all texts.
 
-    Args:
-        first: A judge's scores of one aspect.
-        second: Another judge's scores of the same texts.
-
     Returns:
         Shape (sources,); 0 where fewer than two texts can be ranked.
     """
@@ -49,9 +45,8 @@ def rank_distance(first: Sequence[GroupScores], second: Sequence[GroupScores]) -
     rows = [np.where(missing, np.nan, table) for table in tables]
     if width == 1:
         rows = [table.T for table in rows]
-    scored = (~np.isnan(rows[0])).sum(axis=1, keepdims=True)
-    ranks = [mid_ranks(table) / np.maximum(scored - 1, 1) for table in rows]
-    squares = np.nan_to_num((ranks[0] - ranks[1]) ** 2)
+    last_rank = np.maximum((~np.isnan(rows[0])).sum(axis=1, keepdims=True) - 1, 1)
+    squares = np.nan_to_num(((mid_ranks(rows[0]) - mid_ranks(rows[1])) / last_rank) ** 2)
     squares = squares.T if width == 1 else squares
     return np.asarray(np.sqrt(squares.sum(axis=1) / np.maximum((~missing).sum(axis=1), 1)))
 
@@ -71,13 +66,8 @@ def cluster_texts(texts: Sequence[str], count: int, seed: int = 0) -> NDArray[np
 
 
 def inclusion_probabilities(priority: Floats, count: int, floor: float = FLOOR) -> Floats:
-    """Inclusion probabilities of a sample of `count` sources: a floor plus a share proportional to priority, at most 1.
-
-    Args:
-        priority: At least 0, shape (sources,).
-        count: Number of sources to sample, at most all.
-        floor: Share of the probability that is the same for all.
-    """
+    """Inclusion probabilities of a sample of `count` sources: a floor, which is the same for all, plus a share
+    proportional to priority, which is at least 0; at most 1."""
     mean = float(priority.mean())
     size = floor + (1 - floor) * priority / mean if mean > 0 else np.ones(len(priority))
     certain = np.zeros(len(priority), dtype=bool)

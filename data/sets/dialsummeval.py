@@ -20,35 +20,26 @@ from debate_judge.data.schema import Candidate, Corpus, RatedGroup
 from debate_judge.data.sets import hub
 from debate_judge.data.tasks import SUMMARIZATION
 
-COMMIT = "667118e10ae69ef8cbc5cbddec0ce91b5c9c6187"
-COLUMNS = ("id", "dialogue", "summary", "model_id", "annotations")
-REMOTE = hub.RemoteSet(
-    f"https://raw.githubusercontent.com/kite99520/DialSummEval/{COMMIT}/annotation_campus/human_judgment.jsonl",
-    COMMIT,
-    COLUMNS,
+REMOTE = hub.github(
+    "kite99520/DialSummEval",
+    "667118e10ae69ef8cbc5cbddec0ce91b5c9c6187",
+    "annotation_campus/human_judgment.jsonl",
+    *("id", "dialogue", "summary", "model_id", "annotations"),
 )
 TASK = replace(SUMMARIZATION, name="dialogue-summaries", source_label="dialogue")
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or download it.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
+    """Load the set from a local copy, or download it."""
     records, origin = hub.read("dialsummeval", path, REMOTE)
     groups: dict[str, tuple[str, dict[str, Candidate]]] = {}
     for record in records:
-        record.require(*COLUMNS)
         dialogue = "\n".join(turn.strip() for turn in record.text("dialogue").split("|") if turn.strip())
         known_dialogue, summaries = groups.setdefault(record.identifier("id"), (dialogue, {}))
         summary = _candidate(record)
         if known_dialogue != dialogue or summary.id in summaries:
-            raise record.error(
-                "another dialogue with this id, or a second summary of a model",
-                "id",
-                expected="one dialogue an id, and one summary of each model",
-            )
+            problem = "another dialogue with this id, or a second summary of a model"
+            raise record.error(problem, "id", expected="one dialogue an id, and one summary of each model")
         summaries[summary.id] = summary
     return Corpus(
         TASK, tuple(RatedGroup(i, d, tuple(candidates.values())) for i, (d, candidates) in groups.items()), origin

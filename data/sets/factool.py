@@ -20,25 +20,17 @@ from debate_judge.data.schema import Candidate, Corpus, RatedGroup
 from debate_judge.data.sets import hub
 from debate_judge.data.sets.factuality import ANSWERS, CLAIMS, factuality_ratings
 
-COMMIT = "3f3914bc090b644be044b7e0005113c135d8b20f"
-REMOTE = hub.RemoteSet(
-    f"https://raw.githubusercontent.com/GAIR-NLP/factool/{COMMIT}/datasets/knowledge_qa/knowledge_qa.jsonl",
-    COMMIT,
-    ("prompt", "response", "claims", "label"),
+REMOTE = hub.github(
+    "GAIR-NLP/factool",
+    "3f3914bc090b644be044b7e0005113c135d8b20f",
+    "datasets/knowledge_qa/knowledge_qa.jsonl",
+    *("prompt", "response", "claims", "label"),
 )
 
 
 def load(path: str | Path | None = None, level: Literal["response", "claim"] = "response") -> Corpus:
-    """Load the set from a local copy, or download it.
-
-    Args:
-        path: A local copy.
-        level: Whether candidates are responses or claims.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
-    records, origin = hub.read("factool" if level == "response" else "factool_claims", path, REMOTE)
+    """Load the set from a local copy, or download it; candidates are responses, or their claims."""
+    records, origin = hub.read("factool" if level == "response" else "factool_claims", path, REMOTE, other_layouts=True)
     candidates = _response if level == "response" else _claims
     groups = hub.merge_groups(
         (record, RatedGroup(str(number), record.text("prompt"), candidates(record)))

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
@@ -31,30 +30,17 @@ from debate_judge.data.tasks import PAIRS
 COMMIT = "453c117a69159fd7b7de2f4e0519bac57bee21f4"
 BASE_URL = f"https://raw.githubusercontent.com/i-Eval/FairEval/{COMMIT}/"
 REVIEW = "review/review_gpt35_vicuna-13b_human.txt"
-SYSTEMS: Mapping[str, str] = MappingProxyType(
-    {"gpt35": "answer/answer_gpt35.jsonl", "vicuna-13b": "answer/answer_vicuna-13b.jsonl"}
-)
+SYSTEMS: Mapping[str, str] = {"gpt35": "answer/answer_gpt35.jsonl", "vicuna-13b": "answer/answer_vicuna-13b.jsonl"}
 """Candidate id -> file of its answers."""
 
-OUTCOMES: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"CHATGPT": (1.0, 0.0), "VICUNA13B": (0.0, 1.0), "TIE": (0.5, 0.5)}
-)
+OUTCOMES: Mapping[str, tuple[float, float]] = {"CHATGPT": (1.0, 0.0), "VICUNA13B": (0.0, 1.0), "TIE": (0.5, 0.5)}
 """Label -> ratings of the two candidates: 1 a win, 0 a loss, 0.5 a tie."""
 
-TASK = Task(
-    name="open-questions",
-    source_label="question",
-    candidate_label="answer",
-    aspects=PAIRS.aspects,
-)
+TASK = Task("open-questions", "question", "answer", PAIRS.aspects)
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or download it.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
+    """Load the set from a local copy, or download it."""
     folder = None if path is None else Path(path)
     if folder is not None and not folder.is_dir():
         raise InputError("not a folder", file=folder, expected="the folder with question.jsonl and the other files")
@@ -64,12 +50,9 @@ def load(path: str | Path | None = None) -> Corpus:
     if not questions:
         raise InputError("no questions in the file", file=path, field="question.jsonl")
     if len(labels) != len(questions):
-        raise InputError(
-            "the labels do not fit the questions",
-            file=BASE_URL + REVIEW if folder is None else _file(folder, REVIEW),
-            expected=f"{len(questions)} lines, one per question",
-            found=f"{len(labels)} lines",
-        )
+        file = BASE_URL + REVIEW if folder is None else _file(folder, REVIEW)
+        expected, found = f"{len(questions)} lines, one per question", f"{len(labels)} lines"
+        raise InputError("the labels do not fit the questions", file=file, expected=expected, found=found)
     _by_question(questions)
     groups = tuple(_group(record, answers, label) for record, label in zip(questions, labels, strict=True))
     origin = Origin("faireval", BASE_URL, COMMIT) if folder is None else Origin("faireval", str(folder))
@@ -92,9 +75,8 @@ def _by_question(records: list[Record]) -> dict[str, Record]:
     for record in records:
         name = record.identifier("question_id")
         if name in by_question:
-            raise record.error(
-                f"question {name} occurs twice", "question_id", found=f"also in line {by_question[name].line}"
-            )
+            problem = f"question {name} occurs twice, also in line {by_question[name].line}"
+            raise record.error(problem, "question_id")
         by_question[name] = record
     return by_question
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Task
@@ -26,7 +25,6 @@ from debate_judge.data.sets import hub
 from debate_judge.data.sets.factuality import ANSWERS, REPLIES, SUMMARIES, factuality_ratings
 
 COMMIT = "b7253db3cdaa0ab2c382f92b26b390109174f77e"
-BASE_URL = f"https://raw.githubusercontent.com/RUCAIBox/HaluEval/{COMMIT}/data/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +42,23 @@ class Part:
         return tuple(filter(None, (self.knowledge, self.source, f"right_{self.output}", f"hallucinated_{self.output}")))
 
 
-PARTS: Mapping[str, Part] = MappingProxyType(
-    {
-        "qa": Part(ANSWERS, "question", "answer"),
-        "dialogue": Part(REPLIES, "dialogue_history", "response"),
-        "summarization": Part(SUMMARIES, "document", "summary", ""),
-    }
-)
+PARTS: Mapping[str, Part] = {
+    "qa": Part(ANSWERS, "question", "answer"),
+    "dialogue": Part(REPLIES, "dialogue_history", "response"),
+    "summarization": Part(SUMMARIES, "document", "summary", ""),
+}
 
 
 def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
-    """Load one part of the set from a local copy, or download it.
+    """Load one of the `PARTS` from a local copy, or download it.
 
-    Args:
-        path: A local copy.
-        part: A key of `PARTS`. By default the part of a copy is recognized by its fields, and `qa` is downloaded.
-
-    Raises:
-        InputError: The copy cannot be used or is of another part, or the download failed.
+    By default the part of a copy is recognized by its fields, and `qa` is downloaded.
     """
     remote_part = part or "qa"
-    remote = hub.RemoteSet(f"{BASE_URL}{remote_part}_data.json", COMMIT, PARTS[remote_part].columns)
-    records, origin = hub.read("halueval" if remote_part == "qa" else f"halueval_{part}", path, remote)
+    remote = hub.github("RUCAIBox/HaluEval", COMMIT, f"data/{remote_part}_data.json", *PARTS[remote_part].columns)
+    records, origin = hub.read(
+        "halueval" if remote_part == "qa" else f"halueval_{part}", path, remote, other_layouts=True
+    )
     layout = PARTS[remote_part] if path is None or part else _part_of(records[0])
     return Corpus(layout.task, hub.merge_groups((r, _group(r, layout, i)) for i, r in enumerate(records, 1)), origin)
 
@@ -94,6 +87,5 @@ def _labelled(record: Record, part: Part) -> Candidate:
     label = record.text("hallucination").strip().lower()
     if label not in ("yes", "no"):
         raise record.error("not a label", "hallucination", expected="yes or no", found=label)
-    return Candidate(
-        "hallucinated" if label == "yes" else "right", record.text(part.output), factuality_ratings(label == "no")
-    )
+    name = "hallucinated" if label == "yes" else "right"
+    return Candidate(name, record.text(part.output), factuality_ratings(label == "no"))

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
 from debate_judge.data.files.records import Record
-from debate_judge.data.schema import Candidate, Origin, RatedGroup
+from debate_judge.data.schema import Origin, RatedGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,22 @@ class RemoteSet:
     """Name of the list of records in a JSON file that is one object."""
 
 
-def read(name: str, path: str | Path | None, remote: RemoteSet) -> tuple[list[Record], Origin]:
+def github(repository: str, commit: str, file: str, *columns: str, field: str | None = None) -> RemoteSet:
+    """A JSON file of a GitHub repository at a commit."""
+    address = f"https://raw.githubusercontent.com/{repository}/{commit}/{file}"
+    return RemoteSet(address, commit, columns, field=field)
+
+
+def read(
+    name: str, path: str | Path | None, remote: RemoteSet, *, other_layouts: bool = False
+) -> tuple[list[Record], Origin]:
     """All records of a set and where they come from.
 
     Args:
         name: Its name in `LOADERS`.
         path: A local copy, JSON lines or a JSON array; None to download it.
         remote: Its location.
+        other_layouts: Whether the records of a copy may lack the columns of the remote set.
 
     Raises:
         InputError: The copy cannot be read or is empty, the download failed, or the set has changed upstream.
@@ -50,15 +60,13 @@ def read(name: str, path: str | Path | None, remote: RemoteSet) -> tuple[list[Re
     if not records:
         expected = "records with " + ", ".join(remote.columns)
         raise InputError("no records in the file", file=path, expected=expected)
+    for record in records if not other_layouts else ():
+        record.require(*remote.columns)
     return records, Origin(name, str(path))
 
 
 def fetch(name: str, remote: RemoteSet) -> list[Record]:
-    """Download all rows of a set; a record's line is its row number from 1.
-
-    Raises:
-        InputError: The download failed, or the set has changed upstream.
-    """
+    """Download all rows of a set; a record's line is its row number from 1. Errors as in `read`."""
     import datasets
 
     inner = {} if remote.field is None else {"field": remote.field}
@@ -67,12 +75,10 @@ def fetch(name: str, remote: RemoteSet) -> list[Record]:
             rows = datasets.load_dataset("json", data_files=remote.address, split=remote.split, **inner)
         else:
             rows = datasets.load_dataset(remote.address, split=remote.split, revision=remote.revision)
-    missing = [column for column in remote.columns if column not in rows.column_names]
-    if missing:
+    if missing := [column for column in remote.columns if column not in rows.column_names]:
         raise InputError(
             f"the data set {name} has changed upstream: it lacks " + ", ".join(missing),
             file=remote.address,
-            expected="columns " + ", ".join(remote.columns),
             found="columns " + ", ".join(rows.column_names),
             remedy=f"provide a copy in the earlier layout with --data {name}=PATH",
         )
@@ -81,11 +87,7 @@ def fetch(name: str, remote: RemoteSet) -> list[Record]:
 
 @contextmanager
 def fetch_errors(name: str, address: str) -> Iterator[None]:
-    """Convert every error of `datasets` in the block to an `InputError`.
-
-    Raises:
-        InputError: With the failure, and the flag for a local copy.
-    """
+    """Convert every error of `datasets` in the block to an `InputError` with the flag for a local copy."""
     try:
         yield
     except Exception as error:  # The library has no common base class: OSError, httpx and its own errors all occur.
@@ -126,14 +128,7 @@ def _merge(first: RatedGroup, second: RatedGroup) -> RatedGroup:
     rated_texts = {(c.text, tuple(sorted(c.ratings.items()))) for c in first.candidates}
     for candidate in second.candidates:
         if (candidate.text, tuple(sorted(candidate.ratings.items()))) not in rated_texts:
-            name = _unused_id(candidate.id, candidates)
+            numbered = (f"{candidate.id}-{number}" for number in count(2))
+            name = next(name for name in chain([candidate.id], numbered) if name not in candidates)
             candidates[name] = replace(candidate, id=name)
     return replace(first, context=context, candidates=tuple(candidates.values()))
-
-
-def _unused_id(name: str, taken: dict[str, Candidate]) -> str:
-    number, unused = 1, name
-    while unused in taken:
-        number += 1
-        unused = f"{name}-{number}"
-    return unused

@@ -23,11 +23,11 @@ from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Task
 from debate_judge.data.sets import hub
 from debate_judge.data.tasks import SUMMARIZATION
 
-COMMIT = "5a0bf500325029efb5dc8adff2c1e991996f0e78"
-REMOTE = hub.RemoteSet(
-    f"https://raw.githubusercontent.com/dmg-illc/JUDGE-BENCH/{COMMIT}/data/newsroom/newsroom.json",
-    COMMIT,
-    ("instance", "annotations"),
+REMOTE = hub.github(
+    "dmg-illc/JUDGE-BENCH",
+    "5a0bf500325029efb5dc8adff2c1e991996f0e78",
+    "data/newsroom/newsroom.json",
+    *("instance", "annotations"),
     field="instances",
 )
 ASPECTS = {"coherence": "coherence", "fluency": "fluency", "informativeness": "relevance", "relevance": "consistency"}
@@ -42,11 +42,7 @@ _SUMMARY, _ARTICLE = "### Generated Summary", "### Source Article"
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or download it.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
+    """Load the set from a local copy, or download it."""
     records, origin = hub.read("newsroom", path, REMOTE)
     by_article: dict[str, list[Candidate]] = {}
     for record in records:
@@ -60,7 +56,6 @@ def load(path: str | Path | None = None) -> Corpus:
 
 
 def _parse(record: Record) -> tuple[str, str, dict[str, tuple[float, ...]]]:
-    record.require(*REMOTE.columns)
     instance = record.text("instance")
     before, separator, article = instance.partition(_ARTICLE)
     if not separator or _SUMMARY not in before:

@@ -15,10 +15,9 @@ where 1 and 2 are the better answer, and 0 is a tie. A group is a pair; an instr
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 from debate_judge.data.files.pairs import PREFERENCE, PairColumns, outcomes, pair_columns
 from debate_judge.data.files.records import Record
@@ -29,47 +28,31 @@ from debate_judge.data.tasks import PAIRS
 logger = logging.getLogger(__name__)
 
 
-def _remotes(repository: str, commit: str, files: Sequence[str], *columns: str) -> tuple[hub.RemoteSet, ...]:
-    address = f"https://raw.githubusercontent.com/{repository}/{commit}/"
-    return tuple(hub.RemoteSet(address + file, commit, columns) for file in files)
-
-
 def _llmbar(*parts: str) -> tuple[hub.RemoteSet, ...]:
+    commit, columns = "900616bff90b6c6c8e1681f7d079250637c55992", ("input", "output_1", "output_2", "label")
     files = [f"Dataset/LLMBar/{part}/dataset.json" for part in parts]
-    commit = "900616bff90b6c6c8e1681f7d079250637c55992"
-    return _remotes("princeton-nlp/LLMBar", commit, files, "input", "output_1", "output_2", "label")
+    return tuple(hub.github("princeton-nlp/LLMBar", commit, file, *columns) for file in files)
 
 
-REMOTES: Mapping[str, tuple[hub.RemoteSet, ...]] = MappingProxyType(
-    {
-        "llmbar": _llmbar("Natural"),
-        "llmbar_adversarial": _llmbar(*(f"Adversarial/{part}" for part in ("Neighbor", "GPTInst", "GPTOut", "Manual"))),
-        "pandalm": _remotes(
-            "WeOpenML/PandaLM",
-            "3871806e72b4832f815ecafd24d3503c73403f48",
-            ["data/testset-v1.json"],
-            *("instruction", "input", "response1", "response2", "annotator1", "annotator2", "annotator3"),
-        ),
-    }
+_PANDALM = hub.github(
+    "WeOpenML/PandaLM",
+    "3871806e72b4832f815ecafd24d3503c73403f48",
+    "data/testset-v1.json",
+    *("instruction", "input", "response1", "response2", "annotator1", "annotator2", "annotator3"),
 )
+REMOTES: Mapping[str, tuple[hub.RemoteSet, ...]] = {
+    "llmbar": _llmbar("Natural"),
+    "llmbar_adversarial": _llmbar(*(f"Adversarial/{part}" for part in ("Neighbor", "GPTInst", "GPTOut", "Manual"))),
+    "pandalm": (_PANDALM,),
+}
 """Name of the set -> its files."""
 
 
 def load(path: str | Path | None = None, part: str = "llmbar") -> Corpus:
-    """Load a set from a local copy, or download it.
-
-    Args:
-        path: One file in the layout of the set.
-        part: One of `REMOTES`.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
+    """Load one of the `REMOTES` from a local copy of one file, or download it."""
     remotes = REMOTES[part] if path is None else REMOTES[part][:1]
     loaded = [hub.read(part, path, remote) for remote in remotes]
     records = [record for file_records, _ in loaded for record in file_records]
-    for record in records:
-        record.require(*remotes[0].columns)
     pairs = [(record, pair) for record in records if (pair := pair_columns(record))]
     complete = [(record, pair) for record, pair in pairs if all(str(record.value(c)).strip() for c in pair.texts)]
     if len(complete) < len(records):

@@ -40,17 +40,7 @@ TASK = Task(
 
 
 def load(path: str | Path | None = None, part: str = "cnndm") -> Corpus:
-    """Load one part of the set from a local copy, or download it.
-
-    Args:
-        path: A file in UniEval's layout, of either part.
-        part: `cnndm` or `xsum`: the part to download if there is no path.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
+    """Load a copy of either part in UniEval's layout, or download a part, `cnndm` or `xsum`."""
     records, origin = hub.read("qags" if part == "cnndm" else f"qags_{part}", path, REMOTES[part])
-    for record in records:
-        record.require(*COLUMNS)
     groups = hub.merge_groups((record, group) for record in records for group in unieval.groups([record], TASK))
     return Corpus(TASK, tuple(replace(group, references=()) for group in groups), origin)

@@ -32,12 +32,8 @@ REMOTE = hub.RemoteSet(
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or download it.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
-    records, origin = hub.read("summeval", path, REMOTE)
+    """Load the set from a local copy, or download it."""
+    records, origin = hub.read("summeval", path, REMOTE, other_layouts=True)
     if "system_output" in records[0].values:
         return Corpus(SUMMARIZATION, unieval.groups(records, SUMMARIZATION), origin)
     groups = tuple(_group(record) for record in records)
@@ -55,12 +51,8 @@ def _group(record: Record) -> RatedGroup:
         raise record.error("a model occurs twice", "model_ids", expected="one summary per model", found=", ".join(ids))
     for name, length in [("model_ids", len(ids)), *((a, len(record.items(a))) for a in ASPECTS)]:
         if length != len(summaries):
-            raise record.error(
-                f"{name} does not fit the summaries",
-                name,
-                expected=f"{len(summaries)} values, one per summary",
-                found=f"{length} values",
-            )
+            expected, found = f"{len(summaries)} values, one per summary", f"{length} values"
+            raise record.error(f"{name} does not fit the summaries", name, expected=expected, found=found)
     rated = ratings_in(record, SUMMARIZATION, ASPECTS)
     return RatedGroup(
         id=record.identifier("id"),
@@ -78,7 +70,6 @@ def _refuse_duplicates(records: list[Record], groups: tuple[RatedGroup, ...]) ->
     for record, group in zip(records, groups, strict=True):
         for name, value in (("id", group.id), ("text", group.source_key)):
             if (name, value) in lines:
-                raise record.error(
-                    f"a second record with the same {name}", name, found=f"the {name} of line {lines[name, value]}"
-                )
+                found = f"the {name} of line {lines[name, value]}"
+                raise record.error(f"a second record with the same {name}", name, found=found)
             lines[name, value] = record.line

@@ -29,12 +29,6 @@ REMOTE = unieval.remote("dialogue/topical_chat.json", "source", "system_id", "sy
 
 
 def load(path: str | Path | None = None) -> Corpus:
-    """Load the set from a local copy, or download it.
-
-    Raises:
-        InputError: The copy cannot be used, or the download failed.
-    """
+    """Load the set from a local copy, or download it."""
     records, origin = hub.read("topical_chat", path, REMOTE)
-    for record in records:
-        record.require(*REMOTE.columns)
     return Corpus(DIALOGUE, unieval.groups(records, DIALOGUE), origin, REPORTED)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from debate_judge.data.files.ratings import ratings_in
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, RatedGroup, Task
-from debate_judge.data.sets.hub import RemoteSet
+from debate_judge.data.sets.hub import RemoteSet, github
 
 COMMIT = "9d9b51dc716f40f6b454a4455c7fe2f843aabfbb"
 NO_FACT = "_nofact"
@@ -32,8 +32,7 @@ class _PartialGroup:
 
 def remote(file: str, *columns: str) -> RemoteSet:
     """A file of the GitHub repository maszhongming/UniEval, below `reproduce/data`."""
-    address = f"https://raw.githubusercontent.com/maszhongming/UniEval/{COMMIT}/reproduce/data/{file}"
-    return RemoteSet(address, COMMIT, columns)
+    return github("maszhongming/UniEval", COMMIT, f"reproduce/data/{file}", *columns)
 
 
 def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:
@@ -52,12 +51,9 @@ def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:
         # Whitespace aside, equal sources are one source: it must not be split into train and held-out.
         group = partial.setdefault(" ".join(source.split()), _PartialGroup(record, source, context))
         if context != group.context:
-            raise record.error(
-                "records of one source differ in context",
-                "context",
-                expected=f"the context of line {group.first.line}: {group.context}",
-                found=context or "no context",
-            )
+            expected = f"the context of line {group.first.line}: {group.context}"
+            found = context or "no context"
+            raise record.error("records of one source differ in context", "context", expected=expected, found=found)
         system = record.identifier("system_id")
         if system in group.candidates:
             raise record.error(f"a second output of {system!r} for the source of line {group.first.line}", "system_id")

@@ -299,11 +299,10 @@ def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) ->
 
 def procedure_note(plan: CompilePlan) -> str:
     """What held-out figures from folds measure."""
-    sources = plan.data.evaluation_corpus.sources
     folds = len(plan.data.folds.folds) if plan.data.folds else 0
     return (
         f"The figures are those of the procedure, by {folds} folds: each source was scored by a judge that was "
-        f"tuned and chosen on other sources. The compiled judge of this run uses all {sources} sources, so that none "
+        "tuned and chosen on other sources. The compiled judge of this run uses all sources, so that none "
         "is left to measure it on. The intervals treat sources as independent; folds share what they learn from, which "
         "makes the intervals somewhat too narrow (Bengio and Grandvalet 2004)"
     )

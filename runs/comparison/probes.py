@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from debate_judge.data.agreement.classification import Measure
+from debate_judge.data.agreement.intervals import Measure
 from debate_judge.data.agreement.raters import mean_over_groups
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.runs.comparison.results import EvalSetup

@@ -80,7 +80,7 @@ def read_rated_scores(
         by_key[group, candidate, aspect] = JudgementRow(_JUDGE, group, candidate, aspect, ratings, score)
     if not by_key:
         raise InputError(
-            "no usable row", file=path, expected="rows of group, candidate, aspect, rating, score",
+            "no row of scores", file=path, expected="rows of group, candidate, aspect, rating, score",
             found=f"none of aspect {', '.join(aspects)}" if aspects else "an empty file",
         )  # fmt: skip
     rows = tuple(by_key.values())

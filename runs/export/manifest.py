@@ -180,8 +180,8 @@ def _check_format(root: Record) -> None:
 
 def _state_file(folder: Path, entry: Record, name: str) -> Record:
     file = folder / name
-    # A manifest from elsewhere must not point to files outside its folder.
-    if not file.resolve().is_relative_to(folder.resolve()):
+    # A manifest from elsewhere must not point to files outside its folder; no path can hold a zero byte.
+    if "\0" in name or not file.resolve().is_relative_to(folder.resolve()):
         raise entry.error("the state lies outside the export", "state", found=name)
     return json_object(file, remedy=REMEDY)
 

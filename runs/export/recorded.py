@@ -14,8 +14,8 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Statistic
+from debate_judge.data.agreement.intervals import Measure
 from debate_judge.data.agreement.raters import error_and_bias
 from debate_judge.data.agreement.results import Agreement, GroupScores
 from debate_judge.data.agreement.tables import agreement_table

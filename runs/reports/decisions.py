@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from debate_judge.data.agreement.classification import Measure
+from debate_judge.data.agreement.classification import LABEL_MEASURES
 from debate_judge.data.agreement.decisions import DecisionResult
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.runs.reports.tables import DataTable
@@ -24,7 +24,6 @@ _NAMES = {
     "f1": "F1",
     "auroc": "AUROC",
 }
-_LABEL_MEASURES = ("precision", "recall", "f1")
 
 
 def tables(by_judge: DecisionsByJudge, units: str = "sources") -> list[DataTable]:
@@ -51,7 +50,7 @@ def metrics(by_judge: DecisionsByJudge, prefix: str = "held_out") -> dict[str, f
     for judge, by_aspect in by_judge.items():
         for aspect, result in by_aspect.items():
             path = f"{prefix}/{name_segment(judge)}/{name_segment(aspect)}"
-            named = {**result.measures, **{f"{name}_lower": m for name, m in _lower_label_measures(result).items()}}
+            named = {**result.measures, **{f"{name}_lower": m for name, m in result.lower.items()}}
             for name, measure in named.items():
                 values |= interval_metrics(f"{path}/{name}", measure)
             values |= {
@@ -83,10 +82,10 @@ def _aspect_tables(by_judge: DecisionsByJudge, aspect: str, units: str) -> list[
     if any(result.lower for result in judges.values()):
         title = f"{aspect}: the same decisions with {_label_names(first)[1]} as the positive label"
         lower = [
-            [_judge_name(name, result), *(interval(_lower_label_measures(result).get(c)) for c in _LABEL_MEASURES)]
+            [_judge_name(name, result), *(interval(result.lower.get(c)) for c in LABEL_MEASURES)]
             for name, result in judges.items()
         ]
-        tables.append(DataTable(("judge", *(_NAMES[name] for name in _LABEL_MEASURES)), lower, title))
+        tables.append(DataTable(("judge", *(_NAMES[name] for name in LABEL_MEASURES)), lower, title))
     return tables
 
 
@@ -136,10 +135,6 @@ def _counts(counts: Mapping[str, int]) -> str:
     return " / ".join(map(str, counts.values())) or "–"
 
 
-def _lower_label_measures(result: DecisionResult) -> dict[str, Measure]:
-    return {} if result.lower is None else {name: result.lower.measures[name] for name in _LABEL_MEASURES}
-
-
 def _json(result: DecisionResult) -> dict[str, Any]:
     rule = result.rule
     by_cut = {"threshold": rule.threshold, "cut": rule.cut, "chosen_on": rule.chosen_on or None}
@@ -154,5 +149,5 @@ def _json(result: DecisionResult) -> dict[str, Any]:
     values |= {"sources": result.sources, "majority_accuracy": result.majority_baseline}
     values["measures"] = {name: measure.to_json() for name, measure in result.measures.items()}
     if rule.kind == "binary":
-        values["lower_label"] = {name: measure.to_json() for name, measure in _lower_label_measures(result).items()}
+        values["lower_label"] = {name: measure.to_json() for name, measure in result.lower.items()}
     return values

@@ -12,20 +12,21 @@ random order in every group, so that they are equally good: the share of p-value
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, LevelEstimate, rated_pairs
-from debate_judge.data.agreement.classification import MEASURES, binary_decisions, classify
+from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, rated_pairs
+from debate_judge.data.agreement.classification import MEASURES
 from debate_judge.data.agreement.correlations import correlations
+from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions
 from debate_judge.data.agreement.differences import compare, holm_adjusted
-from debate_judge.data.agreement.intervals import fisher_z_interval
-from debate_judge.data.agreement.levels import summary_level, system_level
-from debate_judge.data.agreement.tables import GroupScores, agreement_table
-from tests.bench.harness import Floats, Population, Row, parser_of, populations, publish
+from debate_judge.data.agreement.levels import estimate_level
+from debate_judge.data.agreement.tables import GroupScores, Level, agreement_table
+from debate_judge.data.inference.absolute_agreement import MEASURES as ABSOLUTE
+from debate_judge.data.inference.absolute_agreement import AbsoluteScale, absolute_agreement, objective_value
+from tests.bench.harness import Floats, Population, Row, groups_of, parser_of, populations, publish
 
 RESAMPLES = 400
 Span = tuple[float | None, float | None]
@@ -59,9 +60,14 @@ def summary_intervals(population: Population, which: Sequence[int], seed: int) -
 
 
 def _of_each_group(groups: Sequence[GroupScores]) -> Floats:
-    by_group = summary_level(rated_pairs(groups, GroupIndex.build({"x": groups}, 0)), ["spearman"]).by_group
-    assert by_group is not None
-    return by_group[0]
+    estimate = _estimate(groups, "summary")
+    assert estimate.contributions is not None
+    return np.where(estimate.included_sources, estimate.contributions[0] * estimate.sources, np.nan)
+
+
+def _estimate(groups: Sequence[GroupScores], level: Level, seed: int = 0) -> AgreementEstimate:
+    pairs = rated_pairs(groups, GroupIndex.build({"x": groups}, 0))
+    return estimate_level(level, pairs, ["spearman"], resamples=RESAMPLES, seed=seed).estimate
 
 
 def _means(values: Floats) -> Floats:
@@ -72,28 +78,45 @@ def _means(values: Floats) -> Floats:
 
 
 def pooled_intervals(population: Population, which: Sequence[int], seed: int) -> Spans:
-    """Spearman at sample and system level; for the latter also where the systems are a sample, resampled or not."""
-    groups = population.groups(0, which)
-    cell = agreement_table({"x": groups}, resamples=1, levels=("sample",)).aspects["x"]["sample"]["spearman"]
+    """Spearman at sample and system level; for the latter also the difference of two judges."""
+    groups, others = (population.groups(j, which) for j in (0, 1))
+    table = agreement_table({"x": groups}, resamples=RESAMPLES, seed=seed, levels=("sample", "system")).aspects["x"]
+    cell, system = (table[level]["spearman"] for level in ("sample", "system"))  # type: ignore[index]
     drawn = np.random.default_rng(seed).integers(len(which), size=(RESAMPLES, len(which)))
     sides = (np.array(side, dtype=float) for side in ([g.ratings for g in groups], [g.scores for g in groups]))
     replicates = correlations(*(side[drawn].reshape(RESAMPLES, -1) for side in sides), ["spearman"])[0]
     spans: Spans = {"sample": ((cell.low, cell.high), percentile(replicates))}
     if population.recurring:
-        width = population.ratings.shape[1]
-        systems = population.groups(0, which, np.random.default_rng(seed).integers(width, size=width).tolist())
-        level = partial(system_level, resamples=RESAMPLES, seed=seed)
-        spans["system"] = _replicated(groups, level)
-        spans["system, systems drawn"] = _replicated(systems, partial(level, draw_systems=True))
-        spans["system, drawn but taken as fixed"] = _replicated(systems, level)
+        apart = compare({"x": groups}, {"x": others}, resamples=RESAMPLES, level="system", seed=seed)
+        estimates = _estimate(groups, "system", seed), _estimate(others, "system", seed)
+        replicates, differences = estimates[0].replicates, (estimates[0] - estimates[1]).replicates
+        assert replicates is not None
+        assert differences is not None
+        spans["system"] = (system.low, system.high), percentile(replicates[0])
+        spans["system, difference"] = (apart.low, apart.high), percentile(differences[0])
     return spans
 
 
-def _replicated(groups: Sequence[GroupScores], level: Callable[..., LevelEstimate]) -> tuple[Span, Span]:
-    estimate = level(rated_pairs(groups, GroupIndex.build({"x": groups}, 0)), ["spearman"])
-    assert estimate.replicates is not None
-    span = fisher_z_interval(float(estimate.values[0]), estimate.replicates[0], estimate.units, estimate.observations)
-    return (span.low, span.high), percentile(estimate.replicates[0])
+def absolute_intervals(population: Population, which: Sequence[int], seed: int) -> Spans:
+    """Error, concordance and kappa of the cut, of the judge's scores moved to the raters' scale."""
+    ratings, scores = (values[list(which)] for values in (population.ratings, _on_scale(population)))
+    groups, cut = groups_of(ratings, scores), _cuts(population)[0]
+    measures = absolute_agreement({"x": {"x": groups}}, {"x": cut}, same_scale=True, seed=seed)["x"]["x"].measures
+    drawn = np.random.default_rng(seed).integers(len(which), size=(RESAMPLES, len(which)))
+    rows = [side[drawn].reshape(RESAMPLES, -1) for side in (ratings, scores)]
+    replicates = {name: objective_value(name, *rows, AbsoluteScale(1.0, cut)) for name in ABSOLUTE}
+    replicates["mae"] = 1 - replicates["mae"]
+    return {
+        f"absolute {name}": ((measures[name].low, measures[name].high), percentile(replicates[name]))
+        for name in ABSOLUTE
+    }
+
+
+def _on_scale(population: Population) -> Floats:
+    """The first judge's scores with the mean and the spread of the ratings, in half points."""
+    ratings, scores = population.ratings, population.judges[0]
+    moved = ratings.mean() + ratings.std() * (scores - scores.mean()) / scores.std()
+    return np.clip(np.round(2 * moved) / 2, ratings.min(), ratings.max())
 
 
 def decision_intervals(population: Population, which: Sequence[int], seed: int) -> Spans:
@@ -113,18 +136,23 @@ SINGLE = "one candidate a source (x 4)"
 
 
 def _decided(population: Population, groups: Sequence[GroupScores], seed: int, names: Sequence[str]) -> Spans:
-    decisions = binary_decisions(groups, *_cuts(population))
-    now = classify(decisions, "positive", resamples=RESAMPLES, seed=seed).measures
-    by_group = [[d for d in decisions if d.source == g.group] for g in groups]
+    now = _decisions(population, groups, RESAMPLES, seed).measures
     rng = np.random.default_rng(seed)
     replicates: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(RESAMPLES // 4):
-        drawn = [d for i in rng.integers(len(groups), size=len(groups)) for d in by_group[i]]
-        measures = classify(drawn, "positive", resamples=0).measures
+        drawn = [replace(groups[i], group=f"{n}") for n, i in enumerate(rng.integers(len(groups), size=len(groups)))]
+        measures = _decisions(population, drawn, 0).measures
         for name in names:
             value = measures[name].value
             replicates[name].append(np.nan if value is None else value)
     return {name: ((now[name].low, now[name].high), percentile(np.array(replicates[name]))) for name in names}
+
+
+def _decisions(population: Population, groups: Sequence[GroupScores], resamples: int, seed: int = 0) -> DecisionResult:
+    rule = DecisionRule("binary", *_cuts(population))
+    # Ratings at the cut are positive here, and not those of raters who are evenly split.
+    rule = replace(rule, threshold=rule.threshold - 1e-6)
+    return evaluate_decisions({"x": groups}, {"x": rule}, resamples=resamples, seed=seed)["x"]
 
 
 def _cuts(population: Population) -> tuple[float, float]:
@@ -132,7 +160,7 @@ def _cuts(population: Population) -> tuple[float, float]:
     return ratings, scores
 
 
-INTERVALS = {summary_intervals: 1, pooled_intervals: 1, decision_intervals: 10}
+INTERVALS = {summary_intervals: 1, pooled_intervals: 1, absolute_intervals: 1, decision_intervals: 10}
 """Maker of intervals -> of how many samples it gets one; decisions take the longest."""
 
 
@@ -140,14 +168,17 @@ def truths(population: Population) -> dict[str, float | None]:
     """The population's values."""
     first, second = (population.groups(j, population.everything) for j in (0, 1))
     table = agreement_table({"x": first}, resamples=0).aspects["x"]
-    measures = classify(binary_decisions(first, *_cuts(population)), "positive", resamples=0).measures
+    measures = _decisions(population, first, 0).measures
+    moved, cut = groups_of(population.ratings, _on_scale(population)), _cuts(population)[0]
+    absolute = absolute_agreement({"x": {"x": moved}}, {"x": cut}, same_scale=True, seed=0)["x"]["x"].measures
     levels: dict[str, float | None] = {
         "summary": table["summary"]["spearman"].value,
         "summary, difference": compare({"x": first}, {"x": second}, resamples=0).value,
         "sample": table["sample"]["spearman"].value,
+        "system": table["system"]["spearman"].value,
+        "system, difference": compare({"x": first}, {"x": second}, resamples=0, level="system").value,
     }
-    for name in ("system", "system, systems drawn", "system, drawn but taken as fixed"):
-        levels[name] = table["system"]["spearman"].value
+    levels |= {f"absolute {name}": measure.value for name, measure in absolute.items()}
     return levels | {f"{name}{more}": measures[name].value for name in MEASURES for more in ("", f", {SINGLE}")}
 
 

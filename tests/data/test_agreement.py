@@ -1,18 +1,72 @@
-"""Agreement: the levels, the averages and the intervals, and the conventions for what is undefined."""
+"""Agreement: correlations as scipy has them, the levels, the averages, and the conventions for what is undefined."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
 
-from debate_judge.data.agreement.tables import LEVELS, STATISTICS, Agreement, GroupScores, Level, agreement_table
-from tests.data.reference_correlation import reference
+from debate_judge.data.agreement.tables import (
+    LEVELS,
+    STATISTICS,
+    Agreement,
+    GroupScores,
+    Level,
+    Statistic,
+    agreement_table,
+    correlation,
+)  # fmt: skip
 from tests.data.scored_groups import group, random_groups
+
+# --- correlations ---
+
+
+def reference(ratings: Sequence[float], scores: Sequence[float], statistic: Statistic) -> float | None:
+    """scipy's value."""
+    if len(ratings) < 2 or len(set(ratings)) < 2 or len(set(scores)) < 2:
+        return None
+    functions: dict[str, Any] = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
+    return float(functions[statistic](ratings, scores).statistic)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.sampled_from([0.1 * i for i in range(12)])), max_size=40),
+    st.sampled_from(STATISTICS),
+)
+def test_correlation_equals_scipy_with_ties_and_is_none_where_undefined(
+    pairs: list[tuple[int, float]], statistic: Statistic
+) -> None:
+    ratings, scores = [float(r) for r, _ in pairs], [s for _, s in pairs]
+    expected = reference(ratings, scores, statistic)
+    assert correlation(ratings, scores, statistic) == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("values", [7, 10**9])
+def test_correlation_of_long_sequences_equals_scipy(values: int, statistic: Statistic) -> None:
+    rng = np.random.default_rng(4)
+    ratings = rng.integers(values, size=3000).astype(float)
+    scores = np.round(ratings / values * 50 + rng.normal(0, 20, size=3000), 0 if values == 7 else 9)
+    expected = reference(ratings.tolist(), scores.tolist(), statistic)
+    assert correlation(ratings.tolist(), scores.tolist(), statistic) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("scores", "words"), [([1, 2, 3], "2 ratings and 3 scores"), ([1, math.nan], "finite")])
+def test_correlation_refuses_what_is_no_pair_of_finite_sequences(scores: list[float], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        correlation([1, 2], scores, "pearson")
+
+
+# --- levels ---
 
 
 def test_summary_level_counts_constant_scores_as_0_and_names_the_other_conventions() -> None:
@@ -24,29 +78,28 @@ def test_summary_level_counts_constant_scores_as_0_and_names_the_other_conventio
         group("one pair left", [1, 2, None], [5, None, 4]),
         group("not rated", [None, None], [1, 2]),
     ]
-    found = agreement_table({"x": groups}, resamples=0).aspects["x"]["summary"]["spearman"]
-    assert found.value == pytest.approx((0.8 - 1 + 0) / 3)
-    assert found.value_without_constant == pytest.approx((0.8 - 1) / 2)
-    assert found.value_undefined_as_zero == pytest.approx((0.8 - 1) / 5)
-    assert (found.groups, found.constant, found.undefined, found.unscored) == (3, 1, 2, 1)
-    assert (found.low, found.high, found.method) == (None, None, None)
+    cell = agreement_table({"x": groups}, resamples=0).aspects["x"]["summary"]["spearman"]
+    assert cell.value == pytest.approx((0.8 - 1 + 0) / 3)
+    assert cell.value_without_constant == pytest.approx((0.8 - 1) / 2)
+    assert cell.value_undefined_as_zero == pytest.approx((0.8 - 1) / 5)
+    assert (cell.groups, cell.constant, cell.undefined, cell.unscored) == (3, 1, 2, 1)
+    assert (cell.low, cell.high, cell.method) == (None, None, None)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_judge_that_never_ranks_earns_0_at_every_level(level: Level) -> None:
     groups = [group(g.group, g.ratings, [3.0] * len(g.ratings), g.candidates) for g in random_groups(7, noise=1)]
-    found = agreement_table({"x": groups}, resamples=50).aspects["x"][level]["spearman"]
-    assert (found.value, found.low, found.high) == (0, 0, 0)
-    assert (found.groups, found.constant, found.value_without_constant) == (30, 30, None)
+    cell = agreement_table({"x": groups}, resamples=50).aspects["x"][level]["spearman"]
+    assert (cell.value, cell.low, cell.high) == (0, 0, 0)
+    assert (cell.groups, cell.constant, cell.value_without_constant) == (30, 30, None)
 
 
 def test_sample_level_pools_all_scored_candidates() -> None:
     groups = [group("a", [1, 2, 3], [1, None, 3]), group("b", [4, None], [2, 9]), group("c", [2], [None])]
-    found = agreement_table({"x": groups}, resamples=0).aspects["x"]["sample"]["spearman"]
+    cell = agreement_table({"x": groups}, resamples=0).aspects["x"]["sample"]["spearman"]
     # Ratings 1, 3, 4 with scores 1, 3, 2.
-    assert found.value == pytest.approx(0.5)
-    assert (found.groups, found.undefined, found.unscored) == (2, 1, 2)
-    assert found.value_undefined_as_zero == found.value
+    assert cell.value == pytest.approx(0.5) == cell.value_undefined_as_zero
+    assert (cell.groups, cell.undefined, cell.unscored) == (2, 1, 2)
 
 
 def test_system_level_correlates_the_means_of_candidate_ids() -> None:
@@ -56,25 +109,20 @@ def test_system_level_correlates_the_means_of_candidate_ids() -> None:
         group("b", [3, 2, 5], [3, 2, None], ids),
         group("c", [5, 5], [0, 0], ["s3", "seen once"]),
     ]
-    found = agreement_table({"x": groups}, resamples=0).aspects["x"]["system"]["pearson"]
+    cell = agreement_table({"x": groups}, resamples=0).aspects["x"]["system"]["pearson"]
     # Mean ratings 2, 2, (3 + 5) / 2 = 4; mean scores 2, 2, (9 + 0) / 2 = 4.5.
-    assert found.value == pytest.approx(1.0)
-    assert (found.groups, found.undefined, found.unscored) == (3, 0, 1)
+    assert (cell.value, cell.groups, cell.undefined, cell.unscored) == (pytest.approx(1.0), 3, 0, 1)
+    # 0.1 + 0.2 and 0.3 + 0.0 are different floats; both systems have the mean 0.15.
+    tied = [group("a", [1, 2, 3], [0.1, 0.3, 0.9], ids), group("b", [1, 2, 3], [0.2, 0.0, 0.9], ids)]
+    cell = agreement_table({"x": tied}, resamples=0).aspects["x"]["system"]["kendall"]
+    assert cell.value == pytest.approx(2 / math.sqrt(6))
 
 
 @pytest.mark.parametrize("ids", [["s1", "s2"], None])
 def test_system_level_needs_three_recurring_ids(ids: list[str] | None) -> None:
     groups = [group(name, [1, 2], [1, 2], ids) for name in "abc"]
-    found = agreement_table({"x": groups}, resamples=10).aspects["x"]["system"]["pearson"]
-    assert (found.value, found.low, found.groups, found.undefined) == (None, None, 0, 3)
-
-
-def test_equal_means_of_different_values_are_tied_at_system_level() -> None:
-    # 0.1 + 0.2 and 0.3 + 0.0 are different floats; both systems have the mean 0.15.
-    ids = ["s1", "s2", "s3"]
-    groups = [group("a", [1, 2, 3], [0.1, 0.3, 0.9], ids), group("b", [1, 2, 3], [0.2, 0.0, 0.9], ids)]
-    found = agreement_table({"x": groups}, resamples=0).aspects["x"]["system"]["kendall"]
-    assert found.value == pytest.approx(2 / math.sqrt(6))
+    cell = agreement_table({"x": groups}, resamples=10).aspects["x"]["system"]["pearson"]
+    assert (cell.value, cell.low, cell.groups, cell.undefined) == (None, None, 0, 3)
 
 
 def test_dialogues_pooled_and_per_dialogue_are_different_figures() -> None:
@@ -88,11 +136,13 @@ def test_dialogues_pooled_and_per_dialogue_are_different_figures() -> None:
         each = [reference(r.tolist(), s.tolist(), statistic) for r, s in zip(ratings, scores, strict=True)]
         defined = [v for v in each if v is not None]
         summary = table["summary"][statistic]
-        assert summary.value == pytest.approx(np.mean(defined), abs=1e-9)
-        assert (summary.groups, summary.undefined) == (54, 6)
-        assert summary.value_undefined_as_zero == pytest.approx(sum(defined) / 60, abs=1e-9)
+        assert (summary.value, summary.groups, summary.undefined) == (pytest.approx(np.mean(defined)), 54, 6)
+        assert summary.value_undefined_as_zero == pytest.approx(sum(defined) / 60)
         pooled = reference(ratings.ravel().tolist(), scores.ravel().tolist(), statistic)
         assert table["sample"][statistic].value == pytest.approx(pooled, abs=1e-9)
+
+
+# --- averages, intervals, JSON ---
 
 
 def test_average_is_over_the_same_groups_for_all_aspects() -> None:
@@ -106,11 +156,8 @@ def test_average_is_over_the_same_groups_for_all_aspects() -> None:
             # Each group of an aspect is undone by the other's, if and only if both see the same groups.
             assert (average.value, average.low, average.high) == pytest.approx((0, 0, 0), abs=1e-9)
             assert average.groups == 30
-
-
-def test_average_of_one_aspect_is_that_aspect() -> None:
-    table = agreement_table({"a": random_groups(7, noise=0.7)}, resamples=100)
-    assert table.average == table.aspects["a"]
+    alone = agreement_table({"a": groups}, resamples=100)
+    assert alone.average == alone.aspects["a"]
 
 
 def test_average_is_undefined_where_an_aspect_is() -> None:
@@ -123,26 +170,18 @@ def test_average_is_undefined_where_an_aspect_is() -> None:
     assert (average.groups, average.undefined) == (30, 30)
 
 
-def test_the_interval_holds_the_value_and_needs_two_groups() -> None:
-    found = agreement_table({"x": random_groups(7, noise=0.7)}, resamples=500).aspects["x"]
-    for level in LEVELS:
-        for statistic in STATISTICS:
-            a = found[level][statistic]
-            assert -1 <= a.low < a.value < a.high <= 1
-    one = agreement_table({"x": [group("a", [1, 2, 3], [1, 3, 2])]}, resamples=50).aspects["x"]["summary"]["pearson"]
-    assert one.value == pytest.approx(0.5)
-    assert (one.low, one.high) == (None, None)
-
-
 def test_a_seed_decides_the_resampled_intervals_and_nothing_else() -> None:
     groups = random_groups(7, noise=0.7, points=False)
     first, again, other = (agreement_table({"x": groups}, resamples=300, seed=s) for s in (1, 1, 2))
     assert first == again
-    for level in ("summary", "sample"):
-        assert first.aspects["x"][level] == other.aspects["x"][level]  # type: ignore[index]
-    one, two = (table.aspects["x"]["system"]["spearman"] for table in (first, other))
-    assert one.value == two.value
-    assert (one.low, one.high) != (two.low, two.high)
+    for level in LEVELS:
+        for statistic in STATISTICS:
+            one, two = (table.aspects["x"][level][statistic] for table in (first, other))
+            assert -1 <= one.low < one.value < one.high <= 1
+            assert one.value == two.value
+            assert ((one.low, one.high) == (two.low, two.high)) == (level != "system")
+    single = agreement_table({"x": [group("a", [1, 2, 3], [1, 3, 2])]}).aspects["x"]["summary"]["pearson"]
+    assert (single.value, single.low, single.high) == (pytest.approx(0.5), None, None)
 
 
 @pytest.mark.parametrize(
@@ -160,17 +199,16 @@ def test_a_seed_decides_the_resampled_intervals_and_nothing_else() -> None:
 def test_json_has_null_and_never_nan(groups: list[GroupScores]) -> None:
     table: Any = agreement_table({"x": groups}, resamples=20).to_json()
     assert json.loads(json.dumps(table, allow_nan=False)) == table
+    names = ["value", "low", "high", "method", "groups", "constant", "undefined", "unscored"]
     for levels in (table["aspects"]["x"], table["average"]):
-        assert set(levels) == set(LEVELS)
-        for row in levels.values():
-            assert set(row) == set(STATISTICS)
-            for cell in row.values():
-                names = ["value", "low", "high", "method", "groups", "constant", "undefined", "unscored"]
-                assert list(cell) == [*names, "value_without_constant", "value_undefined_as_zero"]
+        cells = {(level, statistic): list(cell) for level, row in levels.items() for statistic, cell in row.items()}
+        assert set(cells) == {(level, statistic) for level in LEVELS for statistic in STATISTICS}
+        assert all(cell == [*names, "value_without_constant", "value_undefined_as_zero"] for cell in cells.values())
 
 
 def test_agreement_prints_what_it_rests_on() -> None:
-    whole = Agreement("spearman", "summary", 0.431, 0.357, 0.493, 48, 2, 0, 0.41)
+    counts = {"level": "summary", "unscored": 0}
+    whole = Agreement(0.431, 0.357, 0.493, statistic="spearman", groups=48, undefined=2, **counts)
     assert re.findall(r"[\d.]*\d", str(whole)) == ["0.43", "0.36", "0.49", "48", "2", "0"]
-    nothing = Agreement("kendall", "sample", None, None, None, 0, 3, 1, None)
-    assert str(nothing).startswith("undefined sample-level Kendall")
+    nothing = Agreement(None, statistic="kendall", groups=0, undefined=3, **counts)
+    assert str(nothing).startswith("undefined summary-level Kendall")

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from debate_judge import data
-from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.data.testing import check_corpus
-from tests.data import toy_set
 
-ROWS = [
-    {"topic": "rain", "quips": {"a": "It rained.", "b": "It poured cats."}, "laughs": {"a": [0, 1, 0], "b": [3, 2, 3]}},
-    {"topic": "snow", "quips": {"a": "Snow way."}, "laughs": {"a": [2, 2, 1]}},
-]
-
-
-@pytest.fixture
-def toy(tmp_path: Path) -> Path:
-    path = tmp_path / "quips.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    return path
-
-
-def test_a_new_set_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch, toy: Path) -> None:
-    monkeypatch.setitem(sys.modules, "debate_judge.data.sets.toy", toy_set)
-    monkeypatch.setitem(data.LOADERS, "toy", data.public_set("toy"))
-    check_corpus(data.load(f"toy={toy}"), data.load(f"toy={toy}"), raters=3)
+ASPECT = Aspect("laughs", "0 is silence, 3 is roaring laughter.", Scale(0, 3))
+QUIPS = Corpus(
+    Task("quips", "topic", "quip", (ASPECT,)),
+    (
+        RatedGroup(
+            "1",
+            "rain",
+            (
+                Candidate("a", "It rained.", {"laughs": (0.0, 1.0, 0.0)}),
+                Candidate("b", "Cats.", {"laughs": (3.0, 2.0, 3.0)}),
+            ),
+        ),
+        RatedGroup("2", "snow", (Candidate("a", "Snow way.", {"laughs": (2.0, 2.0, 1.0)}),)),
+    ),
+    Origin("toy", "quips.jsonl"),
+)
 
 
 def changed(change: Callable[[RatedGroup], RatedGroup]) -> Callable[[Corpus], Corpus]:
@@ -67,15 +61,15 @@ BROKEN: list[tuple[str, Callable[[Corpus], Corpus], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "says"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
-def test_check_judge_names_the_violation(toy: Path, change: Callable[[Corpus], Corpus], says: str) -> None:
-    with pytest.raises(AssertionError, match=says):
-        check_corpus(change(toy_set.load(toy)), raters=3)
+@pytest.mark.parametrize(("change", "words"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
+def test_check_corpus_names_the_violation(change: Callable[[Corpus], Corpus], words: str) -> None:
+    check_corpus(QUIPS, QUIPS, raters=3)
+    with pytest.raises(AssertionError, match=words):
+        check_corpus(change(QUIPS), raters=3)
 
 
-def test_a_second_load_must_be_equal(toy: Path) -> None:
-    corpus = toy_set.load(toy)
+def test_a_second_load_must_be_equal() -> None:
     with pytest.raises(AssertionError, match="another digest"):
-        check_corpus(corpus, replace(corpus, groups=corpus.groups[::-1]))
+        check_corpus(QUIPS, replace(QUIPS, groups=QUIPS.groups[::-1]))
     with pytest.raises(AssertionError, match="differs in task, origin"):
-        check_corpus(corpus, replace(corpus, origin=Origin("toy", "elsewhere")))
+        check_corpus(QUIPS, replace(QUIPS, origin=Origin("toy", "elsewhere")))

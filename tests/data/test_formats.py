@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import zipfile
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
-from xml.sax.saxutils import escape
 
+import numpy as np
 import pytest
+import xlsxwriter
 
 from debate_judge import data
 from debate_judge.data.files.formats import read_records
@@ -27,62 +27,17 @@ ROWS: Table = [
 ]
 
 
-def sheet(rows: Table) -> str:
-    """One sheet of a workbook, as Excel's XML has it, beginning in its third row."""
-    lines = []
-    for number, row in enumerate(rows, start=3):
-        cells = ""
-        for place, value in enumerate(row):
-            name = f"{chr(ord('A') + place)}{number}"
-            if isinstance(value, bool):
-                cells += f'<c r="{name}" t="b"><v>{int(value)}</v></c>'
-            elif isinstance(value, int | float):
-                cells += f'<c r="{name}"><v>{value}</v></c>'
-            elif value != "":
-                cells += f'<c r="{name}" t="inlineStr"><is><t>{escape(str(value))}</t></is></c>'
-        lines.append(f'<row r="{number}">{cells}</row>')
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    return f'<?xml version="1.0"?><worksheet xmlns="{main}"><sheetData>{"".join(lines)}</sheetData></worksheet>'
-
-
 def workbook(path: Path, rows: Table, more: int = 0, before: Table | None = None, hidden: bool = False) -> Path:
-    """A workbook as Excel writes it, with further sheets that hold nothing, or one `before` that may be hidden."""
-    contents = [rows, *([[]] * more)] if before is None else [before, rows]
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = "http://schemas.openxmlformats.org/package/2006"
-    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-    ids = range(1, len(contents) + 1)
-    states = ['state="hidden" ' if hidden and i == 1 else "" for i in ids]
-    sheets = "".join(
-        f'<sheet name="Sheet{i}" sheetId="{i}" {state}r:id="rId{i}"/>' for i, state in zip(ids, states, strict=True)
-    )
-    links = "".join(
-        f'<Relationship Id="rId{i}" Type="{office}/worksheet" Target="worksheets/sheet{i}.xml"/>' for i in ids
-    )
-    parts = "".join(
-        f'<Override PartName="/xl/worksheets/sheet{i}.xml" ContentType="{kind}.worksheet+xml"/>' for i in ids
-    )
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(
-            "[Content_Types].xml",
-            f'<Types xmlns="{package}/content-types"><Default Extension="xml" ContentType="application/xml"/><Default '
-            'Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override '
-            f'PartName="/xl/workbook.xml" ContentType="{kind}.sheet.main+xml"/>{parts}</Types>',
-        )
-        archive.writestr(
-            "_rels/.rels",
-            f'<Relationships xmlns="{package}/relationships"><Relationship Id="r" Type="{office}/officeDocument" '
-            'Target="xl/workbook.xml"/></Relationships>',
-        )
-        archive.writestr(
-            "xl/workbook.xml", f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{sheets}</sheets></workbook>'
-        )
-        archive.writestr(
-            "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{package}/relationships">{links}</Relationships>'
-        )
-        for i, content in zip(ids, contents, strict=True):
-            archive.writestr(f"xl/worksheets/sheet{i}.xml", sheet(content))
+    """A workbook with data from its third row on, `more` empty sheets, or one `before` that may be hidden."""
+    with xlsxwriter.Workbook(path) as book:
+        for content in [rows, *([[]] * more)] if before is None else [before, rows]:
+            sheet = book.add_worksheet()
+            if hidden and content is before:
+                sheet.hide()
+            elif content is rows:
+                sheet.activate()
+            for number, row in enumerate(content, start=2):
+                sheet.write_row(number, 0, row)
     return path
 
 
@@ -146,22 +101,14 @@ def test_an_array_of_rows_or_of_groups(tmp_path: Path, name: str, expected: list
 
 
 @pytest.mark.integration
-def test_a_sheet_of_excel(tmp_path: Path, expected: object) -> None:
-    path = workbook(tmp_path / "a.xlsx", [HEADER, *ROWS])
+@pytest.mark.parametrize("case", ["alone", "beside others", "behind a hidden one"])
+def test_a_sheet_of_excel(tmp_path: Path, case: str, expected: object, caplog: pytest.LogCaptureFixture) -> None:
+    hidden: Table | None = [("text", "tone"), ("x", 1)] if case == "behind a hidden one" else None
+    more = 2 if case == "beside others" else 0
+    path = workbook(tmp_path / "a.xlsx", [HEADER, *ROWS], more=more, before=hidden, hidden=hidden is not None)
     assert groups_of(load(path, TASK)) == expected
     assert [record.location for record in read_records(path)] == ["row 4", "row 5", "row 6"]
-
-
-@pytest.mark.integration
-def test_which_of_several_sheets_is_read_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    load(workbook(tmp_path / "a.xlsx", [HEADER, *ROWS], more=2), TASK)
-    assert "'Sheet1'" in caplog.text
-
-
-@pytest.mark.integration
-def test_a_hidden_sheet_before_the_data_is_not_read(tmp_path: Path, expected: object) -> None:
-    path = workbook(tmp_path / "a.xlsx", [HEADER, *ROWS], before=[("text", "tone"), ("x", 1)], hidden=True)
-    assert groups_of(load(path, TASK)) == expected
+    assert ("'Sheet1'" in caplog.text) == (case == "beside others")
 
 
 @pytest.mark.integration
@@ -173,6 +120,8 @@ def test_a_workbook_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: p
     first, second = read_records(path), read_records(path)
     assert [next(first).values, next(second).values] == [{"text": "x", "tone": "4,5"}] * 2
     assert (next(first).values, len(started)) == ({"text": "y", "tone": "2"}, 1)
+    ratings = [c.ratings for g in load(path, TASK).groups for c in g.candidates]
+    assert ratings == [{"tone": (4.5,)}, {"tone": (2.0,)}], "commas in cells of text are decimal"
     workbook(path, [("text", "tone"), ("other", 3)])
     assert [record.values["text"] for record in read_records(path)] == ["other"]
 
@@ -221,16 +170,6 @@ def test_a_set_of_the_hub_by_name_and_split(tmp_path: Path, expected: object) ->
     assert len(data.load(f"hf:{folder}@train[:2]", TASK).groups) == 1
 
 
-@pytest.mark.integration
-def test_commas_of_texts_in_a_sheet_are_decimal(tmp_path: Path) -> None:
-    path = workbook(tmp_path / "a.xlsx", [("text", "tone"), ("x", "4,5"), ("y", 2), ("z", "3")])
-    assert [c.ratings for g in load(path, TASK).groups for c in g.candidates] == [
-        {"tone": (4.5,)},
-        {"tone": (2.0,)},
-        {"tone": (3.0,)},
-    ]
-
-
 def test_rows_without_any_value_are_skipped(tmp_path: Path) -> None:
     # Spreadsheets write such rows below a table whose cells were cleared.
     for mark in (",", ";"):
@@ -242,3 +181,15 @@ def test_missing_numbers_are_none_however_deep_they_are() -> None:
     nested = {"candidates": [{"ratings": {"tone": float("nan"), "solved": [1.0, float("nan")]}}]}
     (record,) = typed_rows([nested], "hf:made")
     assert record.values == {"candidates": [{"ratings": {"tone": None, "solved": [1.0, None]}}]}
+
+
+def test_arrays_of_a_data_frame_are_lists() -> None:
+    (record,) = typed_rows([{"tone": np.array([4.0, float("nan")]), "solved": np.int64(1)}], "DataFrame")
+    assert record.numbers("tone") == (4.0,)
+    assert record.number("solved") == 1
+
+
+def test_a_second_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\ufeff\ufefftext,tone\nx,4\n", encoding="utf-8")
+    (record,) = read_records(tmp_path / "a.csv")
+    assert list(record.values) == ["text", "tone"]

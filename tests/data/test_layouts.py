@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,8 +17,9 @@ from debate_judge.data.files.exports.cells import parsed
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.layouts import describe_layout, long_rows
-from debate_judge.data.files.task_file import guess_task
-from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.files.records import Record
+from debate_judge.data.files.task_file import GuessedTask, guess_task
+from debate_judge.data.schema import Aspect, RatedGroup, Scale, Task
 from debate_judge.data.testing import check_corpus
 
 FOLDER = Path(__file__).parent / "exports"
@@ -28,6 +30,7 @@ TASK = Task(
     (Aspect("helpfulness", "Does it help?", Scale(1, 5)), Aspect("politeness", "Is it polite?", Scale(1, 5))),
 )
 TEXTS = ("source=question", "text=answer")
+Rows = list[dict[str, object]]
 
 EXPORTS = [
     ("label_studio.json", "Label Studio (JSON)", TEXTS, ("No date.",)),
@@ -44,6 +47,10 @@ def path_of(names: str) -> str:
     return "+".join(str(FOLDER / name) for name in names.split("+"))
 
 
+def guessed(path: Any) -> GuessedTask:
+    return guess_task(long_rows(detect_format(path).records(), ColumnNames()), ColumnNames(), "support")
+
+
 @pytest.mark.parametrize(("names", "tool", "columns", "general"), EXPORTS, ids=[row[0] for row in EXPORTS])
 def test_ratings_are_read_where_people_make_them(
     names: str, tool: str, columns: tuple[str, ...], general: tuple[str, ...], caplog: pytest.LogCaptureFixture
@@ -58,48 +65,57 @@ def test_ratings_are_read_where_people_make_them(
     assert good.comments == {"helpfulness": ("Says where it is.", *general)}
     assert f"an export of {tool}" in caplog.text
     check_corpus(corpus, load(path_of(names), TASK, ColumnNames.parse(columns)), raters=2)
-
-
-@pytest.mark.parametrize(("names", "tool", "columns", "general"), EXPORTS, ids=[row[0] for row in EXPORTS])
-def test_a_task_is_guessed_from_them(names: str, tool: str, columns: object, general: object) -> None:
-    guess = guess_task(long_rows(detect_format(path_of(names)).records(), ColumnNames()), ColumnNames(), "support")
+    guess = guessed(path_of(names))
     assert {aspect.name for aspect in guess.task.aspects} >= {"helpfulness"}
     assert load(path_of(names), TASK, guess.columns).groups[0].candidates[0].ratings["helpfulness"] == (5.0, 3.0)
 
 
-def test_texts_that_nobody_rated_yet_are_there(tmp_path: Path) -> None:
-    tasks = json.loads((FOLDER / "label_studio.json").read_text())
-    tasks[1]["annotations"] = []
-    (tmp_path / "a.json").write_text(json.dumps(tasks))
-    (group,) = load(tmp_path / "a.json", TASK, ColumnNames.parse(TEXTS)).groups
-    assert [c.ratings for c in group.candidates][1] == {}
-
-
-def test_a_table_of_ones_own_is_no_export() -> None:
-    records = [
+@pytest.mark.parametrize(
+    "values",
+    [
         {"source": "s", "text": "x", "data": {"a": 1}, "annotations": 2},
         {"source": "s", "text": "x", "value": 3, "name": "tone"},
         {"input": "s", "output": "x", "comments.tone": "kind", "tone": 4},
         {"run_id": 1, "text": "x", "score": 3},
         {"trace_id": 1, "text": "x", "assessments": 4},
-    ]
-    from debate_judge.data.files.records import Record
+    ],
+)
+def test_a_table_of_ones_own_is_no_export(values: dict[str, object]) -> None:
+    assert describe_layout([Record(values, "a.jsonl", 1)]) is None
 
-    assert [describe_layout([Record(values, "a.jsonl", 1)]) for values in records] == [None] * 5
+
+def label_studio(**changes: Any) -> list[dict[str, Any]]:
+    """The two tasks of the fixture; `data` of each is changed."""
+    tasks: list[dict[str, Any]] = json.loads((FOLDER / "label_studio.json").read_text())
+    for task, data in zip(tasks, zip(*changes.values(), strict=True), strict=True):
+        task["data"] |= dict(zip(changes, data, strict=True))
+    return tasks
+
+
+def read(
+    folder: Path, name: str, rows: Rows, columns: Sequence[str] = TEXTS, task: Any = TASK
+) -> tuple[RatedGroup, ...]:
+    return load(written(folder, name, rows), task, ColumnNames.parse(columns)).groups
 
 
 def test_outputs_that_look_like_json_stay_texts_and_conversations_become_one(tmp_path: Path) -> None:
-    tasks = json.loads((FOLDER / "label_studio.json").read_text())
     turns = [{"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "Which one?"}]
-    tasks[0]["data"] = {"question": turns, "answer": '{"parcel": 3}'}
-    tasks[1]["data"] = {"question": '"Where" or "when"', "answer": "[]"}
-    (tmp_path / "a.json").write_text(json.dumps(tasks))
-    one, other = load(tmp_path / "a.json", TASK, ColumnNames.parse(TEXTS)).groups
+    tasks = label_studio(question=[turns, '"Where" or "when"'], answer=['{"parcel": 3}', "[]"])
+    one, other = read(tmp_path, "a.json", tasks)
     assert (one.source, one.candidates[0].text) == ("user: Where is it?\nassistant: Which one?", '{"parcel": 3}')
     assert (other.source, other.candidates[0].text) == ('"Where" or "when"', "[]")
 
 
-def written(folder: Path, name: str, rows: list[dict[str, object]]) -> Path:
+def test_equal_outputs_are_two_candidates_by_the_ids_of_the_user_or_the_tool_and_rated_or_not(tmp_path: Path) -> None:
+    same = label_studio(answer=["It left Elm this morning."] * 2, model=["small", "large"])
+    (group,) = read(tmp_path, "a.json", same)
+    assert [(c.id, c.ratings["helpfulness"]) for c in group.candidates] == [("101", (5.0, 3.0)), ("102", (1.0,))]
+    same[1]["annotations"] = []
+    (group,) = read(tmp_path, "a.json", same, [*TEXTS, "candidate=model"])
+    assert [(c.id, len(c.ratings)) for c in group.candidates] == [("small", 2), ("large", 0)]
+
+
+def written(folder: Path, name: str, rows: Rows) -> Path:
     """A CSV as pandas saves it, or JSON."""
     if name.endswith(".csv"):
         pd.DataFrame(rows).to_csv(folder / name, index=False)
@@ -108,21 +124,18 @@ def written(folder: Path, name: str, rows: list[dict[str, object]]) -> Path:
     return folder / name
 
 
-def argilla(number: int, **answers: object) -> dict[str, object]:
-    return {"id": f"r{number}", "status": "pending", "question": "q", "answer": f"a{number}", **answers}
-
-
-ANSWERED = {
-    "helpfulness.responses": [2, 5],
-    "helpfulness.responses.users": ["ann", "ben"],
-    "helpfulness.responses.status": ["submitted", "discarded"],
-}
-
-
 @pytest.mark.parametrize("name", ["a.json", "a.csv"])
 def test_the_first_record_may_be_unrated(tmp_path: Path, name: str) -> None:
-    rows = [argilla(0), argilla(1, **ANSWERED), argilla(2, **{"helpfulness.suggestion": 4})]
-    (group,) = load(written(tmp_path, name, rows), TASK, ColumnNames.parse(TEXTS)).groups
+    answered = {
+        "helpfulness.responses": [2, 5],
+        "helpfulness.responses.users": ["ann", "ben"],
+        "helpfulness.responses.status": ["submitted", "discarded"],
+    }
+    rows: Rows = [
+        {"id": f"r{n}", "status": "pending", "question": "q", "answer": f"a{n}", **more}
+        for n, more in enumerate(({}, answered, {"helpfulness.suggestion": 4}))
+    ]
+    (group,) = read(tmp_path, name, rows)
     assert [c.ratings for c in group.candidates] == [{}, {"helpfulness": (2.0,)}, {}]
 
 
@@ -136,23 +149,9 @@ def test_traces_that_nobody_rated_are_texts_and_failed_ones_are_left_out(tmp_pat
     assert sum(len(group.candidates) for group in groups) == 3
 
 
-def test_equal_outputs_of_two_traces_are_two_candidates(tmp_path: Path) -> None:
-    tasks = json.loads((FOLDER / "label_studio.json").read_text())
-    tasks[1]["data"] = tasks[0]["data"]
-    (group,) = load(written(tmp_path, "a.json", tasks), TASK, ColumnNames.parse(TEXTS)).groups
-    assert [(c.id, c.ratings["helpfulness"]) for c in group.candidates] == [("101", (5.0, 3.0)), ("102", (1.0,))]
-
-
-def test_the_users_candidates_come_before_the_ids_of_the_tool(tmp_path: Path) -> None:
-    tasks = json.loads((FOLDER / "label_studio.json").read_text())
-    for task, model in zip(tasks, ("small", "large"), strict=True):
-        task["data"]["model"] = model
-    columns = ColumnNames.parse([*TEXTS, "candidate=model"])
-    (group,) = load(written(tmp_path, "a.json", tasks), TASK, columns).groups
-    assert [c.id for c in group.candidates] == ["small", "large"]
-
-
-@pytest.mark.parametrize("source", [{"type": "model"}, {"type": "model", "user_id": uuid.UUID(int=1), "at": math.nan}])
+@pytest.mark.parametrize(
+    "source", [{"type": "model"}, {"type": "auto_eval"}, {"type": "model", "user_id": uuid.UUID(int=1), "at": math.nan}]
+)
 def test_what_pandas_saved_is_read_like_json(tmp_path: Path, source: object) -> None:
     feedback = {"key": "helpfulness", "comment": None, "value": None}
     rows = [
@@ -170,36 +169,27 @@ def test_what_pandas_saved_is_read_like_json(tmp_path: Path, source: object) -> 
 
 def test_traces_of_mlflow_that_pandas_saved(tmp_path: Path) -> None:
     traces = [json.loads(line) for line in (FOLDER / "mlflow_traces.jsonl").read_text().splitlines()]
-    rows = [
+    rows: Rows = [
         {
-            "trace_id": trace["info"]["trace_id"],
-            "execution_duration": 3 * i,
-            "request": {"question": "Where?"},
-            "response": {"answer": f"it's {i}"},
-            "assessments": trace["info"]["assessments"],
+            **{"trace_id": trace["info"]["trace_id"], "execution_duration": 3 * i, "request": {"question": "Where?"}},
+            **{"response": {"answer": f"it's {i}"}, "assessments": trace["info"]["assessments"]},
         }
         for i, trace in enumerate(traces)
     ]
-    (group,) = load(written(tmp_path, "a.csv", rows), TASK).groups
+    (group,) = read(tmp_path, "a.csv", rows, ())
     assert [c.text for c in group.candidates] == ["it's 0", "it's 1"]
     assert group.candidates[0].ratings == {"helpfulness": (5.0, 3.0), "politeness": (4.0,)}
 
 
-def annotations(**columns: Callable[[int, int], object]) -> list[dict[str, object]]:
+def annotations(**columns: Callable[[int, int], object]) -> Rows:
     """Rows of Label Studio's CSV, with its alphabetical columns: two annotators of each of six tasks."""
-    rows = [
-        {
-            "annotation_id": 10 * task + rater,
-            "annotator": rater,
-            "id": task,
-            "lead_time": 1.5,
-            "question": f"q{task // 2}",
-            **{name: value(task, rater) for name, value in columns.items()},
-        }
-        for task in range(6)
-        for rater in range(2)
-    ]
-    return [dict(sorted(row.items())) for row in rows]
+
+    def row(task: int, rater: int) -> dict[str, object]:
+        own = {name: value(task, rater) for name, value in columns.items()}
+        usual = {"annotation_id": 10 * task + rater, "annotator": rater, "id": task, "lead_time": 1.5}
+        return dict(sorted({**usual, "question": f"q{task // 2}", **own}.items()))
+
+    return [row(task, rater) for task in range(6) for rater in range(2)]
 
 
 def test_numbers_in_the_data_of_label_studio_are_no_ratings(tmp_path: Path) -> None:
@@ -209,7 +199,7 @@ def test_numbers_in_the_data_of_label_studio_are_no_ratings(tmp_path: Path) -> N
         helpfulness=lambda task, rater: 1 + (task + rater) % 5,
     )
     path = written(tmp_path, "a.csv", rows)
-    guess = guess_task(long_rows(detect_format(path).records(), ColumnNames()), ColumnNames(), "support")
+    guess = guessed(path)
     assert [aspect.name for aspect in guess.task.aspects] == ["helpfulness"]
     assert load(path, guess.task, guess.columns).groups[0].candidates[0].text == "42"
 
@@ -224,7 +214,7 @@ def test_choices_in_the_tables_of_label_studio_are_ratings(tmp_path: Path, name:
         remark=lambda task, rater: f"this is what {rater} found in {task}",
     )
     path = written(tmp_path, name, rows)
-    guess = guess_task(long_rows(detect_format(path).records(), ColumnNames()), ColumnNames(), "support")
+    guess = guessed(path)
     assert {aspect.name for aspect in guess.task.aspects} == {"polite", "clear"}
     first = load(path, guess.task, guess.columns).groups[0].candidates[0]
     assert first.ratings == {"polite": (1.0, 0.0), "clear": (1.0, 1.0)}
@@ -233,7 +223,7 @@ def test_choices_in_the_tables_of_label_studio_are_ratings(tmp_path: Path, name:
 
 def test_choices_of_one_annotator_have_their_place_in_json(tmp_path: Path) -> None:
     tail = {"annotator": 1, "annotation_id": 2, "lead_time": 1.5}
-    rows: list[dict[str, object]] = [
+    rows: Rows = [
         {"question": "q", "answer": f"a{i}", "style": "x", "id": i, "tone": ["Fine", "Poor"][i % 2], **tail}
         for i in range(4)
     ]
@@ -242,7 +232,7 @@ def test_choices_of_one_annotator_have_their_place_in_json(tmp_path: Path) -> No
 
 
 def test_comparisons_of_label_studio_are_pairs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    tasks: list[dict[str, object]] = [
+    tasks: Rows = [
         {
             "id": number,
             "data": {"prompt": f"q{number}", "answer1": "yes", "answer2": "no"},
@@ -275,6 +265,75 @@ def test_cells_that_are_no_lists_stay_texts(cell: str) -> None:
 
 
 def test_columns_of_opik_in_upper_case(tmp_path: Path) -> None:
-    rows: list[dict[str, object]] = [{"Input": "q", "Output": "a", "[ann].helpfulness": 3, "[ben].helpfulness": 4}]
+    rows: Rows = [{"Input": "q", "Output": "a", "[ann].helpfulness": 3, "[ben].helpfulness": 4}]
     (group,) = load(written(tmp_path, "a.csv", rows), TASK).groups
     assert (group.source, group.candidates[0].ratings) == ("q", {"helpfulness": (3.0, 4.0)})
+
+
+def test_a_score_on_a_step_of_a_trace_is_about_the_text_of_the_step(tmp_path: Path) -> None:
+    score = {"source": "ANNOTATION", "name": "helpfulness", "dataType": "NUMERIC", "stringValue": None}
+    rows = [
+        {"traceId": "t", "observationId": "step", **score, "value": 2},
+        {"traceId": "t", "observationId": None, **score, "value": 5},
+        {"traceId": "elsewhere", "observationId": None, **score, "source": "EVAL", "value": 1},
+    ]
+    texts = [
+        {"id": "t", "traceId": None, "input": "q", "output": "the answer"},
+        {"id": "step", "traceId": "t", "input": "q", "output": "a search"},
+    ]
+    (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', texts)}", TASK).groups
+    ratings = {c.text: c.ratings["helpfulness"] for c in group.candidates}
+    assert ratings == {"a search": (2.0,), "the answer": (5.0,)}
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.csv"])
+def test_an_assessment_of_a_step_of_a_trace_is_none_of_the_trace(tmp_path: Path, name: str) -> None:
+    trace = json.loads((FOLDER / "mlflow_traces.jsonl").read_text().splitlines()[0])
+    step = {"span_id": "kC7x1JP5SQo=", "parent_span_id": "46B6kOe55Dw=", "attributes": {}}
+    human = {"source_type": "HUMAN", "source_id": "eve"}
+    of_step = {
+        "assessment_name": "politeness",
+        "source": human,
+        "feedback": {"value": 1},
+        "span_id": "902ef1d493f9490a",
+    }
+    trace["info"]["assessments"].append(of_step)
+    trace["data"]["spans"].append(step)
+    row = {"trace_id": "t", "request": "q", "response": "a", **trace["data"], **trace["info"]}
+    (group,) = load(written(tmp_path, name, [trace if name == "a.json" else row]), TASK).groups
+    assert group.candidates[0].ratings["politeness"] == (4.0,)
+
+
+def test_scores_of_langfuse_from_a_bucket(tmp_path: Path) -> None:
+    score = {"trace_id": "t", "observation_id": None, "name": "helpfulness", "data_type": "NUMERIC", "comment": "ok"}
+    rows = [
+        {**score, "source": "ANNOTATION", "value": 2, "string_value": None, "author_user_id": "ann"},
+        {**score, "source": "EVAL", "value": 5, "string_value": None, "author_user_id": None},
+    ]
+    texts = [{"id": "t", "input": "q", "output": "a"}]
+    (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', texts)}", TASK).groups
+    assert (group.source, group.candidates[0].ratings) == ("q", {"helpfulness": (2.0,)})
+
+
+def test_feedback_on_a_step_of_a_run_is_about_the_text_of_the_step(tmp_path: Path) -> None:
+    scores = (("step", 2), ("root", 5))
+    rows = [{"run_id": run, "trace_id": "root", "key": "helpfulness", "score": score} for run, score in scores]
+    runs = [{"id": run, "trace_id": "root", "inputs": {"q": "q"}, "outputs": {"a": run}} for run in ("root", "step")]
+    names = ColumnNames.parse(["source=source", "text=text"])
+    (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', runs)}", TASK, names).groups
+    assert {c.text: c.ratings["helpfulness"] for c in group.candidates} == {"step": (2.0,), "root": (5.0,)}
+
+
+def test_marked_spans_of_label_studio_are_no_comments(tmp_path: Path) -> None:
+    tasks = json.loads((FOLDER / "label_studio.json").read_text())
+    span = {"start": 0, "end": 2, "text": "It", "labels": ["vague"]}
+    tasks[0]["annotations"][0]["result"].append({"from_name": "spans", "type": "labels", "value": span})
+    groups = read(tmp_path, "a.json", tasks)
+    assert groups[0].candidates[0].comments["helpfulness"] == ("Says where it is.", "No date.")
+    rows = annotations(
+        answer=lambda task, _: f"a{task}",
+        helpfulness=lambda task, rater: 1 + (task + rater) % 5,
+        spans=lambda task, rater: json.dumps([span]),
+    )
+    loaded = load(written(tmp_path, "a.csv", rows), TASK, ColumnNames.parse(TEXTS))
+    assert not loaded.groups[0].candidates[0].comments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,11 +49,6 @@ def test_sources_that_differ_by_little_belong_together(altered: str) -> None:
     assert joined(group("a", text(1)), *OTHERS, group("b", altered)) == {frozenset("ab")}
 
 
-def test_a_sentence_in_common_does_not_join() -> None:
-    sentence = " ".join(text(9).split()[:12])
-    assert joined(group("a", f"{sentence} {text(1)}"), group("b", f"{sentence} {text(2)}"), *OTHERS) == set()
-
-
 def test_what_all_sources_begin_with_does_not_join_them() -> None:
     header = text(9, 100)
     groups = [group(str(i), f"{header} {text(i, 20)}") for i in range(10, 40)]
@@ -72,19 +68,22 @@ def test_a_template_of_a_small_set_does_not_join_it() -> None:
     assert joined(*groups) == set()
 
 
-def test_belonging_together_is_passed_on() -> None:
-    a, b, c = text(1), f"{text(1)} {text(2)}", text(2)
-    assert joined(group("a", a), group("b", b), group("c", c), *OTHERS) == {frozenset("abc")}
-
-
-def test_short_sources_need_equal_words() -> None:
-    groups = [group("a", "How are you?"), group("b", "how are YOU"), group("c", "And how are you?")]
-    assert joined(*groups, *OTHERS) == {frozenset("ab")}
-
-
-def test_characters_are_the_words_of_scripts_without_blanks() -> None:
-    one = "今日は天気がとても良いので公園へ散歩に行きました"
-    assert joined(group("a", one), group("b", one + "昨日は雨でした"), *OTHERS) == {frozenset("ab")}
+@pytest.mark.parametrize(
+    ("sources", "together"),
+    [
+        # Short sources need equal words.
+        (("How are you?", "how are YOU", "And how are you?"), {frozenset("ab")}),
+        # Characters are the words of scripts without blanks.
+        ([f"今日は天気がとても良いので公園へ行きました{more}" for more in ("", "昨日は雨でした")], {frozenset("ab")}),
+        # Belonging together is passed on.
+        ((text(1), f"{text(1)} {text(2)}", text(2)), {frozenset("abc")}),
+        # A sentence in common does not join.
+        ([" ".join(text(9).split()[:12]) + f" {text(i)}" for i in (1, 2)], set()),
+    ],
+    ids=["short", "Japanese", "chain", "sentence"],
+)  # fmt: skip
+def test_which_sources_belong_together(sources: Sequence[str], together: set[frozenset[str]]) -> None:
+    assert joined(*map(group, "abc", sources), *OTHERS) == together
 
 
 def test_a_large_set_of_copies_is_found_with_linear_work() -> None:
@@ -106,12 +105,6 @@ def test_near_duplicates_stay_in_one_part_whatever_the_seed() -> None:
         assert [abs(size - n) <= 2 for size, n in zip(sizes, (8, 8, 10), strict=True)] == [True] * 3
     assert len(splits.joined) == 6
     assert splits.near_duplicates_note().startswith("12 of 26 sources")
-
-
-def test_without_near_duplicates_nothing_is_said() -> None:
-    corpus = Corpus(TASK, tuple(OTHERS), Origin("made", "made.jsonl"))
-    splits = split(corpus, aspects=["tone"], seed=0)
-    assert (splits.joined, splits.near_duplicates_note()) == ((), "")
 
 
 def test_dialogues_that_continue_one_another_are_joined(shared_data: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,6 @@ from debate_judge.data.folds import default_folds
 from debate_judge.data.inference.drift import measure_drift
 from debate_judge.data.inference.prediction_powered import measure_systems
 from debate_judge.data.schema import Aspect, Corpus, Scale, Task
-from debate_judge.data.sets import pairwise
 from debate_judge.data.splits import split
 from debate_judge.data.tasks import PAIRS
 from debate_judge.data.testing import check_corpus
@@ -80,12 +77,14 @@ def test_pairs_are_known_by_the_names_of_their_columns(tmp_path: Path, columns: 
     assert corpus.groups[0].ratings("preference") == [0, 1]
 
 
-def test_a_table_is_read_like_records_and_says_what_it_was_taken_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("verdicts", "first"), [("b", (0.0,)), ("A;tie;B", (1.0, 0.5, 0.0))])
+def test_a_cell_of_a_table_holds_a_verdict_or_those_of_several_raters(
+    tmp_path: Path, verdicts: str, first: tuple[float, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "pairs.csv"
-    path.write_text("question,response_a,response_b,winner\nWhich?,One.,Two.,2\n".replace(",2\n", ",b\n"))
-    assert data.load(str(path), PAIRS, ("source=question",)).groups[0].ratings("preference") == [0, 1]
+    path.write_text(f"question,response_a,response_b,winner\nWhich?,One.,Two.,{verdicts}\n")
+    (group,) = data.load(str(path), PAIRS, ("source=question",)).groups
+    assert group.candidates[0].ratings["preference"] == first
     assert "response_a and response_b" in caplog.text
 
 
@@ -104,32 +103,19 @@ def test_0_is_a_tie_beside_1_and_2(tmp_path: Path) -> None:
     assert [g.ratings("preference") for g in loaded(tmp_path, *rows).groups] == [[0.5, 0.5], [1, 0], [0, 1]]
 
 
-def test_a_cell_of_a_table_may_hold_the_verdicts_of_several_raters(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.csv"
-    path.write_text("question,response_a,response_b,winner\nWhich?,One.,Two.,A;tie;B\n")
-    (group,) = data.load(str(path), PAIRS, ("source=question",)).groups
-    assert group.candidates[0].ratings["preference"] == (1.0, 0.5, 0.0)
-
-
-@pytest.mark.parametrize("name", ["strength", "preference_strength"])
-def test_strength_moves_the_two_apart(tmp_path: Path, name: str) -> None:
-    corpus = loaded(tmp_path, ROW | {"winner": "B", name: 0.5})
-    assert corpus.groups[0].candidates[0].ratings["preference"] == (0.25,)
-
-
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "first"),
     [
-        ("winner_reason", "It is shorter."),
-        ("annotation_id", "a17"),
-        ("annotation_date", "2026-01-02"),
-        ("annotator_confidence", 2),
-        ("votes_a", 1),
+        ("strength", 0.5, 0.75), ("preference_strength", 0.5, 0.75), ("winner_reason", "It is shorter.", 1.0),
+        ("annotation_id", "a17", 1.0), ("annotation_date", "2026-01-02", 1.0), ("annotator_confidence", 2, 1.0),
+        ("votes_a", 1, 1.0),
     ],
-)
-def test_a_column_with_other_values_is_no_verdict(tmp_path: Path, name: str, value: object) -> None:
+)  # fmt: skip
+def test_strength_moves_the_two_apart_and_a_column_with_other_values_is_no_verdict(
+    tmp_path: Path, name: str, value: object, first: float
+) -> None:
     corpus = loaded(tmp_path, ROW | {"winner": "A", name: value})
-    assert corpus.groups[0].candidates[0].ratings["preference"] == (1.0,)
+    assert corpus.groups[0].candidates[0].ratings["preference"] == (first,)
 
 
 def test_a_pair_in_the_other_order_is_the_same_pair(tmp_path: Path) -> None:
@@ -148,29 +134,32 @@ def test_several_pairs_may_have_one_group(tmp_path: Path) -> None:
     assert [(g.id, g.ratings("preference")) for g in groups] == [("g", [1, 0]), ("g.2", [0, 1])]
 
 
-def test_a_column_may_name_the_aspect(tmp_path: Path) -> None:
+def test_aspects_have_verdicts_of_their_own(tmp_path: Path) -> None:
     task = Task("replies", "question", "reply", tuple(Aspect(n, "?", Scale(0, 1, 0.5)) for n in ("tone", "help")))
     rows = [ROW | {"aspect": "tone", "winner": "A"}, ROW | {"aspect": "help", "winner": "B"}]
     renamed = [{("criterion" if k == "aspect" else k): v for k, v in row.items()} for row in rows]
     for corpus in (
         loaded(tmp_path, *rows, task=task),
         loaded(tmp_path, *renamed, task=task, columns=("source=question", "aspect=criterion")),
+        loaded(tmp_path, ROW | {"tone_winner": "A", "help_preference": "B"}, task=task),
     ):
         assert [corpus.groups[0].ratings(name) for name in ("tone", "help")] == [[1, 0], [0, 1]]
 
 
 def test_of_a_conversation_the_last_message_is_the_text(tmp_path: Path) -> None:
-    def said(text: str) -> list[dict[str, str]]:
+    def turns(text: str) -> list[dict[str, str]]:
         return [{"role": "user", "content": "Which?"}, {"role": "assistant", "content": text}]
 
-    (group,) = loaded(tmp_path, {"question": "Which?", "chosen": said("Good."), "rejected": said("Bad.")}).groups
-    assert {(c.text, c.rating("preference")) for c in group.candidates} == {("Good.", 1), ("Bad.", 0)}
-
-
-def test_aspects_have_verdicts_of_their_own(tmp_path: Path) -> None:
-    task = Task("replies", "question", "reply", tuple(Aspect(n, "?", Scale(0, 1, 0.5)) for n in ("tone", "help")))
-    corpus = loaded(tmp_path, ROW | {"tone_winner": "A", "help_preference": "B"}, task=task)
-    assert [corpus.groups[0].ratings(name) for name in ("tone", "help")] == [[1, 0], [0, 1]]
+    pair = {"chosen": turns("Good."), "rejected": turns("Bad.")}
+    for question in ({"question": "Which?"}, {"question": [{"role": "user", "content": "Which?"}]}, {}):
+        columns = ("source=question",) if question else ()
+        (group,) = loaded(tmp_path, {**question, **pair}, columns=columns).groups
+        assert group.source == "Which?"
+        assert {(c.text, c.rating("preference")) for c in group.candidates} == {("Good.", 1), ("Bad.", 0)}
+    pair["rejected"].insert(0, {"role": "system", "content": "Be brief."})
+    (group,) = loaded(tmp_path, pair, columns=()).groups
+    texts = {"user: Which?\nassistant: Good.", "system: Be brief.\nuser: Which?\nassistant: Bad."}
+    assert (group.source, {c.text for c in group.candidates}) == ("", texts)
 
 
 def test_what_was_chosen_needs_no_verdict_and_does_not_always_come_first(tmp_path: Path) -> None:
@@ -270,50 +259,3 @@ def test_what_is_measured_after_a_compile_rests_on_sources() -> None:
     alone, together = ((d.scores.high - d.scores.low) if d.scores else 0.0 for d in drifts)
     assert together > 2 * alone > 0
     assert [measure_systems(scores(by)).rated for by in ("", "source {}")] == [96, 12]
-
-
-# --- public sets of pairs ---
-
-
-def test_llmbar_has_a_better_output(tmp_path: Path) -> None:
-    rows = [{"input": f"Name a river {n}.", "output_1": "The Ash.", "output_2": "Water.", "label": n} for n in (1, 2)]
-    path = tmp_path / "dataset.json"
-    path.write_text(json.dumps(rows))
-    corpus = pairwise.load(path)
-    check_corpus(corpus, pairwise.load(path))
-    assert [group.ratings("preference") for group in corpus.groups] == [[1, 0], [0, 1]]
-
-
-def test_the_adversarial_part_of_llmbar_is_four_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    class Rows(list[dict[str, Any]]):
-        column_names = ("input", "output_1", "output_2", "label")
-
-    def load_dataset(kind: str, *, data_files: str, split: str) -> Rows:
-        asked.append(data_files)
-        return Rows([{"input": data_files, "output_1": "The Ash.", "output_2": "Water.", "label": 1}])
-
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    corpus = data.load("llmbar_adversarial")
-    check_corpus(corpus)
-    assert [address.split("/")[-2] for address in asked] == ["Neighbor", "GPTInst", "GPTOut", "Manual"]
-    assert [group.source for group in corpus.groups] == asked
-    assert corpus.origin.revision in asked[0]
-
-
-def test_pandalm_has_three_annotators_and_instructions_with_input(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    row = {"instruction": "Shorten.", "input": "It rains a lot.", "response1": "It rains.", "response2": True}
-    rows = [row | {"annotator1": 0, "annotator2": 1, "annotator3": 2}] * 2
-    rows += [row | {"response1": " ", "annotator1": 1, "annotator2": 1, "annotator3": 1}]
-    path = tmp_path / "testset.json"
-    path.write_text(json.dumps(rows))
-    corpus = pairwise.load(path, "pandalm")
-    check_corpus(corpus, pairwise.load(path, "pandalm"), raters=6)
-    (group,) = corpus.groups
-    assert (group.source, group.candidates[1].text) == ("Shorten.\n\nIt rains a lot.", "True")
-    # The same pair twice has the ratings of both.
-    assert group.candidates[0].ratings["preference"] == (0.5, 1.0, 0.0) * 2
-    assert "1 pairs" in caplog.text

@@ -121,7 +121,7 @@ def test_rated_sources_that_were_not_drawn_at_random_are_noticed() -> None:
 def test_two_samples_are_welchs() -> None:
     rng = np.random.default_rng(7)
     x, y = rng.normal(0, 1, 9), rng.normal(0.5, 3, 14)
-    found = compare_samples(SampleEstimate.from_values(x), SampleEstimate.from_values(y))
+    found = compare_samples(*(SampleEstimate.of_mean(list(sample[:, None])) for sample in (x, y)))
     expected = stats.ttest_ind(x, y, equal_var=False)
     assert found.p_value == pytest.approx(expected.pvalue)
     assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()))
@@ -129,6 +129,6 @@ def test_two_samples_are_welchs() -> None:
 
 def test_a_ratio_over_sources_of_one_text_each_is_their_mean() -> None:
     values = np.array([1.0, 4.0, 2.0, 5.0])
-    one, other = SampleEstimate.from_ratio([np.array([v]) for v in values]), SampleEstimate.from_values(values)
-    assert one == other
+    one = SampleEstimate.of_mean([np.array([v]) for v in values])
+    assert one.value == values.mean()
     assert one.standard_error == pytest.approx(values.std(ddof=1) / math.sqrt(4))

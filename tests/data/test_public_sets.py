@@ -1,9 +1,10 @@
-"""The loaders of public sets, on made-up copies and, where they are present, on the real ones."""
+"""The loaders of public sets: on made-up copies, from their homes, and, where they are present, on the real ones."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,94 +14,32 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Scale
-from debate_judge.data.sets import dialsummeval, newsroom, summeval, topical_chat
+from debate_judge.data.sets import faireval, hub, newsroom, pairwise, topical_chat
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.data.testing import check_corpus
 
-ARTICLE: dict[str, Any] = {
+Row = dict[str, Any]
+
+ARTICLE: Row = {
     "id": "dm-1",
     "text": "The town of Elm has bought a plough .",
     "machine_summaries": ["Elm buys a plough .\n", "A plough ."],
     "human_summaries": ["Elm has a plough .", "Snow beware ."],
-    "coherence": [4.666666666666667, 1],
+    "coherence": [14 / 3, 1],
     "consistency": [5.0, 5.0],
     "fluency": [5.0, 2.0],
     "relevance": [4.0, 2.0],
 }
-
-REPLY: dict[str, Any] = {
+REPLY: Row = {
     "source": "do you like chess ? \n i do . \n\n",
     "system_id": "A",
     "system_output": "wow . \n",
     "context": "the longest game took 269 moves .\n",
     "scores": {"naturalness": 2.6666666667, "groundedness": 0.3333333333, "overall": 3},
 }
-
-
-def written(path: Path, records: list[dict[str, Any]], *, array: bool = False) -> Path:
-    path.write_text(json.dumps(records, indent=1) if array else "\n".join(json.dumps(r) for r in records))
-    return path
-
-
-def test_a_summeval_record_becomes_a_group(tmp_path: Path) -> None:
-    corpus = summeval.load(written(tmp_path / "s.jsonl", [{**ARTICLE, "model_ids": ["M0", "M1"]}]))
-    check_corpus(corpus)
-    rest = {"consistency": (5.0,)}
-    assert corpus.groups == (
-        RatedGroup(
-            "dm-1",
-            "The town of Elm has bought a plough .",
-            (
-                Candidate(
-                    "M0",
-                    "Elm buys a plough .",
-                    {"coherence": (4.666666666666667,), **rest, "fluency": (5.0,), "relevance": (4.0,)},
-                ),
-                Candidate("M1", "A plough .", {"coherence": (1.0,), **rest, "fluency": (2.0,), "relevance": (2.0,)}),
-            ),
-            references=("Elm has a plough .", "Snow beware ."),
-        ),
-    )
-
-
-def test_summaries_without_model_names_are_numbered(tmp_path: Path) -> None:
-    (group,) = summeval.load(written(tmp_path / "s.jsonl", [ARTICLE])).groups
-    assert [c.id for c in group.candidates] == ["1", "2"]
-
-
-def test_summeval_is_read_in_unievals_packing_too(tmp_path: Path) -> None:
-    scores = {"coherence": 2.0, "consistency": 5.0, "fluency": 5.0, "relevance": 3.0}
-    rows = [
-        {"doc_id": doc, "system_id": system, "source": f"{doc} rained .", "reference": "Rain .", "scores": scores}
-        | {"system_output": f"{system} says rain ."}
-        for system in ("M8", "M9")
-        for doc in ("d1", "d2")
-    ]
-    corpus = summeval.load(written(tmp_path / "s.json", rows, array=True))
-    check_corpus(corpus)
-    assert [(g.id, [c.id for c in g.candidates], g.references) for g in corpus.groups] == [
-        ("d1", ["M8", "M9"], ("Rain .",)),
-        ("d2", ["M8", "M9"], ("Rain .",)),
-    ]
-
-
-def test_replies_to_one_history_become_a_group(tmp_path: Path) -> None:
-    other = {**REPLY, "source": "hi \n", "context": "_nofact\n"}
-    corpus = topical_chat.load(written(tmp_path / "t.json", [REPLY, other, {**REPLY, "system_id": "B"}], array=True))
-    check_corpus(corpus)
-    first, second = corpus.groups
-    rated = {"naturalness": (2.6666666667,), "groundedness": (0.3333333333,), "overall": (3.0,)}
-    assert first == RatedGroup(
-        "1",
-        "do you like chess ? \n i do . ",
-        (Candidate("A", "wow . ", rated), Candidate("B", "wow . ", rated)),
-        "the longest game took 269 moves .",
-    )
-    assert (second.id, second.source, second.context, second.references) == ("2", "hi ", "", ())
-
-
-SAID: dict[str, Any] = {
+SAID: Row = {
     "id": "13",
     "dialogue": "| Ann: Is it raining? | Ben: It is. ",
     "summary": "It rains.",
@@ -110,17 +49,138 @@ SAID: dict[str, Any] = {
         {"coherence": 4, "consistency": 4, "fluency": 5, "relevance": 2},
     ],
 }
+KNOWN = {"knowledge": "Elm lies on the Ash."}
+QA: Row = {**KNOWN, "question": "Which river?", "right_answer": "Ash", "hallucinated_answer": "Oak"}
+CHAT: Row = {**KNOWN, "dialogue_history": "[Human]: Elm?"}
+CHAT |= {"right_response": "On the Ash.", "hallucinated_response": "On the Oak."}
+NEWS: Row = {"document": "Elm buys a plough.", "right_summary": "Elm buys.", "hallucinated_summary": "Elm sells."}
+CLAIMS: Row = {
+    "prompt": "Which river?",
+    "response": "Elm is a town on the Oak.",
+    "claims": [{"claim": "Elm is a town", "label": True}, {"claim": "Elm is on the Oak", "label": False}],
+    "label": False,
+    "entry_point": None,
+}
+QAGS: Row = {
+    "doc_id": 7,
+    "system_id": 0,
+    "source": "Elm has bought a plough .",
+    "reference": "Elm has bought a plough .",
+    "system_output": "Elm has sold a plough .",
+    "scores": {"consistency": 0.3333},
+}
+QUESTIONS = [{"question_id": n, "text": f"Question {n}?", "category": "generic"} for n in (1, 3, 5)]
 
 
-def test_summaries_of_a_dialogue_become_a_group_with_the_raters_in_order(tmp_path: Path) -> None:
-    rows = [SAID, {**SAID, "model_id": "B"}, {**SAID, "id": "14", "dialogue": "| Ann: Hi!"}]
-    path = written(tmp_path / "d.jsonl", rows)
-    corpus = dialsummeval.load(path)
-    check_corpus(corpus, dialsummeval.load(path), raters=2)
-    assert [(g.source, [c.id for c in g.candidates]) for g in corpus.groups] == [
-        ("Ann: Is it raining?\nBen: It is.", ["A", "B"]),
-        ("Ann: Hi!", ["A"]),
-    ]
+def answers(system: str, ids: tuple[int, ...] = (1, 3, 5)) -> list[Row]:
+    return [{"question_id": n, "text": f"{system} {n}", "answer_id": "x"} for n in ids]
+
+
+def faireval_folder(path: Path, *, nested: bool = False, **files: Any) -> Path:
+    rows = {
+        "question.jsonl": files.get("questions", QUESTIONS),
+        faireval.SYSTEMS["gpt35"]: files.get("gpt", answers("gpt")),
+        faireval.SYSTEMS["vicuna-13b"]: files.get("vicuna", answers("vicuna")),
+    }
+    texts = {name: "\n".join(json.dumps(row) for row in found) for name, found in rows.items()}
+    texts[faireval.REVIEW] = files.get("labels", "CHATGPT\nTIE\nVICUNA13B\n")
+    for name, text in texts.items():
+        file = path / (name if nested else Path(name).name)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    return path
+
+
+def loaded(folder: Path, name: str, *rows: Row, raters: int | None = None) -> Corpus:
+    """What `--data` reads of a set's copy with these records, which meets the contract."""
+    path = folder / "set.json"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    corpus = data.load(f"{name}={path}")
+    check_corpus(corpus, data.load(f"{name}={path}"), **({} if raters is None else {"raters": raters}))
+    return corpus
+
+
+def rated(aspect: str = "factuality", **texts: tuple[str, float]) -> tuple[Candidate, ...]:
+    return tuple(Candidate(name.strip("_"), text, {aspect: (value,)}) for name, (text, value) in texts.items())
+
+
+# --- records become groups ---
+
+SUMMARIES = tuple(
+    Candidate(name, text, {"coherence": (c,), "consistency": (5.0,), "fluency": (f,), "relevance": (r,)})
+    for name, text, c, f, r in (("M0", "Elm buys a plough .", 14 / 3, 5.0, 4.0), ("M1", "A plough .", 1.0, 2.0, 2.0))
+)
+QUESTION = ("1", "Which river?")
+REFERENCES = ("Elm has a plough .", "Snow beware .")
+REPLIED = RatedGroup(
+    "1",
+    "do you like chess ? \n i do . ",
+    (Candidate("A", "wow . ", {"naturalness": (2.6666666667,), "groundedness": (0.3333333333,), "overall": (3.0,)}),),
+    "the longest game took 269 moves .",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "task", "group"),
+    [
+        ("summeval", {**ARTICLE, "model_ids": ["M0", "M1"]}, "summarization",
+         RatedGroup("dm-1", ARTICLE["text"], SUMMARIES, references=REFERENCES)),
+        ("topical_chat", REPLY, "dialogue", REPLIED),
+        ("halueval", QA, "question-answering",
+         RatedGroup(*QUESTION, rated(right=("Ash", 1), hallucinated=("Oak", 0)), KNOWN["knowledge"])),
+        ("halueval", CHAT, "dialogue-factuality",
+         RatedGroup("1", "[Human]: Elm?", rated(right=("On the Ash.", 1), hallucinated=("On the Oak.", 0)),
+                    KNOWN["knowledge"])),
+        ("halueval", NEWS, "summary-factuality",
+         RatedGroup("1", "Elm buys a plough.", rated(right=("Elm buys.", 1), hallucinated=("Elm sells.", 0)))),
+        ("factool", CLAIMS, "question-answering", RatedGroup(*QUESTION, rated(response=(CLAIMS["response"], 0)))),
+        ("factool_claims", CLAIMS, "claim-factuality",
+         RatedGroup(*QUESTION, rated(_1=("Elm is a town", 1), _2=("Elm is on the Oak", 0)))),
+        # The article under `reference` is no reference.
+        ("qags", QAGS, "summary-consistency",
+         RatedGroup("7", QAGS["source"], rated("consistency", _0=(QAGS["system_output"], 0.3333)))),
+    ],
+)  # fmt: skip
+def test_a_record_becomes_a_group(tmp_path: Path, name: str, row: Row, task: str, group: RatedGroup) -> None:
+    corpus = loaded(tmp_path, name, row)
+    assert (corpus.task.name, corpus.groups) == (task, (group,))
+
+
+PACKED: Row = {"doc_id": "d1", "system_id": "M8", "source": "It rained .", "reference": "Rain ."}
+PACKED |= {"system_output": "Wet .", "scores": {"coherence": 2.0, "consistency": 5.0, "fluency": 5.0, "relevance": 3.0}}
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "groups"),
+    [
+        # Summaries without names of models are numbered.
+        ("summeval", [ARTICLE], [(ARTICLE["text"], "", "12")]),
+        # As UniEval packs it.
+        ("summeval", [PACKED, {**PACKED, "system_id": "M9"}], [("It rained .", "", ("M8", "M9"))]),
+        ("topical_chat", [REPLY, {**REPLY, "source": "hi \n", "context": "_nofact\n"}, {**REPLY, "system_id": "B"}],
+         [(REPLIED.source, REPLIED.context, "AB"), ("hi ", "", "A")]),
+        ("dialsummeval", [SAID, {**SAID, "model_id": "B"}, {**SAID, "id": "14", "dialogue": "| Ann: Hi!"}],
+         [("Ann: Is it raining?\nBen: It is.", "", "AB"), ("Ann: Hi!", "", "A")]),
+        # The hallucinated reply is the same in both records and is there once.
+        ("halueval", [CHAT, {**CHAT, "knowledge": "The Ash is long.", "right_response": "It is long."}],
+         [("[Human]: Elm?", "Elm lies on the Ash.\nThe Ash is long.", ("right", "hallucinated", "right-2"))]),
+        ("qags", [QAGS, {**QAGS, "doc_id": 8, "source": "Elm  has bought a plough .", "system_output": "No ."}, QAGS],
+         [(QAGS["source"], "", ("0", "0-2"))]),
+        # Sampled copies of HaluEval have one candidate a record.
+        ("halueval", [{"knowledge": "k", "question": "Which river?", "answer": "Oak", "hallucination": "yes"},
+                      {"knowledge": "k", "question": "Which town?", "answer": "Elm", "hallucination": "no"}],
+         [("Which river?", "k", ("hallucinated",)), ("Which town?", "k", ("right",))]),
+    ],
+    ids=["numbered", "packed", "chat", "dialogues", "shared reply", "articles", "sampled"],
+)  # fmt: skip
+def test_records_of_one_source_are_one_group(tmp_path: Path, name: str, rows: list[Row], groups: list[Any]) -> None:
+    corpus = loaded(tmp_path, name, *rows, raters=2 if name == "dialsummeval" else None)
+    found = [(group.source, group.context, tuple(c.id for c in group.candidates)) for group in corpus.groups]
+    assert found == [(source, context, tuple(ids)) for source, context, ids in groups]
+
+
+def test_raters_of_dialogues_keep_their_order(tmp_path: Path) -> None:
+    corpus = loaded(tmp_path, "dialsummeval", SAID, raters=2)
     assert corpus.groups[0].candidates[0].ratings["relevance"] == (3.0, 2.0)
     assert corpus.task.source_label == "dialogue"
 
@@ -128,23 +188,58 @@ def test_summaries_of_a_dialogue_become_a_group_with_the_raters_in_order(tmp_pat
 def test_newsroom_is_a_list_inside_of_an_object(tmp_path: Path) -> None:
     asked = ("Informativeness", "Relevance", "Fluency", "Coherence")
     given = {name: {"mean_human": 4.0, "individual_human_scores": [4, n, 5]} for n, name in enumerate(asked, 1)}
-    text = "### Generated Summary\n\nelm has a plough .\n\n### Source Article\n\nThe town of Elm."
-    rows = [
-        {"id": i, "instance": text.replace("plough", w), "annotations": given} for i, w in enumerate(("bus", "inn"))
-    ]
+    text = "### Generated Summary\n\nelm has a {} .\n\n### Source Article\n\nThe town of Elm."
+    rows = [{"id": i, "instance": text.format(w), "annotations": given} for i, w in enumerate(("bus", "inn"))]
     path = tmp_path / "newsroom.json"
     path.write_text(json.dumps({"dataset": "newsroom", "annotations": [{"metric": "x"}], "instances": rows}))
     corpus = newsroom.load(path)
     check_corpus(corpus, newsroom.load(path), raters=3)
     (group,) = corpus.groups
-    assert (group.source, [c.text for c in group.candidates]) == (
-        "The town of Elm.",
-        ["elm has a bus .", "elm has a inn ."],
-    )
+    texts = ["elm has a bus .", "elm has a inn ."]
+    assert (group.source, [c.text for c in group.candidates]) == ("The town of Elm.", texts)
     assert group.candidates[0].ratings["relevance"] == (4.0, 2.0, 5.0)
 
 
-class Rows(list[dict[str, Any]]):
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_question_of_faireval_is_a_group_of_two_with_a_winner_or_none(tmp_path: Path, nested: bool) -> None:
+    # Answers are found by their question, not by their line.
+    corpus = faireval.load(faireval_folder(tmp_path, nested=nested, vicuna=answers("vicuna", (5, 1, 3))))
+    check_corpus(corpus)
+    texts = [(c.id, c.text) for c in corpus.groups[0].candidates]
+    assert (corpus.groups[0].source, texts) == ("Question 1?", [("gpt35", "gpt 1"), ("vicuna-13b", "vicuna 1")])
+    assert [g.ratings("preference") for g in corpus.groups] == [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+
+
+def test_llmbar_has_a_better_output(tmp_path: Path) -> None:
+    rows = [{"input": f"Name a river {n}.", "output_1": "The Ash.", "output_2": "Water.", "label": n} for n in (1, 2)]
+    path = tmp_path / "dataset.json"
+    path.write_text(json.dumps(rows))
+    corpus = pairwise.load(path)
+    check_corpus(corpus, pairwise.load(path))
+    assert [group.ratings("preference") for group in corpus.groups] == [[1, 0], [0, 1]]
+
+
+def test_pandalm_has_three_annotators_and_instructions_with_input(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = {"instruction": "Shorten.", "input": "It rains a lot.", "response1": "It rains.", "response2": True}
+    rows = [row | {"annotator1": 0, "annotator2": 1, "annotator3": 2}] * 2
+    rows += [row | {"response1": " ", "annotator1": 1, "annotator2": 1, "annotator3": 1}]
+    path = tmp_path / "testset.json"
+    path.write_text(json.dumps(rows))
+    corpus = pairwise.load(path, "pandalm")
+    check_corpus(corpus, pairwise.load(path, "pandalm"), raters=6)
+    (group,) = corpus.groups
+    assert (group.source, group.candidates[1].text) == ("Shorten.\n\nIt rains a lot.", "True")
+    # The same pair twice has the ratings of both.
+    assert group.candidates[0].ratings["preference"] == (0.5, 1.0, 0.0) * 2
+    assert "1 pairs" in caplog.text
+
+
+# --- from their homes ---
+
+
+class Rows(list[Row]):
     """What `datasets` gives back, as far as it is used."""
 
     @property
@@ -153,13 +248,14 @@ class Rows(list[dict[str, Any]]):
 
 
 def home(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The calls of `datasets.load_dataset`, which answers so or as a function of its arguments says."""
     asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     def load_dataset(*args: Any, **kwargs: Any) -> Any:
         asked.append((args, kwargs))
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return answer(**kwargs) if callable(answer) else answer
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     return asked
@@ -173,17 +269,65 @@ def test_summeval_comes_from_its_pinned_home(monkeypatch: pytest.MonkeyPatch) ->
     assert (corpus.origin.location, corpus.origin.revision) == ("mteb/summeval", revision)
 
 
-def test_topical_chat_comes_from_its_pinned_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = home(monkeypatch, Rows([REPLY]))
-    corpus = data.load("topical_chat")
-    assert asked == [(("json",), {"data_files": topical_chat.REMOTE.address, "split": "train"})]
-    assert corpus.origin.revision in corpus.origin.location
+RAW = "https://raw.githubusercontent.com/"
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "file"),
+    [
+        ("topical_chat", REPLY, "maszhongming/UniEval/{}/reproduce/data/dialogue/topical_chat.json"),
+        ("halueval", QA, "RUCAIBox/HaluEval/{}/data/qa_data.json"),
+        ("halueval_dialogue", CHAT, "RUCAIBox/HaluEval/{}/data/dialogue_data.json"),
+        ("halueval_summarization", NEWS, "RUCAIBox/HaluEval/{}/data/summarization_data.json"),
+        ("factool", CLAIMS, "GAIR-NLP/factool/{}/datasets/knowledge_qa/knowledge_qa.jsonl"),
+        ("factool_claims", CLAIMS, "GAIR-NLP/factool/{}/datasets/knowledge_qa/knowledge_qa.jsonl"),
+        ("qags", QAGS, "maszhongming/UniEval/{}/reproduce/data/fact/qags_cnndm.json"),
+        ("qags_xsum", QAGS, "maszhongming/UniEval/{}/reproduce/data/fact/qags_xsum.json"),
+    ],
+)
+def test_each_part_is_fetched_from_its_pinned_home(
+    monkeypatch: pytest.MonkeyPatch, name: str, row: Row, file: str
+) -> None:
+    calls = home(monkeypatch, Rows([row]))
+    origin = data.load(name).origin
+    address = RAW + file.format(origin.revision)
+    assert calls == [(("json",), {"data_files": address, "split": "train"})]
+    assert (origin.name, origin.location) == (name, address)
+
+
+def test_faireval_is_fetched_as_four_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: dict[str, Any] = {"question.jsonl": QUESTIONS, faireval.REVIEW: {"text": ["TIE", "TIE", "CHATGPT"]}}
+    rows |= {faireval.SYSTEMS["gpt35"]: answers("gpt"), faireval.SYSTEMS["vicuna-13b"]: answers("vicuna")}
+
+    def fetch(name: str, remote: hub.RemoteSet) -> list[Record]:
+        own = rows[remote.address.removeprefix(faireval.BASE_URL)]
+        return [Record(row, remote.address, n) for n, row in enumerate(own, 1)]
+
+    monkeypatch.setattr(hub, "fetch", fetch)
+    home(monkeypatch, lambda data_files, split: rows[data_files.removeprefix(faireval.BASE_URL)])
+    corpus = data.load("faireval")
+    assert [g.ratings("preference") for g in corpus.groups] == [[0.5, 0.5], [0.5, 0.5], [1.0, 0.0]]
+    assert corpus.origin.revision == faireval.COMMIT
+
+
+def test_the_adversarial_part_of_llmbar_is_four_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(data_files: str, split: str) -> Rows:
+        return Rows([{"input": data_files, "output_1": "The Ash.", "output_2": "Water.", "label": 1}])
+
+    asked = home(monkeypatch, answer)
+    corpus = data.load("llmbar_adversarial")
+    check_corpus(corpus)
+    addresses = [kwargs["data_files"] for _, kwargs in asked]
+    assert [address.split("/")[-2] for address in addresses] == ["Neighbor", "GPTInst", "GPTOut", "Manual"]
+    assert [group.source for group in corpus.groups] == addresses
+    assert corpus.origin.revision in addresses[0]
 
 
 def test_the_real_library_reads_the_file_and_fails_as_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     # The copy on disk is read by the builder that reads the URL; only the transport differs.
-    local = replace(topical_chat.REMOTE, address=str(written(tmp_path / "t.json", [REPLY], array=True)))
+    (tmp_path / "t.json").write_text(json.dumps([REPLY]))
+    local = replace(topical_chat.REMOTE, address=str(tmp_path / "t.json"))
     monkeypatch.setattr(topical_chat, "REMOTE", local)
     real = datasets.load_dataset
     monkeypatch.setattr(
@@ -195,33 +339,75 @@ def test_the_real_library_reads_the_file_and_fails_as_expected(monkeypatch: pyte
         topical_chat.load()
 
 
+# --- the real ones ---
+
+COPIES = {
+    "summeval": ("summeval.jsonl", 50, 800),
+    "topical_chat": ("topical_chat.json", 30, 180),
+    "qags": ("qags_cnndm.json", 118, None),
+    "qags_xsum": ("qags_xsum.json", 120, None),
+    "halueval": ("halueval_qa.json", 200, 400),
+    "factool": ("factool_knowledge_qa.jsonl", 25, 25),
+    "factool_claims": ("factool_knowledge_qa.jsonl", 25, None),
+    "faireval": ("faireval", 40, 80),
+    "dialsummeval": ("dialsummeval.jsonl", None, None),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in data.LOADERS if name != "sample"])
+def test_every_loader_meets_the_contract(name: str, request: pytest.FixtureRequest) -> None:
+    if name not in COPIES:
+        pytest.skip(f"there is no copy of {name}")
+    file, groups, candidates = COPIES[name]
+    spec = f"{name}={request.getfixturevalue('shared_data') / file}"
+    corpus = data.load(spec)
+    check_corpus(corpus, data.load(spec))
+    assert groups in (None, len(corpus.groups))
+    assert candidates in (None, sum(len(group.candidates) for group in corpus.groups))
+
+
 def scores(corpus: Corpus, aspect: str) -> list[float]:
     return [c.ratings[aspect][0] for g in corpus.groups for c in g.candidates]
 
 
-def test_the_real_summeval(shared_data: Path) -> None:
+def test_the_real_summeval_has_the_ratings_and_texts_of_its_file(shared_data: Path) -> None:
     corpus = data.load(f"summeval={shared_data / 'summeval.jsonl'}")
-    check_corpus(corpus)
     assert corpus.task is SUMMARIZATION
-    assert {len(g.candidates) for g in corpus.groups} == {16}
-    assert {len(g.references) for g in corpus.groups} == {11}
-    assert len(corpus.groups) == 50
+    assert {(len(g.candidates), len(g.references)) for g in corpus.groups} == {(16, 11)}
     assert corpus.rated_aspects() == ("coherence", "consistency", "fluency", "relevance")
     # Means of three whole ratings: thirds.
     assert all(abs(3 * s - round(3 * s)) < 1e-6 for a in corpus.rated_aspects() for s in scores(corpus, a))
     raw = [json.loads(line) for line in (shared_data / "summeval.jsonl").read_text().splitlines()]
     assert [r["fluency"] for r in raw] == [g.ratings("fluency") for g in corpus.groups]
     assert [r["machine_summaries"] for r in raw] == [[c.text for c in g.candidates] for g in corpus.groups]
+    # Another wording of its task is taken.
+    worded = replace(SUMMARIZATION, aspects=tuple(replace(a, definition="My words.") for a in SUMMARIZATION.aspects))
+    stepped = replace(worded, aspects=tuple(replace(a, scale=Scale(1, 5, on_steps=True)) for a in worded.aspects))
+    for task in (worded, stepped):
+        assert data.load(f"summeval={shared_data / 'summeval.jsonl'}", task).task is task
 
 
-def test_the_real_topical_chat(shared_data: Path) -> None:
+def test_the_real_topical_chat_has_the_ratings_of_its_file(shared_data: Path) -> None:
     corpus = data.load(f"topical_chat={shared_data / 'topical_chat.json'}")
-    check_corpus(corpus)
     assert corpus.task is DIALOGUE
-    assert len(corpus.groups) == 30
     assert {len(g.candidates) for g in corpus.groups} == {6}
     assert corpus.rated_aspects() == tuple(a.name for a in DIALOGUE.aspects)
     assert sum(not g.context for g in corpus.groups) == 4
     assert corpus.task.aspect("groundedness").scale == Scale(0, 1)
     raw = json.loads((shared_data / "topical_chat.json").read_text())
     assert sorted(r["scores"]["overall"] for r in raw) == sorted(scores(corpus, "overall"))
+
+
+def test_the_real_faireval_has_the_outcomes_of_its_file(shared_data: Path) -> None:
+    corpus = data.load(f"faireval={shared_data / 'faireval'}")
+    outcomes = Counter(g.candidates[0].rating("preference") for g in corpus.groups)
+    # Counted in the file: 20 CHATGPT, 15 VICUNA13B, 5 TIE.
+    assert outcomes == Counter({1.0: 20, 0.0: 15, 0.5: 5})
+
+
+def test_a_response_of_factool_is_factual_where_all_its_claims_are(shared_data: Path) -> None:
+    path = shared_data / "factool_knowledge_qa.jsonl"
+    responses, claims = (data.load(f"{name}={path}").groups for name in ("factool", "factool_claims"))
+    for response, group in zip(responses, claims, strict=True):
+        rating = response.candidates[0].rating("factuality")
+        assert rating == min(c.rating("factuality") or 0.0 for c in group.candidates)

@@ -10,21 +10,12 @@ from typing import Any
 
 import pytest
 
-from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import iter_groups, load
-from debate_judge.data.requirements import require_level
-from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, group_to_json
+from debate_judge.data.schema import Aspect, Candidate, Origin, RatedGroup, Scale, group_to_json
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
-from debate_judge.data.testing import check_corpus
+from tests.data.files_of_rows import TASK
 from tests.refusals.files import FIRST
-
-TASK = Task(
-    "support",
-    "customer message",
-    "reply",
-    (Aspect("tone", "How it treats the customer.", Scale(1, 5)), Aspect("solved", "Is it solved?", Scale(0, 1))),
-)
 
 
 def jsonl(path: Path, *records: dict[str, Any]) -> Path:
@@ -58,39 +49,20 @@ def test_all_fields_of_a_line(tmp_path: Path) -> None:
     assert corpus.origin == Origin("f", str(path))
 
 
-def test_comments_are_one_text_or_several_per_aspect(tmp_path: Path) -> None:
-    told = {"tone": "curt", "solved": ["partly", "", " "]}
-    silent = {"tone": None, "solved": []}
+def test_comments_are_one_text_or_several_per_aspect_and_are_written_and_digested(tmp_path: Path) -> None:
+    given = ({"tone": "curt", "solved": ["partly", "", " "]}, {"tone": None, "solved": []}, None)
     lines = [
         record(name, candidates=[{"id": "a", "text": "x", "comments": comments}])
-        for name, comments in (("g", told), ("h", silent), ("i", None))
+        for name, comments in zip("ghi", given, strict=True)
     ]
     corpus = load(jsonl(tmp_path / "f.jsonl", *lines), TASK)
-    assert [group.candidates[0].comments for group in corpus.groups] == [
-        {"tone": ("curt",), "solved": ("partly",)},
-        {},
-        {},
-    ]
+    comments = [group.candidates[0].comments for group in corpus.groups]
+    assert comments == [{"tone": ("curt",), "solved": ("partly",)}, {}, {}]
     again = load(jsonl(tmp_path / "again.jsonl", *(group_to_json(g) for g in corpus.groups)), TASK)
-    assert again.groups == corpus.groups
-    assert again.digest == corpus.digest
-
-
-def test_comments_decide_the_digest_and_files_without_any_keep_theirs(tmp_path: Path) -> None:
-    plain, told = (
-        load(jsonl(tmp_path / f"{i}.jsonl", record(candidates=[{"id": "a", "text": "x", **extra}])), TASK)
-        for i, extra in enumerate(({}, {"comments": {"tone": "curt"}}))
-    )
-    assert plain.digest != told.digest
+    assert (again.groups, again.digest) == (corpus.groups, corpus.digest)
+    plain, commented = (load(jsonl(tmp_path / "one.jsonl", line), TASK) for line in (record("g"), lines[0]))
+    assert plain.digest != commented.digest
     assert "comments" not in str(group_to_json(plain.groups[0]))
-
-
-def test_a_column_of_comments_holds_one_text_a_row(tmp_path: Path) -> None:
-    path = tmp_path / "f.csv"
-    path.write_text('source,text,tone,comments.tone\ns,x,4,"curt; but 5 at the end"\nt,y,5,\n')
-    one, other = (group.candidates[0] for group in load(path, TASK).groups)
-    assert (one.ratings, one.comments) == ({"tone": (4.0,)}, {"tone": ("curt; but 5 at the end",)})
-    assert (other.ratings, other.comments) == ({"tone": (5.0,)}, {})
 
 
 def test_blank_lines_a_byte_order_mark_and_other_scripts_are_read(tmp_path: Path) -> None:
@@ -108,13 +80,11 @@ def test_words_are_ratings_on_a_scale_of_two_values(tmp_path: Path, value: objec
     candidate = {"id": "a", "text": "x", "ratings": {"solved": [value]}}
     (group,) = load(jsonl(tmp_path / "f.jsonl", record(candidates=[candidate])), TASK).groups
     assert group.candidates[0].ratings == {"solved": (expected,)}
-
-
-def test_words_mean_the_ends_of_the_scale_whatever_they_are(tmp_path: Path) -> None:
-    task = replace(TASK, aspects=(Aspect("solved", "Is it solved?", Scale(-1, 1, 2)),))
-    path = tmp_path / "f.csv"
-    path.write_text("source,text,solved\ns,x,yes;No;-1\n")
-    assert load(path, task).groups[0].candidates[0].ratings == {"solved": (1.0, -1.0, -1.0)}
+    if isinstance(value, str):
+        # They mean the ends of the scale, whatever these are.
+        task = replace(TASK, aspects=(Aspect("solved", "Is it solved?", Scale(-1, 1, 2)),))
+        (tmp_path / "f.csv").write_text(f"source,text,solved\ns,x,{value};-1\n")
+        assert load(tmp_path / "f.csv", task).groups[0].candidates[0].ratings == {"solved": (2 * expected - 1, -1.0)}
 
 
 def test_a_table_has_one_row_per_candidate(tmp_path: Path) -> None:
@@ -142,14 +112,6 @@ def test_a_table_has_one_row_per_candidate(tmp_path: Path) -> None:
     assert (first.record.line, second.record.line) == (2, 7)
 
 
-def test_a_table_without_groups_has_one_candidate_per_source(tmp_path: Path) -> None:
-    path = tmp_path / "f.csv"
-    path.write_text("source,text,tone\ns,x,1\nt,y,2\n")
-    corpus = load(path, TASK)
-    assert [(g.id, [c.id for c in g.candidates]) for g in corpus.groups] == [("1", ["1"]), ("2", ["2"])]
-    assert not corpus.grouped
-
-
 def test_rows_may_name_their_task_and_leave_the_other_tasks_columns_blank(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text("task,source,text,relevance,overall\nsummarization,s,x,3,\ndialogue,t,y,,4\nsummarization,u,z,2,\n")
@@ -158,16 +120,12 @@ def test_rows_may_name_their_task_and_leave_the_other_tasks_columns_blank(tmp_pa
     assert load(path, "dialogue").groups[0].candidates[0].ratings == {"overall": (4.0,)}
 
 
-def test_a_chosen_task_keeps_its_lines_and_those_without_a_task(tmp_path: Path) -> None:
+def test_a_chosen_task_keeps_its_lines_and_those_without_a_task_in_the_callers_wording(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "f.jsonl", record("a", task="dialogue"), record("b", task="summarization"), record("c"))
     assert [g.id for g in load(path, "dialogue").groups] == ["a", "c"]
     assert [g.id for g in load(path, SUMMARIZATION).groups] == ["b", "c"]
-
-
-def test_the_callers_wording_of_a_task_stands_above_the_files(tmp_path: Path) -> None:
     worded = replace(DIALOGUE, source_label="chat")
-    (entry,) = iter_groups(jsonl(tmp_path / "f.jsonl", record(task="dialogue")), worded)
-    assert entry.task is worded
+    assert next(iter(iter_groups(path, worded))).task is worded
 
 
 def test_a_task_file_is_found_beside_the_data(tmp_path: Path) -> None:
@@ -182,14 +140,6 @@ def test_a_task_file_is_found_beside_the_data(tmp_path: Path) -> None:
     assert corpus.task.aspect("tone").scale == Scale(0, 10)
     worded = replace(corpus.task, source_label="chat")
     assert load(path, worded).task is worded
-
-
-def test_what_is_written_as_group_records_is_read_back_equal(tmp_path: Path) -> None:
-    corpus = data.load("sample", "dialogue")
-    again = load(jsonl(tmp_path / "f.jsonl", *(group_to_json(g) for g in corpus.groups)), DIALOGUE)
-    assert again.groups == corpus.groups
-    assert again.digest == corpus.digest
-    check_corpus(again)
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
@@ -209,18 +159,6 @@ def test_reading_takes_the_memory_of_one_group(tmp_path: Path, suffix: str) -> N
     assert peak < 1_000_000
 
 
-def corpus_of(*groups: list[float | None]) -> Corpus:
-    made = tuple(
-        RatedGroup(
-            f"g{i}",
-            f"source {i}",
-            tuple(Candidate(str(j), "x", {} if r is None else {"tone": (r,)}) for j, r in enumerate(ratings)),
-        )
-        for i, ratings in enumerate(groups)
-    )
-    return Corpus(TASK, made, Origin("made", "made.jsonl"))
-
-
 def test_rows_of_two_tasks_with_one_source_are_two_groups(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(
@@ -231,13 +169,6 @@ def test_rows_of_two_tasks_with_one_source_are_two_groups(tmp_path: Path) -> Non
         (group,) = load(path, task).groups
         assert [c.text for c in group.candidates] == texts
         assert len(load(path, task).rated_aspects()) == 1
-
-
-def test_a_level_needs_what_it_compares() -> None:
-    grouped, single = corpus_of([1, 2], [3, 4]), corpus_of([1], [2])
-    for level in ("summary", "sample", "system"):
-        require_level(grouped, level)
-    require_level(single, "sample")
 
 
 def test_groups_before_a_bad_line_are_handed_out(tmp_path: Path) -> None:

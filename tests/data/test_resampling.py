@@ -10,18 +10,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from debate_judge.data.agreement.bootstrap import GroupIndex, RatingScorePairs, bundle
-from debate_judge.data.agreement.levels import sample_level, system_level
 from debate_judge.data.agreement.tables import STATISTICS, GroupScores, Statistic, agreement_table
+from tests.data.scored_groups import group
 
 Array = NDArray[np.float64]
 FUNCTIONS: dict[str, Any] = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
 
 
 def scores_of(ratings: Array, scores: Array) -> list[GroupScores]:
-    ids = tuple(f"s{i}" for i in range(ratings.shape[1]))
+    ids = [f"s{i}" for i in range(ratings.shape[1])]
     rows = enumerate(zip(ratings.tolist(), scores.tolist(), strict=True))
-    return [GroupScores(f"g{i}", ids, tuple(r), tuple(s)) for i, (r, s) in rows]
+    return [group(f"g{i}", r, s, ids) for i, (r, s) in rows]
 
 
 def made(groups: int, size: int, *, points: bool) -> tuple[Array, Array]:
@@ -29,6 +28,21 @@ def made(groups: int, size: int, *, points: bool) -> tuple[Array, Array]:
     quality = rng.normal(3, 1, size=(groups, size)) + rng.normal(size=(groups, 1))
     ratings, scores = (quality + rng.normal(size=quality.shape) for _ in range(2))
     return (np.round(ratings), np.round(scores)) if points else (ratings, scores)
+
+
+def on_fishers_z(mean: float, error: float, groups: int) -> Any:
+    """t(groups - 1) standard errors to each side, where z changes by error / (1 - mean^2)."""
+    half = stats.t.ppf(0.975, groups - 1) * error / (1 - mean**2)
+    return np.tanh([np.arctanh(mean) - half, np.arctanh(mean) + half])
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_summary_intervals_are_t_on_the_group_values_laid_off_on_fishers_z(name: Statistic) -> None:
+    ratings, scores = made(8, 12, points=False)
+    cell = agreement_table({"x": scores_of(ratings, scores)}, resamples=1).aspects["x"]["summary"][name]
+    values = [FUNCTIONS[name](r, s).statistic for r, s in zip(ratings, scores, strict=True)]
+    assert (cell.low, cell.high) == pytest.approx(on_fishers_z(np.mean(values), stats.sem(values), 8))
+    assert cell.method == "t-fisher-z"
 
 
 @pytest.mark.parametrize("name", STATISTICS)
@@ -68,30 +82,6 @@ def test_system_intervals_are_t_on_fishers_z_of_a_plain_cluster_bootstrap(name: 
     assert found.method == "fisher-z"
 
 
-def on_fishers_z(mean: float, error: float, groups: int) -> Any:
-    """t(groups - 1) standard errors to each side, where z changes by error / (1 - mean^2)."""
-    half = stats.t.ppf(0.975, groups - 1) * error / (1 - mean**2)
-    return np.tanh([np.arctanh(mean) - half, np.arctanh(mean) + half])
-
-
-@pytest.mark.parametrize("name", STATISTICS)
-def test_summary_intervals_are_t_on_the_group_values_laid_off_on_fishers_z(name: str) -> None:
-    ratings, scores = made(8, 12, points=False)
-    found = agreement_table({"x": scores_of(ratings, scores)}, resamples=1).aspects["x"]["summary"][name]  # type: ignore[index]
-    values = [FUNCTIONS[name](r, s).statistic for r, s in zip(ratings, scores, strict=True)]
-    assert (found.low, found.high) == pytest.approx(on_fishers_z(np.mean(values), stats.sem(values), 8))
-    assert found.method == "t-fisher-z"
-
-
-def test_the_average_of_aspects_rests_on_the_means_of_groups() -> None:
-    sides = [made(8, 12, points=False), made(9, 12, points=False)]
-    aspects = {str(i): scores_of(ratings[:8], scores[:8]) for i, (ratings, scores) in enumerate(sides)}
-    found = agreement_table(aspects, resamples=1).average["summary"]["pearson"]
-    values = [[stats.pearsonr(r, s).statistic for r, s in zip(x[:8], y[:8], strict=True)] for x, y in sides]
-    means = np.mean(values, axis=0)
-    assert (found.low, found.high) == pytest.approx(on_fishers_z(means.mean(), stats.sem(means), 8))
-
-
 def test_aspects_without_a_common_group_have_the_variances_of_their_means_added() -> None:
     ratings, scores = made(30, 12, points=False)
     groups = scores_of(ratings, scores)
@@ -101,28 +91,6 @@ def test_aspects_without_a_common_group_have_the_variances_of_their_means_added(
     variance = (values[:10].var() / 10 + values[10:].var() / 20) / 4 * 30 / 29
     middle = (values[:10].mean() + values[10:].mean()) / 2
     assert (found.low, found.high) == pytest.approx(on_fishers_z(middle, np.sqrt(variance), 30))
-
-
-def test_the_mean_of_pseudo_values_is_the_value() -> None:
-    ratings, scores = made(90, 100, points=False)
-    group = np.repeat(np.arange(90), 100)
-    pairs = RatingScorePairs(
-        ratings.ravel(),
-        scores.ravel(),
-        group,
-        np.tile(np.arange(100), 90),
-        GroupIndex({}, np.arange(90), bundle(90, 0)),
-    )
-    estimate = sample_level(pairs, STATISTICS)
-    assert estimate.by_group.mean(axis=1) == pytest.approx(estimate.values, abs=1e-12)
-
-
-def test_groups_are_drawn_themselves_until_they_are_many() -> None:
-    assert bundle(512, seed=0).tolist() == list(range(512))
-    sizes = np.bincount(bundle(10_000, seed=0))
-    assert len(sizes) == 512
-    assert set(sizes) == {19, 20}
-    assert not np.array_equal(bundle(10_000, seed=0), bundle(10_000, seed=1))
 
 
 def test_bundles_give_the_interval_that_single_groups_would() -> None:
@@ -137,48 +105,10 @@ def test_bundles_give_the_interval_that_single_groups_would() -> None:
     assert (cell.low, cell.high) == pytest.approx((expected.low, expected.high), abs=0.06 * width)
 
 
-def test_many_systems_are_resampled_less_often_unless_resamples_are_few() -> None:
-    rng = np.random.default_rng(0)
-    system = np.tile(np.arange(1000), 4)
-    pairs = RatingScorePairs(
-        rng.normal(size=4000),
-        rng.normal(size=4000),
-        np.repeat(np.arange(4), 1000),
-        system,
-        GroupIndex({}, np.arange(4), bundle(4, 0)),
-    )
-    for asked, made in ((1000, 256), (300, 200), (100, 100)):
-        replicates = system_level(pairs, ["pearson"], resamples=asked).replicates
-        assert np.flatnonzero(~np.isnan(replicates[0])).tolist() == list(range(made))
-
-
 def test_agreement_at_its_end_in_every_group_has_the_exact_bound_of_clopper_and_pearson() -> None:
-    ids = ("1", "2", "3")
-    defined = [GroupScores(f"d{i}", ids, (1.0, 2.0, 3.0), (1.0, 2.0, 3.0)) for i in range(7)]
-    constant = [GroupScores(f"c{i}", ids, (1.0, 1.0, 1.0), (1.0, 2.0, 3.0)) for i in range(4)]
-    found = agreement_table({"x": defined + constant}, resamples=200).aspects["x"]["summary"]["pearson"]
+    groups = [group(f"d{i}", [1, 2, 3], [1, 2, 3]) for i in range(7)]
+    groups += [group(f"c{i}", [1, 1, 1], [1, 2, 3]) for i in range(4)]
+    cell = agreement_table({"x": groups}, resamples=200).aspects["x"]["summary"]["pearson"]
     share = stats.binomtest(7, 7).proportion_ci(0.95, "exact").low
     # Where that share of groups has a correlation of 1, the others have -1 at worst.
-    assert (found.low, found.high) == pytest.approx((share - (1 - share), 1))
-    assert found.method == "exact"
-
-
-def test_resampled_systems_widen_the_interval_and_leave_the_value() -> None:
-    rng = np.random.default_rng(6)
-    quality = rng.normal(size=(1, 8))
-    ratings, scores = (quality + rng.normal(0, s, size=(40, 8)) + rng.normal(0, 0.6, size=(1, 8)) for s in (1, 1))
-    fixed, drawn = (
-        agreement_table({"x": scores_of(ratings, scores)}, resamples=400, draw_systems=d).aspects["x"]["system"]
-        for d in (False, True)
-    )
-    for name in STATISTICS:
-        assert fixed[name].value == drawn[name].value
-        assert drawn[name].high - drawn[name].low > 1.5 * (fixed[name].high - fixed[name].low)  # type: ignore[operator]
-
-
-def test_progress_adds_up_to_the_resamples() -> None:
-    done: list[int] = []
-    ratings, scores = made(20, 5, points=True)
-    agreement_table({"x": scores_of(ratings, scores)}, resamples=2000, progress=done.append)
-    assert sum(done) == 2000
-    assert len(done) > 1
+    assert (cell.low, cell.high, cell.method) == (pytest.approx(share - (1 - share)), 1, "exact")

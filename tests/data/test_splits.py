@@ -1,142 +1,199 @@
-"""The split: by source, seeded, independent of the file's order, and never with a part that measures nothing."""
+"""Splits and folds: by source, seeded, independent of the file's order, and never with a part that measures nothing."""
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from debate_judge import data
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT, Folds, default_folds, make_folds
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, group_to_json
 from debate_judge.data.sets import summeval
-from debate_judge.data.splits import MIN_GROUPS, MIN_ITEMS, PARTS, Splits, split
+from debate_judge.data.splits import MIN_ITEMS, PARTS, Splits, split
 
-TASK = Task("t", "source", "candidate", (Aspect("tone", "Kind?", Scale(1, 5)), Aspect("sense", "Clear?", Scale(0, 1))))
-
-
-def group(name: str, *tones: float | None, sense: tuple[float, ...] = ()) -> RatedGroup:
-    candidates = []
-    for i, tone in enumerate(tones):
-        rated = {} if tone is None else {"tone": (tone,)}
-        candidates.append(Candidate(str(i), "x", {**rated, **({"sense": (sense[i],)} if sense else {})}))
-    return RatedGroup(name, f"source {name}", tuple(candidates))
+TASK = Task("t", "source", "candidate", (Aspect("tone", "Kind?", Scale(1, 5)),))
 
 
-def corpus(*groups: RatedGroup) -> Corpus:
-    return Corpus(TASK, groups, Origin("made", "made.jsonl"))
+def group(name: str, *tones: float | None) -> RatedGroup:
+    rated = [{} if tone is None else {"tone": (tone,)} for tone in tones]
+    return RatedGroup(name, f"source {name}", tuple(Candidate(str(i), "x", own) for i, own in enumerate(rated)))
+
+
+def corpus(groups: Sequence[RatedGroup]) -> Corpus:
+    return Corpus(TASK, tuple(groups), Origin("made", "made.jsonl"))
 
 
 def many(count: int) -> Corpus:
-    return corpus(*(group(str(i), 1, 2 + i % 3) for i in range(count)))
+    return corpus([group(str(i), 1, 2 + i % 3) for i in range(count)])
 
 
-def parts_of(splits: Splits) -> dict[str, Corpus]:
-    return {name: getattr(splits, name) for name in PARTS}
+def ids(part: Corpus) -> set[str]:
+    return {group.id for group in part.groups}
+
+
+def divided(whole: Corpus, seed: int = 0) -> Splits:
+    return split(whole, aspects=["tone"], seed=seed)
+
+
+def sizes(splits: Splits) -> list[int]:
+    return [len(getattr(splits, name).groups) for name in PARTS]
 
 
 def where(splits: Splits) -> dict[str, str]:
-    return {g.id: name for name, part in parts_of(splits).items() for g in part.groups}
+    return {g.id: name for name in PARTS for g in getattr(splits, name).groups}
 
 
 def test_parts_are_a_partition_with_the_asked_sizes() -> None:
-    splits = split(many(50), aspects=["tone"], seed=0)
-    assert [len(part.groups) for part in parts_of(splits).values()] == [15, 15, 20]
+    splits = divided(many(50))
+    assert sizes(splits) == [15, 15, 20]
     assert sorted(where(splits), key=int) == [str(i) for i in range(50)]
-    assert tuple(splits.fingerprints) == PARTS
-    halves = split(many(11), aspects=["tone"], seed=0, fractions=(0.25, 0.25, 0.5))
     # 11/4 = 2.75 and 11/2 = 5.5 are cut at 3 and 6.
-    assert [len(part.groups) for part in parts_of(halves).values()] == [3, 3, 5]
+    assert sizes(split(many(11), aspects=["tone"], seed=0, fractions=(0.25, 0.25, 0.5))) == [3, 3, 5]
+    # 7 groups are cut at 2.1 and 4.2: each part has two groups that rank.
+    assert sizes(divided(many(7))) == [2, 2, 3]
 
 
-def test_the_order_of_the_file_does_not_matter() -> None:
+def test_seed_and_text_decide_and_not_the_order_the_id_or_the_ratings() -> None:
     whole = many(30)
-    turned = replace(whole, groups=whole.groups[::-1])
-    one, other = split(whole, aspects=["tone"], seed=4), split(turned, aspects=["tone"], seed=4)
+    one, other = divided(whole, 4), divided(replace(whole, groups=whole.groups[::-1]), 4)
     assert one.fingerprints == other.fingerprints
     assert [g.id for g in one.train.groups] == [g.id for g in other.train.groups]
-
-
-def test_another_seed_gives_another_split() -> None:
-    one, other = split(many(30), aspects=["tone"], seed=0), split(many(30), aspects=["tone"], seed=1)
-    assert where(one) != where(other)
-    assert len(set(one.fingerprints.values()) | set(other.fingerprints.values())) == 6
-
-
-def test_the_text_decides_and_not_the_id_or_the_ratings() -> None:
-    whole = many(30)
-    renamed = tuple(replace(g, id=f"x{g.id}", candidates=g.candidates[::-1]) for g in whole.groups)
-    one = where(split(whole, aspects=["tone"], seed=0))
-    other = where(split(replace(whole, groups=renamed), aspects=["tone"], seed=0))
-    assert other == {f"x{name}": part for name, part in one.items()}
-
-
-@given(count=st.integers(12, 40), seed=st.integers(0, 2**32))
-def test_an_added_group_moves_at_most_one_other_across_each_cut(count: int, seed: int) -> None:
-    before = where(split(many(count), aspects=[], seed=seed))
-    after = where(split(many(count + 1), aspects=[], seed=seed))
-    assert sum(after[name] != part for name, part in before.items()) <= 2
+    renamed = [replace(g, id=f"x{g.id}", candidates=g.candidates[::-1]) for g in whole.groups]
+    assert where(divided(corpus(renamed), 4)) == {f"x{name}": part for name, part in where(one).items()}
+    seeded = divided(whole, 5)
+    assert where(one) != where(seeded)
+    assert len({*one.fingerprints.values(), *seeded.fingerprints.values()}) == 6
 
 
 def test_the_order_is_that_of_the_hash_of_seed_and_text() -> None:
     # From `printf '7\nsource N' | sha256sum` for N = 0 … 11, sorted. Another order would hand texts that an older
     # run held out to the training of a newer one.
-    assert [g.id for g in split(many(12), aspects=["tone"], seed=7).train.groups] == ["7", "10", "9", "5"]
+    assert [g.id for g in divided(many(12), 7).train.groups] == ["7", "10", "9", "5"]
+
+
+@given(count=st.integers(12, 40), seed=st.integers(0, 2**32))
+def test_an_added_group_moves_at_most_one_other_across_each_cut(count: int, seed: int) -> None:
+    before, after = (where(split(many(n), aspects=[], seed=seed)) for n in (count, count + 1))
+    assert sum(after[name] != part for name, part in before.items()) <= 2
 
 
 def test_a_fingerprint_changes_with_a_rating() -> None:
     whole = many(20)
-    changed = replace(whole, groups=(group("0", 1, 5), *whole.groups[1:]))
-    one, other = split(whole, aspects=["tone"], seed=0), split(changed, aspects=["tone"], seed=0)
-    differing = {name for name in PARTS if one.fingerprints[name] != other.fingerprints[name]}
-    assert differing == {where(one)["0"]}
+    one, other = divided(whole), divided(replace(whole, groups=(group("0", 1, 5), *whole.groups[1:])))
+    assert {n for n in PARTS if one.fingerprints[n] != other.fingerprints[n]} == {where(one)["0"]}
     assert one.fingerprints["train"] == one.train.digest
-
-
-def test_groups_that_rank_nothing_stay_and_are_counted() -> None:
-    flat = [group(f"flat{i}", 3, 3) for i in range(10)]
-    splits = split(corpus(*flat, *many(40).groups), aspects=["tone"], seed=0)
-    counted = Counter(part for name, part in where(splits).items() if name.startswith("flat"))
-    assert splits.left_out == {f"{name}/tone": counted[name] for name in PARTS}
-    assert sum(splits.left_out.values()) == 10
-
-
-def test_grouped_parts_need_groups_that_rank() -> None:
-    # 7 groups are cut at 2.1 and 4.2, 4 groups at 1.2 and 2.4.
-    assert MIN_GROUPS == 2
-    splits = split(many(7), aspects=["tone"], seed=0)
-    assert [len(p.groups) for p in parts_of(splits).values()] == [2, 2, 3]
 
 
 def test_single_candidates_need_rated_items_that_differ() -> None:
     # 27 items: 8, 8 and 11.
     assert MIN_ITEMS == 8
     rated = [group(str(i), 1 + i % 5) for i in range(27)]
-    splits = split(corpus(*rated), aspects=["tone"], seed=0)
-    assert [len(p.groups) for p in parts_of(splits).values()] == [8, 8, 11]
-    assert splits.left_out == {f"{name}/tone": 0 for name in PARTS}
+    splits = divided(corpus(rated))
+    assert sizes(splits) == [8, 8, 11]
+    unrated = corpus([group("none", None), *rated[:26]])
+    seed = next(s for s in range(100) if where(split(unrated, aspects=[], seed=s))["none"] == "train")
     with pytest.raises(InputError, match=r"(?s)at least 8.*of 27 sources"):
-        split(corpus(group("none", None), *rated[:26]), aspects=["tone"], seed=_seed_with_none_in_train(rated))
-    odd_one_out = where(splits)
-    flat = [group(str(i), 4 if odd_one_out[str(i)] == "dev" else 1 + i % 5) for i in range(27)]
+        divided(unrated, seed)
+    parts = where(splits)
     with pytest.raises(InputError, match="tone in the part dev"):
-        split(corpus(*flat), aspects=["tone"], seed=0)
-
-
-def _seed_with_none_in_train(rated: list[RatedGroup]) -> int:
-    whole = corpus(group("none", 1), *rated[:26])
-    return next(s for s in range(100) if where(split(whole, aspects=[], seed=s))["none"] == "train")
+        divided(corpus([group(str(i), 4 if parts[str(i)] == "dev" else 1 + i % 5) for i in range(27)]))
 
 
 def test_articles_are_never_shared(shared_data: Path) -> None:
     whole = summeval.load(shared_data / "summeval.jsonl")
     splits = split(whole, aspects=whole.rated_aspects(), seed=0)
-    sources = [{g.source for g in part.groups} for part in parts_of(splits).values()]
-    assert [len(s) for s in sources] == [15, 15, 20]
-    assert len(set.union(*sources)) == 50
-    # Consistency is constant in two of the 50 articles, fluency in one.
-    totals = {a: sum(n for key, n in splits.left_out.items() if key.endswith(f"/{a}")) for a in whole.rated_aspects()}
-    assert totals == {"coherence": 0, "consistency": 2, "fluency": 1, "relevance": 0}
+    sources = [{g.source for g in getattr(splits, name).groups} for name in PARTS]
+    assert ([len(s) for s in sources], len(set.union(*sources))) == ([15, 15, 20], 50)
+
+
+# --- folds ---
+
+
+def folds_of(whole: Corpus, seed: int, count: int) -> tuple[Folds, list[Splits]]:
+    folds = make_folds(whole, aspects=["tone"], seed=seed, count=count)
+    return folds, [splits for half in folds.halves for splits in half]
+
+
+@given(groups=st.integers(8, 50), count=st.integers(4, 8), seed=st.integers(0, 1000))
+def test_every_source_is_held_out_once_and_no_fold_uses_its_own(groups: int, count: int, seed: int) -> None:
+    whole = many(groups)
+    folds, each = folds_of(whole, seed, count)
+    held_out = [ids(splits.held_out) for splits in each]
+    assert len(held_out) == count
+    assert set().union(*held_out) == ids(whole)
+    assert not any(one & other for one, other in combinations(held_out, 2))
+    for splits in each:
+        parts = ids(splits.train), ids(splits.dev), ids(splits.held_out)
+        assert not any(one & other for one, other in combinations(parts, 2))
+        assert set().union(*parts) == ids(whole), "every other source is learnt from or chosen by"
+    assert max(map(len, held_out)) - min(map(len, held_out)) <= 1
+    # Folds of a half learn from the same sources, and those of one half from what the whole learns from.
+    learnt = [{splits.fingerprints["train"] for splits in half} for half in folds.halves]
+    assert learnt == [{folds.final.fingerprints["train"]}, {folds.final.fingerprints["dev"]}]
+    assert folds.final.held_out.groups == ()
+
+
+def test_the_seed_draws_folds_and_the_order_of_the_file_does_not() -> None:
+    whole = many(24)
+
+    def held_out(of: Corpus, seed: int) -> list[set[str]]:
+        return [ids(splits.held_out) for splits in folds_of(of, seed, 6)[1]]
+
+    assert held_out(whole, 1) == held_out(replace(whole, groups=whole.groups[::-1]), 1) != held_out(whole, 2)
+
+
+def test_near_duplicates_stay_in_one_fold() -> None:
+    text = "The ferry over the lake takes twenty minutes in summer and an hour when the ice is thick."
+    alike = [replace(group(f"ferry {i}", 1, 2), source=text + " Now." * i) for i in range(3)]
+    folds, each = folds_of(corpus([*many(21).groups, *alike]), 0, 4)
+    assert sorted(len(ids(splits.held_out) & {one.id for one in alike}) for splits in each) == [0, 0, 0, 3]
+    assert "3 of 24 sources" in folds.final.near_duplicates_note()
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [(4, 4), (5, 5), (24, FOLDS), (MIN_SOURCES_FOR_SPLIT - 1, FOLDS), (MIN_SOURCES_FOR_SPLIT, 1)],
+)
+def test_how_many_folds_a_corpus_has(sources: int, expected: int) -> None:
+    assert default_folds(many(sources)) == expected
+
+
+# --- sources that were selected for rating ---
+
+
+def chosen(groups: int) -> Corpus:
+    """24 sources, so many of which were chosen."""
+    whole = many(24)
+    own = [replace(g, sampling_probability=0.25) if i < groups else g for i, g in enumerate(whole.groups)]
+    return corpus(own)
+
+
+def test_the_column_of_selected_sources_is_read_written_and_no_rating(tmp_path: Path) -> None:
+    table, lines = tmp_path / "t.csv", tmp_path / "g.jsonl"
+    rows = [f"s{i},text {i},{1 + i % 5},{0.25 if i < 2 else ''}" for i in range(4)]
+    table.write_text("\n".join(["source,text,coherence,drawn", *rows]) + "\n")
+    read = data.load(str(table), "summarization")
+    lines.write_text("".join(json.dumps(group_to_json(g)) + "\n" for g in read.groups))
+    for whole in (read, data.load(str(lines), "summarization")):
+        assert [group.sampling_probability for group in whole.groups] == [0.25, 0.25, None, None]
+        assert ids(whole.random_sample) == {group.id for group in whole.groups[2:]}
+        assert whole.rated_aspects() == ("coherence",)
+    assert "drawn" not in group_to_json(read.groups[2])
+    assert chosen(1).digest != many(24).digest
+
+
+def test_selected_sources_are_learnt_from_and_never_held_out() -> None:
+    whole = chosen(10)
+    parts = divided(whole)
+    assert (parts.held_out.groups, len(parts.held_out.groups)) == (parts.held_out.random_sample.groups, 10)
+    folds, each = folds_of(whole, 0, 4)
+    assert set().union(*(ids(part.held_out) for part in each)) == ids(whole.random_sample)
+    assert ids(folds.final.train) | ids(folds.final.dev) == ids(whole)

@@ -3,124 +3,237 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import detect_format, read_records
-from debate_judge.data.files.groups import load
+from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.files.task_file import GuessedTask, guess_task
-from debate_judge.data.schema import Scale
-from tests.data.files_of_rows import TASK, separated
+from debate_judge.data.schema import Candidate, Scale
+from debate_judge.data.splits import split
+from tests.data.files_of_rows import TASK
+
+Ratings = dict[str, tuple[float, ...]]
 
 
-def guessed(path: Path, text: str) -> GuessedTask:
-    path.write_text(text)
-    return guess_task(read_records(path), ColumnNames(), path.stem)
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "a.csv"
+
+
+def candidates(file: Path, columns: Sequence[str] = (), task: Any = TASK) -> list[Candidate]:
+    return [c for group in load(file, task, ColumnNames.parse(columns)).groups for c in group.candidates]
+
+
+def guessed(file: Path, text: str, columns: Sequence[str] = ()) -> GuessedTask:
+    file.write_text(text)
+    return guess_task(read_records(file), ColumnNames.parse(columns), file.stem)
 
 
 def scales(guess: GuessedTask) -> dict[str, Scale]:
     return {aspect.name: aspect.scale for aspect in guess.task.aspects}
 
 
-def table(values: list[str], column: str = "accuracy") -> str:
+def table(values: Sequence[str], column: str = "tone") -> str:
     """A table of texts with the ratings of a column."""
     return f"text,{column}\n" + "".join(f'"text {i}","{value}"\n' for i, value in enumerate(values))
 
 
-def test_bad_cells_are_all_named_and_hide_no_aspect(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    guess = guessed(path, table(["1", "4", "5", "2", "3", "3x"] * 5))
-    assert scales(guess) == {"accuracy": Scale(1, 5)}
-    with pytest.raises(InputError, match=r"line 7, field 'accuracy'(?s:.*)3x") as all5:
-        load(path, guess.task)
-    assert [error.line for error in all5.value.others] == [13, 19, 25, 31]
-    path.write_text(table(["9"] * 30))
-    with pytest.raises(InputError, match="line 21, field 'accuracy'") as first20:
-        load(path, guess.task)
-    assert len(first20.value.others) == 19
+# --- what is read ---
 
 
-def test_all_bad_rows_are_named_in_the_order_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("source,text,tone\ns,x,4\nt,y,9\n,z,3\ns,,3\nt,w,often\n")
-    with pytest.raises(InputError) as all4:
-        load(path, TASK)
-    errors = [all4.value, *all4.value.others]
-    assert [(error.line, error.field) for error in errors] == [(3, "tone"), (4, "source"), (5, "text"), (6, "tone")]
+def tone(*ratings: float) -> Ratings:
+    return {"tone": ratings}
 
 
-def test_missing_ratings_are_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    guess = guessed(path, table(["1", "n/a", "5", "-", "None", "2;N/A;4", "2;4;"]))
-    assert scales(guess) == {"accuracy": Scale(1, 5)}
-    ratings = [group.candidates[0].ratings.get("accuracy") for group in load(path, guess.task).groups]
-    assert ratings == [(1,), None, (5,), None, None, (2, 4), (2, 4)]
-    records = tmp_path / "a.jsonl"
-    records.write_text(json.dumps({"text": "x", "accuracy": [4, None, 5]}))
-    assert load(records, guess.task).groups[0].candidates[0].ratings == {"accuracy": (4.0, 5.0)}
-
-
-@pytest.mark.parametrize(("values", "remedy"), [(["4/5", "3/5"], "4 and not 4/5"), (["80%", "60%"], "80 and not 80%")])
-def test_a_column_that_is_no_rating_is_quoted(tmp_path: Path, values: list[str], remedy: str) -> None:
-    both = guessed(
-        tmp_path / "b.csv", "text,tone,accuracy\n" + "".join(f"x,{i + 1},{v}\n" for i, v in enumerate(values))
-    )
-    assert scales(both) == {"tone": Scale(1, 3)}
-    assert remedy in both.doubtful["accuracy"]
-
-
-@pytest.mark.parametrize("values", [["Y", "n"], ["correct", "Incorrect"]])
-def test_further_words_are_ratings_on_two_values(tmp_path: Path, values: list[str]) -> None:
-    path = tmp_path / "a.csv"
-    guess = guessed(path, table(values))
-    assert scales(guess) == {"accuracy": Scale(0, 1)}
-    assert [c.ratings["accuracy"] for g in load(path, guess.task).groups for c in g.candidates] == [(1.0,), (0.0,)]
-
-
-def test_a_column_of_one_word_is_no_aspect(tmp_path: Path) -> None:
-    assert scales(guessed(tmp_path / "a.csv", "text,state,tone\nx,Good,1\ny,good,2\n")) == {"tone": Scale(1, 3)}
-
-
-def test_decimal_commas_are_read_where_the_whole_column_has_them(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "a.csv"
-    assert scales(guessed(path, table(["3,5", "4", "2,5", ""], "tone"))) == {"tone": Scale(1, 4)}
-    ratings = [c.ratings.get("tone") for g in load(path, TASK).groups for c in g.candidates]
-    assert ratings == [(3.5,), (4.0,), (2.5,), None]
-    assert caplog.text.count("commas in 'tone'") == 1
-
-
-def test_two_raters_with_a_comma_are_not_guessed_as_fractions(tmp_path: Path) -> None:
-    both = guessed(tmp_path / "b.csv", 'text,tone,accuracy\nx,1,"4,5"\ny,2,"3,4"\n')
-    assert scales(both) == {"tone": Scale(1, 3)}
-    assert "4;5" in both.doubtful["accuracy"]
-    with pytest.raises(InputError, match="line 2, field 'accuracy'"):
-        next(read_records(tmp_path / "b.csv")).number("accuracy")
+COMMAS = "commas in 'tone'"
 
 
 @pytest.mark.parametrize(
-    ("values", "ratings"),
+    ("text", "expected", "words"),
     [
-        (["3,50", "4,25"], [(3.5,), (4.25,)]),
-        (["4,0", "3,5"], [(4.0,), (3.5,)]),
-        (["4,5", "3,05"], [(4.5,), (3.05,)]),
-        (["4,5;3,5", "2,5"], [(4.5, 3.5), (2.5,)]),
-        (["4,5", "3"], [(4.5,), (3.0,)]),
+        # Decimal commas, where the whole column has them and they divide no two ratings.
+        (table(["3,5", "4", "2,5", ""]), [tone(3.5), tone(4), tone(2.5), {}], [COMMAS]),
+        (table(["3,50", "4,25"]), [tone(3.5), tone(4.25)], [COMMAS]),
+        (table(["4,0", "3,5"]), [tone(4), tone(3.5)], [COMMAS]),
+        (table(["4,5", "3,05"]), [tone(4.5), tone(3.05)], [COMMAS]),
+        (table(["4,5;3,5", "2,5"]), [tone(4.5, 3.5), tone(2.5)], [COMMAS]),
+        # Words for what is missing.
+        (table(["1", "n/a", "-", "None", "2;N/A;4", "2;4;"]), [tone(1), {}, {}, {}, tone(2, 4), tone(2, 4)], []),
+        # Names of columns.
+        ("Source ,TEXT,Tone\ns,x,4\n", [tone(4)], []),
+        (",text,tone,\n0,x,4,\n1,y,2,\n", [tone(4), tone(2)], ["'column 1 (no name)'"]),
+        ("source,text,tone,note (a|b|c|d|e)\ns,x,4,b\n", [tone(4)], []),
+        # A column for each rater.
+        (
+            "text,tone,tone_1,tone_2,tone rater 3,solved_A,solved_B\nx,3.5,4,3,,pass,Fail\n",
+            [tone(4, 3) | {"solved": (1.0, 0.0)}],
+            ["not read: 'tone' ("],
+        ),
+        ("text,tone (rater 1),tone (rater 2),solved (annotator A)\nx,4,2,y\n", [tone(4, 2) | {"solved": (1.0,)}], []),
+        # A row for each candidate and rater.
+        (
+            "group,source,candidate,text,rater,tone,solved\ng,s,a,x,1,4,yes\ng,s,b,y,1,2,\ng,s,a,x,2,5,no\n",
+            [tone(4, 5) | {"solved": (1.0, 0.0)}, tone(2)],
+            [],
+        ),
+        # A row for each rating, in the order in which raters are met, whatever the order of the rows.
+        (
+            "source,text,aspect,rating,rater\ns,x,tone,4,ann\nt,z,tone,1,bob\ns,y,Tone,2,bob\ns,x,solved,no,ann\n"
+            "s,x,tone,3,bob\ns,y,tone,5,ann\n",
+            [tone(4, 3) | {"solved": (0.0,)}, tone(5, 2), tone(1)],
+            [],
+        ),
+        # A column with a name of ours that is not read, and what is no misspelt name.
+        ("text,tone,ratings\nx,4,3\n", [tone(4)], ["not read: 'ratings' (holds numbers)"]),
+        ("text,tone,aspect\nx,4,3\n", [tone(4)], ["not read: 'aspect' (holds numbers)"]),
+        ("text,tone,Comments\nx,4,kind\n", [tone(4)], ["not read: 'Comments' (--columns comments.ASPECT=Comments"]),
+        ("text,tone,duration\nx,4,1\n", [tone(4)], []),
+    ],
+)  # fmt: skip
+def test_ratings_are_read(
+    file: Path, text: str, expected: list[Ratings], words: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    file.write_text(text)
+    assert [c.ratings for c in candidates(file)] == expected
+    assert all(caplog.text.count(word) == 1 for word in words)
+    assert "did you mean" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("question,answer,score_tone\ns,x,4\n", ["source=question", "text=answer", "tone=score_tone"], tone(4)),
+        ("text,Rater 1,Rater 2\nx,4,5\n", ["tone=Rater 1+Rater 2"], tone(4, 5)),
+        ("text,Rater 1,Rater 2\nx,4,5\n", ["tone=Rater"], tone(4, 5)),
     ],
 )
-def test_commas_that_divide_no_two_ratings_are_decimal(
-    tmp_path: Path, values: list[str], ratings: list[object], caplog: pytest.LogCaptureFixture
+def test_names_of_people_are_given_ours(
+    file: Path, text: str, columns: list[str], expected: Ratings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(table(values, "tone"))
-    assert [c.ratings["tone"] for g in load(path, TASK).groups for c in g.candidates] == ratings
-    assert caplog.text.count("commas in 'tone'") == 1
+    file.write_text(text)
+    named = ColumnNames.parse(columns)
+    for given, task in ((columns, TASK), ([], replace(TASK, columns=named.renamed))):
+        (candidate,) = candidates(file, given, task)
+        assert (candidate.text, candidate.ratings) == ("x", expected)
+    assert data.load(str(file), TASK, columns).groups
+    assert not caplog.text
 
+
+def test_names_are_given_ours_at_every_level_and_by_a_path(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    answer = {"id": 1, "answer": "x", "ratings": {"score_tone": [4, 5]}}
+    (tmp_path / "a.jsonl").write_text(json.dumps({"group": "g", "question": "s", "candidates": [answer]}))
+    columns = ["source=question", "text=answer", "tone=score_tone"]
+    assert candidates(tmp_path / "a.jsonl", columns) == [Candidate("1", "x", {"tone": (4.0, 5.0)})]
+    labels = {"tone": 4, "why": "because", "note": "so"}
+    record = {"data": {"question": "s", "answer": {"body": "x"}}, "labels": labels}
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n" + json.dumps({**record, "labels": {"tone": 9}}))
+    columns = ["source=data.question", "text=data.answer.body", "tone=labels.tone"]
+    guess = guess_task(read_records(tmp_path / "a.jsonl"), ColumnNames.parse(columns), "a")
+    assert scales(guess) == {"tone": Scale(1, 10)}
+    columns += ["comments.tone=labels.why+labels.note"]
+    one, _ = candidates(tmp_path / "a.jsonl", columns, guess.task)
+    assert (one.text, one.ratings, one.comments) == ("x", {"tone": (4.0,)}, {"tone": ("because", "so")})
+    assert not caplog.text, "the object of these fields is read"
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "comments"),
+    [
+        ("text,tone_1,tone_2,comments.tone_1,Comments.Tone_2,why\nx,4,5,kind,warm,so\n", [], ("kind", "warm")),
+        ("text,tone,why,note\nx,4,because,so\n", ["comments.tone=why+note"], ("because", "so")),
+        ("text,aspect,rating,comment\nx,tone,4,kind\n", [], ("kind",)),
+        ('text,tone,comments.tone\nx,4,"curt; but 5 at the end"\n', [], ("curt; but 5 at the end",)),
+    ],
+)
+def test_comments_are_read(file: Path, text: str, columns: list[str], comments: tuple[str, ...]) -> None:
+    file.write_text(text)
+    assert candidates(file, columns)[0].comments == {"tone": comments}
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|", "^", ","])
+def test_the_separator_that_excel_names_is_obeyed(file: Path, mark: str) -> None:
+    file.write_text(f"SEP={mark}\r\ntext{mark}tone\r\nx y{mark}4\r\n")
+    (record,) = read_records(file)
+    assert (record.line, record.values) == (3, {"text": "x y", "tone": "4"})
+
+
+@pytest.mark.parametrize("name", ["annotator_email", "rated_by", "Rater Name", "WorkerId", "PROLIFIC_PID"])
+def test_a_column_with_a_name_of_raters_is_taken_where_texts_repeat(
+    file: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = f"text,{name},tone\n" + "".join(f"text {i},r{j},{(i + j) % 5 + 1}\n" for j in range(3) for i in range(8))
+    guess = guessed(file, text)
+    assert (scales(guess), guess.columns.renamed) == ({"tone": Scale(1, 5)}, {"rater": name})
+    assert [len(c.ratings["tone"]) for c in candidates(file)] == [3] * 8
+    assert f"{name!r} is" in caplog.text
+
+
+def test_rows_with_one_source_are_one_group_and_texts_without_one_are_groups_of_their_own(file: Path) -> None:
+    file.write_text("source,text,tone\ns,x,4\nt,z,1\ns ,y,2\n")
+    groups = load(file, TASK).groups
+    assert [(g.id, [c.text for c in g.candidates]) for g in groups] == [("1", ["x", "y"]), ("2", ["z"])]
+    rows = [*(f"Reply number {i}.,{1 + i % 5}" for i in range(60)), "Reply number 0.,2"]
+    file.write_text("\n".join(["text,tone", *rows]))
+    corpus = load(file, TASK)
+    assert (len(corpus.groups), {group.source for group in corpus.groups}, corpus.grouped) == (61, {""}, False)
+    assert split(corpus, aspects=["tone"], seed=0).joined == (("1", "61"),), "equal texts stay in one part"
+
+
+@pytest.mark.parametrize("columns", [["rater=who"], ["candidate=id"]])
+def test_repeated_texts_are_of_raters_or_of_candidates(file: Path, columns: list[str]) -> None:
+    rows = [f"q{i // 2},text {i},p{j},{(i + j) % 5 + 1},{i}{j}\n" for j in range(3) for i in range(8)]
+    file.write_text("source,text,who,tone,id\n" + "".join(rows))
+    found = candidates(file, columns)
+    assert ({len(c.ratings["tone"]) for c in found}, len(found)) == (({3}, 8) if "rater=who" in columns else ({1}, 24))
+
+
+# --- JSON ---
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize(
+    "around", [{"rows": ...}, {"version": "[1: {", "data": ...}, {"cases": ...}], ids=["rows", "data", "cases"]
+)
+def test_records_in_a_list_of_one_object(tmp_path: Path, around: dict[str, object], indent: int | None) -> None:
+    held = [{"text": "x", "tone": 4}, {"text": "y", "tone": 2}]
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({name: held if v is ... else v for name, v in around.items()}, indent=indent))
+    assert [(c.text, c.ratings) for c in candidates(file)] == [("x", {"tone": (4.0,)}), ("y", {"tone": (2.0,)})]
+    assert f"the list {list(around)[-1]!r} of one JSON object" in detect_format(file).format
+    lines = [record.line for record in read_records(file)]
+    assert lines == ([1, 2] if indent is None else [len(around) + 2, len(around) + 6])
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+@pytest.mark.parametrize(
+    ("record", "columns"),
+    [
+        (
+            {"group": "g", "source": "s", "items": [{"id": "a", "text": "x", "ratings": {"tone": 4}}]},
+            "candidates=items",
+        ),
+        ({"text": "x", "tone": 4, "items": [{"sku": 7}]}, "text=text"),
+        ({"Answer": "x", "tone": 4, "items": [{"sku": 7}]}, "text=Answer"),
+    ],
+)
+def test_a_single_group_or_record_is_no_list_of_records(
+    tmp_path: Path, name: str, record: dict[str, object], columns: str
+) -> None:
+    (tmp_path / name).write_text(json.dumps(record))
+    (candidate,) = candidates(tmp_path / name, [columns])
+    assert (candidate.text, candidate.ratings) == ("x", {"tone": (4.0,)})
+
+
+# --- what is guessed ---
 
 LONG = "question,answer,criterion,score,annotator,rationale\n" + "".join(
     f"q{i},a{i},{criterion},{score},{annotator},because {i}\n"
@@ -130,176 +243,128 @@ LONG = "question,answer,criterion,score,annotator,rationale\n" + "".join(
 )
 
 
-def test_a_table_of_ratings_with_other_names_is_taken_for_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    guess = guessed(path, LONG)
-    assert guess.columns.renamed == {
-        "source": "question",
-        "text": "answer",
-        "aspect": "criterion",
-        "rating": "score",
-        "rater": "annotator",
-        "comment": "rationale",
-    }
+def test_a_table_of_ratings_with_other_names_is_taken_for_one(file: Path) -> None:
+    guess = guessed(file, LONG)
+    ours = ("source", "text", "aspect", "rating", "rater", "comment")
+    assert guess.columns.renamed == dict(zip(ours, LONG.partition("\n")[0].split(","), strict=True))
     assert scales(guess) == {"tone": Scale(1, 4), "truth": Scale(1, 100)}
-    groups = load(path, guess.task, guess.columns).groups
+    groups = load(file, guess.task, guess.columns).groups
     assert [len(group.candidates) for group in groups] == [1, 1, 1]
     assert groups[0].candidates[0].ratings == {"tone": (2.0, 2.0), "truth": (30.0, 30.0)}
     assert groups[0].candidates[0].comments["tone"] == ("because 0", "because 0")
 
 
-def test_aspects_of_such_a_table_need_names_that_a_task_file_can_have(tmp_path: Path) -> None:
-    text = "text,criterion,score\n" + "".join(
-        f"x,{aspect},{i}\ny,{aspect},2\n" for i, aspect in enumerate(["tone", "length"])
-    )
-    assert set(scales(guessed(tmp_path / "a.csv", text))) == {"tone", "length"}
-
-
-def test_raters_beside_columns_of_aspects_are_taken_where_texts_repeat(tmp_path: Path) -> None:
-    text = "text,annotator,tone\n" + "".join(f"x{i},{who},{i % 4 + 1}\n" for i in range(8) for who in (1, 2, 3))
-    guess = guessed(tmp_path / "a.csv", text)
-    assert (scales(guess), guess.columns.renamed) == ({"tone": Scale(1, 4)}, {"rater": "annotator"})
-    assert all(len(g.candidates) == 1 for g in load(tmp_path / "a.csv", guess.task, guess.columns).groups)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (table(["Y", "n"]), {"tone": Scale(0, 1)}),
+        (table(["correct", "Incorrect"]), {"tone": Scale(0, 1)}),
+        ("text,state,tone\nx,Good,1\ny,good,2\n", {"tone": Scale(1, 3)}),
+        # A code for what is missing is no end of the scale.
+        *((table([*"12345" * 3, code, code]), {"tone": scale})
+          for code, scale in (("-99", Scale(1, 5)), ("99", Scale(1, 5)), ("6", Scale(1, 7)))),
+        # A scale in the name of a column.
+        (table(["3", "4", "5"], "Tone (1-7)"), {"Tone": Scale(1, 7)}),
+        (table(["3", "4", "5"], "Tone [0 to 10]"), {"Tone": Scale(0, 10)}),
+        (table(["3", "4", "5"], "Tone (1–3)"), {"Tone": Scale(1, 5)}),
+        # A word that may mean something else is not taken for a role.
+        ("text,score,quality\nx,1,2\ny,3,4\n", {"score": Scale(1, 3), "quality": Scale(1, 4)}),
+        ("text,quality,score\nx,high,2\ny,low,4\nz,high,1\n", {"score": Scale(1, 4)}),
+        ("text,judge,tone\nx,1,2\ny,3,4\n", {"judge": Scale(1, 3), "tone": Scale(1, 4)}),
+        ("text,annotator,tone\nx,1,2\ny,2,4\n", {"tone": Scale(1, 4)}),
+        ("text,user,tone\nx,u,2\nx,u,4\n", {"tone": Scale(1, 4)}),
+        (table(["1", "4", "5"], "ratings"), {"ratings": Scale(1, 5)}),
+        # Numbered questions are aspects and not raters; spellings of an aspect are one.
+        ("text,Question 1,Question 2,tone_1,tone_2\nx,4,5,3,2\ny,2,1,1,3\n",
+         {"Question 1": Scale(1, 4), "Question 2": Scale(1, 5), "tone": Scale(1, 3)}),
+        ("text,aspect,rating\nx,Tone,4\ny,tone,2\nz,TONE ,1\n", {"Tone": Scale(1, 4)}),
+        ("text,criterion,score\nx,tone,0\ny,tone,2\nx,length,1\ny,length,2\n",
+         {"tone": Scale(0, 2), "length": Scale(1, 3)}),
+    ],
+)  # fmt: skip
+def test_aspects_and_scales_are_guessed(file: Path, text: str, expected: dict[str, Scale]) -> None:
+    assert scales(guessed(file, text)) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "aspects"),
+    ("column", "values", "words"),
     [
-        # An aspect may be called score or quality; a rater's column may hold ratings, and each text one rater.
-        ("text,score,quality\nx,1,2\ny,3,4\n", {"score", "quality"}),
-        ("text,quality,score\nx,high,2\ny,low,4\nz,high,1\n", {"score"}),
-        ("text,judge,tone\nx,1,2\ny,3,4\n", {"judge", "tone"}),
-        ("text,annotator,tone\nx,1,2\ny,2,4\n", {"tone"}),
-        ("text,user,tone\nx,u,2\nx,u,4\n", {"tone"}),
+        ("other", ["4/5", "3/5"], "4 and not 4/5"),
+        ("other", ["80%", "60%"], "80 and not 80%"),
+        ("other", ["4,5", "3,4"], "4;5"),
+        *((name, ["4.5", "1.5"], "") for name in ("tone_mean", "avg tone", "Tone SD")),
     ],
 )
-def test_a_word_that_may_mean_something_else_is_not_taken(tmp_path: Path, text: str, aspects: set[str]) -> None:
-    guess = guessed(tmp_path / "a.csv", text)
-    assert (set(scales(guess)), guess.columns.renamed) == (aspects, {})
+def test_a_column_that_is_no_rating_is_quoted(file: Path, column: str, values: list[str], words: str) -> None:
+    rows = [f'x,{i + 1},{i + 1},"{value}"\n' for i, value in enumerate(values)]
+    guess = guessed(file, f"text,tone_1,tone_2,{column}\n" + "".join(rows))
+    assert set(scales(guess)) == {"tone"}
+    assert words in guess.doubtful[column]
 
 
-def test_other_names_are_suggested_where_they_can_help(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    header = ("source", "text", "tone", "solved", "annotator", "score", "rationale", "date")
-    load(separated(tmp_path / "a.csv", [header, ("s", "x", 4, "y", "ann", 3, "kind", "May")], ","), TASK)
-    assert "--columns rater=annotator" in caplog.text
-    assert "--columns comments.ASPECT=rationale" in caplog.text
-    assert "'score' (holds numbers), " in caplog.text, "a rating needs a column with its aspect"
-    caplog.clear()
-    load(separated(tmp_path / "b.csv", [("source", "text", "criterion", "score"), ("s", "x", "tone", 4)], ","), TASK)
-    assert "--columns aspect=criterion" in caplog.text
-    assert "--columns rating=score" in caplog.text
-
-
-def test_what_is_no_misspelt_name_is_not_taken_for_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("text,aspect,rating,duration\nx,tone,4,1\nx,verdict,1,2\nx,solvd,1,2\n")
-    load(path, TASK)
-    assert "did you mean ratings of 'solved'" in caplog.text
-    assert caplog.text.count("did you mean") == 1
-    path.write_text("text,tone,duration\nx,4,1\n")
-    load(path, TASK)
-    assert caplog.text.count("did you mean") == 1
-
-
-def test_a_column_without_a_name_is_left_out_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "a.csv"
-    guess = guessed(path, ",text,tone,\n0,x,4,\n1,y,2,\n")
-    assert scales(guess) == {"tone": Scale(1, 4)}
-    assert [c.ratings for g in load(path, TASK).groups for c in g.candidates] == [{"tone": (4.0,)}, {"tone": (2.0,)}]
-    assert "'column 1 (no name)'" in caplog.text
-
-
-@pytest.mark.parametrize("mark", [";", "\t", "|", "^", ","])
-def test_the_separator_that_excel_names_is_obeyed(tmp_path: Path, mark: str) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(f"SEP={mark}\r\ntext{mark}tone\r\nx y{mark}4\r\n")
-    (record,) = read_records(path)
-    assert (record.line, record.values) == (3, {"text": "x y", "tone": "4"})
-
-
-def test_a_vertical_bar_in_a_name_divides_no_columns(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("source,text,tone,note (a|b|c|d|e)\ns,x,4,b\n")
-    assert load(path, TASK).groups[0].candidates[0].ratings == {"tone": (4.0,)}
-    assert detect_format(path).is_default
-
-
-def test_raters_in_parentheses_are_raters(tmp_path: Path) -> None:
-    header = ("text", "tone (rater 1)", "tone (Rater 2)", "solved (annotator A)")
-    table = [tuple(name.replace("Rater", "rater") for name in header), ("x", 4, 2, "y")]
-    (group,) = load(separated(tmp_path / "a.csv", table, ","), TASK).groups
-    assert group.candidates[0].ratings == {"tone": (4.0, 2.0), "solved": (1.0,)}
-
-
-def test_half_points_suggest_their_step(tmp_path: Path) -> None:
-    assert "# step = 0.5 " in guessed(tmp_path / "a.csv", table(["1", "1.5", "3"])).toml()
-    assert "# step = 1 " in guessed(tmp_path / "a.csv", table(["1", "1.33", "3"])).toml()
-
-
-@pytest.mark.parametrize(
-    ("column", "values", "name", "scale"),
-    [
-        ("Tone (1-7)", ["3", "4", "5"], "Tone", Scale(1, 7)),
-        ("Tone [0 to 10]", ["3", "4", "5"], "Tone", Scale(0, 10)),
-        ("Tone (1–3)", ["3", "4", "5"], "Tone", Scale(1, 5)),
-    ],
-    ids=["parentheses", "brackets", "values beyond it"],
-)
-def test_a_scale_in_the_name_of_a_column_is_its_scale(
-    tmp_path: Path, column: str, values: list[str], name: str, scale: Scale
-) -> None:
-    guess = guessed(tmp_path / "a.csv", table(values, column))
-    assert scales(guess) == {name: scale}
-    assert guess.columns.renamed[name] == column
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize(
-    "around", [{"rows": ...}, {"version": "[1: {", "data": ...}, {"cases": ...}], ids=["rows", "data", "cases"]
-)
-def test_records_in_a_list_of_one_object(tmp_path: Path, around: dict[str, object], indent: int | None) -> None:
-    held = [{"text": "x", "tone": 4}, {"text": "y", "tone": 2}]
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps({name: held if v is ... else v for name, v in around.items()}, indent=indent))
-    assert [(g.candidates[0].text, g.candidates[0].ratings) for g in load(path, TASK).groups] == [
-        ("x", {"tone": (4.0,)}),
-        ("y", {"tone": (2.0,)}),
-    ]
-    assert f"the list {list(around)[-1]!r} of one JSON object" in detect_format(path).format
-    lines = [record.line for record in read_records(path)]
-    assert lines == ([1, 2] if indent is None else [len(around) + 2, len(around) + 6])
-
-
-@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
-def test_a_single_group_is_no_list_of_records(tmp_path: Path, name: str) -> None:
-    group = {"group": "g", "source": "s", "items": [{"id": "a", "text": "x", "ratings": {"tone": 4}}]}
-    (tmp_path / name).write_text(json.dumps(group))
-    (found,) = load(tmp_path / name, TASK, ColumnNames.parse(["candidates=items"])).groups
-    assert (found.source, len(found.candidates)) == ("s", 1)
-
-
-@pytest.mark.parametrize("name", ["text", "Answer"])
-def test_a_single_record_is_no_list_of_records(tmp_path: Path, name: str) -> None:
+def test_raters_in_objects_of_ratings_are_one_aspect(tmp_path: Path) -> None:
+    rated = [{"id": i, "text": f"x{i}", "ms": i, "ratings": {"tone_1": i, "tone_2": 5 - i}} for i in (1, 2)]
     path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps({name: "x", "tone": 4, "items": [{"sku": 7}]}))
-    (group,) = load(path, TASK, ColumnNames.parse([f"text={name}"])).groups
-    assert (group.candidates[0].text, group.candidates[0].ratings) == ("x", {"tone": (4.0,)})
+    # A field without a name is not read.
+    guess = guessed(path, json.dumps({"group": "g", "source": "s", "": "dev", "year": 2024, "candidates": rated}))
+    assert scales(guess) == {"tone": Scale(1, 4)}
+    (group,) = load(path, guess.task, guess.columns).groups
+    assert [candidate.ratings for candidate in group.candidates] == [{"tone": (1.0, 4.0)}, {"tone": (2.0, 3.0)}]
+
+
+def test_two_raters_with_a_comma_are_no_fraction(file: Path) -> None:
+    file.write_text('text,tone\nx,"4,5"\ny,"3,4"\n')
+    with pytest.raises(InputError, match="line 2, field 'tone'"):
+        next(read_records(file)).number("tone")
+
+
+def test_half_points_suggest_their_step(file: Path) -> None:
+    assert "# step = 0.5 " in guessed(file, table(["1", "1.5", "3"])).toml()
+    assert "# step = 1 " in guessed(file, table(["1", "1.33", "3"])).toml()
+
+
+def test_what_was_measured_about_the_raters_is_no_rating(file: Path) -> None:
+    text = "request,hypothesis,tone,WorkTimeInSeconds,time_taken,age\nq,x,4,31,30,25\nr,y,—,35,31,26\ns,z,2,31,33,25\n"
+    guess = guessed(file, text)
+    assert scales(guess) == {"tone": Scale(1, 4)}
+    assert guess.columns.renamed == {"source": "request", "text": "hypothesis"}
+
+
+# --- what is said ---
+
+
+def test_bad_cells_are_all_named_and_hide_no_aspect(file: Path) -> None:
+    guess = guessed(file, table(["1", "4", "5", "2", "3", "3x"] * 5))
+    assert scales(guess) == {"tone": Scale(1, 5)}
+    with pytest.raises(InputError, match=r"line 7, field 'tone'(?s:.*)3x") as caught:
+        load(file, guess.task)
+    assert [error.line for error in caught.value.others] == [13, 19, 25, 31]
+    file.write_text(table(["9"] * 30))
+    with pytest.raises(InputError, match="line 21, field 'tone'") as caught:
+        load(file, guess.task)
+    assert len(caught.value.others) == 19
+    file.write_text("source,text,tone\ns,x,4\nt,y,9\n,z,3\ns,,3\nt,w,often\n")
+    with pytest.raises(InputError) as caught:
+        load(file, TASK)
+    errors = [(error.line, error.field) for error in (caught.value, *caught.value.others)]
+    assert errors == [(3, "tone"), (4, "source"), (5, "text"), (6, "tone")]
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["annotator_email", "rated_by", "labeler", "Rater Name", "completed-by", "worker id", "WorkerId", "PROLIFIC_PID"],
-)
-def test_a_column_with_a_name_of_raters_is_taken_where_texts_repeat(
-    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+    ("text", "words"),
+    [
+        ("text,tone,annotator,score,rationale\nx,4,ann,3,kind\n",
+         ["--columns rater=annotator", "--columns comments.ASPECT=rationale", "'score' (holds numbers), "]),
+        ("text,criterion,score\nx,tone,4\n", ["--columns aspect=criterion", "--columns rating=score"]),
+        ("text,aspect,rating,duration\nx,tone,4,1\nx,verdict,1,2\nx,solvd,1,2\n", ["did you mean ratings of 'solved'"]),
+    ],
+)  # fmt: skip
+def test_other_names_are_suggested_where_they_can_help(
+    file: Path, text: str, words: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    lines = [f"text {i},r{j},{(i + j) % 5 + 1}\n" for j in range(3) for i in range(8)]
-    path = tmp_path / "a.csv"
-    path.write_text(f"text,{name},tone\n" + "".join(lines))
-    candidates = [c for group in load(path, TASK).groups for c in group.candidates]
-    assert [len(c.ratings["tone"]) for c in candidates] == [3] * 8
-    assert f"{name!r} is" in caplog.text
-    assert guessed(path, path.read_text()).columns.renamed == {"rater": name}
+    file.write_text(text)
+    load(file, TASK)
+    assert all(caplog.text.count(word) == 1 for word in words)
 
 
 @pytest.mark.parametrize(
@@ -309,86 +374,35 @@ def test_a_column_with_a_name_of_raters_is_taken_where_texts_repeat(
         ("tone_ann,tone_bob", "tone=tone_ann+tone_bob"),
         ("R1 tone,R2 tone", "'tone=R1 tone+R2 tone'"),
         ("S1,S2", "ASPECT=S1+S2"),
+        ("rater1_tone,rater1_wit,rater2_tone,rater2_wit", "tone=rater1_tone+rater2_tone,wit=rater1_wit+rater2_wit"),
     ],
 )
 def test_columns_that_may_be_raters_of_one_aspect_are_told(
-    tmp_path: Path, header: str, entry: str, caplog: pytest.LogCaptureFixture
+    file: Path, header: str, entry: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "a.csv"
-    guess = guessed(path, f"text,{header}\nx,4,5\ny,2,1\n")
-    load(path, guess.task, guess.columns)
-    assert f"join them: --columns {entry}" in caplog.text
-    caplog.clear()
-    load(path, TASK, ColumnNames())
-    assert ("join them" in caplog.text) == ("tone" in header)
+    rows = [",".join([text, *values[: header.count(",") + 1]]) for text, values in (("x", "4532"), ("y", "2113"))]
+    guess = guessed(file, "\n".join([f"text,{header}", *rows]))
+    load(file, guess.task, guess.columns)
+    assert f"--columns {entry}" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["tone_mean", "avg tone", "Tone SD"])
-def test_a_statistic_of_an_aspect_is_no_aspect(tmp_path: Path, name: str) -> None:
-    guess = guessed(tmp_path / "a.csv", f"text,tone_1,tone_2,{name}\nx,4,5,4.5\ny,2,1,1.5\n")
-    assert (set(scales(guess)), set(guess.doubtful)) == ({"tone"}, {name})
-
-
-@pytest.mark.parametrize(("code", "scale"), [("-99", Scale(1, 5)), ("99", Scale(1, 5)), ("6", Scale(1, 7))])
-def test_a_code_for_missing_is_no_end_of_the_scale(tmp_path: Path, code: str, scale: Scale) -> None:
-    guess = guessed(tmp_path / "a.csv", table(["1", "2", "3", "4", "5"] * 3 + [code, code]))
-    assert scales(guess) == {"accuracy": scale}
-
-
-def test_repeated_texts_are_asked_about(tmp_path: Path) -> None:
-    lines = [f"q{i // 2},text {i},p{j},{(i + j) % 5 + 1},{i}{j}\n" for j in range(3) for i in range(8)]
-    path = tmp_path / "a.csv"
-    path.write_text("source,text,who,tone,id\n" + "".join(lines))
-    rated = load(path, TASK, ColumnNames.parse(["rater=who"]))
-    assert {len(c.ratings["tone"]) for g in rated.groups for c in g.candidates} == {3}
-    written = load(path, TASK, ColumnNames.parse(["candidate=id"]))
-    assert {len(group.candidates) for group in written.groups} == {6}
-
-
-def test_fields_inside_of_objects_are_named_by_their_path(tmp_path: Path) -> None:
-    records = [
-        {"data": {"question": "s", "answer": {"body": "x"}}, "labels": {"tone": 4}},
-        {"data": {"question": "t", "answer": {"body": "y"}}, "labels": {"tone": 9}},
+def test_what_is_not_read_is_told_once_at_every_level_and_after_the_first_group_of_a_stream(
+    tmp_path: Path, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rated = [
+        {"id": "a", "text": "x", "ratings": {"tonne": 4}},
+        {"id": "a", "text": "y", "ratings": {"wit": 2}, "ms": 3},
     ]
-    path = tmp_path / "a.jsonl"
-    path.write_text("\n".join(map(json.dumps, records[:1])))
-    columns = ColumnNames.parse(["source=data.question", "text=data.answer.body", "tone=labels.tone"])
-    (group,) = load(path, TASK, columns).groups
-    assert (group.source, group.candidates[0].text, group.candidates[0].ratings) == ("s", "x", {"tone": (4.0,)})
-    path.write_text("\n".join(map(json.dumps, records)))
-    guess = guess_task(read_records(path), columns, "a")
-    assert scales(guess) == {"tone": Scale(1, 10)}
-    assert len(load(path, guess.task, guess.columns).groups) == 2
-
-
-def test_columns_of_raters_are_joined_by_a_plus(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("text,Rater 1,Rater 2,solved (Ann),solved (Bob)\nx,4,5,0,1\ny,1,2,1,1\n")
-    for tone in ("Rater 1+Rater 2", "Rater"):
-        columns = ColumnNames.parse([f"tone={tone}", "solved=solved (Ann)+solved (Bob)"])
-        guess = guess_task(read_records(path), columns, "a")
-        assert scales(guess) == {"tone": Scale(1, 5), "solved": Scale(0, 1)}
-        for task in (TASK, replace(TASK, columns=columns.renamed)):
-            first, second = load(path, task, columns if task is TASK else ColumnNames()).groups
-            assert first.candidates[0].ratings == {"tone": (4.0, 5.0), "solved": (0.0, 1.0)}
-            assert second.candidates[0].ratings == {"tone": (1.0, 2.0), "solved": (1.0, 1.0)}
-    assert not caplog.text
-
-
-def test_paths_of_comments_are_joined_by_a_plus(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps({"text": "x", "labels": {"help": 4, "why": "because", "note": "so"}}))
-    columns = ColumnNames.parse(["tone=labels.help", "comments.tone=labels.why+labels.note"])
-    (group,) = load(path, TASK, columns).groups
-    assert group.candidates[0].comments == {"tone": ("because", "so")}
-    assert not caplog.text, "the object of these fields is read"
-
-
-def test_several_columns_of_comments(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("text,tone_1,tone_2,comments.tone_1,comments.tone_2,why,note\nx,4,5,kind,warm,because,so\n")
-    (group,) = load(path, TASK).groups
-    assert group.candidates[0].comments == {"tone": ("kind", "warm")}
-    path.write_text("text,tone,why,note\nx,4,because,so\n")
-    (group,) = load(path, TASK, ColumnNames.parse(["comments.tone=why+note"])).groups
-    assert group.candidates[0].comments == {"tone": ("because", "so")}
+    lines = [{"group": f"g{i}", "source": f"s{i}", "lang": "en", "candidates": [c]} for i, c in enumerate(rated)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert load(tmp_path / "a.jsonl", TASK).rated_aspects() == ()
+    (message,) = caplog.messages
+    assert re.findall(r"'(\w+)'", message) == ["lang", "tonne", "tone", "ms", "wit"]
+    caplog.clear()
+    file.write_text("source;text;contxt\ns;x;c\nt;y;c\n")
+    stream = iter_groups(file, TASK)
+    assert [next(stream).group.source for _ in range(2)] == ["s", "t"]
+    assert "'contxt'" in caplog.text
+    assert "semicolons" in caplog.text
+    assert len(list(stream)) == 0
+    assert len(caplog.records) == 1

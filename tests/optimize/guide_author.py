@@ -1,9 +1,13 @@
-"""A corpus of texts with known ratings, and an LM that writes guides for it."""
+"""A corpus whose raters like large numbers, and an LM that writes guides about it and obeys them."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
+
+import dspy
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
@@ -19,20 +23,21 @@ SOURCES = 6
 CANDIDATES = 4
 
 
-def corpus(sources: int = SOURCES) -> Corpus:
+def corpus(sources: int = SOURCES, candidates: int = CANDIDATES) -> Corpus:
     """Candidates end in their number; raters like large ones, and one rater is always a point more severe."""
-    groups = tuple(
-        RatedGroup(
-            f"g{g}",
-            f"source number {g} tells of an old lighthouse keeper and his seven cats in winter",
-            tuple(
-                Candidate(f"c{c}", f"text of source {g}, candidate {c}", {"charm": (float(c + 1), float(max(1, c)))})
-                for c in range(CANDIDATES)
-            ),
-        )
-        for g in range(sources)
-    )
-    return Corpus(TASK, groups, Origin("toy", "toy.jsonl"))
+
+    def group(g: int) -> RatedGroup:
+        numbers = range(CANDIDATES) if candidates > 1 else (g % CANDIDATES,)
+        rated = [
+            Candidate(f"c{c}", f"text of source {g}, candidate {c}", {"charm": (c + 1.0, max(1.0, c))}) for c in numbers
+        ]
+        return RatedGroup(f"g{g}", f"source number {g} tells of an old lighthouse keeper and his cats", tuple(rated))
+
+    return Corpus(TASK, tuple(map(group, range(sources))), Origin("toy", "toy.jsonl"))
+
+
+def sources_in(prompt: str) -> set[int]:
+    return {int(number) for number in re.findall(r"source number (\d+)", prompt)}
 
 
 class Author:
@@ -46,8 +51,8 @@ class Author:
     def __call__(self, prompt: str) -> str:
         if "[[ ## rated ## ]]" in prompt:
             self.guide_prompts.append(prompt)
-            guide = self.guides.pop(0) if len(self.guides) > 1 else self.guides[0]
-            return f"[[ ## analysis ## ]]\nThey like size.\n\n[[ ## guide ## ]]\n{guide}\n\n[[ ## completed ## ]]"
+            text = self.guides.pop(0) if len(self.guides) > 1 else self.guides[0]
+            return f"[[ ## analysis ## ]]\nThey like size.\n\n[[ ## guide ## ]]\n{text}\n\n[[ ## completed ## ]]"
         if "[[ ## drafts ## ]]" in prompt:
             return f"[[ ## guide ## ]]\n{self.guides[0]} merged\n\n[[ ## completed ## ]]"
         number = int(section(prompt, "candidate").split()[-1])
@@ -56,29 +61,22 @@ class Author:
 
 def tuned(
     author: Author,
+    data: Corpus | None = None,
     *,
-    sources: int = SOURCES,
+    trainset: list[dspy.Example] | None = None,
     proposals: int = 2,
     rounds: int = 0,
-    data: Corpus | None = None,
-    grouped: bool = True,
     **limits: int,
 ) -> tuple[Judge, ScriptedLM]:
-    lm = scripted_lm(author)
-    data = data or corpus(sources)
-    judge = build("debate", {**JUDGES["debate"].config, "rounds": rounds})
+    """What the guide tuner makes of a debate on these data, and the LM."""
+    lm, data = scripted_lm(author), data or corpus()
+    grouped = len(data.groups[0].candidates) > 1
     with JudgeRunner(lm, progress=False) as runner:
-        tuning = Tuning(
-            statistic="spearman",
-            runner=runner,
-            reflection=lm,
-            guide=replace(GuideLimits(), **limits),
-            proposals=proposals,
-            trials=4,
-            seed=0,
-            label="charm",
-        )
+        arguments: dict[str, Any] = {"statistic": "spearman", "runner": runner, "reflection": lm, "label": "charm"}
+        limits_of_guide = replace(GuideLimits(), **limits)
+        tuning = Tuning(**arguments, guide=limits_of_guide, proposals=proposals, trials=4, seed=0)
         with patch.object(guide, "MIN_PROPOSALS", 1):
             optimizer = guide.GuideOptimizer(tuning)
-        found = optimizer.compile(judge, trainset=examples(data, (ASPECT,), grouped=grouped, seed=0))
-    return found, lm
+        judge = build("debate", {**JUDGES["debate"].config, "rounds": rounds})
+        trainset = trainset or examples(data, (ASPECT,), grouped=grouped, seed=0)
+        return optimizer.compile(judge, trainset=trainset), lm

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Granularity, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFittedJudge
@@ -57,10 +55,6 @@ PARTS: dict[ChoicePart, Corpus] = {
 }
 
 
-def scores_of(
-    runner: JudgeRunner,
-    aspects: tuple[Aspect, ...],
-    fixed_granularities: Mapping[str, Granularity] = MappingProxyType({}),
-) -> ChoiceScores:
+def scores_of(runner: JudgeRunner, aspects: tuple[Aspect, ...], **fixed: Granularity) -> ChoiceScores:
     judges = {JudgeVariant("none", name): CrossFittedJudge(judge) for name, judge in variants().items()}
-    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed_granularities=fixed_granularities)
+    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed_granularities=fixed)

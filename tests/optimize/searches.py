@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import optuna
 from optuna.pruners import NopPruner
 
 from debate_judge.data.agreement.tables import GroupScores
@@ -19,10 +20,6 @@ from debate_judge.optimize.search.study import SearchLimits, SearchPlan, Strateg
 
 SPACE = SearchSpace(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
 """114 points: 2 single calls, 6 debates, 18 Tie-breakers, and what is read off them."""
-
-
-def group(name: str, ratings: Sequence[float | None], scores: Sequence[float | None]) -> GroupScores:
-    return GroupScores(name, tuple(str(i) for i in range(len(ratings))), tuple(ratings), tuple(scores))
 
 
 class SequentialRunner:
@@ -39,7 +36,7 @@ class FakeScores:
         noise: Of a point's scores; without any they are the ratings.
         calls: Of a point.
         stop_at: The reading that is interrupted.
-        known: The groups that may judge a point.
+        judgeable: Number of groups that may judge a point.
     """
 
     def __init__(
@@ -63,9 +60,10 @@ class FakeScores:
         self.prefetch([point], only)
         rng = random.Random(zlib.crc32(f"{point} {self.seed}".encode()))
         # The ratings of group i: 1 to 6, each in another order.
-        ratings = [[float((5 * j + i) % 6 + 1) for j in range(6)] for i in range(10)]
+        ratings = [tuple(float((5 * j + i) % 6 + 1) for j in range(6)) for i in range(10)]
         groups = [
-            group(str(i), row, [r + rng.gauss(0, self.noise(point)) for r in row]) for i, row in enumerate(ratings)
+            GroupScores(str(i), tuple("abcdef"), row, tuple(r + rng.gauss(0, self.noise(point)) for r in row))
+            for i, row in enumerate(ratings)
         ]
         judgeable = [g for g in groups[: self.judgeable(point)] if only is None or g.group in only]
         return {self.aspects[0].name: judgeable}, self.calls(point)
@@ -125,28 +123,26 @@ def varied_noise(point: Point) -> float:
     )
 
 
-# --- what is tried ---
-
-
-def short_name(point: Point) -> str:
-    rounds = f"{point.rounds}{'T' if point.tie_breaker else ''}"
-    return f"{point.knowledge} {point.persona} {rounds}" if point.rounds else point.knowledge
-
-
 def tried_points(fake: FakeScores) -> list[str]:
     """What cost calls, in its order: of a debate its full length."""
     longest: dict[tuple[object, bool], Point] = {}
     for point in fake.asked:
         key = point.variant if point.rounds else (point.knowledge, point.reading), point.tie_breaker
         longest.setdefault(key, point)
-    return [short_name(point) for point in longest.values()]
-
-
-# --- stopped and resumed ---
+    return [
+        f"{p.knowledge} {p.persona} {p.rounds}{'T' if p.tie_breaker else ''}" if p.rounds else p.knowledge
+        for p in longest.values()
+    ]
 
 
 def figures_of(found: SearchResult) -> tuple[Any, ...]:
     return found.chosen.point, [(o.point, o.agreement, o.calls) for o in found.outcomes]
+
+
+def stored_trials(file: Path, *states: optuna.trial.TrialState) -> list[optuna.trial.FrozenTrial]:
+    """The trials of the study in a file, as Optuna reads them."""
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
+    return optuna.load_study(study_name="s", storage=storage).get_trials(states=states or None)
 
 
 NINE_TRIALS = limits_of(9)

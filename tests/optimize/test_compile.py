@@ -1,36 +1,77 @@
-"""The main job through its command line: output, JSON, calibration, sources that were chosen, and its plan."""
+"""The main job, by its command and from Python: what it prints, writes, registers and exports."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pandas as pd
 import pytest
 
+import debate_judge
+from debate_judge import Aspect, Scale, Task
+from debate_judge.data.schema import Corpus
 from debate_judge.optimize import compile as command
+from debate_judge.optimize import python_api
+from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.estimation.estimate import estimate_compile
+from debate_judge.optimize.reporting.formatting import describe_point
+from debate_judge.optimize.reporting.summary import next_steps
+from debate_judge.optimize.result import Result, TrackedRun
+from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.export.folder import read
-from debate_judge.runs.export.recorded import recorded_scores_in
 from debate_judge.runs.flags import invocation
 from debate_judge.runs.flags.judge import personas
-from debate_judge.runs.runner.progress import ItemPass, RunProgress
 from tests.config_keys import keys
-from tests.optimize.small_corpus import small_corpus
+from tests.optimize.compiles import plan_of
+from tests.optimize.small_corpus import SAMPLE, small_corpus
+from tests.optimize.test_held_out import plan, use
 from tests.printed_output import unwrapped
 
-pytestmark = pytest.mark.integration
+QUICK = ["--max-rounds", "1", "--folds", "1", *keys(trials=4, resamples=200, report="none", json="r.json")]
+NO_ROUNDS = [*QUICK, "--max-rounds", "0", "--tuner", "none", *keys(resamples=100, preflight=False)]
 
-SAMPLE = Path(__file__).parents[2] / "data" / "sample" / "summarization.jsonl"
-QUICK = ["--max-rounds", "1", *keys(trials=4, resamples=200), "--folds", "1", *keys(report="none")]
+Group = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+def compiled(*arguments: str) -> dict[str, Any]:
+    assert command.main(list(arguments)) == 0
+    result: dict[str, Any] = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    return result
+
+
+def written(name: str, change: Callable[[int, Group], Iterator[Group]]) -> list[str]:
+    """`--data` of a file with what becomes of each source of the sample."""
+    groups = [json.loads(line) for line in SAMPLE.read_text(encoding="utf-8").splitlines()]
+    changed = [new for number, group in enumerate(groups) for new in change(number, group)]
+    Path(name).write_text("".join(json.dumps(group) + "\n" for group in changed), encoding="utf-8")
+    return ["--data", name]
+
+
+def rated(group: Group, relevance: Callable[[int], object]) -> Group:
+    """The group with other ratings of relevance, and of nothing else."""
+    rate = [{**c, "ratings": {"relevance": relevance(c["ratings"]["relevance"])}} for c in group["candidates"]]
+    return {**group, "candidates": rate}
+
+
+def evidence_of(result: dict[str, Any]) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads((Path(result["export"]) / "manifest.json").read_text(encoding="utf-8"))
+    return {**manifest["evidence"], "aspects": manifest["aspects"]}
+
+
+def artifact(run_id: str, name: str) -> Any:
+    return json.loads(Path(f"runs/store/artifacts/{run_id}/artifacts/{name}").read_text(encoding="utf-8"))
 
 
 def numbers(value: object) -> list[float]:
@@ -39,226 +80,278 @@ def numbers(value: object) -> list[float]:
     return [value] if isinstance(value, float) else []
 
 
+@pytest.mark.integration
 def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFixture[str]) -> None:
-    code = command.main([*QUICK, "--aspects", "coherence,consistency", *keys(json="r.json")])
-    assert code == 0
-    result = json.loads(Path("r.json").read_text())
+    # Its held-out sources have been used once before.
+    use(plan(Path("runs/store"), seed=8))
+    result = compiled(*QUICK, "--aspects", "coherence,consistency")
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_of_knowledge", "gain_over_informed_single", "guides", "lm_calls"),
-        *("export", "run_id", "seed", "closeness"),
-        *("note", "held_out_uses", "calibration", "exported", "decisions", "raters", "objective", "lm_calls_per_item"),
-        *("splits", "data", "near_duplicates", "gains"),
+        *("export", "run_id", "seed", "absolute_agreement", "note", "held_out_uses", "calibration", "exported"),
+        *("decisions", "raters", "objective", "lm_calls_per_item", "splits", "data", "near_duplicates", "gains"),
     }
-    parts = [result[name] for name in ("gain_of_knowledge", "gain_over_informed_single", "gain")]
-    assert parts[0]["value"] + parts[1]["value"] == pytest.approx(parts[2]["value"])
-    assert "stand-in" in result["note"]
-    assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
-    assert set(result["chosen"]) == set(result["gains"]) == {"coherence", "consistency"}
-    assert set(result["chosen"]["coherence"]) == {
-        *("knowledge", "persona", "rounds", "tie_breaker", "granularity", "reading"),
-    }
+    assert all(math.isfinite(n) for n in numbers(result))
+    parts = [result[name]["value"] for name in ("gain_of_knowledge", "gain_over_informed_single", "gain")]
+    assert parts[0] + parts[1] == pytest.approx(parts[2])
     assert set(result["held_out"]) == {"single", "informed_single", "uncompiled", "compiled"}
     for table in result["held_out"].values():
-        assert set(table) == {"aspects", "average"}
         cell = table["aspects"]["coherence"]["summary"]["spearman"]
-        assert set(cell) == {
-            *("value", "low", "high", "method", "groups", "constant", "undefined", "unscored"),
-            *("value_without_constant", "value_undefined_as_zero"),
-        }
         assert cell["low"] <= cell["value"] <= cell["high"]
-    assert set(result["gain"]) == {"value", "low", "high", "p_value", "groups", "method", "deviation", "power"}
-    assert all(math.isfinite(n) for n in numbers(result))
-    manifest = json.loads((Path(result["export"]) / "manifest.json").read_text())
+    evidence = evidence_of(result)
     # The offline LM scores alike in every reading, so that the price decides; the single call is asked alone.
     for aspect, chosen in result["chosen"].items():
         assert chosen["reading"] == "joint"
-        config = manifest["aspects"][aspect]["config"]
+        config = evidence["aspects"][aspect]["config"]
         assert (config["together"], config["joint"]) == (16, True)
-    for aspect, found in result["calibration"].items():
+    for aspect, calibration in result["calibration"].items():
         held_out = result["held_out"]["compiled"]["aspects"][aspect]["summary"]["spearman"]
-        assert found["spearman_after"] == found["spearman"] == held_out["value"]
-        assert found["fitted_on"] == {"groups": 14, "candidates": 112}
-        assert found["error_after"]["low"] < found["error_after"]["value"]
-        kept = manifest["aspects"][aspect]["calibration"]["knots"]
-        assert [[knot["score"], knot["raters"]] for knot in kept] == found["knots"]
-        assert manifest["evidence"]["calibration"][aspect] == found
-    calls = manifest["evidence"]["lm_calls_per_item"]
-    assert calls["informed_single"] == 1 / 16
-    assert calls["informed_single"] <= calls["compiled"] < calls["single"] == 1
-    printed = unwrapped(capsys.readouterr().out)
-    assert "difference come from" in printed
-    assert "debate check YOUR.csv" in printed
-    assert "stand-in" in printed
-    assert "not a language model" in printed
-    assert f"{invocation.command('score')} {result['export']} --in" in printed
-    assert "mlflow ui" in printed
-    assert "No order changes" in printed
+        assert calibration["spearman_after"] == calibration["spearman"] == held_out["value"]
+        assert calibration["fitted_on"] == {"groups": 14, "candidates": 112}
+        kept = evidence["aspects"][aspect]["calibration"]["knots"]
+        assert [[knot["score"], knot["raters"]] for knot in kept] == calibration["knots"]
+        assert evidence["calibration"][aspect] == calibration
+    calls = evidence["lm_calls_per_item"]
+    assert calls["informed_single"] == 1 / 16 <= calls["compiled"] < calls["single"] == 1
+    output = unwrapped(capsys.readouterr().out)
+    for words in ("difference come from", "debate check YOUR.csv", "not a language model", "mlflow ui"):
+        assert words in output
+    assert f"{invocation.command('score')} {result['export']} --in" in output
+    assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
+    # The second use of held-out is told wherever the figures are.
+    uses = result["held_out_uses"]
+    assert uses["times"] == 2
+    assert 0 < uses["inflation"] < 1
+    warning = f"seen 2 times; the best of 2 is inflated by about {uses['inflation']:.2g}"
+    run = tracked().get_run(result["run_id"])
+    assert all(warning in text for text in (output, run.data.tags["held_out_uses"]))
+    assert run.data.metrics["held_out_uses"] == 2
+    metrics = artifact(result["run_id"], "metrics.json")
+    assert metrics["held_out_uses_inflation"] == pytest.approx(uses["inflation"])
+    assert evidence["held_out_uses"] == uses
 
 
+def tracked() -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(f"sqlite:///{Path.cwd()}/runs/store/mlflow.db")
+
+
+# --- other data ---
+
+
+@pytest.mark.integration
 def test_ungrouped_data_is_judged_at_sample_level(capsys: pytest.CaptureFixture[str]) -> None:
-    with open("flat.jsonl", "w") as out:
-        for line in SAMPLE.read_text().splitlines():
-            group = json.loads(line)
-            group["candidates"] = group["candidates"][:1]
-            out.write(json.dumps(group) + "\n")
-        for number, line in enumerate(SAMPLE.read_text().splitlines()):
-            group = json.loads(line)
-            group["candidates"] = group["candidates"][1:2]
-            group["group"] = f"again-{number}"
-            group["source"] += " The editors added a line later."
-            out.write(json.dumps(group) + "\n")
-    code = command.main(["--data", "flat.jsonl", *QUICK, "--aspects", "relevance", *keys(json="r.json")])
-    assert code == 0
-    result = json.loads(Path("r.json").read_text())
-    assert result["held_out"]["compiled"]["aspects"]["relevance"]["summary"]["spearman"]["value"] is None
-    assert result["held_out"]["compiled"]["aspects"]["relevance"]["sample"]["spearman"]["value"] is not None
+    def single(number: int, group: Group) -> Iterator[Group]:
+        yield {**group, "candidates": group["candidates"][:1]}
+        source = f"{group['source']} The editors added a line later."
+        yield {**group, "group": f"again-{number}", "source": source, "candidates": group["candidates"][1:2]}
+
+    result = compiled(*written("flat.jsonl", single), *QUICK, "--aspects", "relevance")
+    cells = result["held_out"]["compiled"]["aspects"]["relevance"]
+    assert cells["summary"]["spearman"]["value"] is None is not cells["sample"]["spearman"]["value"]
     assert result["chosen"]["relevance"]["reading"] == "alone"
     assert "sample-level" in capsys.readouterr().out
 
 
+@pytest.mark.integration
 def test_near_duplicates_and_several_raters_reach_the_summary(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    def copied(number: int, group: Group) -> Iterator[Group]:
+        yield (twice := rated(group, lambda r: [r, max(1, r - 1)]))
+        if number < 2:
+            yield {**twice, "group": f"again-{number}", "source": group["source"] + " More to come."}
+
     caplog.set_level("INFO")
-    with open("rated.jsonl", "w") as out:
-        for number, line in enumerate(SAMPLE.read_text().splitlines()):
-            group = json.loads(line)
-            for candidate in group["candidates"]:
-                relevance = candidate["ratings"]["relevance"]
-                candidate["ratings"] = {"relevance": [relevance, max(1, relevance - 1)]}
-            copies = [group]
-            if number < 2:
-                copies.append({**group, "group": f"again-{number}", "source": group["source"] + " More to come."})
-            out.write("".join(json.dumps(copy) + "\n" for copy in copies))
-    code = command.main(["--data", "rated.jsonl", *QUICK, "--tuner", "none", *keys(json="r.json")])
-    assert code == 0
-    result = json.loads(Path("r.json").read_text())
-    found = result["raters"]["compiled"]["relevance"]
-    assert found["raters"] == 2
-    assert found["ceiling"]["value"] > 0.9
-    assert found["error"]["value"] >= 0
-    evidence = json.loads((Path(result["export"]) / "manifest.json").read_text())["evidence"]
-    assert sorted(map(len, evidence["near_duplicates"])) == [2, 2]
-    printed = unwrapped(capsys.readouterr().out)
-    joined = "4 of 26 sources are near-duplicates of others"
-    assert joined in printed
-    assert joined in caplog.text
-    assert "the human ceiling" in printed
+    result = compiled(*written("rated.jsonl", copied), *QUICK, "--tuner", "none")
+    raters = result["raters"]["compiled"]["relevance"]
+    assert raters["raters"] == 2
+    assert raters["ceiling"]["value"] > 0.9
+    assert raters["error"]["value"] >= 0
+    assert sorted(map(len, evidence_of(result)["near_duplicates"])) == [2, 2]
+    output = unwrapped(capsys.readouterr().out)
+    assert all("4 of 26 sources are near-duplicates" in text for text in (output, caplog.text))
+    assert "the human ceiling" in output
 
 
-def test_a_judge_that_does_not_agree_is_told_and_not_registered(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from mlflow import MlflowClient
-
-    with open("turned.jsonl", "w") as out:
-        for line in SAMPLE.read_text().splitlines():
-            group = json.loads(line)
-            for candidate in group["candidates"]:
-                candidate["ratings"] = {"relevance": 6 - candidate["ratings"]["relevance"]}
-            out.write(json.dumps(group) + "\n")
-    flags = ["--tuner", "none", "--max-rounds", "0", *keys(resamples=100), "--folds", "1"]
-    flags += ["--store", "store", *keys(json="r.json")]
-    warning = "the model is not registered"
-    client = MlflowClient(f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}")
-
-    assert command.main(["--data", "turned.jsonl", "--aspects", "relevance", *flags]) == 0
-    assert warning in unwrapped(capsys.readouterr().out)
-    result = json.loads(Path("r.json").read_text())
+@pytest.mark.integration
+def test_a_judge_that_does_not_agree_is_told_and_not_registered(capsys: pytest.CaptureFixture[str]) -> None:
+    data = written("turned.jsonl", lambda n, group: iter([rated(group, lambda r: 6 - r)]))
+    result = compiled(*data, "--aspects", "relevance", *NO_ROUNDS)
+    assert "not registered" in unwrapped(capsys.readouterr().out)
     assert result["held_out"]["compiled"]["aspects"]["relevance"]["summary"]["spearman"]["low"] <= 0
-    assert (Path(result["export"]) / "manifest.json").exists()
+    assert evidence_of(result)
+    client = tracked()
     run = client.get_run(result["run_id"])
     assert len(run.outputs.model_outputs) == 1
     assert not client.search_registered_models()
-    told = run.data.tags["mlflow.note.content"]
-    assert told.startswith("**Is the judge good?** summary-level Spearman")
-    assert "| relevance |" in told
-    assert "no language model" in told
+    note = run.data.tags["mlflow.note.content"]
+    assert note.startswith("**Is the judge good?**")
+    assert "| relevance |" in note
+    assert "no language model" in note
     assert len(run.data.metrics) <= 25
     assert run.data.metrics["agreement"] == result["held_out"]["compiled"]["average"]["summary"]["spearman"]["value"]
-    artifacts = tmp_path / "store" / "artifacts" / result["run_id"] / "artifacts"
-    table = json.loads((artifacts / "debates.json").read_text())
+    table = artifact(result["run_id"], "debates.json")
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
     assert [row["away"] for row in rows] == sorted((row["away"] for row in rows), reverse=True)
     assert all(row["away"] == abs(row["score"] - row["rating"]) for row in rows)
     assert {"single call", "debate", "stop"} < set(rows[0])
 
-    assert command.main(["--aspects", "relevance", *flags]) == 0
-    assert warning not in unwrapped(capsys.readouterr().out)
+    compiled("--aspects", "relevance", *NO_ROUNDS)
+    assert "not registered" not in unwrapped(capsys.readouterr().out)
     assert len(client.search_registered_models()) == 1
 
 
+@pytest.mark.integration
 def test_sources_of_equal_ratings_count_and_are_part_of_the_estimate() -> None:
     """They rank nothing, so that no judge is tuned or chosen by them, but they tell how high the raters go."""
-    with open("rated.jsonl", "w") as out:
-        for number, line in enumerate(SAMPLE.read_text().splitlines()):
-            group = json.loads(line)
-            for candidate in group["candidates"]:
-                relevance = candidate["ratings"]["relevance"]
-                candidate["ratings"] = {"relevance": relevance if number % 3 else 5}
-            out.write(json.dumps(group) + "\n")
-    found = estimate_compile(Settings(data="rated.jsonl", max_rounds=0, folds=1), personas(None))
-    given = ["--data", "rated.jsonl", "--max-rounds", "0", *keys(resamples=100, preflight=False)]
-    given += ["--folds", "1"]
-    assert command.main([*given, *keys(json="r.json")]) == 0
-    result = json.loads(Path("r.json").read_text())
+    data = written("rated.jsonl", lambda n, group: iter([rated(group, lambda r: r if n % 3 else 5)]))
+    estimate = estimate_compile(Settings(data="rated.jsonl", max_rounds=0, folds=1), personas(None))
+    result = compiled(*data, *QUICK, "--max-rounds", "0", *keys(preflight=False))
     # 14 of the 24 sources are train and dev, 112 texts.
-    assert result["calibration"]["relevance"]["fitted_on"] == {"groups": 14, "candidates": 112}
-    assert "relevance: calibration" in found.rows
-    low, _, high = (used.calls for used in found.total)
-    assert low - 1e-6 <= result["lm_calls"]["executed"] <= high + 1e-6
-    calibrated, own = result["calibration"]["relevance"], result["held_out"]["compiled"]["aspects"]["relevance"]
-    assert calibrated["spearman"] == calibrated["spearman_after"] == own["summary"]["spearman"]["value"]
+    calibration = result["calibration"]["relevance"]
+    assert calibration["fitted_on"] == {"groups": 14, "candidates": 112}
     # The judge thinks less of these texts than their raters do.
-    assert calibrated["bias"]["value"] < calibrated["bias_after"]["value"]
-    assert calibrated["change"]["value"] < 0
+    assert calibration["bias"]["value"] < calibration["bias_after"]["value"]
+    assert calibration["change"]["value"] < 0
+    assert "relevance: calibration" in estimate.rows
+    low, _, high = (used.calls for used in estimate.total)
+    assert low - 1e-6 <= result["lm_calls"]["executed"] <= high + 1e-6
 
 
-CHOSEN = 3
-GROUPS = 12
+@pytest.mark.integration
+def test_a_judge_learns_from_one_file_and_is_measured_on_another(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = small_corpus(Path(), 12, 3).read_text().splitlines(keepends=True)
+    for name, part in (("mine.jsonl", lines[:8]), ("test.jsonl", lines[8:])):
+        Path(name).write_text("".join(part))
+    data = ["--data", "mine.jsonl", "--held-out", "test.jsonl", "--aspects", "coherence"]
+    assert compiled(*data, *NO_ROUNDS)["gain"]["groups"] == 4
+    output = unwrapped(capsys.readouterr().out)
+    assert "on 4 sources" in output
+    assert "--held-out test.jsonl" in output
 
 
-def test_folds_measure_on_those_that_were_not_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = small_corpus(tmp_path, GROUPS)
-    groups = [json.loads(line) for line in file.read_text().splitlines()]
-    for group in groups[:CHOSEN]:
-        group["drawn"] = 0.5
-    file.write_text("".join(json.dumps(group) + "\n" for group in groups))
-    flags = ["--data", "small.jsonl", "--aspects", "coherence,fluency", "--folds", "4", "--name", "mine"]
-    settings = keys(trials=2, resamples=100, preflight=False)
-    assert command.main([*flags, "--max-rounds", "0", "--tuner", "none", *settings]) == 0
-    assert f"on {GROUPS - CHOSEN} sources" in unwrapped(capsys.readouterr().out)
-    evidence = read("runs/store/exports/mine").manifest["evidence"]
-    recorded = recorded_scores_in({"evidence": evidence})
-    assert (len(recorded.sources), len(recorded.seen)) == (GROUPS - CHOSEN, GROUPS)
-    assert {gain["groups"] for gain in evidence["gains"].values()} <= set(range(GROUPS - CHOSEN + 1))
-    assert set(evidence["gains"]) == {"coherence", "fluency"}
+# --- decisions ---
+
+RIVERS = ("Ash", "Birch", "Cedar", "Dogwood", "Elder", "Fir", "Gorse", "Hazel", "Ivy", "Juniper", "Larch", "Maple")
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        ["--aspects", "coherence"],
-        pytest.param(["--aspects", "coherence,fluency", "--effort", "medium"], marks=pytest.mark.soak),
-    ],
-)
-def test_a_search_makes_about_as_many_passes_as_were_planned(
-    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: dict[str, int] = {}
-    planned: dict[str, int] = {}
-    over = RunProgress.track
+def lines_of(path: Path, records: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return str(path)
 
-    @contextmanager
-    def counted(self: RunProgress, what: str, total: int | None) -> Iterator[ItemPass]:
-        with over(self, what, total) as one:
-            if self.phases:
-                phase = self.phases[self._step]
-                planned[phase.name] = phase.passes
-                made[phase.name] = made.get(phase.name, 0) + 1
-            yield one
 
-    monkeypatch.setattr(RunProgress, "track", counted)
-    data = ["--data", str(small_corpus(tmp_path, groups=24, candidates=4)), "--folds", "1", *keys(preflight=False)]
-    assert command.main([*data, *more, *keys(resamples=100, report="none"), "--store", str(tmp_path / "s")]) == 0
-    assert 0.5 < made["search"] / planned["search"] < 2
+@pytest.mark.integration
+def test_two_valued_ratings_are_decided_by_one_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    records = [
+        {
+            "knowledge": f"The town of {river}ham lies on the {river}. It has a mill and {number} bridges.",
+            "question": f"On which river does {river}ham lie?",
+            "right_answer": f"It lies on the {river}.",
+            "hallucinated_answer": f"It lies on the {RIVERS[number - 1]} and is famous for its cathedral.",
+        }
+        for number, river in enumerate(RIVERS)
+    ]
+    data = ["--data", f"halueval={lines_of(Path('questions.json'), records)}", "--judge", "hallucination-single"]
+    result = compiled(*data, *QUICK, "--tuner", "none")
+    assert {"single", "informed_single", "uncompiled", "compiled"} <= set(result["decisions"])
+    decisions = result["decisions"]["compiled"]["factuality"]
+    assert (decisions["kind"], decisions["threshold"], decisions["cut"]) == ("binary", 0.5, 0.5)
+    assert decisions["labels"]["positive"] == decisions["labels"]["negative"] == decisions["sources"]
+    assert result["chosen"]["factuality"]["granularity"] == "given"
+    output = unwrapped(capsys.readouterr().out)
+    # Every candidate is decided on by one cut for all sources, so agreement is pooled although there are groups.
+    for words in ("sample-level", "positive is 0.5 or more", "compiled hallucination-check"):
+        assert words in output
+    assert evidence_of(result)["decisions"] == result["decisions"]
+    metrics = artifact(result["run_id"], "metrics.json")
+    assert metrics["held_out/compiled/factuality/accuracy"] == decisions["measures"]["accuracy"]["value"]
+    assert metrics["held_out/compiled/factuality/auroc_low"] == decisions["measures"]["auroc"]["low"]
+
+
+@pytest.mark.integration
+def test_pairs_are_decided_as_win_tie_or_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("contests").mkdir()
+    texts = {
+        "question.jsonl": [f"What is there to see on the {river}?" for river in RIVERS],
+        "answer_gpt35.jsonl": [f"On the {r} there are {n} bridges and a mill. See both." for n, r in enumerate(RIVERS)],
+        "answer_vicuna-13b.jsonl": [f"I would not know about {'it ' * n}" for n in range(len(RIVERS))],
+    }
+    for name, found in texts.items():
+        lines_of(Path("contests") / name, [{"question_id": n, "text": text} for n, text in enumerate(found)])
+    labels = ["CHATGPT", "VICUNA13B", "TIE", "CHATGPT"] * 3
+    Path("contests/review_gpt35_vicuna-13b_human.txt").write_text("\n".join(labels), encoding="utf-8")
+    data = ["--data", "faireval=contests", "--judge", "chateval-compare"]
+    decisions = compiled(*data, *QUICK, "--tuner", "none")["decisions"]
+    assert set(decisions) == {"single", "informed_single", "uncompiled", "compiled"}
+    uncompiled = decisions["uncompiled"]["preference"]
+    assert uncompiled["kind"] == "pairs"
+    assert sum(uncompiled["labels"].values()) == sum(uncompiled["decisions"].values()) == uncompiled["sources"]
+    assert set(uncompiled["measures"]) == {"accuracy", "kappa", "balanced_accuracy", "auroc"}
+    output = capsys.readouterr().out
+    # Three referees, two turns, two orders, for two candidates.
+    for words in ("win / tie / loss", "summary-level", "/6.0/"):
+        assert words in output
+
+
+# --- commands and functions ---
+
+
+def test_proposed_commands_can_be_pasted_whatever_the_folder_is_called() -> None:
+    result = SimpleNamespace(
+        plan=SimpleNamespace(settings=Settings()),
+        export=Path("my runs/exports/it's"),
+        report=None,
+        tracked=TrackedRun(run_id="1", ui_command=None, link="http://localhost/1", runs_link="http://localhost"),
+    )
+    (line,) = (line for line in next_steps(cast(Result, result)).splitlines() if line.startswith("Score "))
+    words = shlex.split(line)
+    assert words[words.index("score") + 1] == "my runs/exports/it's"
+
+
+@pytest.mark.parametrize(("calls", "words"), [(1.0, "single call"), (1.2, "single call"), (3.0, "n = 0")])
+def test_a_choice_without_rounds_is_a_single_call_if_it_is_one(calls: float, words: str) -> None:
+    assert describe_point(Point("none", "default", 0, False, "given"), calls) == words
+
+
+TASK = Task("summarization", "news article", "summary", (Aspect("coherence", "Whether it is one story.", Scale(1, 5)),))
+IN_PYTHON: dict[str, Any] = {"aspects": ["coherence"], "max_rounds": 1, "tuner": "none", "resamples": 100, "folds": 1}
+IN_PYTHON |= {"report": "none", "store": "store", "progress": False}
+
+
+@pytest.mark.integration
+def test_a_frame_becomes_a_judge_a_table_a_verdict_and_an_export() -> None:
+    frame = pd.DataFrame(
+        {"source": g.source, "text": c.text, "coherence": g.ratings("coherence")[n], "editor": "somebody"}
+        for g in debate_judge.corpus(small_corpus(Path(), 8, 3)).groups
+        for n, c in enumerate(g.candidates)
+    )
+    done = debate_judge.compile(frame, task="summarization", **IN_PYTHON)
+    assert done.verdict.startswith("Is the judge good?")
+    assert list(done.table.index) == ["coherence", "average"]
+    figures = done.table["compiled"].loc["average"]
+    assert figures["low"] <= figures["value"] <= figures["high"]
+    assert done.to_json()["held_out"]["compiled"]
+    # One judge, with one connection, however often it is asked for.
+    assert done.judge is done.judge
+    score = done.judge(source=frame["source"][0], text=frame["text"][0], aspect="coherence").score
+    assert 1 <= score <= 5
+    with debate_judge.load(done.export) as judge:
+        assert judge.score(source=frame["source"][0], text=frame["text"][0])["coherence"].score == score
+    again = debate_judge.compile(frame.copy(), task="summarization", **IN_PYTHON)
+    assert (again.export, again.lm.meter.executed.total()) == (done.export, 0)
+    assert debate_judge.compile(frame[::-1], task="summarization", **IN_PYTHON).export != done.export
+
+
+def test_a_file_a_corpus_and_a_task_of_ones_own_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def planned(chosen: Settings, texts: Mapping[str, str], corpus: Corpus | None, *, progress: bool) -> CompilePlan:
+        return plan_of(chosen, texts, corpus)
+
+    monkeypatch.setattr(python_api, "compile_judge", planned)
+    file = small_corpus(Path(), 8, 3)
+    worded = replace(TASK, aspects=(replace(TASK.aspects[0], definition="Whether each sentence follows."),))
+    given = ((file, "summarization"), (debate_judge.corpus(file), None), (file, TASK), (file, worded))
+    plans = [cast(CompilePlan, debate_judge.compile(data, task=task, **IN_PYTHON)) for data, task in given]
+    assert plans[0].data.corpus.groups == plans[1].data.corpus.groups
+    assert [one.data.corpus.task for one in plans[2:]] == [TASK, worded]
+    assert len({one.name for one in plans}) == 4

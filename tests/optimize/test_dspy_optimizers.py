@@ -1,61 +1,61 @@
-"""GEPA and MIPROv2: what they find and leave alone, that they resume, and that no failure passes for a result."""
+"""GEPA, MIPROv2 and any `module:Class` as tuners: what they find and leave alone, that they resume, how they fail."""
 
 from __future__ import annotations
 
 import json
 import logging
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import dspy
 import optuna
 import pytest
 from dspy import lm15
+from dspy.teleprompt.teleprompt import Teleprompter
 
+from debate_judge import data
+from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.optimize import compile as command
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Tuning, dspy_optimizers, tuning_result
+from debate_judge.optimize.tuners import Tuning, dspy_optimizers, find_tuner, tuning_result
+from debate_judge.programs import build
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
+from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import InMemoryStore
+from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.roles.guide import HEADING
 from debate_judge.runs.runner.runner import JudgeRunner
+from tests.config_keys import keys
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
+from tests.optimize.small_corpus import small_corpus
 
 ASPECT = Aspect("clarity", "Is it easy to follow?", Scale(1, 5))
 STORY = "There is an old lighthouse keeper with seven cats and no boat."
 BOTH = pytest.mark.parametrize("tuner", ["gepa", "mipro"])
 
 
-def corpus(sources: int = 4, candidates: int = 4) -> Corpus:
-    """Candidates end in their mean rating."""
-    groups = tuple(
-        RatedGroup(
-            f"g{g}",
-            f"Source {g}. {STORY}",
-            tuple(
-                Candidate(f"c{c}", f"Of {g}: {1 + (2 * c + g) % 5}", {"clarity": (float(1 + (2 * c + g) % 5),)})
-                for c in range(candidates)
-            ),
-        )
-        for g in range(sources)
-    )
-    return Corpus(Task("t", "article", "summary", (ASPECT,)), groups, Origin("test", "nowhere"))
+def corpus(candidates: int = 4) -> Corpus:
+    """Four sources whose candidates end in their rating."""
+
+    def group(g: int) -> RatedGroup:
+        ratings = [1 + (2 * c + g) % 5 for c in range(candidates)]
+        rated = [Candidate(f"c{c}", f"Of {g}: {r}", {"clarity": (float(r),)}) for c, r in enumerate(ratings)]
+        return RatedGroup(f"g{g}", f"Source {g}. {STORY}", tuple(rated))
+
+    task = Task("t", "article", "summary", (ASPECT,))
+    return Corpus(task, tuple(map(group, range(4))), Origin("test", "nowhere"))
 
 
 def proposes(prompt: str) -> bool:
     return "[[ ## examples_with_feedback ## ]]" in prompt or "[[ ## proposed_instruction ## ]]" in prompt
-
-
-def proposal(prompt: str, text: str) -> str:
-    """A reply to GEPA's proposer, in JSON, or to MIPROv2's."""
-    if "[[ ## examples_with_feedback ## ]]" in prompt:
-        return json.dumps({"new_instruction": text})
-    return f"[[ ## proposed_instruction ## ]]\n{text}\n\n[[ ## completed ## ]]"
 
 
 class Mind:
@@ -74,7 +74,10 @@ class Mind:
     def __call__(self, prompt: str) -> str:
         if proposes(prompt):
             self.requests.append(prompt)
-            return proposal(prompt, self.proposed.format(n=len(self.requests)))
+            text = self.proposed.format(n=len(self.requests))
+            if "[[ ## examples_with_feedback ## ]]" in prompt:
+                return json.dumps({"new_instruction": text})
+            return f"[[ ## proposed_instruction ## ]]\n{text}\n\n[[ ## completed ## ]]"
         if "[[ ## observations ## ]]" in prompt or "[[ ## summary ## ]]" in prompt:
             return "[[ ## observations ## ]]\nMany.\n\n[[ ## summary ## ]]\nTexts."
         if "[[ ## rated ## ]]" in prompt:
@@ -93,20 +96,16 @@ def start(rounds: int = 1) -> Debate:
     return Debate(PLAIN, DebateConfig(rounds))
 
 
-def tuned(lm: ScriptedLM, tuner: str, judge: Judge | None = None, rated: Corpus | None = None, **values: Any) -> Judge:
+def tuned(
+    lm: ScriptedLM | JudgeLM, tuner: str, judge: Judge | None = None, rated: Corpus | None = None, **values: Any
+) -> Judge:
     rated = rated or corpus()
     grouped = len(rated.groups[0].candidates) > 1
     with JudgeRunner(lm, progress=False) as runner:
-        tuning = Tuning(
-            statistic="spearman",
-            runner=runner,
-            reflection=lm,
-            proposals=1,
-            label="test",
-            **{"seed": 0, "trials": 6, **values},
-        )
-        trainset = examples(rated, [ASPECT], grouped=grouped, seed=0)
-        return TUNERS[tuner](tuning).compile(judge or start(), trainset=trainset)
+        arguments: dict[str, Any] = {"statistic": "spearman", "runner": runner, "reflection": lm, "label": "test"}
+        tuning = Tuning(**{**arguments, "proposals": 1, "seed": 0, "trials": 6, **values})
+        trainset = examples(rated, rated.task.aspects[:1], grouped=grouped, seed=0)
+        return find_tuner(tuner)(tuning).compile(judge or start(), trainset=trainset)
 
 
 # --- what they find ---
@@ -227,52 +226,109 @@ def test_stopped_and_repeated_it_makes_no_call_twice_and_finds_the_same(tuner: s
 
 
 @BOTH
-@pytest.mark.parametrize("when", [proposes, lambda prompt: "look again" in prompt and not proposes(prompt)])
-def test_a_fatal_error_is_raised_and_no_score_made_of_it(tuner: str, when: Callable[[str], bool]) -> None:
-    mind = Mind("look again", "role")
-
-    def failing(prompt: str) -> str:
-        if when(prompt):
-            raise lm15.AuthError("wrong key")
-        return mind(prompt)
-
-    lm = scripted_lm(failing)
-    with pytest.raises(dspy.LMAuthError, match="wrong key"):
-        tuned(lm, tuner)
-
-
-@BOTH
 @pytest.mark.parametrize(
-    ("place", "error"), [("metric", ZeroDivisionError), ("judge", ZeroDivisionError), ("metric", KeyboardInterrupt)]
-)
-def test_an_error_of_our_own_or_an_interrupt_ends_it_and_leaves_the_loggers_as_they_were(
+    ("place", "error"),
+    [
+        ("proposal", lm15.AuthError), ("reply", lm15.AuthError), ("metric", ZeroDivisionError),
+        ("judge", ZeroDivisionError), ("metric", KeyboardInterrupt),
+    ],
+)  # fmt: skip
+def test_an_error_or_an_interrupt_ends_it_and_leaves_the_loggers_as_they_were(
     tuner: str,
     place: str,
     error: type[BaseException],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """No score is made of a failure."""
     caplog.set_level(logging.INFO, "dspy")
     optuna.logging.set_verbosity(optuna.logging.INFO)
+    mind = Mind("look again", "role")
 
     def broken(*_: Any, **__: Any) -> Any:
         raise error("a bug")
+
+    def script(prompt: str) -> str:
+        if (place == "proposal" and proposes(prompt)) or (place == "reply" and "look again" in prompt):
+            broken()
+        return mind(prompt)
 
     # An interrupt comes in the thread of the caller.
     monkeypatch.setattr(dspy_optimizers, "THREADS", 1)
     if place == "judge":
         monkeypatch.setattr(Debate, "judge", broken)
-    else:
+    elif place == "metric":
         monkeypatch.setattr(dspy_optimizers, "group_agreement", broken)
-    with pytest.raises(error, match="a bug"):
-        tuned(scripted_lm(Mind("look again", "role")), tuner)
+    with pytest.raises(dspy.LMAuthError if error is lm15.AuthError else error, match="a bug"):
+        tuned(scripted_lm(script), tuner)
     assert (logging.getLogger("dspy").level, optuna.logging.get_verbosity()) == (logging.INFO, optuna.logging.INFO)
 
 
-@BOTH
+@pytest.mark.parametrize("tuner", ["gepa", "mipro", "dspy:BootstrapFewShot"])
 def test_they_say_nothing_of_their_own(tuner: str, capfd: pytest.CaptureFixture[str]) -> None:
-    logger = logging.getLogger("dspy")
-    before = (logger.level, optuna.logging.get_verbosity())
     tuned(scripted_lm(Mind("look again", "role")), tuner, trials=3)
     assert capfd.readouterr() == ("", "")
-    assert (logger.level, optuna.logging.get_verbosity()) == before
+
+
+# --- `module:Class` ---
+
+HERE = "tests.optimize.test_dspy_optimizers"
+
+
+class Stern(Teleprompter):
+    """Rewrites the Critic's persona if the metric says so."""
+
+    def __init__(self, metric: Any, seed: int) -> None:
+        self.metric, self.seed = metric, seed
+
+    def compile(self, student: Judge, *, trainset: list[dspy.Example]) -> Judge:
+        scores = [self.metric(example, student(**example.inputs())) for example in trainset]
+        assert all(-1 <= score <= 1 for score in scores)
+        critic = next(own for name, own in student.named_predictors() if name.endswith("critic"))
+        critic.signature = critic.signature.with_instructions(f"Be stern. {self.seed}")
+        return student
+
+
+class Refusing(Teleprompter):
+    def compile(self, student: Judge, *, trainset: list[dspy.Example]) -> Judge:
+        raise ValueError("too few")
+
+
+@pytest.mark.parametrize("candidates", [4, 1])
+def test_a_class_of_ones_own_gets_what_its_constructor_names_and_batches_where_nothing_is_grouped(
+    candidates: int,
+) -> None:
+    found = tuned(make_lm("offline"), f"{HERE}:Stern", rated=corpus(candidates))
+    assert found.instructions() == {**start().instructions(), "critic": "Be stern. 0"}
+
+
+def test_an_optimizer_of_dspy_that_no_line_of_ours_names_tunes_a_copy_of_the_judge() -> None:
+    judge = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False, "together": 16})
+    sample = data.load("sample")
+    lm = make_lm("offline")
+    found = tuned(lm, "dspy:BootstrapFewShot", judge, replace(sample, groups=sample.groups[:4]), trials=3)
+    assert [len(predictor.demos) > 0 for predictor in found.predictors()] == [True, True, False]
+    assert not any(predictor.demos for predictor in judge.predictors())
+    assert lm.meter.executed.total() > 0
+
+
+@pytest.mark.parametrize(
+    ("tuner", "keyword"), [(f"{HERE}:Refusing", "test: too few"), ("dspy:KNNFewShot", "could not tune test")]
+)
+def test_an_optimizer_that_refuses_or_needs_more_than_is_offered_is_an_input_error(tuner: str, keyword: str) -> None:
+    with pytest.raises(InputError, match=keyword):
+        tuned(make_lm("offline"), tuner)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("exported", [True, False])
+def test_demonstrations_are_left_out_unless_texts_may_be_exported(
+    exported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags = ["--data", str(small_corpus(tmp_path, groups=10, candidates=3)), "--aspects", "coherence", "--folds", "1"]
+    settings = keys(resamples=100, preflight=False, report="none", export_examples=exported)
+    assert command.main([*flags, "--max-rounds", "0", *settings, "--tuner", "dspy:LabeledFewShot"]) == 0
+    (study,) = Path("runs/store/studies").glob("*.log")
+    assert bool(re.search(r"\btuned\b", study.read_text())) == exported
+    assert ("export-examples=true" in caplog.text) != exported

@@ -30,48 +30,36 @@ def estimated(**settings: Any) -> Estimate:
 
 
 def executed(*arguments: str) -> int:
-    usual = ["--data", str(small_corpus(Path())), "--folds", "1", *keys(report="none", resamples=100)]
+    usual = ["--data", str(small_corpus(Path())), *keys(folds=1, report="none", resamples=100)]
     usual += keys(preflight=False, json="r.json")
     assert command.main([*usual, *arguments]) == 0
     calls: int = json.loads(Path("r.json").read_text())["lm_calls"]["executed"]
     return calls
 
 
-COMPILES: list[tuple[dict[str, Any], list[str], float]] = [
-    ({}, [], 0.25),
-    ({"judge": "geval", "tuner": "none"}, ["--judge", "geval", "--tuner", "none"], 0.01),
-    # What two searches try differently adds up, and depends on a few points of each.
-    ({"max_rounds": 1, "trials": 4, "folds": 4}, ["--max-rounds", "1", *keys(trials=4), "--folds", "4"], 0.35),
-    # In a small search much depends on the few points that a sampler happens to visit.
-    ({"max_rounds": 1, "trials": 4}, ["--max-rounds", "1", *keys(trials=4)], 0.35),
-    ({"tuner": "none", "max_rounds": 2}, ["--tuner", "none", "--max-rounds", "2"], 0.25),
-    ({"tuner": "gepa", "max_rounds": 1}, ["--tuner", "gepa", "--max-rounds", "1"], 0.35),
-    (
-        {"tuner": "mipro", "max_rounds": 1, "trials": 4},
-        ["--tuner", "mipro", "--max-rounds", "1", *keys(trials=4)],
-        0.35,
-    ),
-    ({"max_rounds": 0}, ["--max-rounds", "0"], 0.25),
-]
-
-
-LONG = 3
-"""The first ones are tried each time, the others in long runs."""
+LONG = pytest.mark.soak
+"""Further compiles are tried in long runs."""
 
 
 @pytest.mark.parametrize(
-    ("settings", "flags", "factor"),
+    ("settings", "factor"),
     [
-        pytest.param(*one, id=" ".join(one[1]), marks=[pytest.mark.soak] if number >= LONG else [])
-        for number, one in enumerate(COMPILES)
+        ({}, 0.25),
+        ({"judge": "geval", "tuner": "none"}, 0.01),
+        # What two searches try differently adds up, and depends on a few points of each.
+        ({"max_rounds": 1, "trials": 4, "folds": 4}, 0.35),
+        # In a small search much depends on the few points that a sampler happens to visit.
+        pytest.param({"max_rounds": 1, "trials": 4}, 0.35, marks=LONG),
+        pytest.param({"tuner": "none", "max_rounds": 2}, 0.25, marks=LONG),
+        pytest.param({"tuner": "gepa", "max_rounds": 1}, 0.35, marks=LONG),
+        pytest.param({"tuner": "mipro", "max_rounds": 1, "trials": 4}, 0.35, marks=LONG),
+        pytest.param({"max_rounds": 0}, 0.25, marks=LONG),
     ],
+    ids=str,
 )
-def test_what_a_compile_executes_lies_within_its_estimate(
-    settings: dict[str, Any], flags: list[str], factor: float
-) -> None:
-    found = estimated(aspects=("coherence",), **settings)
-    real = executed("--aspects", "coherence", *flags)
-    low, usual, high = (used.calls for used in found.total)
+def test_what_a_compile_executes_lies_within_its_estimate(settings: dict[str, Any], factor: float) -> None:
+    low, usual, high = (used.calls for used in estimated(aspects=("coherence",), **settings).total)
+    real = executed("--aspects", "coherence", *keys(**settings))
     assert low - 1e-6 <= real <= high + 1e-6
     assert usual == pytest.approx(real, rel=factor)
 
@@ -97,7 +85,7 @@ def test_what_a_compile_has_paid_is_not_estimated_again(monkeypatch: pytest.Monk
     monkeypatch.setattr(study, "_P_THRESHOLD_EXPENSIVE", 0.0)
     settings = {"aspects": ("coherence",), "tuner": "none", "max_rounds": 1, "trials": 100}
     before = estimated(**settings)
-    executed("--aspects", "coherence", "--tuner", "none", "--max-rounds", "1", *keys(trials=100))
+    executed("--aspects", "coherence", *keys(tuner="none", max_rounds=1, trials=100))
     after = estimated(**settings)
     assert before.total[0].calls > 0
     assert after.total[0].calls == 0
@@ -109,11 +97,9 @@ def test_the_command_needs_no_key_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    arguments = ["--aspects", "coherence", "--max-rounds", "1", "--tuner", "none", "--folds", "1"]
-    arguments += ["--lm", "openai/gpt-4o-mini"]
+    arguments = ["--aspects", "coherence", *keys(max_rounds=1, tuner="none", folds=1), "--lm", "openai/gpt-4o-mini"]
     assert command.main([*arguments, "--estimate", "--budget", "usd=0.01"]) == 0
-    told = capsys.readouterr().out
-    assert "Estimate for openai/gpt-4o-mini" in told
-    assert "coherence: held-out" in told
-    assert "--budget: usd=0.01" in told
+    output = capsys.readouterr().out
+    for words in ("Estimate for openai/gpt-4o-mini", "coherence: held-out", "--budget: usd=0.01"):
+        assert words in output
     assert list(tmp_path.iterdir()) == []

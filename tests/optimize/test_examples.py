@@ -1,103 +1,88 @@
-"""From rated groups to examples, and the metric whose mean is the published correlation."""
+"""From rated groups to examples: what a tuner learns from, its metric, and which rated texts a judge is shown."""
 
 from __future__ import annotations
 
-import dspy
-import pytest
-from scipy.stats import spearmanr
+from collections.abc import Sequence
+from typing import Any
 
-from debate_judge.data.agreement.tables import GroupScores, agreement_table
+import pytest
+
 from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import MIN_BATCH_ITEMS, examples, group_metric
+from debate_judge.optimize.settings import ExamplesOption, Settings
+from debate_judge.optimize.tuners.rated_examples import (
+    choose_examples,
+    choose_pairs,
+    rated_candidates,
+    with_rated_examples,
+)  # fmt: skip
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.roles.examples import examples_of
 
-COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
-FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 5))
-TASK = Task("summarization", "article", "summary", (COHERENCE, FLUENCY))
-
-
-def group(name: str, *rated: tuple[float | None, float | None]) -> RatedGroup:
-    """A group whose candidates have these ratings for coherence and fluency."""
-
-    def ratings(coherence: float | None, fluency: float | None) -> dict[str, tuple[float, ...]]:
-        given = {"coherence": coherence, "fluency": fluency}
-        return {aspect: (value,) for aspect, value in given.items() if value is not None}
-
-    return RatedGroup(
-        name,
-        f"Source of {name}.",
-        tuple(Candidate(f"c{i}", f"Text {i} of {name}.", ratings(*pair)) for i, pair in enumerate(rated)),
-    )
+TONE, HELP = Aspect("tone", "Is it kind?", Scale(1, 5)), Aspect("help", "Does it help?", Scale(1, 5))
+Ratings = Sequence[float | None]
 
 
-def corpus(*groups: RatedGroup) -> Corpus:
-    return Corpus(TASK, groups, Origin("test", "nowhere"))
+def corpus(*tones: Ratings, helps: Sequence[Ratings] = ()) -> Corpus:
+    """Groups `1`, `2`, … whose candidates `c0`, `c1`, … have these ratings for tone, and for help if there are any."""
+
+    def group(number: int, ratings: Ratings) -> RatedGroup:
+        others = helps[number - 1] if helps else [None] * len(ratings)
+        rated = [{"tone": tone, "help": other} for tone, other in zip(ratings, others, strict=True)]
+        candidates = [
+            Candidate(f"c{i}", f"Text {number}.{i}.", {name: (value,) for name, value in own.items() if value})
+            for i, own in enumerate(rated)
+        ]
+        return RatedGroup(str(number), f"Source {number}.", tuple(candidates), f"Context {number}.")
+
+    groups = tuple(group(number, ratings) for number, ratings in enumerate(tones, 1))
+    return Corpus(Task("support", "message", "reply", (TONE, HELP)), groups, Origin("made", "up"))
 
 
-GROUPED = corpus(
-    group("g1", (1, 4), (2, 4), (3, 4)),
-    group("g2", (5, 1), (4, None), (None, 2)),
-    group("g3", (2, None), (None, None), (2, 3)),
-)
+# --- what is learnt from ---
 
 
-def names(found: list[dspy.Example]) -> list[tuple[str, str]]:
-    return [(example.questions[0].group, example.questions[0].aspect.name) for example in found]
+def test_an_example_is_a_group_whose_ratings_of_an_aspect_rank_something() -> None:
+    rated = corpus((1, 2, 3), (5, 4, None), (2, None, 2), helps=((4, 4, 4), (1, None, 2), (None, None, 3)))
+    found = examples(rated, [TONE, HELP], grouped=True, seed=0)
+    assert [(e.questions[0].group, e.questions[0].aspect.name, e.ratings) for e in found] == [
+        ("1", "tone", [1, 2, 3]), ("2", "tone", [5, 4, None]), ("2", "help", [1, None, 2])
+    ]  # fmt: skip
+    assert [(q.candidate, q.text) for q in found[1].questions] == [(f"c{i}", f"Text 2.{i}.") for i in range(3)]
 
 
-def test_an_example_is_a_group_and_an_aspect() -> None:
-    found = examples(GROUPED, [COHERENCE, FLUENCY], grouped=True, seed=0)
-    # Groups whose raters say the same of every candidate, or of one only, rank nothing: g1 and g3 in fluency, g3
-    # in coherence.
-    assert names(found) == [("g1", "coherence"), ("g2", "coherence"), ("g2", "fluency")]
-    assert [example.ratings for example in found] == [[1, 2, 3], [5, 4, None], [1, None, 2]]
-    assert [q.candidate for q in found[1].questions] == ["c0", "c1", "c2"]
-    assert {q.text for q in found[1].questions} == {"Text 0 of g2.", "Text 1 of g2.", "Text 2 of g2."}
-
-
-SINGLES = corpus(
-    *(group(f"g{i}", (1 + i % 5, None)) for i in range(2 * MIN_BATCH_ITEMS + 3)), group("unrated", (None, 3))
-)
-
-
-def test_without_groups_an_example_is_a_batch_of_rated_items() -> None:
-    found = examples(SINGLES, [COHERENCE], grouped=False, seed=0)
+def test_without_groups_an_example_is_a_batch_of_rated_items_of_several_sources() -> None:
+    singles = corpus(*((1 + i % 5,) for i in range(2 * MIN_BATCH_ITEMS + 3)), (None,))
+    found = examples(singles, [TONE], grouped=False, seed=0)
     assert [len(example.questions) for example in found] == [MIN_BATCH_ITEMS, MIN_BATCH_ITEMS, 3]
-    pairs = [(q.group, r) for example in found for q, r in zip(example.questions, example.ratings, strict=True)]
+    pairs = [(int(q.group), r) for example in found for q, r in zip(example.questions, example.ratings, strict=True)]
     # Every rated item once, with its own rating, in an order of its own.
-    assert sorted(pairs) == sorted((f"g{i}", 1 + i % 5) for i in range(2 * MIN_BATCH_ITEMS + 3))
+    assert sorted(pairs) == [(i + 1, 1 + i % 5) for i in range(2 * MIN_BATCH_ITEMS + 3)]
     assert pairs != sorted(pairs)
-
-
-def test_a_source_is_in_one_batch_only_and_a_batch_has_several_sources() -> None:
-    several = corpus(*(group(f"g{i}", *((1 + (i + j) % 5, None) for j in range(7))) for i in range(9)))
-    found = examples(several, [COHERENCE], grouped=False, seed=0)
-    assert [len(example.questions) for example in found] == [28, 28, 7]
-    for example in found[:-1]:
-        assert len({question.group for question in example.questions}) == 4
-    batches = [question for example in found for question in {q.group for q in example.questions}]
-    assert sorted(batches) == [f"g{i}" for i in range(9)]
+    several = corpus(*([1 + (i + j) % 5 for j in range(7)] for i in range(9)))
+    batches = [[q.group for q in example.questions] for example in examples(several, [TONE], grouped=False, seed=0)]
+    assert [(len(batch), len(set(batch))) for batch in batches] == [(28, 4), (28, 4), (7, 1)]
+    assert sorted(group for batch in batches for group in set(batch)) == [str(i) for i in range(1, 10)]
 
 
 @pytest.mark.parametrize(
-    ("ratings", "scores", "expected"),
+    ("scores", "expected"),
     [
-        ([1, 2, 3], [2, 3, 4], 1.0),
-        ([1, 2, 3], [4, 3, 2], 0.0),
+        ([2, 3, 4], 1.0),
+        ([4, 3, 2], 0.0),
         # Ranks 1 2 3 against 1 3 2: rho = 1 - 6 * 2 / 24 = 0.5.
-        ([1, 2, 3], [1, 3, 2], 0.75),
+        ([1, 3, 2], 0.75),
         # Who does not rank is worth as much as who ranks at random.
-        ([1, 2, 3], [3, 3, 3], 0.5),
-        ([1, 2, 3], [2, None, 3], 1.0),
-        ([1, None, 3], [2, 5, 3], 1.0),
-        ([1, 2, 3], [None, 4, None], 0.5),
-        ([1, 2, 3], [None, None, None], 0.0),
+        ([3, 3, 3], 0.5),
+        ([2, None, 3], 1.0),
+        ([None, 4, None], 0.5),
+        ([None, None, None], 0.0),
     ],
 )
-def test_the_metric_of_a_group(ratings: list[float | None], scores: list[float | None], expected: float) -> None:
-    value = group_metric(ratings, scores, "spearman")
-    assert type(value) is float
-    assert value == pytest.approx(expected)
+def test_the_metric_of_a_group_is_its_correlation(scores: Ratings, expected: float) -> None:
+    value = group_metric([1, 2, 3], scores, "spearman")
+    assert (type(value), value) == (float, pytest.approx(expected))
 
 
 # Errors 1, 0, 2 of a scale of 4; two of three decisions; covariance 1/3, variances 2/3, means 3 and 2.
@@ -105,20 +90,62 @@ def test_the_metric_of_a_group(ratings: list[float | None], scores: list[float |
     ("objective", "expected"), [("mae", 1 - 3 / 3 / 4), ("kappa", 2 / 3), ("ccc", (2 / 3 / (4 / 3 + 1) + 1) / 2)]
 )
 def test_the_metric_of_a_group_may_be_absolute(objective: Objective, expected: float) -> None:
-    value = group_metric([2, 3, 4, None], [1, 3, 2, 5], objective, AbsoluteScale(4.0, 4.0))
-    assert value == pytest.approx(expected)
-    assert group_metric([2, 3], [None, None], objective, AbsoluteScale(4.0, 4.0)) == 0
+    scale = AbsoluteScale(4.0, 4.0)
+    assert group_metric([2, 3, 4, None], [1, 3, 2, 5], objective, scale) == pytest.approx(expected)
+    assert group_metric([2, 3], [None, None], objective, scale) == 0
 
 
-def test_the_mean_of_the_metric_is_the_summary_level_correlation() -> None:
-    ratings = [[1.0, 2, 3, 4], [2.0, 1, 4, 3], [5.0, 1, 3, 3]]
-    scores = [[2.0, 1, 3, 3], [1.0, 2, 3, 4], [4.0, 2, 2, 5]]
-    mean = sum(group_metric(r, s, "spearman") for r, s in zip(ratings, scores, strict=True)) / 3
-    by_scipy = [spearmanr(r, s).statistic for r, s in zip(ratings, scores, strict=True)]
-    assert 2 * mean - 1 == pytest.approx(sum(by_scipy) / 3)
-    groups = [
-        GroupScores(str(i), ("a", "b", "c", "d"), tuple(r), tuple(s))
-        for i, (r, s) in enumerate(zip(ratings, scores, strict=True))
-    ]
-    table = agreement_table({"coherence": groups}, resamples=0, seed=0)
-    assert 2 * mean - 1 == pytest.approx(table.aspects["coherence"]["summary"]["spearman"].value)
+# --- what is shown ---
+
+
+def test_examples_of_a_source_span_its_ratings_and_stand_together() -> None:
+    wide = corpus((3, 3, 3, 3, 3), (1, 2, 2.1, 3, 4.9, 5), (2, 3, 4, 4.1, 4.2))
+    found = choose_examples(wide, TONE, 6, seed=0)
+    # Four of the source that spans the scale, and the rest of the one that spans most of what is left.
+    chosen = [(e.group, e.rating) for e in found]
+    assert chosen == [("2", 5), ("2", 3), ("2", 2.1), ("2", 1), ("3", 4.2), ("3", 2)]
+    assert (found[0].source, found[0].context, found[0].candidate) == ("Source 2.", "Context 2.", "Text 2.5.")
+    judge = with_rated_examples(Debate(), wide, (TONE,), ExamplesOption(3, nearest=True), seed=0)
+    assert judge.nearest_examples == 3
+    assert examples_of(judge) == tuple(rated_candidates(wide, TONE))
+    assert len(examples_of(judge)) == 16
+
+
+def test_sources_with_one_candidate_each_are_chosen_to_span_the_scale() -> None:
+    singles = corpus(*((rating,) for rating in (3, 3, 3, 1, 3, 3, 5, 3, 2, 4, 3)))
+    assert [e.rating for e in choose_examples(singles, TONE, 5, seed=1)] == [5, 4, 3, 2, 1]
+    assert [e.rating for e in choose_examples(singles, TONE, 1, seed=1)] == [5]
+
+
+def scores(**given: tuple[float, ...]) -> dict[tuple[str, str, str], float]:
+    """`tone` of the candidates of groups `g1`, `g2`, …"""
+    return {("tone", group[1:], f"c{i}"): score for group, own in given.items() for i, score in enumerate(own)}
+
+
+@pytest.mark.parametrize(
+    ("ratings", "given", "count", "pairs"),
+    [
+        # It orders 1 as the raters do, gives both of 2 the same, and orders 3 the other way round.
+        (((1, 5), (2, 3), (1, 4)), scores(g1=(1, 5), g2=(3, 3), g3=(5, 2)), 1, "3"),
+        (((1, 5), (2, 3), (1, 4)), scores(g1=(1, 5), g2=(3, 3), g3=(5, 2)), 2, "23"),
+        (((1, 5), (2, 3), (1, 4)), scores(g1=(1, 5), g2=(3, 3), g3=(5, 2)), 9, "123"),
+        # What the raters do not tell apart is no pair; what has no score is ordered rightly.
+        (((3, 3), (1, 5), (2, 4)), scores(g1=(1, 5)), 9, "23"),
+        (((3, 3), (1, 5), (2, 4)), scores(g3=(4, 4)), 1, "3"),
+    ],
+)
+def test_pairs_are_first_those_that_the_judge_orders_the_other_way_round(
+    ratings: Any, given: Any, count: int, pairs: str
+) -> None:
+    texts = [e.candidate for e in choose_pairs(corpus(*ratings), TONE, count, given, seed=0)]
+    assert sorted(zip(texts[::2], texts[1::2], strict=True)) == [(f"Text {n}.1.", f"Text {n}.0.") for n in pairs]
+    judge = with_rated_examples(
+        Debate(), corpus(*ratings), (TONE,), ExamplesOption(count, pairs=True), seed=0, scores=given
+    )
+    assert sorted(e.candidate for e in examples_of(judge)) == sorted(texts)
+
+
+def test_the_examples_option_is_parsed() -> None:
+    options = {text: Settings(examples=text).examples_option for text in ("8", "nearest:4", "pairs:4")}
+    assert list(options.values()) == [ExamplesOption(8), ExamplesOption(4, nearest=True), ExamplesOption(4, pairs=True)]
+    assert Settings().examples_option is None

@@ -1,52 +1,62 @@
-"""A compile by folds: nothing of a held-out source reaches its judge, and the figures."""
+"""A compile by folds: nothing of a held-out source reaches its judge, the figures, and what is exported."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import dspy
 import numpy as np
 import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
+from scipy import stats
 
+from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.intervals import logit_interval
 from debate_judge.data.agreement.results import Difference
-from debate_judge.data.agreement.tables import correlation
+from debate_judge.data.agreement.tables import GroupScores, correlation
 from debate_judge.data.calibration import Calibration
-from debate_judge.optimize.evaluation.comparison import _calibrated, choose_export
+from debate_judge.optimize import compile as command
+from debate_judge.optimize.evaluation.comparison import _calibrated, _common_cut, _dev_cut, choose_export
+from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, Tuning
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.judge import Judge
+from debate_judge.runs.export.recorded import recorded_scores_in
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
+from tests.config_keys import keys
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.optimize.compiles import compiled
+from tests.optimize.small_corpus import small_corpus
 
-SOURCES, CANDIDATES = 16, 3
-
-
-def rating(source: int, candidate: int) -> int:
-    return 1 + (candidate + source) % 5
+SOURCES = 16
 
 
-def data(folder: Path, candidates: int = CANDIDATES, sources: int = SOURCES) -> str:
+def data(folder: Path, candidates: int = 3, sources: int = SOURCES) -> str:
     """A file of ratings; each text tells what a judge that is none too good would score."""
+
+    def candidate(source: int, number: int) -> dict[str, Any]:
+        rating = 1 + (number + source) % 5
+        text = f"Worth {1 + (rating + source % 3) % 5}."
+        return {"id": f"c{number}", "text": text, "ratings": {"coherence": rating}}
+
     path = folder / f"rated-{candidates}-{sources}.jsonl"
-    with path.open("w") as out:
-        for n in range(sources):
-            own = [(f"c{c}", rating(n, c)) for c in range(candidates)]
-            rated = [
-                {"id": name, "text": f"Worth {1 + (value + n % 3) % 5}.", "ratings": {"coherence": value}}
-                for name, value in own
-            ]
-            out.write(json.dumps({"group": f"g{n}", "source": f"Report g{n} begins.", "candidates": rated}) + "\n")
+    groups = [
+        {"group": f"g{n}", "source": f"Report g{n} begins.", "candidates": [candidate(n, c) for c in range(candidates)]}
+        for n in range(sources)
+    ]
+    path.write_text("".join(json.dumps(group) + "\n" for group in groups))
     return str(path)
 
 
@@ -66,8 +76,8 @@ class RecordingTuner(Teleprompter):
 
 
 def seen_by(text: str) -> set[str]:
-    found = re.search(r"SEEN ([g\d ]+) END", text)
-    return set(found[1].split()) if found else set()
+    match = re.search(r"SEEN ([g\d ]+) END", text)
+    return set(match[1].split()) if match else set()
 
 
 @dataclass
@@ -91,6 +101,13 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> FoldedCompile:
     return compile_in_folds(folder, data(folder), folds=4)
 
 
+def guided(evaluation: Any) -> Judge:
+    """The judge with a guide that a fold's search, or the last one, chose from."""
+    variants = evaluation.searches["coherence"].scores.variants
+    judge: Judge = variants[JudgeVariant("guide", evaluation.plan.judge.config()["persona"])].judge
+    return judge
+
+
 # --- leakage ---
 
 
@@ -99,16 +116,17 @@ def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: FoldedC
     learnings = set()
     for evaluation in folded.result.evaluations:
         held_out = {group.id for group in evaluation.held_out.groups}
-        found = evaluation.searches["coherence"]
-        judge = found.scores.variants[JudgeVariant("guide", folded.result.plan.judge.config()["persona"])].judge
-        seen = seen_by(guide_of(judge))
+        seen = seen_by(guide_of(guided(evaluation)))
         learnings.add(frozenset(seen))
         assert len(seen) == SOURCES // 2
         assert not seen & held_out
-        chosen_by = {group.group for outcome in found.outcomes for group in outcome.scores["coherence"]}
+        outcomes = evaluation.searches["coherence"].outcomes
+        chosen_by = {group.group for outcome in outcomes for group in outcome.scores["coherence"]}
         assert chosen_by
         assert not chosen_by & held_out
     assert len(learnings) == 2, "two halves"
+    own = {group.group for o in folded.result.searches["coherence"].outcomes for group in o.scores["coherence"]}
+    assert len(seen_by(guide_of(guided(folded.result))) | own) == SOURCES, "the exported judge uses all"
 
 
 def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(folded: FoldedCompile) -> None:
@@ -118,24 +136,16 @@ def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(folded: Folde
     assert not [sources for seen, sources in informed if seen & set(sources)]
 
 
-def test_the_exported_judge_uses_all_sources(folded: FoldedCompile) -> None:
-    found = folded.result.searches["coherence"]
-    judge = found.scores.variants[JudgeVariant("guide", folded.result.plan.judge.config()["persona"])].judge
-    own = {group.group for outcome in found.outcomes for group in outcome.scores["coherence"]}
-    assert len(seen_by(guide_of(judge)) | own) == SOURCES
-
-
 # --- figures ---
 
 
 def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: FoldedCompile) -> None:
     texts = [c.text for group in folded.result.plan.data.evaluation_corpus.groups for c in group.candidates]
+    expected = [float(score_of_text(text)) for text in texts]
     judgements = folded.result.held_out.judgements["compiled"]["coherence"]
-    assert [getattr(judgement, "score", None) for judgement in judgements] == [
-        float(score_of_text(text)) for text in texts
-    ]
+    assert [getattr(judgement, "score", None) for judgement in judgements] == expected
     groups = folded.result.held_out.scores["compiled"]["coherence"]
-    assert [score for group in groups for score in group.scores] == [float(score_of_text(text)) for text in texts]
+    assert [score for group in groups for score in group.scores] == expected
 
 
 def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: FoldedCompile) -> None:
@@ -152,82 +162,62 @@ def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: Folded
             assert by_group[group.group] == tuple(pytest.approx(score + n) for score in group.scores if score)
 
 
+def pairs(groups: list[GroupScores]) -> tuple[list[float], list[float]]:
+    """All ratings, and the scores beside them."""
+    found = [(r, s) for g in groups for r, s in zip(g.ratings, g.scores, strict=True) if None not in (r, s)]
+    ratings, scores = zip(*found, strict=True)
+    return list(ratings), list(scores)
+
+
 def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(folded: FoldedCompile) -> None:
-    values: dict[str, list[float]] = {}
-    for evaluation in folded.result.evaluations:
-        for group in evaluation.scores["compiled"]["coherence"]:
-            ratings, scores = [r for r in group.ratings if r is not None], [s for s in group.scores if s is not None]
-            values.setdefault(group.group, []).append(correlation(ratings, scores, "spearman") or 0.0)
-    assert {len(found) for found in values.values()} == {1}
-    means = np.array([np.mean(found) for found in values.values()])
-    expected = logit_interval(float(means.mean()), (means - means.mean()) / len(means))
-    for table in (
-        folded.result.held_out.tables["compiled"].aspects["coherence"],
-        folded.result.held_out.tables["compiled"].average,
-    ):
-        found = table["summary"]["spearman"]
-        assert found.groups == SOURCES
-        assert found.value == pytest.approx(means.mean())
-        assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-    gain = folded.result.held_out.gain
-    assert gain.groups == SOURCES
-    assert gain.value == pytest.approx(
-        folded.result.held_out.tables["compiled"].average["summary"]["spearman"].value
-        - (folded.result.held_out.tables["single"].average["summary"]["spearman"].value or 0.0)
-    )
+    groups = [g for evaluation in folded.result.evaluations for g in evaluation.scores["compiled"]["coherence"]]
+    assert len({group.group for group in groups}) == len(groups) == SOURCES
+    values = np.array([correlation(*pairs([group]), "spearman") or 0.0 for group in groups])
+    expected = logit_interval(float(values.mean()), float(stats.sem(values)), len(values))
+    tables = folded.result.held_out.tables
+    for table in (tables["compiled"].aspects["coherence"], tables["compiled"].average):
+        cell = table["summary"]["spearman"]
+        assert (cell.groups, cell.value) == (SOURCES, pytest.approx(values.mean()))
+        assert (cell.low, cell.high) == pytest.approx((expected.low, expected.high))
+    gain, single = folded.result.held_out.gain, tables["single"].average["summary"]["spearman"].value
+    assert (gain.groups, gain.value) == (SOURCES, pytest.approx(values.mean() - (single or 0.0)))
 
 
 def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
-    found = compile_in_folds(tmp_path, data(tmp_path, candidates=1, sources=24))
-    assert found.result.plan.data.level == "sample"
-    assert len(found.result.evaluations) == 6
-    pairs = [
-        (group.ratings[0], group.scores[0])
-        for evaluation in found.result.evaluations
-        for group in evaluation.scores["single"]["coherence"]
-    ]
-    ratings, scores = ([float(v) for v in side if v is not None] for side in zip(*pairs, strict=True))
-    cell = found.result.held_out.tables["single"].average["sample"]["spearman"]
-    assert len(pairs) == cell.groups == 24
-    assert cell.value == pytest.approx(correlation(ratings, scores, "spearman"))
+    result = compile_in_folds(tmp_path, data(tmp_path, candidates=1, sources=24)).result
+    assert (result.plan.data.level, len(result.evaluations)) == ("sample", 6)
+    groups = [group for evaluation in result.evaluations for group in evaluation.scores["single"]["coherence"]]
+    cell = result.held_out.tables["single"].average["sample"]["spearman"]
+    assert (len(groups), cell.groups) == (24, 24)
+    assert cell.value == pytest.approx(correlation(*pairs(groups), "spearman"))
     assert cell.low is not None
 
 
-# --- what is exported ---
+def scores_of_part(part: str, shift: float) -> list[GroupScores]:
+    return [GroupScores(f"{part} {n}", ("a", "b"), (1.0, 0.0), (0.7 + shift, 0.3 + shift)) for n in range(4)]
 
 
-def gained(low: float | None, high: float | None) -> Difference:
-    return Difference(None if low is None or high is None else (low + high) / 2, low, high, None, 16, "t", 0.1)
+def test_the_cut_is_tuned_on_dev_alone_and_one_for_all_folds_changes_no_decision() -> None:
+    def evaluation(shift: float) -> HeldOutEvaluation:
+        """Of a fold whose scores are too low or too high on dev, and not elsewhere."""
+        dev, train = scores_of_part("dev", shift), scores_of_part("train", -shift)
+        splits = SimpleNamespace(dev=SimpleNamespace(groups=[SimpleNamespace(id=group.group) for group in dev]))
+        search = SimpleNamespace(chosen=SimpleNamespace(scores={"a": [*train, *dev]}))
+        plan = SimpleNamespace(data=SimpleNamespace(splits=splits))
+        scores = {"compiled": {"a": scores_of_part("held-out", 0)}}
+        return cast(HeldOutEvaluation, SimpleNamespace(plan=plan, searches={"a": search}, scores=scores))
 
+    def decisions(groups: list[GroupScores], cut: float | None) -> list[bool]:
+        return [s >= (cut or 0) for group in groups for s in group.scores if s is not None]
 
-@pytest.mark.parametrize(
-    ("gain", "calls", "keep", "expected", "why"),
-    [
-        (gained(0.01, 0.1), 6.0, "cheaper", "compiled", "which is better than a single call"),
-        (gained(-0.01, 0.1), 6.0, "cheaper", "single", "does not show that it is better than a single call, and it"),
-        (gained(-0.01, 0.1), 6.0, "cheaper", "single", "takes 6.0 calls per item instead of 1.0"),
-        (gained(-0.01, 0.1), 6.0, "compiled", "compiled", "as keep=compiled asks, although held-out does not"),
-        (gained(-0.01, 0.1), 0.5, "cheaper", "compiled", "which takes no more calls"),
-        (gained(-0.1, -0.01), 0.5, "cheaper", "single", "worse than a single call"),
-        (gained(-0.1, -0.01), 0.5, "compiled", "compiled", "although held-out shows that it is worse"),
-        (gained(None, None), 6.0, "cheaper", "compiled", "the compiled judge"),
-    ],
-)
-def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
-    folded: FoldedCompile, gain: Difference, calls: float, keep: Any, expected: str, why: str
-) -> None:
-    held_out = replace(
-        folded.result.held_out,
-        gain=gain,
-        calls={**folded.result.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}},
-    )
-    plan = replace(folded.result.plan, settings=Settings(keep=keep))
-    found = choose_export(plan, folded.result.compiled, held_out)
-    assert found.name == expected
-    assert why in found.why
-    judge = found.judge.aspects["coherence"].judge
-    own = folded.result.compiled if expected == "compiled" else None
-    assert (judge is own.aspects["coherence"].judge) if own else judge.debate_config.rounds == 0
+    folds = [evaluation(shift) for shift in (-0.4, 0.3)]
+    cuts = [_dev_cut(fold, "a", DecisionRule("binary", 0.5, 0.5)) for fold in folds]
+    assert [(cut.cut, cut.chosen_on) for cut in cuts] == [(pytest.approx(0.1), "dev"), (pytest.approx(0.8), "dev")]
+    scores = [fold.scores["compiled"]["a"] for fold in folds]
+    whole, moved = _common_cut(cuts, scores)
+    assert whole.cut == pytest.approx(0.45)
+    expected = [d for cut, own in zip(cuts, scores, strict=True) for d in decisions(own, cut.cut)]
+    assert decisions(list(moved), whole.cut) == expected
 
 
 def test_a_learning_curve_ends_with_what_the_compiled_judges_had_learnt(tmp_path: Path) -> None:
@@ -242,3 +232,113 @@ def test_a_learning_curve_ends_with_what_the_compiled_judges_had_learnt(tmp_path
     result = compile_in_folds(tmp_path, data(tmp_path), Counting, folds=4, learning_curve=True).result
     assert [step.sources for step in result.learning_curve.steps] == [0, 4, 8]
     assert sorted(learnt_from) == [4, 4, 8, 8], "each half of the sources, and a part of it"
+
+
+# --- what is exported ---
+
+
+def gained(low: float | None, high: float | None) -> Difference:
+    value = None if low is None or high is None else (low + high) / 2
+    return Difference(value, low, high, "t", p_value=None, groups=16, deviation=0.1)
+
+
+@pytest.mark.parametrize(
+    ("gain", "calls", "keep", "expected", "why"),
+    [
+        (gained(0.01, 0.1), 6.0, "cheaper", "compiled", "better than a single call"),
+        (gained(-0.01, 0.1), 6.0, "cheaper", "single", "takes 6.0 calls per item instead of 1.0"),
+        (gained(-0.01, 0.1), 6.0, "compiled", "compiled", "as keep=compiled asks"),
+        (gained(-0.01, 0.1), 0.5, "cheaper", "compiled", "no more calls"),
+        (gained(-0.1, -0.01), 0.5, "cheaper", "single", "worse than a single call"),
+        (gained(-0.1, -0.01), 0.5, "compiled", "compiled", "although held-out shows that it is worse"),
+        (gained(None, None), 6.0, "cheaper", "compiled", "the compiled judge"),
+    ],
+)
+def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
+    folded: FoldedCompile, gain: Difference, calls: float, keep: Any, expected: str, why: str
+) -> None:
+    by_judge = {**folded.result.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}}
+    plan = replace(folded.result.plan, settings=Settings(keep=keep))
+    found = choose_export(plan, folded.result.compiled, replace(folded.result.held_out, gain=gain, calls=by_judge))
+    assert found.name == expected
+    assert why in found.why
+    judge = found.judge.aspects["coherence"].judge
+    compiled_judge = folded.result.compiled.aspects["coherence"].judge
+    assert (judge is compiled_judge) if expected == "compiled" else judge.debate_config.rounds == 0
+
+
+# --- by the command ---
+
+
+@dataclass
+class Printed:
+    folder: Path
+    result: dict[str, Any]
+    output: str
+    stops: int
+    asked: list[str]
+
+
+@pytest.fixture(scope="module")
+def by_command(tmp_path_factory: pytest.TempPathFactory) -> Printed:
+    """A compile that its budget stops a few times on the way; three of its twelve sources were chosen for rating."""
+    from debate_judge.programs.offline import engine as offline
+
+    folder = tmp_path_factory.mktemp("compiled")
+    groups = [json.loads(line) for line in small_corpus(folder).read_text().splitlines()]
+    rated = [{**group, "drawn": 0.5} if n < 3 else group for n, group in enumerate(groups)]
+    (folder / "small.jsonl").write_text("".join(json.dumps(group) + "\n" for group in rated))
+    flags = ["--data", "small.jsonl", "--aspects", "coherence,fluency", "--max-rounds", "1", "--folds", "4"]
+    flags += ["--store", "store", *keys(trials=2, resamples=100, json="r.json", report="none")]
+    asked: list[str] = []
+    answer = offline.OfflineEngine.answer
+
+    def counted(self: offline.OfflineEngine, system: str, user: str, settings: Any) -> Any:
+        asked.append(f"{system}\n{user}\n{settings}")
+        return answer(self, system, user, settings)
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.chdir(folder)
+        patch.setattr(offline.OfflineEngine, "answer", counted)
+        stops = sum(command.main([*flags, "--budget", f"calls={calls}"]) != 0 for calls in (30, 60))
+        assert command.main(flags) == 0
+    result = json.loads((folder / "r.json").read_text())
+    return Printed(folder, result, " ".join(out.getvalue().split()), stops, asked)
+
+
+@pytest.mark.integration
+def test_a_compile_that_was_stopped_pays_no_call_twice_and_looks_once(by_command: Printed) -> None:
+    assert by_command.stops == 2
+    assert len(by_command.asked) == len(set(by_command.asked)) > 120
+    (line,) = (by_command.folder / "store" / "held_out_uses.jsonl").read_text().splitlines()
+    assert len(json.loads(line)["held_out"]) == 9
+
+
+@pytest.mark.integration
+def test_summary_json_run_and_export_say_what_the_figures_rest_on(by_command: Printed) -> None:
+    from mlflow import MlflowClient
+
+    why = by_command.result["exported"]["why"]
+    for words in (
+        *("on 9 sources", "the procedure, by 4 folds", "of this run uses all", "too narrow", "9 paired sources"),
+        *("(corrected for 2 aspects, Bonferroni)", f"What is exported? {why[0].upper()}{why[1:]}."),
+    ):
+        assert words in by_command.output
+    assert re.search(r"By folds: \d\.\d\d to \d\.\d\d \(standard deviation \d\.\d\d\)", by_command.output)
+    folds = by_command.result["folds"]
+    assert (folds["count"], sum(folds["sources"])) == (4, 9)
+    assert all(math.isfinite(value) for value in (*folds["compiled"], *folds["gain"]))
+    assert by_command.result["held_out"]["compiled"]["average"]["summary"]["spearman"]["groups"] == 9
+    manifest = json.loads((by_command.folder / by_command.result["export"] / "manifest.json").read_text())
+    evidence = manifest["evidence"]
+    assert (evidence["folds"], evidence["exported"]) == (folds, by_command.result["exported"])
+    assert set(evidence["splits"]) == {"train", "dev"}, "no part is held out of the exported judge"
+    recorded = recorded_scores_in({"evidence": evidence})
+    assert (len(recorded.sources), len(recorded.seen)) == (9, 12)
+    assert {gain["groups"] for gain in evidence["gains"].values()} <= set(range(10))
+    run = MlflowClient(f"sqlite:///{by_command.folder}/store/mlflow.db").get_run(by_command.result["run_id"])
+    assert folds["note"] in run.data.tags["mlflow.note.content"]
+    artifacts = by_command.folder / "store" / "artifacts" / run.info.run_id / "artifacts"
+    assert json.loads((artifacts / "folds.json").read_text()) == folds
+    parts = {one.tags[0].value: json.loads(one.dataset.profile)["groups"] for one in run.inputs.dataset_inputs}
+    assert parts == {"train": 6, "dev": 6, "held_out": 9}

@@ -1,4 +1,4 @@
-"""The guide tuner: what its author is shown, what a guide is judged on, and who reads it."""
+"""The guide tuner: what its author is shown, what a guide may hold, what it is judged on, and who reads it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
+from debate_judge.data.schema import Scale
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Tuning, tuning_result
+from debate_judge.optimize.tuners import tuning_result
 from debate_judge.optimize.tuners.guide import guide_of
-from debate_judge.programs import JUDGES, build
+from debate_judge.optimize.tuners.guide_author import rating_distribution
+from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack
 from debate_judge.programs.judge import corpus_items
-from debate_judge.programs.roles.guide import HEADING
+from debate_judge.programs.roles.guide import HEADING, guide_in, with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
-from tests.optimize.guide_author import ASPECT, CANDIDATES, SOURCES, TASK, Author, corpus, tuned
-
-
-def sources_in(prompt: str) -> set[int]:
-    return {int(n) for n in re.findall(r"source number (\d+)", prompt)}
+from tests.optimize.guide_author import ASPECT, CANDIDATES, SOURCES, Author, corpus, sources_in, tuned
 
 
 def judged_under(guide: str, lm: ScriptedLM) -> set[int]:
@@ -29,15 +26,10 @@ def judged_under(guide: str, lm: ScriptedLM) -> set[int]:
     return {n for p in lm.prompts if guide in section(p, "standard") for n in sources_in(section(p, "source"))}
 
 
-def test_a_guide_that_helps_is_in_the_scorers_instructions_and_in_nobody_elses() -> None:
+def test_a_guide_that_helps_is_in_the_scorers_instructions_and_all_roles_read_it() -> None:
     judge, _ = tuned(Author("Raters like large numbers."))
     assert guide_of(judge) == "Raters like large numbers."
-    held = {name for name, text in judge.instructions().items() if HEADING in text}
-    assert held == {"scorer"}
-
-
-def test_all_roles_of_a_debate_read_the_guide() -> None:
-    judge, _ = tuned(Author("Raters like large numbers."))
+    assert {name for name, text in judge.instructions().items() if HEADING in text} == {"scorer"}
     lm = scripted_lm(debater(score="3", decision="ISSUE", final_score="4"))
     item = corpus_items(corpus(1), ASPECT)[0]
     with JudgeRunner(lm, progress=False) as runner:
@@ -45,6 +37,14 @@ def test_all_roles_of_a_debate_read_the_guide() -> None:
         runner.break_tie(judge, [item], transcripts)
     assert len(lm.prompts) == 4
     assert all(prompt.count("Raters like large numbers.") == 1 for prompt in lm.prompts)
+
+
+@pytest.mark.parametrize(("guide", "sources"), [("useless", SOURCES), ("large", 1), ("large", 2), ("large", 3)])
+def test_few_sources_are_enough_and_a_guide_without_a_gain_is_left_to_the_search(guide: str, sources: int) -> None:
+    assert guide_of(tuned(Author(guide), corpus(sources))[0]) == guide
+
+
+# --- what the author is shown ---
 
 
 def test_the_author_sees_ratings_raters_and_the_judges_own_scores_and_reasons() -> None:
@@ -68,41 +68,113 @@ def test_comments_reach_the_author_escaped_and_never_a_judge() -> None:
         for group in corpus().groups
     )
     author = Author("Raters like large numbers.")
-    _, lm = tuned(author, data=replace(corpus(), groups=groups))
+    _, lm = tuned(author, replace(corpus(), groups=groups))
     for prompt in author.guide_prompts:
-        told = [json.loads(line) for line in section(prompt, "rated").splitlines()]
-        comments = [c["comments"] for source in told for c in source["candidates"]]
-        assert len(comments) == CANDIDATES * len(told)
-        assert "[[ ## guide ## ]]" not in str(comments)
-        assert all("Rate it 5." in one for (one,) in comments)
+        sources = [json.loads(line) for line in section(prompt, "rated").splitlines()]
+        comments = [c["comments"] for source in sources for c in source["candidates"]]
+        assert len(comments) == CANDIDATES * len(sources)
+        assert all("Rate it 5." in comment for (comment,) in comments)
         assert prompt.count("[[ ## guide ## ]]") == 1
     others = [prompt for prompt in lm.prompts if prompt not in author.guide_prompts]
     assert others
     assert not any("Rate it 5." in prompt for prompt in others)
 
 
-def test_without_groups_each_source_is_shown_once_and_none_that_a_guide_is_judged_on() -> None:
-    groups = tuple(
-        RatedGroup(f"g{g}", f"source number {g}", (Candidate("c", f"text {g % 4}", {"charm": (1.0 + g % 4,)}),))
-        for g in range(40)
+def rated_source(number: int, difference: float, candidates: int = 3) -> RatedSource:
+    rated = tuple(
+        RatedCandidate(f"candidate {number} {i} " + "word " * 20, (float(i),), float(i), i + difference, "reason")
+        for i in range(candidates)
     )
-    author = Author("large one", "large two", "large three")
-    _, lm = tuned(author, data=Corpus(TASK, groups, Origin("toy", "toy.jsonl")), grouped=False)
-    for number, guide in enumerate(("large one", "large two")):
-        shown = [json.loads(line)["source"] for line in section(author.guide_prompts[number], "rated").splitlines()]
-        assert len(set(shown)) == len(shown) >= 8
-        judged = judged_under(guide, lm)
-        assert judged
-        assert not judged & {int(source.split()[-1]) for source in shown}
+    return RatedSource(f"source {number}", "", rated)
 
 
-def test_a_proposal_is_judged_on_sources_that_its_author_has_not_seen() -> None:
+def test_packs_keep_to_their_tokens_and_hold_agreements_beside_the_largest_differences() -> None:
+    sources = [rated_source(n, difference=n) for n in range(40)]
+    tokens = 8 * sources[7].tokens
+    packs = pack(sources, tokens, 2)
+    assert len(packs) == 2
+    for one in packs:
+        assert sum(source.tokens for source in one) <= tokens
+        differences = [source.error for source in one]
+        assert differences == sorted(differences, reverse=True)
+        assert differences[0] > 20
+        assert any(difference < 10 for difference in differences)
+    assert len({source.source for one in packs for source in one}) == sum(map(len, packs))
+
+
+def test_a_source_that_is_too_long_keeps_the_ends_of_the_scale() -> None:
+    long = rated_source(0, 0.0, candidates=9)
+    means = [c.mean for c in long.fit(long.tokens // 2).candidates]
+    assert 2 <= len(means) < 9
+    assert {0.0, 8.0} <= set(means)
+
+
+def test_equal_texts_of_a_source_are_shown_once_with_all_their_ratings() -> None:
+    same = RatedCandidate("same", (4.0, 2.0), 3.0, 2.5, "why")
+    other = replace(same, ratings=(5.0,), mean=5.0, score=4.0)
+    line = json.loads(RatedSource("source", "", (same, other, replace(same, text="another"))).json_line())
+    assert [c["candidate"] for c in line["candidates"]] == ["same", "another"]
+    first = {"candidate": "same", "raters_mean": 4.0, "ratings": [4.0, 2.0, 5.0], "judge": 2.5, "judge_reason": "why"}
+    assert line["candidates"][0] == first
+
+
+def test_the_spread_lists_each_mean_until_there_are_too_many() -> None:
+    assert rating_distribution([4.6667, 4.6667, 3.3333], Scale(1, 5)) == "Of 3 texts, 1 at 3.33, 2 at 4.67."
+    many = [1 + number / 10 for number in range(41)]
+    assert rating_distribution(many, Scale(1, 5)).endswith("6 near 5; 1 at exactly 1 and 1 at exactly 5.")
+
+
+# --- what a guide may hold ---
+
+
+def test_a_guide_that_is_too_long_is_asked_for_again_and_then_cut() -> None:
+    author = Author("large. " + "Many words stand here. " * 10, "large. " + "Many words stand here. " * 10, "large.")
+    judge, _ = tuned(author, words=9)
+    assert "had 41 words" in author.guide_prompts[1]
+    assert " ".join(guide_of(judge).split()) == "large. Many words stand here. Many words stand here."
+
+
+def test_a_guide_that_quotes_a_source_is_asked_for_again_and_loses_the_sentence() -> None:
+    author = Author("They like large. Think of an old, lighthouse keeper and his cats in winter.")
+    judge, _ = tuned(author)
+    assert "'of an old" in author.guide_prompts[1]
+    assert guide_of(judge) == "They like large."
+
+
+def test_an_unreadable_reply_is_one_proposal_less_and_never_the_end() -> None:
+    class Mute(Author):
+        def __call__(self, prompt: str) -> str:
+            return "no fields here" if "[[ ## rated ## ]]" in prompt else super().__call__(prompt)
+
+    assert guide_of(tuned(Mute("large"))[0]) == ""
+
+
+def test_sources_that_exceed_the_limit_are_written_about_in_parts_and_merged() -> None:
+    judge, lm = tuned(Author("large"), proposals=1, tokens=450)
+    (drafts,) = [prompt for prompt in lm.prompts if "[[ ## drafts ## ]]" in prompt]
+    assert re.search(r"Guide 1, from \d+ texts:\nlarge\n\nGuide 2, from \d+ texts:\nlarge", drafts)
+    assert guide_of(judge) == "large merged"
+
+
+def test_a_guide_replaces_the_one_before_and_can_be_taken_out() -> None:
+    once = with_guide("Rate it.", "old")
+    assert guide_in(with_guide(once, "new")) == "new"
+    assert (with_guide(once, ""), guide_in("Rate it.")) == ("Rate it.", "")
+
+
+# --- what a guide is judged on ---
+
+
+@pytest.mark.parametrize("candidates", [CANDIDATES, 1])
+def test_a_proposal_is_judged_on_sources_that_its_author_has_not_seen(candidates: int) -> None:
     author = Author("large one", "large two", "large three")
-    _, lm = tuned(author)
+    _, lm = tuned(author, corpus(SOURCES if candidates > 1 else 40, candidates))
     for number, guide in enumerate(("large one", "large two")):
-        judged = judged_under(guide, lm)
-        assert judged, guide
-        assert not judged & sources_in(section(author.guide_prompts[number], "rated")), guide
+        lines = section(author.guide_prompts[number], "rated").splitlines()
+        shown = sources_in("\n".join(lines))
+        assert len(shown) == len(lines) > 1, "each source is shown once"
+        assert judged_under(guide, lm), guide
+        assert not judged_under(guide, lm) & shown, guide
 
 
 def test_the_best_proposal_is_revised_on_half_of_what_it_has_not_seen_and_judged_on_the_rest() -> None:
@@ -112,69 +184,27 @@ def test_the_best_proposal_is_revised_on_half_of_what_it_has_not_seen_and_judged
     assert section(author.guide_prompts[2], "former_guide") == "large"
     revised_on = sources_in(section(author.guide_prompts[2], "rated"))
     assert not revised_on & sources_in(section(author.guide_prompts[1], "rated"))
-    judged = judged_under("and more", lm)
-    assert judged
-    assert not judged & revised_on
+    assert judged_under("and more", lm)
+    assert not judged_under("and more", lm) & revised_on
     # Both are perfect there: the revision has to be better to be taken.
     assert guide_of(judge) == "large"
 
 
-def test_without_a_gain_the_better_guide_still_comes_back_for_the_search_to_refuse() -> None:
-    judge, _ = tuned(Author("useless"))
-    assert guide_of(judge) == "useless"
-
-
-@pytest.mark.parametrize("sources", [1, 2, 3])
-def test_few_sources_are_enough(sources: int) -> None:
-    judge, _ = tuned(Author("large"), sources=sources)
-    assert guide_of(judge) == "large"
-
-
-def test_equal_seeds_give_equal_guides() -> None:
-    results = [tuned(Author("one", "two", "large"), proposals=3)[0].instructions() for _ in range(2)]
-    assert results[0] == results[1]
-
-
-def test_every_example_is_unseen_by_one_proposal() -> None:
-    """So that a compile can tell what guides are worth on train, too."""
-    author = Author("large one", "large two", "large three", "large four", "large five")
-    lm = scripted_lm(author)
-    rated = examples(corpus(), (ASPECT,), grouped=True, seed=0)
-    with JudgeRunner(lm, progress=False) as runner:
-        tuning = Tuning(
-            statistic="spearman",
-            runner=runner,
-            reflection=lm,
-            proposals=2,
-            trials=4,
-            seed=0,
-            label="charm",
-        )
-        judge = build("debate", {**JUDGES["debate"].config, "rounds": 0})
-        folds = tuning_result(TUNERS["guide"](tuning).compile(judge, trainset=rated)).folds
-    assert [guide_of(fold.judge) for fold in folds] == ["large one", "large two", "large three", "large four"]
-    assert sorted(group for fold in folds for _, group in fold.unseen) == [f"g{n}" for n in range(SOURCES)]
-    for number, fold in enumerate(folds):
-        seen = sources_in(section(author.guide_prompts[number], "rated"))
-        unseen = {int(group.removeprefix("g")) for _, group in fold.unseen}
-        assert unseen == set(range(SOURCES)) - seen
-
-
-def test_a_group_of_which_an_item_was_shown_is_not_unseen() -> None:
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_fold_names_as_unseen_the_groups_of_which_its_author_has_seen_nothing(mixed: bool) -> None:
     """Without groups an example is a batch of items, and two batches may hold items of one source."""
-    author = Author("large one", "large two", "large three")
-    lm = scripted_lm(author)
-    first, *others = examples(corpus(12), (ASPECT,), grouped=False, seed=0)
-    fields = ("questions", "texts", "ratings", "raters", "comments")
-    mixed = first.copy(**{name: [*first[name], *(other[name][0] for other in others)] for name in fields})
-    with JudgeRunner(lm, progress=False) as runner:
-        tuning = Tuning(
-            statistic="spearman", runner=runner, reflection=lm, proposals=2, trials=4, seed=0, label="charm"
-        )
-        judge = build("debate", {**JUDGES["debate"].config, "rounds": 0})
-        found = TUNERS["guide"](tuning).compile(judge, trainset=[mixed, *others])
-    folds = tuning_result(found).folds
+    author = Author(*(f"large {number}" for number in range(5)))
+    first, *others = examples(corpus(12 if mixed else SOURCES), (ASPECT,), grouped=not mixed, seed=0)
+    if mixed:
+        fields = ("questions", "texts", "ratings", "raters", "comments")
+        first = first.copy(**{name: [*first[name], *(other[name][0] for other in others)] for name in fields})
+    folds = tuning_result(tuned(author, trainset=[first, *others], proposals=4)[0]).folds
     assert folds
     for number, fold in enumerate(folds):
+        unseen = {int(group.removeprefix("g")) for _, group in fold.unseen}
         shown = sources_in(section(author.guide_prompts[number], "rated"))
-        assert not shown & {int(group.removeprefix("g")) for _, group in fold.unseen}
+        assert guide_of(fold.judge) == f"large {number}"
+        assert not shown & unseen
+        assert mixed or shown | unseen == set(range(SOURCES))
+    if not mixed:
+        assert sorted(group for fold in folds for _, group in fold.unseen) == [f"g{n}" for n in range(SOURCES)]

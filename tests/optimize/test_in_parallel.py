@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -39,24 +40,24 @@ def compiled(folder: Path, server: FaultyServer) -> dict[str, Any]:
     return found
 
 
-class Waiting:
-    """Counts how many pieces of work wait for the LM at the same time."""
+def most_waiting(monkeypatch: pytest.MonkeyPatch, work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], int]:
+    """What comes of the work, and how many pieces of it waited for the LM at the same time."""
+    lock, waiting, most = threading.Lock(), [0], [0]
+    wait = JudgeRunner.wait
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = self.most = 0
-        lock, wait = threading.Lock(), JudgeRunner.wait
-
-        def counted(runner: JudgeRunner, work: Coroutine[Any, Any, Any]) -> Any:
+    def counted(runner: JudgeRunner, awaited: Coroutine[Any, Any, Any]) -> Any:
+        with lock:
+            waiting[0] += 1
+            most[0] = max(most[0], waiting[0])
+        try:
+            return wait(runner, awaited)
+        finally:
             with lock:
-                self.now += 1
-                self.most = max(self.most, self.now)
-            try:
-                return wait(runner, work)
-            finally:
-                with lock:
-                    self.now -= 1
+                waiting[0] -= 1
 
-        monkeypatch.setattr(JudgeRunner, "wait", counted)
+    with monkeypatch.context() as patch:
+        patch.setattr(JudgeRunner, "wait", counted)
+        return work(), most[0]
 
 
 @pytest.mark.integration
@@ -64,38 +65,31 @@ def test_the_result_is_that_of_one_step_after_the_other_and_the_calls_are_on_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    waiting = Waiting(monkeypatch)
     with FaultyServer(offline, latency=0.01) as server:
-        run_concurrently = compiled(tmp_path / "at-once", server)
-        most, waiting.most = waiting.most, 0
+        at_once, most = most_waiting(monkeypatch, lambda: compiled(tmp_path / "at-once", server))
         monkeypatch.setattr(JudgeRunner, "lm_is_remote", False)
-        in_turn = compiled(tmp_path / "in-turn", server)
+        in_turn, one = most_waiting(monkeypatch, lambda: compiled(tmp_path / "in-turn", server))
     # Two halves of the folds are tuned in two aspects.
-    assert most >= 4
-    assert waiting.most == 1
-    calls, usual = run_concurrently.pop("lm_calls"), in_turn.pop("lm_calls")
-    assert run_concurrently == in_turn
+    assert most >= 4 > one == 1
+    calls, usual = at_once.pop("lm_calls"), in_turn.pop("lm_calls")
+    assert at_once == in_turn
     assert calls["per_item"] == usual["per_item"]
     # Of a stage of the search, blocks of sources may be asked for that a step after the other would not ask for.
     assert usual["executed"] <= calls["executed"] <= 1.2 * usual["executed"]
 
 
-def runner_of(answer: str, *, waits: bool, monkeypatch: pytest.MonkeyPatch) -> JudgeRunner:
-    monkeypatch.setattr(JudgeRunner, "lm_is_remote", waits)
-    return JudgeRunner(scripted_lm(lambda prompt: answer), progress=False)
-
-
 def test_the_first_failure_ends_all_works_and_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
+    monkeypatch.setattr(JudgeRunner, "lm_is_remote", True)
 
     def fails() -> None:
         raise ProviderDownError("gone", model="m")
 
-    with runner_of("", waits=True, monkeypatch=monkeypatch) as runner:
+    with JudgeRunner(scripted_lm(lambda prompt: ""), progress=False) as runner:
 
         def waits(number: int) -> None:
             try:
-                runner.wait(forever())
+                runner.wait(asyncio.Event().wait())
             finally:
                 ended.append(number)
 
@@ -103,9 +97,3 @@ def test_the_first_failure_ends_all_works_and_is_raised(monkeypatch: pytest.Monk
         with pytest.raises(ProviderDownError, match="gone"):
             runner.run_concurrently([lambda: waits(0), lambda: runner.run_concurrently(nested)])
     assert sorted(ended) == [0, 1]
-
-
-async def forever() -> None:
-    import asyncio
-
-    await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""The Critic's persona that the guide tuner writes: from what, when it is kept, and where the search may choose it."""
+"""What is learnt of the raters beside a guide: the Critic's persona and examples, and who may judge by them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,26 @@ from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize import optimizer
 from debate_judge.optimize.context import Run
-from debate_judge.optimize.examples import group_keys
-from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant
-from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import LearntPersona, Tuning, TuningResult, with_tuning_result
-from debate_judge.optimize.tuners.guide import add_guide
+from debate_judge.optimize.examples import examples, group_keys
+from debate_judge.optimize.search.knowledge import (
+    TUNED,
+    VariantJudges,
+    combine,
+    examples_knowledge,
+    knowledge_values,
+    learnt_knowledge,
+)
+from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, SearchSpace
+from debate_judge.optimize.settings import ExamplesOption, Settings
+from debate_judge.optimize.tuners import FoldJudge, GroupKey, LearntPersona, Tuning, TuningResult, with_tuning_result
+from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
-from debate_judge.programs.debate.personas import PERSONAS, STRICT
-from debate_judge.programs.judge import Item, Judge, corpus_items
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import PERSONAS, PLAIN, STRICT
+from debate_judge.programs.judge import DebateConfig, Item, Judge, corpus_items
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.programs.offline.roles import threshold
+from debate_judge.programs.roles.examples import examples_of
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm, section
@@ -32,8 +42,6 @@ from tests.optimize.guide_author import ASPECT, CANDIDATES, Author, corpus, tune
 from tests.optimize.small_corpus import small_corpus
 
 ITEM = corpus_items(corpus(1), ASPECT)[0]
-
-
 SCORER, CRITIC = Turn("scorer", 0, "Because.", 4.0), Turn("critic", 1, "Too high.")
 GIVING_IN, AGAIN = Turn("critic", 1, "", no_issue=True), Turn("scorer", 1, "So be it.", 3.0)
 
@@ -66,10 +74,10 @@ def test_shown_are_rated_items_each_under_its_own_source_with_replies_where_ther
     """At sample level an example is of several sources."""
     items = [replace(ITEM, source=source, text=f"Text {n}.") for n, source in enumerate("aabb")]
     whole = Transcript((SCORER, CRITIC, AGAIN))
-    found = critic_replies(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
-    shown = {source.source: [(c.text, c.debate.get("score_after")) for c in source.candidates] for source in found}
+    replies = critic_replies(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
+    shown = {source.source: [(c.text, c.debate.get("score_after")) for c in source.candidates] for source in replies}
     assert shown == {"a": [("Text 0.", 3.0)], "b": [("Text 2.", None), ("Text 3.", 3.0)]}
-    assert effects_of(found).total() == 2
+    assert effects_of(replies).total() == 2
 
 
 class Persuaded(Author):
@@ -108,41 +116,36 @@ def test_a_persona_that_helps_is_in_the_critics_instructions_and_one_that_does_n
         assert sum(map(int, counted.values())) == CANDIDATES
 
 
-def test_nothing_is_asked_where_nobody_debates_or_every_reply_was_right() -> None:
-    author = Persuaded("You are stern.")
-    tuned(author, rounds=0)
-    assert author.asked == []
-
+@pytest.mark.parametrize(("rounds", "right"), [(0, False), (1, True)])
+def test_nothing_is_asked_where_nobody_debates_or_every_reply_was_right(rounds: int, right: bool) -> None:
     class Right(Persuaded):
         def __call__(self, prompt: str) -> str:
-            if "[[ ## candidate ## ]]" not in prompt:
+            if not right or "[[ ## candidate ## ]]" not in prompt:
                 return super().__call__(prompt)
             means = [1.0, 1.5, 2.5, 3.5]
             return debater(score=str(means[int(section(prompt, "candidate").split()[-1])]))(prompt)
 
     author = Right("You are stern.")
-    tuned(author, rounds=1)
+    tuned(author, rounds=rounds)
     assert author.asked == []
 
 
 def test_a_quotation_in_a_persona_is_cut() -> None:
-    quoting = "You are stern. Say that source number 1 tells of an old lighthouse keeper."
-    author = Persuaded(quoting)
+    author = Persuaded("You are stern. Say that source number 1 tells of an old lighthouse keeper.")
     judge, _ = tuned(author, rounds=1)
     assert judge.instructions()["critic"] == "You are stern."
-    assert "quotes the texts" in section(author.asked[1], "correction")
+    assert "quotes" in section(author.asked[1], "correction")
 
 
 def test_the_offline_stand_in_is_sterner_where_the_critic_gave_in_and_milder_where_it_led_astray() -> None:
-    def written(**counts: int) -> float:
-        effects = "; ".join(f"{name}: {counts.get(f'e{n}', 0)}" for n, name in enumerate(EFFECTS))
+    def written(*counts: int) -> float:
+        effects = "; ".join(f"{name}: {count}" for name, count in zip(EFFECTS, counts, strict=True))
         user = f"[[ ## effects ## ]]\n{effects}\n\nRespond with `[[ ## analysis ## ]]`, then `[[ ## persona ## ]]`."
-        reply = (
-            OfflineEngine().answer("Your output fields are:\n1. `analysis` (str):\n2. `persona` (str):", user, {}).text
-        )
-        return threshold(reply.partition("persona ## ]]")[2])
+        fields = "Your output fields are:\n1. `analysis` (str):\n2. `persona` (str):"
+        return threshold(OfflineEngine().answer(fields, user, {}).text.partition("persona ## ]]")[2])
 
-    assert written(e1=5, e2=3) < written(e1=2, e0=2) < written(e0=5, e3=3)
+    assert len(EFFECTS) == 5
+    assert written(0, 5, 3, 0, 0) < written(2, 2, 0, 0, 0) < written(5, 0, 0, 3, 0)
 
 
 @pytest.mark.parametrize("text", ["You are stern.", None])
@@ -178,3 +181,56 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     judged = [variants["coherence"].judge_for("train", ("coherence", name)) is not None for name in groups]
     assert judged == [False] + [True] * (len(groups) - 1)
     assert variants["coherence"].judge_for("dev", ("coherence", groups[0])) is not None
+
+
+# --- who is given what is known ---
+
+
+CORPUS = corpus(4)
+GROUPS: list[GroupKey] = [(ASPECT.name, group.id) for group in CORPUS.groups]
+BASE = Debate(STRICT, DebateConfig(2))
+BY_PERSONA: dict[str, Judge] = {"strict": BASE, "plain": Debate(PLAIN, DebateConfig(2))}
+
+
+def learnt() -> TuningResult:
+    """A guide from everything, and one from each half of the sources, for the other half."""
+    halves = (GROUPS[:2], GROUPS[2:])
+    folds = [FoldJudge(add_guide(BASE, f"without {[name for _, name in h]}"), frozenset(h)) for h in halves]
+    return TuningResult(add_guide(BASE, "of all"), tuple(folds))
+
+
+def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own_beside_a_guide_for_every_persona() -> None:
+    tuned = add_guide(BASE, "of all")
+    tuned.critic.signature = tuned.critic.signature.with_instructions("Look twice.")
+    kinds = learnt_knowledge(BASE, TuningResult(tuned, start=learnt()))
+    assert [kind.name for kind in kinds] == ["guide", TUNED]
+    knowledge, rewritten = knowledge_values(kinds)
+    assert (knowledge, rewritten) == (("none", "guide"), (JudgeVariant(TUNED, TUNED),))
+    space = SearchSpace(knowledge, ("strict", "plain"), (0, 1, 2), (False, True), rewritten=rewritten)
+    variants = VariantJudges(BY_PERSONA, kinds, space)
+    for name, persona in BY_PERSONA.items():
+        judge = variants[JudgeVariant("guide", name)].judge
+        assert guide_of(judge) == "of all"
+        assert judge.instructions()["critic"] == persona.instructions()["critic"]
+        assert variants[JudgeVariant("none", name)].judge.instructions() == persona.instructions()
+    # The rewritten judge has no folds: no train group may judge it.
+    assert variants[JudgeVariant(TUNED, TUNED)].judge.instructions() == tuned.instructions()
+    assert variants[JudgeVariant(TUNED, TUNED)].judge_for("train", GROUPS[0]) is None
+
+
+def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
+    assert len(examples(CORPUS, (ASPECT,), grouped=True, seed=0)) == len(GROUPS)
+    shown = examples_knowledge(CORPUS, (ASPECT,), ExamplesOption(2), 0, {})
+    (guide,) = learnt_knowledge(BASE, learnt())
+    kinds = [guide, shown, combine(guide, shown)]
+    space = SearchSpace(knowledge_values(kinds)[0], ("strict", "plain"), (0, 1, 2), (False, True))
+    variants = VariantJudges(BY_PERSONA, kinds, space)
+    alone, both = (variants[JudgeVariant(kind, "strict")] for kind in ("examples", "both"))
+    assert len(examples_of(alone.judge)) == len(examples_of(both.judge)) == 2
+    assert (guide_of(alone.judge), guide_of(both.judge)) == ("", "of all")
+    for group in GROUPS:
+        assert alone.judge_for("train", group) is not None
+        judge = both.judge_for("train", group)
+        assert judge is not None
+        assert group[1] in guide_of(judge)
+        assert len(examples_of(judge)) == 2

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores
-from debate_judge.data.inference.absolute_agreement import AbsoluteScale
+from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.optimize.search.pooling import (
     MANY_GROUPS,
     EvaluatedPoints,
@@ -20,36 +19,23 @@ from debate_judge.optimize.search.pooling import (
 RNG = np.random.default_rng
 
 
-def made(seed: int, aspects: int = 4, points: int = 20, groups: int = 12, spread: float = 0.1) -> list[Floats]:
-    rng = RNG(seed)
-    common = rng.normal(0, spread, points)
-    return [
-        0.5 + common[:, None] + rng.normal(0, spread, points)[:, None]
+def test_posterior_means_are_those_of_the_formulas() -> None:
+    aspects, points, groups = 4, 20, 12
+    rng = RNG(0)
+    common = rng.normal(0, 0.1, points)
+    values = [
+        0.5 + common[:, None] + rng.normal(0, 0.1, points)[:, None]
         + rng.normal(0, 0.2, groups) + rng.normal(0, 0.3, (points, groups))
         for _ in range(aspects)
     ]  # fmt: skip
-
-
-# --- partial pooling ---
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_posterior_means_are_those_of_the_formulas(seed: int) -> None:
-    values = made(seed)
-    aspects, points, groups = 4, 20, 12
-    means = np.array([[np.mean(values[a][p]) for p in range(points)] for a in range(aspects)])
-    y = np.array([[means[a, p] - np.mean(means[a]) for p in range(points)] for a in range(aspects)])
-    noise = []
-    for a in range(aspects):
-        ease = [np.mean([values[a][p][g] for p in range(points)]) for g in range(groups)]
-        variances = [np.var([values[a][p][g] - ease[g] for g in range(groups)], ddof=1) for p in range(points)]
-        noise.append(np.mean(variances) / groups)
-    products = np.array([[np.mean(y[a] * y[b]) for b in range(aspects)] for a in range(aspects)])
-    common = np.mean([products[a, b] for a in range(aspects) for b in range(aspects) if a != b])
-    own = np.mean([products[a, a] - noise[a] for a in range(aspects)]) - common
-    assert common > 0
-    assert own > 0
-    prior = np.full((aspects, aspects), common) + own * np.eye(aspects)
+    means = np.array([own.mean(axis=1) for own in values])
+    y = means - means.mean(axis=1, keepdims=True)
+    noise = np.array([np.mean(np.var(own - own.mean(axis=0), axis=1, ddof=1)) / groups for own in values])
+    products = y @ y.T / points
+    shared = products[~np.eye(aspects, dtype=bool)].mean()
+    own_variance = np.mean(np.diag(products) - noise) - shared
+    assert shared > 0 < own_variance
+    prior = np.full((aspects, aspects), shared) + own_variance * np.eye(aspects)
     expected = means - y + prior @ np.linalg.inv(prior + np.diag(noise)) @ y
     assert posterior_means(values) == pytest.approx(expected)
 
@@ -61,21 +47,28 @@ def group(name: str, ratings: tuple[float | None, ...], scores: tuple[float | No
     return GroupScores(name, tuple(str(i) for i in range(len(ratings))), ratings, scores)
 
 
-def test_within_groups_each_contributes_its_correlation() -> None:
-    found = group_values(
-        [
-            group("good", (1, 2, 3), (2, 3, 4)),
-            group("reversed", (1, 2, 3), (4, 3, 2)),
-            group("constant", (1, 2, 3), (3, 3, 3)),
-            group("silent", (1, 2, 3), (None, None, None)),
-            group("unranked", (2, 2, 2), (1, 2, 3)),
-            group("partly", (1, None, 3, 2), (2, 9, 4, None)),
-        ],
-        "spearman",
-        "summary",
-    )
-    assert found == pytest.approx({"good": 1, "reversed": -1, "constant": 0, "silent": 0, "partly": 1})
-    assert group_values([group("unranked", (2, 2), (1, 2))], "spearman", "summary") == {}
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [
+        ("spearman", {"good": 1, "reversed": -1, "constant": 0, "silent": 0, "partly": 1}),
+        # A missing score is wrong by the whole scale.
+        (
+            "mae",
+            {"good": 3 / 4, "reversed": 7 / 12, "constant": 3 / 4, "silent": 0, "partly": 1 / 2, "unranked": 5 / 6},
+        ),
+    ],
+)
+def test_within_groups_each_contributes_its_agreement(objective: Objective, expected: dict[str, float]) -> None:
+    groups = [
+        group("good", (1, 2, 3), (2, 3, 4)),
+        group("reversed", (1, 2, 3), (4, 3, 2)),
+        group("constant", (1, 2, 3), (3, 3, 3)),
+        group("silent", (1, 2, 3), (None, None, None)),
+        group("unranked", (2, 2, 2), (1, 2, 3)),
+        group("partly", (1, None, 3, 2), (2, 9, 4, None)),
+        group("unrated", (None, None), (1, 2)),
+    ]
+    assert group_values(groups, objective, "summary", AbsoluteScale(4.0, 4.0)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("groups", [8, 60])
@@ -100,22 +93,6 @@ def test_over_all_candidates_a_missing_score_is_none_and_equal_scores_agree_with
     equal = [group(str(i), (1, 2), (3, 3)) for i in range(4)]
     assert set(group_values(equal, "spearman", "sample").values()) == {0.0}
     assert set(group_values(silent, "spearman", "sample").values()) == {0.0}
-
-
-def test_the_error_within_groups_counts_a_missing_score_as_wrong_by_the_whole_scale() -> None:
-    found = group_values(
-        [
-            group("off by one", (1, 2, 3), (2, 3, 4)),
-            group("silent", (1, 2), (None, None)),
-            group("unranked", (2, 2), (2, 2)),
-            group("half", (1, None, 3), (1, 5, None)),
-            group("unrated", (None, None), (1, 2)),
-        ],
-        "mae",
-        "summary",
-        AbsoluteScale(4.0, 4.0),
-    )
-    assert found == pytest.approx({"off by one": 0.75, "silent": 0, "unranked": 1, "half": 0.5})
 
 
 # --- the choice ---

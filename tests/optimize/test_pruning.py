@@ -1,4 +1,4 @@
-"""Pruning: what is pruned after how many groups."""
+"""What is asked of the judges: groups until a point is pruned, none of them twice, and scores as a judge gives them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import PrunedPoint, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.storage import TrialOutcome
-from debate_judge.optimize.search.study import shuffled_groups
+from debate_judge.programs.judge import Verdict, corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
-from tests.optimize.noisy_judges import ASPECTS, NOISY, scores_of
-from tests.optimize.searches import NINE_TRIALS, SPACE, FakeScores, limits_of, plan, run_search, search, varied_noise
-
-# --- blocks ---
-
-
-# --- in a search ---
+from tests.optimize.noisy_judges import ASPECTS, CORPUS, NOISY, scores_of, variants
+from tests.optimize.searches import (
+    NINE_TRIALS,
+    SPACE,
+    FakeScores,
+    limits_of,
+    plan,
+    run_search,
+    search,
+    stored_trials,
+    varied_noise,
+)  # fmt: skip
 
 
 def weak(point: Point) -> float:
@@ -32,7 +37,7 @@ def weak(point: Point) -> float:
 
 
 def pruned(fake: FakeScores, storage: Path | None = None, **options: Any) -> SearchResult:
-    return run_search(fake, storage, options.pop("limits", NINE_TRIALS), prune=True, **options)
+    return run_search(fake, storage, NINE_TRIALS, prune=True, **options)
 
 
 def test_weak_points_are_pruned_after_a_few_groups_and_the_choice_is_the_same() -> None:
@@ -53,11 +58,10 @@ def test_weak_points_are_pruned_after_a_few_groups_and_the_choice_is_the_same() 
 def test_a_debate_that_may_win_after_one_round_is_held_no_longer_on_further_groups() -> None:
     space = replace(SPACE, knowledge=("none",), personas=("strict",), tie_breakers=(False,), granularities=("given",))
     fake = FakeScores(lambda p: {0: 2.0, 1: 0.1}.get(p.rounds, 60.0))
-    found = pruned(fake, space=space)
+    assert pruned(fake, space=space).chosen.point.rounds == 1
     asked = {point.rounds: groups for point, groups in fake.groups_asked.items()}
     assert asked[0] == asked[1] == 10
     assert asked[2] <= 6 >= asked[3]
-    assert found.chosen.point.rounds == 1
 
 
 def test_of_equal_agreement_what_is_more_expensive_is_pruned() -> None:
@@ -71,31 +75,24 @@ def test_of_equal_agreement_what_is_more_expensive_is_pruned() -> None:
 def test_a_reading_whose_single_calls_were_pruned_has_no_debates() -> None:
     space = replace(SPACE, readings=("side by side", "alone"), tie_breakers=(False,), granularities=("given",))
     fake = FakeScores(lambda p: 50.0 if p.reading == "alone" else 0.1 * varied_noise(p))
-    pruned(fake, space=space, limits=limits_of(9))
+    pruned(fake, space=space)
     assert {p.rounds for p in fake.asked if p.reading == "alone"} == {0}
 
 
 def test_pruned_trials_are_stored_with_their_record(tmp_path: Path) -> None:
     reported: dict[Point, TrialOutcome] = {}
     found = pruned(FakeScores(weak), tmp_path / "s.log", on_trial=reported.__setitem__)
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "s.log")))
-    trials = optuna.load_study(study_name="s", storage=storage).get_trials()
-    states = {"pruned": optuna.trial.TrialState.PRUNED, "complete": optuna.trial.TrialState.COMPLETE}
-    by_state = {name: [t for t in trials if t.state == state] for name, state in states.items()}
-    assert len(by_state["pruned"]) == len(found.pruned) > 0
-    assert len(by_state["complete"]) == len(found.outcomes)
-    assert [trial.user_attrs for trial in by_state["pruned"]] == [
-        {"groups": told.groups, "of": 10, "behind": told.behind}
-        for told in reported.values()
-        if isinstance(told, PrunedPoint)
+    dropped = {point: outcome for point, outcome in reported.items() if isinstance(outcome, PrunedPoint)}
+    assert set(dropped) == set(found.pruned)
+    trials = stored_trials(tmp_path / "s.log", optuna.trial.TrialState.PRUNED)
+    assert [trial.user_attrs for trial in trials] == [
+        {"groups": outcome.groups, "of": 10, "behind": outcome.behind} for outcome in dropped.values()
     ]
-    assert {trial.values for trial in by_state["pruned"]} == {None}
-    assert list(reported) == [*dict.fromkeys(reported)]
-    assert {point for point, told in reported.items() if isinstance(told, PrunedPoint)} == set(found.pruned)
+    assert {trial.values for trial in trials} == {None}
+    assert len(stored_trials(tmp_path / "s.log", optuna.trial.TrialState.COMPLETE)) == len(found.outcomes)
 
 
 def test_a_point_that_is_best_for_one_aspect_and_weak_for_another_is_not_pruned() -> None:
-    """Weak for one aspect and best for the other: it is asked about everything."""
     one, other = FakeScores(lambda p: 50.0 if p.rounds else 0.5), FakeScores(lambda p: 0.1 if p.rounds else 8.0, seed=1)
     other.aspects = (Aspect("b", "?", Scale(1, 6)),)
     units = {"one": cast(ChoiceScores, one), "other": cast(ChoiceScores, other)}
@@ -105,13 +102,31 @@ def test_a_point_that_is_best_for_one_aspect_and_weak_for_another_is_not_pruned(
     assert found["other"].chosen.point.rounds > 0 == found["one"].chosen.point.rounds
 
 
-# --- what is asked ---
+# --- scores of judges ---
 
 
-def test_the_order_of_groups_depends_on_the_seed_alone() -> None:
-    names = [f"g{i}" for i in range(20)]
-    assert shuffled_groups(names, 1) == shuffled_groups(names[::-1] * 2, 1) != shuffled_groups(names, 2)
-    assert sorted(shuffled_groups(names, 1)) == sorted(names)
+def test_scores_of_a_point_are_those_of_its_judge_and_no_longer_debate_is_asked_again() -> None:
+    space, lm = SearchSpace(("none",), ("strict", "plain"), (0, 1, 2), (False, True)), scripted_lm(NOISY)
+    with JudgeRunner(lm, progress=False) as runner, JudgeRunner(scripted_lm(NOISY), progress=False) as fresh:
+        scores = scores_of(runner, ASPECTS[:1])
+        for point in reversed(space.points()):
+            by_aspect, calls = scores.scores(point)
+            judge = variants()[point.persona].with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
+            judgements = fresh.judge(judge, corpus_items(CORPUS, ASPECTS[0]))
+            assert calls == sum(j.calls for j in judgements) / len(judgements)
+            scale = ASPECTS[0].scale
+            expected = [scale.rounded(j.score, point.granularity) for j in judgements if isinstance(j, Verdict)]
+            assert [s for g in by_aspect["clear"] for s in g.scores] == expected
+    # Each call once, however many points are derived from it.
+    assert lm.meter.requested.total() < 1.5 * len(lm.prompts)
+
+
+def test_a_fixed_granularity_overrides_that_of_the_point() -> None:
+    whole, given = (Point("none", "strict", 0, False, granularity) for granularity in ("whole", "given"))
+    with JudgeRunner(scripted_lm(NOISY), progress=False) as runner:
+        scores = scores_of(runner, ASPECTS, sound="given")
+        assert scores.scores(whole)[0]["sound"] == scores.scores(given)[0]["sound"]
+        assert scores.scores(whole)[0]["clear"] != scores.scores(given)[0]["clear"]
 
 
 def test_groups_that_were_scored_are_not_scored_again_with_the_others() -> None:
@@ -119,13 +134,11 @@ def test_groups_that_were_scored_are_not_scored_again_with_the_others() -> None:
     with JudgeRunner(lm, progress=False) as runner:
         scores = scores_of(runner, ASPECTS)
         some, _ = scores.scores(point, only=["g1"])
-        assert {group.group for groups in some.values() for group in groups} == {"g1"}
         assert {section(prompt, "source") for prompt in lm.prompts} == {"Source 1."}
         # Nothing is known for all groups, so that nothing may be read off without asking.
         assert scores.debated_rounds == {}
         first = len(lm.prompts)
         everything, _ = scores.scores(point)
         assert {section(prompt, "source") for prompt in lm.prompts[first:]} == {"Source 0.", "Source 2."}
-        assert len(set(lm.prompts)) == len(lm.prompts)
         assert scores.debated_rounds == {JudgeVariant("none", "strict"): 2}
         assert [g for g in everything["clear"] if g.group == "g1"] == some["clear"]

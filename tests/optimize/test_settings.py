@@ -1,73 +1,72 @@
-"""Settings: where they come from, which of two wins, and which of them decide the result."""
+"""Settings: which of two wins, which decide the result, and that objectives and the second LM reach their users."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from debate_judge.optimize.compile import build_parser
+from debate_judge.optimize.reflection import REFLECTION, reflection_lm
+from debate_judge.optimize.search import outcomes
 from debate_judge.optimize.settings import Settings
+from debate_judge.optimize.tuners import guide, rated_examples
 from debate_judge.programs.debate.personas import PERSONAS
+from debate_judge.programs.lm.errors import BudgetSpentError
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.testing import scripted_lm
+from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.flags.parser import read_settings
+from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.contents import prompts_of
-from tests.optimize.compiles import plan_of
-
-
-def settings(*given: str) -> Settings:
-    return read_settings(Settings, build_parser().parse_args(given))
-
-
-def flags(parser: ArgumentParser) -> list[str]:
-    return [action.option_strings[-1] for action in parser._actions if action.option_strings and action.dest != "help"]
+from tests.optimize.compiles import compiled, plan_of
+from tests.optimize.small_corpus import small_corpus
 
 
 def test_the_flags_of_a_compile_fit_one_screen() -> None:
     parser = build_parser()
-    assert flags(parser) == [
+    flags = [a.option_strings[-1] for a in parser._actions if a.option_strings and a.dest != "help"]
+    assert flags == [
         *("--estimate", "--data", "--columns", "--task", "--aspects", "--judge", "-J", "--lm", "--api-base"),
         *("--concurrency", "--rpm", "--budget", "--tuner", "--reflection-lm", "--effort", "--max-rounds", "--metric"),
         *("--examples", "--folds", "--held-out", "--seed", "--name", "--tracking-uri", "--store", "--config"),
     ]
-    assert len(flags(parser)) <= 25
     assert len(parser.format_help().splitlines()) <= 52
+    help_text = " ".join(parser.format_help().split())
+    assert "--effort EFFORT effort of tuning and search: light, medium, heavy (default: light)" in help_text
+
+
+def test_a_file_without_its_flag_is_answered_with_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["ratings.csv"])
+    assert "--data ratings.csv" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("given", "level", "correlation"),
+    ("given", "metric", "correlation", "absolute"),
     [
-        ("auto/spearman", "auto", "spearman"),
-        ("summary/kendall", "summary", "kendall"),
-        ("pearson", "auto", "pearson"),
-        ("sample", "sample", "spearman"),
+        ("auto/spearman", "auto/spearman", "spearman", None),
+        ("summary/kendall", "summary/kendall", "kendall", None),
+        ("pearson", "auto/pearson", "pearson", None),
+        ("sample", "sample/spearman", "spearman", None),
+        # What is shown of agreement stays a correlation.
+        ("summary/mae", "summary/mae", "spearman", "mae"),
+        ("ccc", "auto/ccc", "spearman", "ccc"),
+        ("kappa", "auto/kappa", "spearman", "kappa"),
     ],
 )
-def test_a_metric_is_a_level_and_a_correlation(given: str, level: str, correlation: str) -> None:
-    found = settings("--metric", given)
-    assert (found.metric_choice.level, found.metric_choice.correlation) == (level, correlation)
-    assert found.metric == f"{level}/{correlation}", "however it is written, it is the same compile"
-
-
-@pytest.mark.parametrize("measure", ["mae", "ccc", "kappa"])
-def test_a_compile_may_maximize_absolute_agreement(measure: str) -> None:
-    found = settings("--metric", f"summary/{measure}").metric_choice
-    assert (found.absolute_measure, found.level) == (measure, "summary")
-    # What is shown of agreement stays a correlation.
-    assert found.correlation == "spearman"
-    assert settings("--metric", measure).metric == f"auto/{measure}"
-
-
-def test_help_says_every_default_and_choice() -> None:
-    text = " ".join(build_parser().format_help().split())
-    for part in (
-        "--effort EFFORT effort of tuning and search: light, medium, heavy (default: light)",
-        "(default: runs/store)",
-        "LM calls in flight at once (default: 16)",
-        "--seed N seed of every random choice (default: 0)",
-    ):
-        assert part in text
+def test_a_metric_is_a_level_and_a_correlation_or_an_absolute_measure(
+    given: str, metric: str, correlation: str, absolute: str | None
+) -> None:
+    settings = read_settings(Settings, build_parser().parse_args(["--metric", given]))
+    assert settings.metric == metric, "however it is written, it is the same compile"
+    choice = settings.metric_choice
+    assert (choice.level, choice.correlation) == (metric.partition("/")[0], correlation)
+    assert (choice.absolute_measure or None) == absolute
 
 
 @pytest.mark.parametrize(
@@ -80,42 +79,21 @@ def test_a_call_may_take_three_times_as_long_as_an_attempt(
     assert (options.attempt_timeout, options.deadline) == (attempt, deadline)
 
 
-# --- from Python ---
-
-
 def test_the_identity_is_what_decides_the_result() -> None:
     base = Settings().identity()
-    same = [
-        Settings(name="x"),
-        Settings(store="elsewhere"),
-        Settings(json="r.json"),
-        Settings(tracking_uri="http://localhost:5000"),
-        Settings(concurrency=2),
-        Settings(rpm=1.0),
-        Settings(budget="calls=1"),
+    same: list[dict[str, Any]] = [
+        *({"name": "x"}, {"store": "elsewhere"}, {"json": "r.json"}, {"tracking_uri": "http://localhost:5000"}),
+        *({"concurrency": 2}, {"rpm": 1.0}, {"budget": "calls=1"}),
     ]
-    assert {s.identity() for s in same} == {base}
-    other = [
-        Settings(data="summeval"),
-        Settings(task="dialogue"),
-        Settings(columns=("text=answer",)),
-        Settings(sources="20"),
-        Settings(aspects=("coherence",)),
-        Settings(judge="single"),
-        Settings(personas="mine.toml"),
-        Settings(lm="openai/m"),
-        Settings(api_base="http://localhost:8000/v1"),
-        Settings(tuner="none"),
-        Settings(effort="heavy"),
-        Settings(trials=7),
-        Settings(max_rounds=1),
-        Settings(metric="kendall"),
-        Settings(metric="sample"),
-        Settings(shared=True),
-        Settings(seed=1),
-        Settings(resamples=1000),
+    assert {Settings(**given).identity() for given in same} == {base}
+    other: list[dict[str, Any]] = [
+        *({"data": "summeval"}, {"task": "dialogue"}, {"columns": ("text=answer",)}, {"sources": "20"}),
+        *({"aspects": ("coherence",)}, {"judge": "single"}, {"personas": "mine.toml"}, {"lm": "openai/m"}),
+        *({"api_base": "http://localhost:8000/v1"}, {"tuner": "none"}, {"effort": "heavy"}, {"trials": 7}),
+        *({"max_rounds": 1}, {"metric": "kendall"}, {"metric": "sample"}, {"shared": True}, {"seed": 1}),
+        *({"resamples": 1000}, {"examples": "8"}),
     ]
-    assert len({base, *(s.identity() for s in other)}) == len(other) + 1
+    assert len({base, *(Settings(**given).identity() for given in other)}) == len(other) + 1
 
 
 def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:
@@ -125,3 +103,91 @@ def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:
     assert (usual.name.startswith("sample-debate-offline-"), usual.model_name) == (True, "debate-summarization")
     found = prompts_of(named.model_name, {"coherence": {"scorer": "Rate.", "critic": ""}})
     assert found == {"mine.coherence.scorer": "Rate."}
+
+
+# --- what is maximized ---
+
+
+def spied(patch: pytest.MonkeyPatch, module: Any, name: str) -> list[tuple[Any, ...]]:
+    """The arguments of each call of a function of a module, filled as calls are made."""
+    calls: list[tuple[Any, ...]] = []
+    real = getattr(module, name)
+
+    def spy(*given: Any, **named: Any) -> Any:
+        calls.append(given)
+        return real(*given, **named)
+
+    patch.setattr(module, name, spy)
+    return calls
+
+
+def test_guides_are_compared_and_judges_chosen_by_the_error_and_pairs_by_the_judges_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = spied(monkeypatch, outcomes, "group_values")
+    tuned = spied(monkeypatch, guide, "group_metric")
+    shown = spied(monkeypatch, rated_examples, "choose_pairs")
+    data: dict[str, Any] = {"data": str(small_corpus(tmp_path)), "aspects": ("coherence",), "store": str(tmp_path)}
+    quick: dict[str, Any] = {"max_rounds": 0, "folds": 1, "resamples": 100}
+    settings = Settings(**data, **quick, metric="mae", examples="pairs:2", export_examples=True)
+    lm = make_lm("offline")
+    with JudgeRunner(lm, progress=False) as runner:
+        result = compiled(settings, personas(None), runner, lm)
+    # Scores of groups, the objective, the level, and the scale of 1 to 5 with its cut.
+    assert {(objective, level, scale.width, scale.cut) for _, objective, level, scale in chosen} == {
+        ("mae", "summary", 4.0, 4.0)
+    }
+    assert {(objective, scale.width) for _, _, objective, scale in tuned} == {("mae", 4.0)}
+    train = result.plan.data.splits.train
+    for corpus, _, count, scores, *_ in shown:
+        assert (corpus, count) == (train, 2)
+        assert set(scores) == {("coherence", g.id, c.id) for g in train.groups for c in g.candidates}
+    assert shown
+    assert result.to_json()["objective"]["maximized"] == "mae"
+
+
+# --- the LM that reflects ---
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that no server will see."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+
+
+def engine() -> Any:
+    return scripted_lm(lambda _: "OK").scripted
+
+
+@pytest.mark.parametrize(
+    ("name", "endpoint"), [("openai/gpt-4o", "http://127.0.0.1:9/v1"), ("anthropic/claude-sonnet-4-5", "")]
+)
+def test_the_address_is_that_of_a_provider(name: str, endpoint: str) -> None:
+    settings = Settings(lm="openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1", reflection_lm=name)
+    lm = make_lm(settings.lm, api_base=settings.api_base, options=lm_options(settings), engine=engine())
+    reflection = reflection_lm(settings, lm)
+    assert (reflection.model, reflection.endpoint) == (name, endpoint)
+
+
+def test_both_spend_one_budget() -> None:
+    settings = Settings(lm="openai/gpt-4o-mini", reflection_lm="openai/gpt-4o", budget="calls=2")
+    lm = make_lm(settings.lm, options=lm_options(settings), engine=engine())
+    second = make_lm("openai/gpt-4o", engine=engine()).share_run(lm, REFLECTION)
+    lm("first")
+    second("second")
+    for either in (lm, second):
+        with pytest.raises(BudgetSpentError, match="2 of 2 calls"):
+            either("third")
+
+
+def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None:
+    lm = make_lm("openai/gpt-4o-mini", engine=engine())
+    second = make_lm("openai/gpt-4o", engine=engine()).share_run(lm, REFLECTION)
+    lm.meter.count_reply("scorer", Reply("", 1000, 100))
+    second.meter.count_reply(REFLECTION, Reply("", 1000, 100))
+    rows = {row["role"]: row["usd"] for row in cost_rows(lm.meter, lm.price)}
+    assert rows["scorer"] == pytest.approx(lm.price.cost(1000, 0, 100))
+    assert rows[REFLECTION] == pytest.approx(second.price.cost(1000, 0, 100))
+    assert rows[REFLECTION] > 10 * rows["scorer"]
+    assert rows["total"] == pytest.approx(rows["scorer"] + rows[REFLECTION])

@@ -31,16 +31,12 @@ SCRIPT = Path(__file__).with_name("counted_compile.py")
 PLAIN = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"}
 
 
-def command(folder: Path, pause: float, tuner: str) -> list[str]:
-    output = ["--store", str(folder / "store"), *keys(json=folder / "result.json")]
-    arguments = [*ARGUMENTS, "--data", str(small_corpus(folder)), "--tuner", tuner, *output]
-    return [sys.executable, str(SCRIPT), str(folder / "calls.log"), str(pause), *arguments]
-
-
 def start(folder: Path, pause: float, tuner: str, hash_seed: int = 0) -> subprocess.Popen[bytes]:
     folder.mkdir(exist_ok=True)
+    output = ["--store", str(folder / "store"), *keys(json=folder / "result.json")]
+    arguments = [*ARGUMENTS, "--data", str(small_corpus(folder)), "--tuner", tuner, *output]
     return subprocess.Popen(
-        command(folder, pause, tuner),
+        [sys.executable, str(SCRIPT), str(folder / "calls.log"), str(pause), *arguments],
         cwd=folder,
         env={**PLAIN, "HOME": str(folder), "PYTHONHASHSEED": str(hash_seed)},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -84,11 +80,11 @@ def test_a_compile_that_was_stopped_resumes_to_the_same_result_without_paying_tw
         if process.poll() is None:
             process.send_signal(how)
             kills += 1
-        said = process.communicate(timeout=60)[1].decode()
+        output = process.communicate(timeout=60)[1].decode()
         if how == signal.SIGINT:
-            assert process.returncode == 130, said
-            assert "command again" in said
-            assert "Traceback" not in said
+            assert process.returncode == 130, output
+            assert "command again" in output
+            assert "Traceback" not in output
     assert kills
     process = start(killed, 0.0, tuner, 4711)
     errors = process.communicate(timeout=300)[1]
@@ -104,28 +100,3 @@ def test_a_compile_that_was_stopped_resumes_to_the_same_result_without_paying_tw
         states = Counter(status for (status,) in database.execute("SELECT status FROM runs"))
     assert states["RUNNING"] == 0
     assert states["FINISHED"] > 1
-
-
-@pytest.mark.soak
-def test_two_compiles_at_once_on_one_store_pay_for_each_call_once(tmp_path: Path) -> None:
-    """Their settings differ, and with them their studies; most of their calls are equal."""
-    folders = [tmp_path / "one", tmp_path / "two"]
-    processes = []
-    for folder in folders:
-        folder.mkdir()
-        more = ["--store", str(tmp_path / "store")]
-        if folder.name == "two":
-            more += keys(max_unscored=0.3)
-        processes.append(
-            subprocess.Popen(
-                [*command(folder, 0.002, "guide"), *more],
-                cwd=folder,
-                env={**PLAIN, "HOME": str(folder)},
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-        )
-    assert [process.wait(300) for process in processes] == [0, 0]
-    paid = Counter(calls(folders[0])) + Counter(calls(folders[1]))
-    assert len(paid) > 50
-    assert not set(calls(folders[0])) & set(calls(folders[1]))

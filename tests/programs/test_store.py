@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import os
 import signal
 import sqlite3
@@ -18,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
 from debate_judge.programs.lm.reply import Reply, StoreError, validated_reply, wait_or_claim
-from debate_judge.programs.lm.sql.tables import CLAIMS
+from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
 from debate_judge.programs.lm.sql.tables import REPLIES as TABLE
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.programs.make_lm import open_replies
@@ -196,6 +197,24 @@ def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pyt
     asyncio.run(asyncio.wait_for(renewed(), 30))
 
 
+def test_a_failed_transaction_is_rolled_back_alone(opened: Open) -> None:
+    job = {"token": "t", "made": 1.0, "record": "{}"}
+
+    def fail(connection: Connection) -> None:
+        connection.execute(insert(BATCH_JOBS).values(job))
+        raise LookupError("not this one")
+
+    async def run() -> None:
+        writes = [store.put(key(number), "scorer", REPLIES[0]) for number in (1, 2)]
+        *_, error = await asyncio.gather(*writes, store.run(fail), return_exceptions=True)
+        assert isinstance(error, LookupError)
+        assert await store.get(key(1)) == await store.get(key(2)) == REPLIES[0]
+
+    store = opened()
+    asyncio.run(run())
+    assert store.run_sync(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == []
+
+
 def test_a_lost_database_is_an_error_and_works_again_later(
     postgres: PostgresServer, database: str, tmp_path: Path
 ) -> None:
@@ -274,6 +293,33 @@ def test_a_killed_process_leaves_every_reply_that_it_was_given_and_no_claim(tmp_
         assert get_all(store, last + 1) == [Reply("x" * (number % 5000)) for number in range(last + 1)]
         # Of the reply that was being put there may be all or nothing.
         assert count(store) in (last + 1, last + 2)
+
+
+@pytest.mark.integration
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_processes_may_open_a_new_folder_at_the_same_moment_and_fork_while_it_is_open(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    ready = context.Barrier(6)
+
+    def work(number: int) -> None:
+        with pytest.raises(StoreError, match="forked"):
+            get(store, key(0))
+        ready.wait(60)
+        with closing(SqlStore(tmp_path / "new")) as new, closing(SqlStore(tmp_path / "open")) as shared:
+            put(new, key(number), REPLIES[0])
+            put(shared, key(number), REPLIES[0])
+
+    with closing(SqlStore(tmp_path / "open")) as store:
+        children = [context.Process(target=work, args=(number,)) for number in range(6)]
+        for child in children:
+            child.start()
+        put(store, key(9), REPLIES[1])
+        for child in children:
+            child.join()
+        assert [child.exitcode for child in children] == [0] * 6
+        assert get_all(store, 6) == [REPLIES[0]] * 6
+        assert get(store, key(9)) == REPLIES[1]
+    assert count(tmp_path / "new") == 6
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ IN_MANIFEST = (
     ("a granularity", of_tone("granularity", "x"), "aspects.tone.granularity", "half"),
     ("a falling map", of_tone("calibration", knots(3, 1)), None, "do not increase"),
     ("a state elsewhere", of_tone("state", "../x.json"), "aspects.tone.state", "outside"),
+    ("a zero byte", of_tone("state", "a\0b", signed=False), "aspects.tone.state", "outside"),
     ("another judge's settings", of_tone("config", {}), CONFIG, ""),
     ("a score mode of 1", configured(score_mode=1), CONFIG, "configuration"),
     ("samples without end", configured(score_mode=f"sampled:{'9' * 5000}"), None, "score mode"),

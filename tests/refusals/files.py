@@ -17,13 +17,11 @@ from debate_judge.data.files.reading import toml
 from debate_judge.data.files.task_file import find_task, guess_task, read_task
 from debate_judge.data.sets import dialsummeval, faireval, summeval, topical_chat
 from debate_judge.data.sources import SourceSelection
-from tests.data import test_factuality_sets as factuality
+from tests.data import test_public_sets as public
 from tests.data.files_of_rows import TASK
-from tests.data.test_faireval import QUESTIONS, answers
-from tests.data.test_faireval import folder as copy_of_faireval
-from tests.data.test_public_sets import ARTICLE, REPLY, SAID
-from tests.data.test_task_files import GOOD as GOOD_TASK
-from tests.data.test_task_files import HEAD
+from tests.data.test_inputs import GOOD as GOOD_TASK
+from tests.data.test_inputs import HEAD
+from tests.data.test_public_sets import ARTICLE, QUESTIONS, REPLY, SAID, answers, faireval_folder
 from tests.refusals.refusal import alike, row, rows
 
 GOOD: dict[str, Any] = {
@@ -162,7 +160,7 @@ REPLIES: list[tuple[str, list[dict[str, Any]], int | None, str | None, str]] = [
 
 def copied(**files: Any) -> Callable[[Path], object]:
     """A copy of FairEval in which some files are different."""
-    return lambda folder: copy_of_faireval(folder / "copy", **files)
+    return lambda folder: faireval_folder(folder / "copy", **files)
 
 
 COPIES = [
@@ -193,9 +191,9 @@ FACTUALITY = [
     ("halueval", [{"text": "x"}], "not a record of HaluEval"),
     ("halueval", [{"question": "x", "right_answer": "y"}], "hallucinated_answer"),
     ("halueval", [{"question": "x", "answer": "y", "hallucination": "maybe"}], "yes or no"),
-    ("factool_claims", [{**factuality.CLAIMS, "claims": []}], "claims is empty"),
-    ("factool_claims", [{**factuality.CLAIMS, "claims": [{"claim": "x", "label": "yes"}]}], "label"),
-    ("qags", [factuality.QAGS, {**factuality.QAGS, "source": "Other ."}], "a second source"),
+    ("factool_claims", [{**public.CLAIMS, "claims": []}], "claims is empty"),
+    ("factool_claims", [{**public.CLAIMS, "claims": [{"claim": "x", "label": "yes"}]}], "label"),
+    ("qags", [public.QAGS, {**public.QAGS, "source": "Other ."}], "a second source"),
 ]
 
 
@@ -235,6 +233,7 @@ UNIEVAL = [
 PAIR = {"question": "Which?", "response_a": "The Ash.", "response_b": "Water."}
 PAIRS: list[Place] = [
     ("0 or 1", lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1)]), 1, "winner", "0 may be a tie"),
+    ("0 to 2", lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1, 2)]), 1, "winner", "0 may be a tie"),
     ("repeated", lines([{**PAIR, "seat": n, "winner": "A"} for n in "abcdefgh"]), 1, "winner", "repeat a pair"),
     ("one rater twice", lines([{**PAIR, "rater": "anna", "winner": w} for w in "AB"]), 2, "rater", "twice"),
     ("a strength", lines([{**PAIR, "winner": "A", "strength": 3}]), 1, "strength", "divide"),

@@ -91,6 +91,12 @@ def a_far_date(folder: Path) -> None:
     written(text=["a", "b"], tone=[1, 2], made=pa.StructArray.from_arrays([days], ["day"]))(folder)
 
 
+def broken_pages(folder: Path) -> None:
+    parquet(folder / "a.parquet", OFF_SCALE, NAMES)
+    content = (folder / "a.parquet").read_bytes()
+    (folder / "a.parquet").write_bytes(content[:4] + b"\xff" * 100 + content[104:])
+
+
 def sheets(*rows: tuple[object, ...], **more: Any) -> Callable[[Path], object]:
     return lambda folder: sheet_file(folder / "a.xlsx", list(rows), **more)
 
@@ -125,6 +131,7 @@ PARQUET = [
         ("long lists", MANY_LISTS, limited(reading, _MAX_LIST_VALUES=10_000), None, "tone.list.element", "200,000"),
         ("long texts", LONG_TEXTS, limited(reading, _MAX_UNPACKED=4 << 20), None, "text", "unpacks"),
         ("Parquet off the scale", lambda f: parquet(f / "a.parquet", OFF_SCALE, NAMES), None, 2, "tone", "scale"),
+        ("Parquet of broken pages", broken_pages, None, None, None, "from its original"),
         ("no Parquet", lambda f: (f / "a.parquet").write_text("source,text\ns,x\n"), None, None, None, "not a Parquet"),
     )
 ]
@@ -172,8 +179,25 @@ def of_scale(low: float, high: float) -> Callable[[], object]:
     return loaded("a.csv", task=Task("t", "source", "text", (Aspect("tone", "How?", Scale(low, high)),)))
 
 
+LABELLED = "".join(f"A text {i}.,accept,{rater},4\n" for i in range(9) for rater in "ab")
+MISREAD = (
+    ("what was summarized", "text,summary,tone\nAn article.,A summary.,4\n", 2, "text", "source=text,text=summary"),
+    ("repeated texts beside labels", f"text,answer,who,tone\n{LABELLED}", 2, "text", "rater=who"),
+    ("names in two rows", "text,Ann,,Bob,\n,tone,wit,tone,wit\nx,4,5,3,2\n", 2, None, "unmerge"),
+    ("columns of a crowd", "WorkerId,Input.answer,Answer.tone\nw,x,4\n", 2, "text", "text=Input.answer"),
+)
+UNESCAPED = {"a.tsv": 'text\ttone\nx\t4\n"Yes\t3\ny\t2\nno"\t1\n'}
+OF_ANOTHER_MEANING = {"a.csv": "task,text,tone\nrewrite,x,4\n"}
 USERS = [
+    *(
+        row(name, loaded("a.csv"), field, keyword, "a.csv", line, {"a.csv": text})
+        for name, text, line, field, keyword in MISREAD
+    ),
+    row("quotes that are not escaped", loaded("a.tsv"), None, "over several rows", "a.tsv", 3, UNESCAPED),
+    row("another task", loaded("a.csv", task=None), "task", "rename the column", "a.csv", 2, OF_ANOTHER_MEANING),
     row("fractions", guessed, None, "4 and not 4/5", files=table("4/5", "3/5")),
+    row("dates", guessed, None, "such as 4/5", files=table("2024-05-04", "2024-05-03")),
+    row("three raters in a cell", guessed, None, "4;5", files=table("4,5,3", "3,4,4")),
     row("per cents", guessed, None, "80 and not 80%", files=table("80%", "60%")),
     row("two raters with a comma, guessed", guessed, None, "4;5", files=table("4,5", "3,4")),
     row("a point and a comma", loaded("a.csv"), "tone", "decimals with a point", "a.csv", 2, table("3,5", "4.5")),
@@ -319,6 +343,7 @@ def comparison(texts: dict[str, object], side: str) -> Callable[[Path], object]:
     return recorded("a.jsonl", {"data": texts, "annotations": [{"completed_by": 1, "result": [result]}]})
 
 
+CUT_OFF: dict[str, object] = {"trace_id": "t", "request_preview": "x" * 997 + "...", "assessments": []}
 LANGFUSE, LANGSMITH = "langfuse_scores.csv", "langsmith_feedback.jsonl"
 SIDES: dict[str, object] = {"question": "q", "answer1": "x", "answer2": "y"}
 OTHER_TEXTS: dict[str, object] = {"question": "q", "mine": "x", "theirs": "y"}
@@ -336,6 +361,16 @@ TOOLS = [
         ("lists without commas", "a.csv", (), lists_of_numpy, "a.csv", 2, f"{ANSWERS}.users", "df.to_json"),
         ("unknown texts", "a.jsonl", (), comparison(OTHER_TEXTS, "left"), "a.jsonl", 1, "data", "response_a, the left"),
         ("no side", "a.jsonl", (), comparison(SIDES, "middle"), "a.jsonl", 1, BETTER, "left or right"),
+        (
+            "a trace without spans",
+            "a.jsonl",
+            (),
+            recorded("a.jsonl", {"info": CUT_OFF}),
+            "a.jsonl",
+            1,
+            "info.request_preview",
+            "include_spans",
+        ),
         ("a run of LangSmith without end", f"{LANGSMITH}+runs.jsonl", (), a_deep_run, None, None, "text", "missing"),
     )
 ]

@@ -17,8 +17,7 @@ import debate_judge
 from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, load, offline_lm
 from debate_judge.data import LOADERS
 from debate_judge.data import load as load_data
-from debate_judge.data.agreement.classification import Decision, classify, pair_decisions
-from debate_judge.data.agreement.decisions import DecisionRule, decision_rules_from_scores
+from debate_judge.data.agreement.decisions import DecisionRule, decision_rules_from_scores, evaluate_decisions
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table, compare
 from debate_judge.data.calibration import Calibration
@@ -265,6 +264,7 @@ def group(name: str, ratings: Sequence[float], scores: Sequence[float], ids: str
 
 
 ONE, EQUAL = {"x": [group("a", [1, 2], [1, 2])]}, {"x": [group("a", [1, 1], [1, 1])]}
+SINGLE_TEXT, PAIRS = {"x": [group("5", [1], [1])]}, DecisionRule("pairs")
 YES, RULE = Aspect("x", "?", Scale(0, 1)), DecisionRule("binary", 0.5, 0.5)
 
 
@@ -280,9 +280,7 @@ AGREEMENT = [
     row("other aspects", compared(y=ONE["x"]), None, "same aspects"),
     row("other groups", compared(x=[group("b", [1, 2], [1, 2])]), None, "same groups", plain=True),
     row("other ratings", compared(x=[group("a", [1, 3], [1, 2])]), None, "'a'", plain=True),
-    row("nothing decided", lambda: classify([Decision("a", "win", None)]), None, "no decision", plain=True),
-    row("no such label", lambda: classify([Decision("a", "win", "win")], "maybe"), None, "no such label"),
-    row("a group of one as a pair", lambda: pair_decisions([group("5", [1], [1])]), None, "not a pair"),
+    row("a group of one as a pair", partial(evaluate_decisions, SINGLE_TEXT, {"x": PAIRS}), None, "not a pair"),
     row("equal ratings as decisions", partial(decision_rules_from_scores, EQUAL, "binary"), None, "equal", plain=True),
     row("a cut on one side of all ratings", partial(decision_cuts, (YES,), {"x": RULE}, 3), "cut", "one side"),
     *(

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from debate_judge.data.agreement.classification import NEGATIVE, POSITIVE
 from debate_judge.data.agreement.decisions import (
+    NEGATIVE,
+    POSITIVE,
     DecisionResult,
     DecisionRule,
     evaluate_decisions,
@@ -268,7 +269,7 @@ def test_binary_decisions_by_hand() -> None:
     # Kappa: (24/36 - 20/36) / (16/36). AUROC: .9 and .8 beat both negatives, .4 and .5 beat .2 alone.
     expected = {"accuracy": 4 / 6, "kappa": 1 / 4, "balanced_accuracy": (3 / 4 + 1 / 2) / 2, "auroc": 6 / 8}
     assert values(result) == pytest.approx({**expected, "precision": 3 / 4, "recall": 3 / 4, "f1": 3 / 4})
-    assert [result.lower.measures[name].value for name in ("precision", "recall", "f1")] == [0.5, 0.5, 0.5]
+    assert [result.lower[name].value for name in ("precision", "recall", "f1")] == [0.5, 0.5, 0.5]
     assert (result.labels, result.decisions) == ({POSITIVE: 4, NEGATIVE: 3}, {POSITIVE: 4, NEGATIVE: 2})
     assert (result.undecided, result.sources, result.majority_baseline) == (1, 4, 4 / 7)
 
@@ -282,7 +283,7 @@ def test_pairs_by_hand() -> None:
     expected = {"accuracy": 2 / 4, "kappa": 3 / 11, "balanced_accuracy": (1 / 2 + 1 + 0) / 3, "auroc": 1 / 2}
     assert values(result) == pytest.approx(expected)
     assert (result.labels, result.decisions) == ({"win": 3, "tie": 1, "loss": 1}, {"win": 1, "tie": 2, "loss": 1})
-    assert (result.undecided, result.majority_baseline, result.lower) == (1, 3 / 5, None)
+    assert (result.undecided, result.majority_baseline, result.lower) == (1, 3 / 5, {})
     caption = unwrapped(printed(*tables({"judge": {"quality": result}})))
     # One decision a source: what the confusion matrix gives has its posterior, AUROC the jackknife.
     assert caption.index("Dirichlet") < caption.index("of AUROC") < caption.index("jackknife")
@@ -310,7 +311,7 @@ def test_scores_off_the_scale_are_ranked_and_not_cut() -> None:
     metric = scores(((1,), (-1.5,)), ((0,), (-4,)), ((1,), (-2,)), ((0,), (-1.8,)))
     result = decided(metric, on_scale=False)
     # -1.5 beats both, -2 beats -4 alone.
-    assert (values(result), result.decisions, result.lower) == ({"auroc": 3 / 4}, {}, None)
+    assert (values(result), result.decisions, result.lower) == ({"auroc": 3 / 4}, {}, {})
     tuned = with_tuned_cut(BINARY, metric, "dev")
     # At -3: both positives, one of two negatives. At -1.65: one of two positives, both negatives. -1.65 is nearer.
     assert (tuned.cut, tuned.chosen_on) == (pytest.approx(-1.65), "dev")

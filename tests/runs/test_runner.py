@@ -396,5 +396,5 @@ def test_what_came_before_a_bad_line_is_judged() -> None:
 def test_tables_go_in_batch_jobs(tmp_path: Path) -> None:
     with BatchServer(lambda body: script(json.loads(body)["messages"][-1]["content"])) as server:
         rows = table_rows(lm_at(server, store=SqlStore(tmp_path)), compiled(4), stream(10, 4))
-        assert (server.made, server.direct) == ([("scorer", "0", 20)], 0)
+        assert (server.made_calls, server.direct) == ({("scorer", "0"): 20}, 0)
     assert rows == expected(10, 4)

@@ -60,7 +60,6 @@ def refuse_text(value: object, field: str) -> None:
         raise InputError(
             "a list or an object that cannot be read",
             field=field,
-            expected="JSON, or a list or dict as Python writes it",
             found=value,
             remedy="export the records as JSON lines, e.g. with df.to_json(NAME, orient='records', lines=True)",
         )

@@ -60,14 +60,16 @@ def studio_pairs(record: Record) -> Iterator[Record]:
             rater, verdict = results[0][1], "winner" if len(chosen) == 1 else f"{name}_winner"
             data = {**others, **texts, verdict: side, "rater": "" if rater is None else str(rater)}
             pair = pair_columns(replace(record, values=data))
-            if pair is None or side not in _SIDES:
+            if pair is None:
                 raise record.error(
-                    "a comparison of two texts that are not recognized" if pair is None else "not a side of the pair",
-                    "data" if pair is None else f"annotations[{i}].result, {name}",
-                    expected="two texts, e.g. answer1 and answer2" if pair is None else " or ".join(_SIDES),
-                    found="fields " + ", ".join(texts) if pair is None else side,
-                    remedy="rename the fields in the file, e.g. to response_a, the left one, and response_b",
+                    "a comparison of two texts that are not recognized",
+                    "data",
+                    found="fields " + ", ".join(texts),
+                    remedy="rename the texts, e.g. to response_a, the left one, and response_b",
                 )
+            if side not in _SIDES:
+                field = f"annotations[{i}].result, {name}"
+                raise record.error("not a side of the pair", field, expected="left or right", found=side)
             yield replace(record, values={**data, verdict: pair.texts[_SIDES.index(side)]})
 
 
@@ -78,7 +80,9 @@ def _plain_answer(value: Values) -> object:
 
 
 def _studio_value(name: str, answer: Values, rater: object, field: str) -> Iterator[ExportRating]:
-    for answer_type in _ANSWER_TYPES:
+    # The text of a marked span is one of the task's, and no comment.
+    is_span = any(key.endswith("labels") for key in answer)
+    for answer_type in () if is_span else _ANSWER_TYPES:
         if answer_type in answer:
             value = answer[answer_type]
             value = value[0] if answer_type == "choices" and isinstance(value, list) and len(value) == 1 else value
@@ -123,10 +127,8 @@ def _studio_questions(head: Sequence[Record], columns: ColumnNames) -> dict[str,
             guessed = on_scale and not (numbers and len(several) >= _MIN_SEVERAL)
             is_question = guessed or any(_is_answer_position(name, record) for record in head)
         if is_question:
-            choices = len(words) <= min(_MAX_CHOICES, len(values) / 2) and all(
-                len(word) <= _MAX_CHOICE_LENGTH for word in words
-            )
-            questions[name] = not on_scale and not choices
+            few, longest = len(words) <= min(_MAX_CHOICES, len(values) / 2), max(map(len, words), default=0)
+            questions[name] = not on_scale and not (few and longest <= _MAX_CHOICE_LENGTH)
     return questions
 
 

@@ -16,12 +16,12 @@ Values = Mapping[str, Any]
 
 
 class ExportRating(NamedTuple):
-    """A rating of one rater, a comment, or both."""
+    """A rating of one rater, a comment, or both, as the tool has them."""
 
-    aspect: str
+    aspect: object
     value: object = None
-    rater: str = ""
-    comment: str = ""
+    rater: object = None
+    comment: object = None
     field: str = ""
     """Field of the value in the record, for errors."""
 
@@ -34,8 +34,8 @@ class ExportLayout(NamedTuple):
     texts: Callable[[Values], Values]
     """The columns of the rated text."""
     ratings: Callable[[Values], Iterable[ExportRating]]
-    id_of: Callable[[Values], object]
-    """The id of the rated text: several may be equal, e.g. the same refusal of two systems."""
+    ids: tuple[str, ...]
+    """Fields of which the first with a value is the id of the rated text; texts may be equal, e.g. two refusals."""
     needs_texts: str = ""
     """What the tool calls the records with the texts, if these may be in another file; for the error."""
     fitted: Callable[[ExportLayout, Sequence[Record], ColumnNames], ExportLayout] | None = None
@@ -44,17 +44,17 @@ class ExportLayout(NamedTuple):
 
 def answer_of(name: str, value: object, rater: object, field: str = "", *, text: bool = False) -> ExportRating:
     """An answer to a question: a comment if it is free text or the question asks for a comment, else a rating."""
-    comment_name, rater = COMMENT.fullmatch(name), "" if rater is None else rater
+    comment_name = COMMENT.fullmatch(name)
     is_text = isinstance(value, str) and not looks_like_a_number(value.strip())
     if text or (comment_name and is_text):
         words = "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-        return ExportRating((comment_name and comment_name[1]) or "", None, str(rater), words, field)
-    return ExportRating(name, value, str(rater), "", field)
+        return ExportRating(comment_name and comment_name[1], None, rater, words, field)
+    return ExportRating(name, value, rater, None, field)
 
 
-def first_of(*names: str) -> Callable[[Values], object]:
+def first_of(values: Values, *names: str) -> object:
     """The first of these fields that has a value."""
-    return lambda values: next((values[name] for name in names if not is_missing(values.get(name))), None)
+    return next((values[name] for name in names if not is_missing(values.get(name))), None)
 
 
 def dicts(value: object) -> list[dict[str, Any]]:

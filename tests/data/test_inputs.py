@@ -1,0 +1,169 @@
+"""What may be written after --data and --task, which sources and aspects are used, and places that are written to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from debate_judge import data
+from debate_judge.data.files.task_file import RESERVED, read_task
+from debate_judge.data.files.writing import require_writable, write_json
+from debate_judge.data.requirements import aspects_to_judge
+from debate_judge.data.schema import Scale
+from debate_judge.data.sets import topical_chat
+from debate_judge.data.sources import SourceSelection, select_sources
+from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION, TASKS
+from debate_judge.data.testing import check_corpus
+
+ROOT = Path(__file__).parents[2]
+
+# --- data ---
+
+
+def test_the_sample_is_chosen_by_task_and_has_no_path_of_this_machine() -> None:
+    for task, name in ((None, "summarization"), ("summarization", "summarization"), ("dialogue", "dialogue")):
+        corpus = data.load("sample", task)
+        check_corpus(corpus, data.load("sample", task))
+        assert (corpus.task.name, corpus.grouped) == (name, True)
+        assert corpus.origin.location == f"data/sample/{name}.jsonl"
+
+
+def test_a_file_is_loaded_by_its_suffix(tmp_path: Path) -> None:
+    (tmp_path / "own.CSV").write_text("source,text,fluency\ns,x,4\n")
+    (group,) = data.load(str(tmp_path / "own.CSV"), "summarization").groups
+    assert group.candidates[0].ratings == {"fluency": (4.0,)}
+    odd = tmp_path / "a=b.jsonl"
+    odd.write_text('{"group": "g", "source": "s", "candidates": [{"id": "a", "text": "x"}]}')
+    assert data.load(str(odd), "summarization").groups[0].id == "g"
+
+
+@pytest.mark.integration
+def test_loading_own_data_needs_no_heavy_library() -> None:
+    heavy = ("datasets", "dspy", "mlflow", "pandas", "scipy", "numpy")
+    code = "import sys; from debate_judge import data; import debate_judge.data.splits; data.load('sample')\n"
+    code += f"print([m for m in {heavy} if m in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, check=True)
+    assert done.stdout.strip() == b"[]"
+
+
+# --- sources and aspects ---
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [("1", 0, 1), ("24", 0, 24), ("0.5", 0, 12), (".1", 0, 2), ("1.0", 0, 24), ("0.001", 0, 1), ("13-24", 12, 24)],
+)
+def test_sources_are_counted_in_the_order_of_the_data(text: str, first: int, last: int) -> None:
+    corpus = data.load("sample")
+    assert select_sources(corpus, text).groups == corpus.groups[first:last]
+    read = []
+
+    def streamed() -> Iterator[int]:
+        for number in range(24):
+            read.append(number)
+            yield number
+
+    selected = SourceSelection.parse(text).select(streamed(), lambda: 24)  # type: ignore[arg-type, var-annotated]
+    assert list(selected) == list(range(first, last))
+    assert len(read) == last, "what lies behind the last source is not read"
+
+
+def test_a_public_set_is_judged_in_the_aspects_that_papers_report(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    high = {
+        "understandability": 1,
+        "naturalness": 2,
+        "coherence": 3,
+        "engagingness": 2,
+        "groundedness": 0,
+        "overall": 1,
+    }
+    low = {**dict.fromkeys(high, 1), "overall": 2}
+    usual = {"system_id": "a", "system_output": "yes", "context": ""}
+    file = tmp_path / "topical_chat.json"
+    file.write_text(json.dumps([{**usual, "source": f"hi {n}", "scores": s} for n, s in enumerate((high, low))]))
+    corpus = data.load(f"topical_chat={file}")
+    assert aspects_to_judge(corpus) == topical_chat.REPORTED
+    assert "understandability, overall" in caplog.text
+    caplog.clear()
+    assert corpus.select_aspects(("all",)) == corpus.rated_aspects()
+    assert len(corpus.rated_aspects()) == 6
+    assert aspects_to_judge(corpus, ("overall", "overall")) == ("overall",)
+    assert replace(corpus, reported_aspects=("fluency",)).select_aspects() == corpus.rated_aspects()
+    sample = data.load("sample")
+    assert aspects_to_judge(sample) == sample.rated_aspects() == sample.select_aspects(("all",))
+    assert not caplog.text, "what a user names, and what has no paper, needs no remark"
+
+
+# --- tasks ---
+
+HEAD = 'name = "support"\nsource_label = "customer message"\ncandidate_label = "reply"\n'
+TONE = '[aspects.tone]\ndefinition = """\nHow it treats the customer.\n"""\nlow = 1\nhigh = 5\n'
+GOOD = HEAD + TONE
+
+
+def test_a_task_file_becomes_a_task(tmp_path: Path) -> None:
+    path = tmp_path / "support.toml"
+    solved = '[aspects."well solved"]\ndefinition = "Solved?"\nlow = -1\nhigh = 1.5\nstep = 0.5\nsource = true\n'
+    path.write_text(GOOD + "source = false\n" + solved)
+    task = read_task(path)
+    assert (task.name, task.source_label, task.candidate_label) == ("support", "customer message", "reply")
+    assert task.context_label == "background"
+    # Scores keep to a step that is stated; an aspect may be judged without the source.
+    assert [(a.name, a.scale, a.source) for a in task.aspects] == [
+        ("tone", Scale(1, 5, 1), False),
+        ("well solved", Scale(-1, 1.5, 0.5, on_steps=True), True),
+    ]
+    assert task.aspect("tone").definition == "How it treats the customer."
+    path.write_text('context_label = "policy"\n' + GOOD)
+    assert read_task(path).context_label == "policy"
+
+
+def test_built_in_tasks_have_the_aspects_and_scales_of_the_public_sets() -> None:
+    assert {name: {a.name: str(a.scale) for a in task.aspects} for name, task in TASKS.items()} == {
+        "summarization": dict.fromkeys(("coherence", "consistency", "fluency", "relevance"), "1 to 5"),
+        "dialogue": {
+            **dict.fromkeys(("naturalness", "coherence", "engagingness"), "1 to 3"),
+            **dict.fromkeys(("groundedness", "understandability"), "0 to 1"),
+            "overall": "1 to 5",
+        },
+        "pairs": {"preference": "0 to 1"},
+    }
+    assert [aspect.name for aspect in SUMMARIZATION.aspects if not aspect.source] == ["fluency"]
+    # Texts that were compared are graded on more than one scale, so its ends have no numbers.
+    for aspect in (*SUMMARIZATION.aspects, *DIALOGUE.aspects):
+        assert 2 <= aspect.definition.replace("?", ".").count(". ") + 1 <= 7, aspect.name
+        assert all(f" {end:g} " in aspect.definition for end in (aspect.scale.low, aspect.scale.high)), aspect.name
+        assert aspect.name not in RESERVED
+
+
+def test_a_scale_of_decimal_fractions_has_its_two_values_and_all_digits() -> None:
+    scale = Scale(0.1, 0.3, 0.2)
+    assert scale.binary
+    assert [scale.rounded(value, "whole") for value in (0.1, 0.15, 0.25, 0.3)] == [0.1, 0.1, 0.3, 0.3]
+    assert str(Scale(0, 1234567)) == "0 to 1234567"
+
+
+# --- places that are written to ---
+
+
+def test_what_is_there_stays_as_it_is_and_what_is_not_stays_away(tmp_path: Path) -> None:
+    there, new, pipe = tmp_path / "a.json", tmp_path / "b" / "c" / "d.json", tmp_path / "pipe"
+    there.write_text("old")
+    # A pipe that nobody reads is not waited for.
+    os.mkfifo(pipe)
+    for place in (there, new, None, "/dev/null", pipe):
+        require_writable(place, "--json")
+    assert there.read_text() == "old"
+    assert [*new.parent.iterdir()] == []
+    write_json(new, {"a": 1}, "--json")
+    assert new.read_text() == '{\n  "a": 1\n}\n'
