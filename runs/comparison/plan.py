@@ -19,7 +19,7 @@ from debate_judge.data.splits import split
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.flags import CompareFlags, parse_metric
 from debate_judge.runs.comparison.results import EvalSetup
-from debate_judge.runs.evaluation.entrants import Entrant, NamedJudge, entrants, expected_judges, named_judges
+from debate_judge.runs.evaluation.entrants import Entrant, JudgeSpec, build_entrants, expected_judges, parse_judges
 from debate_judge.runs.evaluation.perturbations import PERTURBATIONS, Perturbation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.evaluation.score_files import read_external
@@ -123,14 +123,14 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     Raises:
         InputError: A setting, the data or a judge cannot be used.
     """
-    named = named_judges(flags.judges, MLflowStore(flags.tracking_uri, Path(flags.store)))
-    lm, api_base, sampling = _lm(flags, named)
+    specs = parse_judges(flags.judges, MLflowStore(flags.tracking_uri, Path(flags.store)))
+    lm, api_base, sampling = _lm(flags, specs)
     file = resolve_data(flags.data, flags.tracking_uri)
     corpus = data.load(file, flags.task, flags.columns, flags.sources)
-    aspect_names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, named))
+    aspect_names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, specs))
     level, statistics = _metric(flags, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in aspect_names)
-    built = entrants(named, aspects, Path(flags.personas) if flags.personas else None)
+    built = build_entrants(specs, aspects, Path(flags.personas) if flags.personas else None)
     part, held_out_fingerprint = select_part(corpus, aspect_names, flags.part, flags.seed)
     decision_rules = find_decision_rules(corpus.groups, aspects)
     cuts = decision_cuts(aspects, decision_rules, flags.cut)
@@ -151,10 +151,10 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     return plan
 
 
-def _lm(flags: CompareFlags, named: Sequence[NamedJudge]) -> tuple[str, str | None, dict[str, Any]]:
+def _lm(flags: CompareFlags, specs: Sequence[JudgeSpec]) -> tuple[str, str | None, dict[str, Any]]:
     """Spec, address and sampling settings: those in the flags, else those of the first export."""
     spec, api_base, sampling = flags.lm or OFFLINE, flags.api_base, {"temperature": 0.0, "max_tokens": 2000}
-    export = next((judge.export for judge in named if judge.export is not None), None)
+    export = next((judge.export for judge in specs if judge.export is not None), None)
     if export is not None and flags.lm is None:
         spec, api_base, compiled_sampling = resolve_lm(export, None, api_base)
         sampling |= compiled_sampling
@@ -162,9 +162,9 @@ def _lm(flags: CompareFlags, named: Sequence[NamedJudge]) -> tuple[str, str | No
     return spec, api_base, sampling | {name: value for name, value in overrides.items() if value is not None}
 
 
-def _judged_by_all(corpus: Corpus, named: Sequence[NamedJudge]) -> list[str]:
+def _judged_by_all(corpus: Corpus, specs: Sequence[JudgeSpec]) -> list[str]:
     """The rated aspects that every export judges; empty without exports, which means the default aspects."""
-    exports = [judge.export for judge in named if judge.export is not None]
+    exports = [judge.export for judge in specs if judge.export is not None]
     rated = corpus.select_aspects() if exports else ()
     judged = [name for name in rated if all(name in export.judge.aspects for export in exports)]
     if not judged and exports:

@@ -57,10 +57,10 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _repeat_all(text: str, item: Item, rng: random.Random) -> str:
-    frames = ("In other words:", "That is to say:", "Put another way:", "To say the same once more:")
+    openings = ("In other words:", "That is to say:", "Put another way:", "To say the same once more:")
     sentences = split_sentences(text)
-    start = rng.randrange(len(frames))
-    restated = [f"{frames[(start + number) % len(frames)]} {sentence}" for number, sentence in enumerate(sentences)]
+    start = rng.randrange(len(openings))
+    restated = [f"{openings[(start + number) % len(openings)]} {sentence}" for number, sentence in enumerate(sentences)]
     return " ".join([*sentences, *restated]) if sentences else text
 
 
@@ -81,7 +81,7 @@ def _double_spaces(text: str, item: Item, rng: random.Random) -> str:
 
 
 def _wrap(templates: Sequence[tuple[str, str]]) -> TextEdit:
-    """An edit that adds one of several openings and closings; `{label}` is the task's label of candidates."""
+    """An edit that adds a sentence before and after the text; `{label}` is the task's label of candidates."""
 
     def edit(text: str, item: Item, rng: random.Random) -> str:
         label, scale = item.task.candidate_label, item.aspect.scale

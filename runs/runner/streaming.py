@@ -51,7 +51,7 @@ class Score:
     """Ends of the conformal interval on the raters' scale; None if not asked for, or unscored."""
     high: float | None = None
     abstained: bool | None = None
-    """Whether the interval is too wide or there is no score, so that people should rate the text; None if unlimited."""
+    """Whether the interval is too wide or there is no score: people should rate the text; None without an interval."""
 
 
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale = "judge") -> Score:

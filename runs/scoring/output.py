@@ -89,9 +89,7 @@ class ResultLayout(ABC):
                 expected="aspects and columns whose names differ",
                 remedy="leave out --wide, or score these aspects one by one",
             )
-        self.types: dict[str, type] = {
-            name: _FIELD_TYPES[content] for name, content in columns if content in _FIELD_TYPES
-        }
+        self.types = {name: _FIELD_TYPES[content] for name, content in columns if content in _FIELD_TYPES}
         """Result column -> type of its values; all others are texts."""
         self.score_fields = tuple(name for name, content in columns if content == "score")
 
@@ -147,9 +145,8 @@ class WideRows(ResultLayout):
         self.items = len(cuts)
         self._cuts, self._extra = cuts, [name for name in extra if name not in ("together", "joint")]
         result_columns = [(name, name) for name in ("group", "candidate")] + [(name, "score") for name in cuts]
-        result_columns += [
-            (f"{name}_{content}", content) for name, cut in cuts.items() for content in self._aspect_fields(cut)
-        ]
+        for name, cut in cuts.items():
+            result_columns += [(f"{name}_{content}", content) for content in self._aspect_fields(cut)]
         super().__init__(result_columns, input_columns)
 
     def _aspect_fields(self, cut: float | None) -> list[str]:

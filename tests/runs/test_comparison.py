@@ -26,7 +26,7 @@ from debate_judge.runs.comparison.plan import ComparisonContext
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, compare_all
 from debate_judge.runs.comparison.table import format_usd, judges_table, legend
 from debate_judge.runs.comparison.variability import run_variability, variability_table
-from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
+from debate_judge.runs.evaluation.entrants import Entrant, build_entrants, parse_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.declaration import split_commas
@@ -49,11 +49,11 @@ def evaluated(lm: JudgeLM, judges: Sequence[Entrant], on: EvalSetup = SETUP) -> 
 
 def scored(script: Callable[[str], str], *names: str) -> tuple[Mapping[str, EvaluatedJudge], JudgeLM]:
     lm = scripted_lm(script, store=UsageByJudge(InMemoryStore()))
-    return evaluated(lm, entrants(named_judges(names), SETUP.aspects)).judges, lm
+    return evaluated(lm, build_entrants(parse_judges(names), SETUP.aspects)).judges, lm
 
 
 def made(text: str, personas: Path | None = None) -> list[Entrant]:
-    return entrants(named_judges(split_commas(text)), SETUP.aspects, personas)
+    return build_entrants(parse_judges(split_commas(text)), SETUP.aspects, personas)
 
 
 def single(debate: type[Debate] = Debate, **options: object) -> AspectJudge:
@@ -248,7 +248,7 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
         export_of(tmp_path / place / "mine", TASK, AspectJudge(tuned, "half"), lm="offline", splits={"held_out": place})
         for place in ("a", "b")
     )
-    assert len({id(named.export) for named in named_judges([f"{folder}[rounds=0|1|2]"])}) == 1, "opened once"
+    assert len({id(named.export) for named in parse_judges([f"{folder}[rounds=0|1|2]"])}) == 1, "opened once"
     whole, short, plain = made(f"{folder},{folder}[rounds=1,together=4],{folder}[persona=plain]")
     assert [one.name for one in (whole, short, plain)] == ["mine", "mine[rounds=1,together=4]", "mine[persona=plain]"]
     assert (judge(short).debate_config.rounds, judge(short).together) == (1, 4)
@@ -268,7 +268,7 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
 def test_scores_keep_to_the_steps_of_a_scale(name: str, expected: str) -> None:
     """What has no place on the scale, or is the outcome of a comparison, stays as it is."""
     stepped = replace(COHERENCE, scale=replace(COHERENCE.scale, on_steps=True))
-    (entrant,) = entrants(named_judges([name]), (stepped, FLUENCY))
+    (entrant,) = build_entrants(parse_judges([name]), (stepped, FLUENCY))
     assert {a: judge.granularity for a, judge in entrant.aspect_judges.items()} == {
         "coherence": expected,
         "fluency": "given",

@@ -36,7 +36,7 @@ from debate_judge.runs.estimates.dry_run import (
 )
 from debate_judge.runs.estimates.items import QuestionSample, estimate_scoring
 from debate_judge.runs.estimates.table import estimate_blocks
-from debate_judge.runs.evaluation.entrants import entrants, named_judges
+from debate_judge.runs.evaluation.entrants import build_entrants, parse_judges
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.runner.judge_usage import stage
@@ -109,7 +109,7 @@ def test_expected_scores_are_read_off_probabilities_to_the_end() -> None:
 @pytest.mark.integration
 def test_judges_of_a_table_share_what_they_ask_alike() -> None:
     names = ["rouge-l", "single", "debate[rounds=3]", "debate+tiebreak", "debate[rounds=0|1|2]", "single[sample=1]"]
-    rows = estimate_evaluation(OFFLINE, CORPUS, ASPECTS, entrants(named_judges(names), ASPECTS)).rows
+    rows = estimate_evaluation(OFFLINE, CORPUS, ASPECTS, build_entrants(parse_judges(names), ASPECTS)).rows
     calls = {name: [round(used.calls) for used in cases] for name, cases in rows.items()}
     size = len(ITEMS)
     assert calls["rouge-l"] == [0, 0, 0]
