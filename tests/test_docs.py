@@ -219,7 +219,7 @@ def declarations(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[type, ...]]
     """Command -> the classes that its help and its keys come from."""
     starts = [partial(importlib.import_module(module).main, []) for module, _ in COMMANDS.values()]
     found: list[Any] = parsers_of(starts, monkeypatch)
-    return {name: parser.declarations for name, parser in zip(COMMANDS, found, strict=True)}
+    return {name: parser.settings_classes for name, parser in zip(COMMANDS, found, strict=True)}
 
 
 def test_the_page_of_settings_has_the_keys_of_all_commands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ class _ProseFormatter(HelpFormatter):
 
 
 class _Parser(ArgumentParser):
-    declarations: tuple[type, ...] = ()
+    settings_classes: tuple[type, ...] = ()
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit after the help, even if the reader of a pipe closed it early."""
@@ -114,11 +114,11 @@ class _Parser(ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def _refuse(self, flag: str, value: str) -> None:
-        for declaration in self.declarations:
-            removed: Mapping[str, str] = {**REMOVED_FLAGS, **getattr(declaration, "REMOVED", {})}
+        for settings_class in self.settings_classes:
+            removed: Mapping[str, str] = {**REMOVED_FLAGS, **getattr(settings_class, "REMOVED", {})}
             if flag in removed:
                 raise InputError("no longer a flag", field=flag, remedy=removed[flag])
-            for setting_field in setting_fields(declaration).values():
+            for setting_field in setting_fields(settings_class).values():
                 key = setting_field.name.replace("_", "-")
                 if not setting_field.is_flag and flag in (f"--{key}", f"--no-{key}"):
                     if setting_field.value_type is bool:
@@ -139,22 +139,22 @@ class _Parser(ArgumentParser):
         super().error(message)
 
 
-def parse_settings(name: str, description: str, declaration: type[T], argv: Sequence[str] | None) -> T:
+def parse_settings(name: str, description: str, settings_class: type[T], argv: Sequence[str] | None) -> T:
     """The settings of a command, from its command line and `--config`; arguments as of `make_parser`.
 
     Raises:
         InputError: A value or a key cannot be used, or a flag was removed.
     """
-    return read_settings(declaration, make_parser(name, description, declaration).parse_args(argv))
+    return read_settings(settings_class, make_parser(name, description, settings_class).parse_args(argv))
 
 
-def make_parser(name: str, description: str, *declarations: type) -> ArgumentParser:
-    """A parser with the flags of `declarations` (classes of `command_settings`) and `--config`.
+def make_parser(name: str, description: str, *settings_classes: type) -> ArgumentParser:
+    """A parser with the flags of `settings_classes` (of `command_settings`) and `--config`.
 
     Flags that are not given are absent from its result. Commands in the description are shown as this process was
     started.
     """
-    settings = [setting for declaration in declarations for setting in setting_fields(declaration).values()]
+    settings = [setting for settings_class in settings_classes for setting in setting_fields(settings_class).values()]
     keys = [setting.cli_name for setting in settings if not setting.is_flag]
     parser = _Parser(
         prog=command(name),
@@ -163,7 +163,7 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
         formatter_class=_ProseFormatter,
         argument_default=SUPPRESS,
     )
-    parser.declarations = declarations
+    parser.settings_classes = settings_classes
     groups: dict[str, Any] = {"options": parser}
     required = []
     for setting_field in settings:
@@ -221,32 +221,32 @@ def _help_text(setting_field: SettingField) -> str:
     return f"{text} (default: {default})" if default else text
 
 
-def read_settings(declaration: type[T], arguments: Namespace) -> T:
+def read_settings(settings_class: type[T], arguments: Namespace) -> T:
     """The settings that were given; flags override `--config`, which overrides defaults.
 
     Raises:
         InputError: A value or a key cannot be used, or a file cannot be read.
     """
-    parsed, fields = vars(arguments), setting_fields(declaration)
+    parsed, fields = vars(arguments), setting_fields(settings_class)
     values: dict[str, Any] = {}
     origins: dict[str, tuple[Record, str]] = {}
     for text in parsed.get("config", ()):
         # Not `Path.is_file`, which raises for a text that is too long for a file name.
         if "=" in text and not os.path.isfile(text):
-            values |= _assigned(fields, text) or _raise_unknown(declaration, text)
+            values |= _assigned(fields, text) or _raise_unknown(settings_class, text)
             continue
         record = toml(Path(text), "file of settings")
         for key, value in record.values.items():
             name = key.replace("-", "_")
             if name not in fields:
-                raise record.error("unknown setting", key, remedy=suggestion(declaration, name))
+                raise record.error("unknown setting", key, remedy=suggestion(settings_class, name))
             values[name], origins[name] = _as_tuple(value), (record, key)
     for name, value in parsed.items():
         if name in fields:
             assigns = fields[name].option("assigns_settings")
             values |= _judge_options(fields, name, value) if assigns else {name: _as_tuple(value)}
     try:
-        return declaration(**values)
+        return settings_class(**values)
     except InputError as error:
         for name, (record, key) in origins.items():
             if fields[name].cli_name == error.field and values[name] == _as_tuple(record.values[key]):
@@ -263,14 +263,14 @@ def _assigned(fields: Mapping[str, SettingField], text: str) -> dict[str, Any]:
     return {name: fields[name].read(value.strip())} if equals and name in fields else {}
 
 
-def _raise_unknown(declaration: type, text: str) -> NoReturn:
+def _raise_unknown(settings_class: type, text: str) -> NoReturn:
     key = text.partition("=")[0].strip()
     raise InputError(
         "unknown setting",
         field=key,
         expected="KEY=VALUE with a key of docs/settings.md or the name of a flag, or a TOML file",
         found=redact_text(text),
-        remedy=suggestion(declaration, key),
+        remedy=suggestion(settings_class, key),
     )
 
 
