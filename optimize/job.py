@@ -114,7 +114,7 @@ def _require_compatible(settings: Settings, judge: Judge, corpus: Corpus) -> Non
             remedy="give N or nearest:N",
         )
     measure = settings.metric_choice.absolute_measure
-    if measure and (judge.compares or not judge.on_scale):
+    if measure and (judge.compares_pairs or not judge.on_scale):
         raise InputError(
             f"the values of {settings.judge} are not on the raters' scale, so that there is no {measure}",
             field="--metric",
@@ -179,7 +179,7 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
 def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:
     """The untuned judge of the settings, with their options and their maximum of rounds."""
     judge = build_preset(settings.judge, options)
-    searched = "rounds" in find_preset(settings.judge).searched
+    searched = "rounds" in find_preset(settings.judge).dimensions
     return judge.with_debate(
         rounds=settings.max_rounds if searched else min(judge.debate_config.rounds, settings.max_rounds)
     )
@@ -187,7 +187,7 @@ def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:
 
 def _preflight_checks(plan: CompilePlan) -> list[PreflightCheck]:
     """The preflight calls: the judge with every role that the search may use, in every reading."""
-    searched = "tie_breaker" in find_preset(plan.settings.judge).searched
+    searched = "tie_breaker" in find_preset(plan.settings.judge).dimensions
     readings = [*plan.readings, *(("joint",) if plan.joint_allowed else ())]
     judges = [plan.untuned_judge(reading).with_debate(tie_breaker=True if searched else None) for reading in readings]
     aspects = plan.data.aspects

@@ -121,13 +121,13 @@ def _run_tuner(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnT
         for predictor in tuned.judge.predictors():
             predictor.demos = []
     # Aspects that share a call share the Critic, and without a search over personas it keeps the default one.
-    searched = not base.joint and "persona" in find_preset(settings.judge).searched
+    searched = not base.joint and "persona" in find_preset(settings.judge).dimensions
     return learnt_knowledge(base, tuned), tuned.persona if searched else None
 
 
 def _searched_personas(plan: CompilePlan) -> Mapping[str, str]:
     """The personas of the search space: all, or only the judge's default one if personas are not searched."""
-    if "persona" in find_preset(plan.settings.judge).searched:
+    if "persona" in find_preset(plan.settings.judge).dimensions:
         light = plan.settings.effort == "light"
         return {name: text for name, text in plan.personas.items() if not (light and name in _NOT_IN_LIGHT)}
     name = str(plan.judge.config().get("persona", ""))
@@ -143,7 +143,7 @@ def _judges_by_persona(plan: CompilePlan, base: Judge, personas: Mapping[str, st
 
 def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> SearchSpace:
     """The search space; the single call of the untuned judge is always part of it."""
-    searched = find_preset(plan.settings.judge).searched
+    searched = find_preset(plan.settings.judge).dimensions
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     knowledge, rewritten = knowledge_values(kinds)

@@ -102,4 +102,4 @@ def _auto_level(
     compares candidates, whose scores mean nothing across sources.
     """
     all_binary = all(a.name in decision_rules and decision_rules[a.name].kind == "binary" for a in aspects)
-    return "summary" if corpus.grouped and (not all_binary or judge.compares) else "sample"
+    return "summary" if corpus.grouped and (not all_binary or judge.compares_pairs) else "sample"

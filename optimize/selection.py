@@ -102,7 +102,7 @@ def _calibrations(run: Run, search: SearchResult) -> dict[str, Calibration]:
     """
     point, aspects, plan = search.chosen.point, search.scores.aspects, run.plan
     chosen = search.scores.variants[point.variant]
-    if chosen.judge.compares:
+    if chosen.judge.compares_pairs:
         return {}
     parts = plan.choice_corpora(aspects, ranked=False)
     # No judge was tuned on these groups: only groups whose ratings differ are examples.

@@ -72,18 +72,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(flags: AgreementFlags) -> int:
+    from debate_judge.data.agreement.results import LEVELS
     from debate_judge.data.agreement.tables import agreement_table
     from debate_judge.runs.evaluation.rows import scores_of
     from debate_judge.runs.evaluation.score_files import read_rated_scores
     from debate_judge.runs.reports import raters as rater_tables
     from debate_judge.runs.reports.decisions import tables, to_json
     from debate_judge.runs.reports.terminal import show
+    from debate_judge.runs.runner.progress import StepProgress
 
     _check_output(flags)
     file, scale = Path(flags.file), _parse_scale(flags.scale)
     file_scores = read_rated_scores(file, scale=scale, aspects=flags.aspects, sources=flags.sources)
     scores = scores_of(file_scores.rows)
-    table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed)
+    with StepProgress("levels", len(LEVELS)) as steps:
+        table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed, levels=steps.track(LEVELS))
     decisions, raters = _decisions(flags, scores), _rater_comparison(flags, scores)
     record = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
     record |= {"raters": {name: entry.to_json() for name, entry in raters.items()}} if raters else {}

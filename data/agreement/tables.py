@@ -9,7 +9,7 @@ of each other; `data/agreement/intervals.py` describes the methods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def agreement_table(
     *,
     resamples: int = 10_000,
     seed: int = 0,
-    levels: Sequence[Level] = LEVELS,
+    levels: Iterable[Level] = LEVELS,
     statistics: Sequence[Statistic] = STATISTICS,
 ) -> AgreementTable:
     """Compute correlations at several levels, for each aspect and averaged over aspects.

@@ -25,7 +25,7 @@ from debate_judge.optimize.search.choice_scores import JOINT_LABEL, PARTS, Choic
 from debate_judge.optimize.search.study import search_limits
 from debate_judge.optimize.selection import calibration_label
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
+from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.estimates.dry_run import (
@@ -84,7 +84,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     steps = StepProgress("dry run", 3)
 
     def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
-        reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
+        reflection = reflection_lm(settings, runner.lm, DryRunTransport(case))
         run = run_for_case(case, Run.of(sample, runner, None, reflection), store)
         compile_judge(settings, personas, rated, run_factory=lambda plan: nullcontext(run))
         steps.advance()

@@ -214,7 +214,7 @@ def _calibrated(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> 
 def _absolute_agreement(
     plan: CompilePlan, scores: ScoresByJudge, calibrated: Mapping[str, Sequence[GroupScores]]
 ) -> dict[str, dict[str, AbsoluteAgreement]]:
-    if not plan.judge.on_scale or plan.judge.compares:
+    if not plan.judge.on_scale or plan.judge.compares_pairs:
         return {}
     judges = {name: scores[name] for name in COMPARED}
     if len(calibrated) == len(plan.data.aspects):

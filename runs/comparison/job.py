@@ -198,4 +198,4 @@ def _price(lm: JudgeLM, spec: str) -> Price | None:
     """The price of this run's calls; None where it is unknown, and for the stand-in, which is free."""
     if lm.price is None or spec == OFFLINE:
         return None
-    return lm.price if lm.batches is None else lm.price.batch()
+    return lm.price if lm.batch_engine is None else lm.price.batch()

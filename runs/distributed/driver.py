@@ -14,7 +14,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.usage import Meter, Tokens
+from debate_judge.programs.lm.usage import Meter, Usage
 from debate_judge.runs.distributed.actor import ActorReport, ScoringActor, ScoringJob, UnitResult
 from debate_judge.runs.distributed.units import Unit
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM, RESUME_HINT
@@ -152,12 +152,12 @@ class RunTotals:
 
     def meter(self) -> Meter:
         """The counts of all actors together."""
-        requested, executed, accounts = Counter[str](), Counter[str](), dict[tuple[str, int], Tokens]()
+        requested, executed, accounts = Counter[str](), Counter[str](), dict[tuple[str, int], Usage]()
         for actor_meter in self.meters.copy().values():
             requested.update(actor_meter.requested)
             executed.update(actor_meter.executed)
             for key, tokens in actor_meter.accounts.items():
-                accounts[key] = accounts.get(key, Tokens()) + tokens
+                accounts[key] = accounts.get(key, Usage()) + tokens
         return Meter(requested, executed, accounts)
 
 

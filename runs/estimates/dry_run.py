@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.dry_run import REPLY_TOKENS, DryRunEngine, EstimateCase, ItemReply
+from debate_judge.programs.dry_run import REPLY_TOKENS, DryRunTransport, EstimateCase, ItemReply
 from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, price_of
@@ -236,7 +236,7 @@ def estimate_by_dry_run(
                 api_base=target.api_base,
                 store=store,
                 concurrency=_CONCURRENCY,
-                engine=DryRunEngine(case),
+                transport=DryRunTransport(case),
                 options=NO_LIMITS,
                 **target.settings,
             )

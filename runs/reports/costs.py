@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.usage import Meter, Tokens
+from debate_judge.programs.lm.usage import Meter, Usage
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Printed
 
@@ -75,7 +75,7 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def _row(role: str, round_number: int | None, tokens: Tokens, price: Price | None) -> dict[str, Any]:
+def _row(role: str, round_number: int | None, tokens: Usage, price: Price | None) -> dict[str, Any]:
     return {
         "role": role,
         "round": round_number,
@@ -91,7 +91,7 @@ def _row(role: str, round_number: int | None, tokens: Tokens, price: Price | Non
     }
 
 
-def _order(entry: tuple[tuple[str, int], Tokens]) -> tuple[int, bool, str]:
+def _order(entry: tuple[tuple[str, int], Usage]) -> tuple[int, bool, str]:
     """Sort key: by round, and within a round in the order of turns."""
     (role, round_number), _ = entry
     return round_number, role == "tie-breaker" or (round_number > 0 and role == "scorer"), role

@@ -136,7 +136,7 @@ def _preflight_error(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_l
             f"{check.questions[0].items[0].group!r})" + _SKIP_HINT,
         )
     remedy = REMEDIES.get(failure.reason, "fix what the message says" + _SKIP_HINT)
-    if failure.reason == "unreadable reply" and len(check.questions[0].items) > 1 and not check.judge.compares:
+    if failure.reason == "unreadable reply" and len(check.questions[0].items) > 1 and not check.judge.compares_pairs:
         remedy = _SHARED_CALL_REMEDY
     return InputError(
         f"{lm.model} cannot play the {failure.role}: {failure.reason}",

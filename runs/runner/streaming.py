@@ -123,7 +123,7 @@ def max_in_flight(lm: JudgeLM) -> int:
     for the first of them (`PrefixWarmup`). Other items use the free slots meanwhile; with fewer items than this some
     slots were idle in `tests/bench/prefix.py`.
     """
-    return max(12 * lm.concurrency, 64 if lm.batches is None else BATCH_WINDOW)
+    return max(12 * lm.concurrency, 64 if lm.batch_engine is None else BATCH_WINDOW)
 
 
 MAX_GROUPED = 512

@@ -181,7 +181,7 @@ class TextScorer:
         self.extra_fields += ("judge_score",) * (flags.scale == "raters")
         self.extra_fields += ("low", "high") * (flags.interval is not None)
         self.extra_fields += ("abstained",) * (flags.abstain is not None)
-        if any(member.compares for member in self._judges):
+        if any(member.compares_pairs for member in self._judges):
             self.note = "the judge's agreement was measured on pairs of candidates; here each text is scored by itself"
 
     note = ""

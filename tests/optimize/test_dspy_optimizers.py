@@ -185,7 +185,7 @@ def in_another_order(script: Callable[[str], str], order: int) -> ScriptedLM:
 
     def answer(prompt: str) -> str:
         # For the calls that begin from now on.
-        lm.scripted.latency = dice.choice((0.0, 0.001, 0.003))
+        lm.transport.latency = dice.choice((0.0, 0.001, 0.003))
         return script(prompt)
 
     lm = scripted_lm(answer)

@@ -291,15 +291,15 @@ def by_command(tmp_path_factory: pytest.TempPathFactory) -> Printed:
     flags = ["--data", "small.jsonl", "--aspects", "coherence,fluency", "--max-rounds", "1", "--folds", "4"]
     flags += ["--store", "store", *keys(trials=2, resamples=100, json="r.json", report="none")]
     asked: list[str] = []
-    answer = offline.OfflineEngine.answer
+    answer = offline.OfflineTransport.answer
 
-    def counted(self: offline.OfflineEngine, system: str, user: str, settings: Any) -> Any:
+    def counted(self: offline.OfflineTransport, system: str, user: str, settings: Any) -> Any:
         asked.append(f"{system}\n{user}\n{settings}")
         return answer(self, system, user, settings)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.chdir(folder)
-        patch.setattr(offline.OfflineEngine, "answer", counted)
+        patch.setattr(offline.OfflineTransport, "answer", counted)
         stops = sum(command.main([*flags, "--budget", f"calls={calls}"]) != 0 for calls in (30, 60))
         assert command.main(flags) == 0
     result = json.loads((folder / "r.json").read_text())

@@ -29,9 +29,9 @@ from debate_judge.optimize.tuners import FoldJudge, GroupKey, LearntPersona, Tun
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import PERSONAS, PLAIN, STRICT
+from debate_judge.programs.debate.personas import ADVOCATE, PERSONAS, PLAIN
 from debate_judge.programs.judge import DebateConfig, Item, Judge, corpus_items
-from debate_judge.programs.offline.engine import OfflineEngine
+from debate_judge.programs.offline.engine import OfflineTransport
 from debate_judge.programs.offline.roles import threshold
 from debate_judge.programs.roles.examples import examples_of
 from debate_judge.programs.transcript import Transcript, Turn
@@ -101,14 +101,14 @@ class Persuaded(Author):
 
 
 def test_a_persona_that_helps_is_in_the_critics_instructions_and_one_that_does_not_is_not() -> None:
-    for persona, kept in (("You are stern.", True), ("You are mild.", False), (STRICT.text, False), ("", False)):
+    for persona, kept in (("You are stern.", True), ("You are mild.", False), (ADVOCATE.text, False), ("", False)):
         author = Persuaded(persona)
         judge, _ = tuned(author, rounds=1)
-        assert judge.instructions()["critic"] == (persona if kept else STRICT.text)
+        assert judge.instructions()["critic"] == (persona if kept else ADVOCATE.text)
         # What is empty is asked for once more.
         assert len(author.asked) == (1 if persona else 2)
         prompt = author.asked[0]
-        assert section(prompt, "former_persona") == STRICT.text
+        assert section(prompt, "former_persona") == ADVOCATE.text
         (source,) = map(json.loads, section(prompt, "replies").splitlines())
         effects = {c["effect"] for c in source["candidates"]}
         assert effects == {"NO ISSUE, rightly", "NO ISSUE, too early"}
@@ -142,7 +142,7 @@ def test_the_offline_stand_in_is_sterner_where_the_critic_gave_in_and_milder_whe
         effects = "; ".join(f"{name}: {count}" for name, count in zip(EFFECTS, counts, strict=True))
         user = f"[[ ## effects ## ]]\n{effects}\n\nRespond with `[[ ## analysis ## ]]`, then `[[ ## persona ## ]]`."
         fields = "Your output fields are:\n1. `analysis` (str):\n2. `persona` (str):"
-        return threshold(OfflineEngine().answer(fields, user, {}).text.partition("persona ## ]]")[2])
+        return threshold(OfflineTransport().answer(fields, user, {}).text.partition("persona ## ]]")[2])
 
     assert len(EFFECTS) == 5
     assert written(0, 5, 3, 0, 0) < written(2, 2, 0, 0, 0) < written(5, 0, 0, 3, 0)
@@ -176,7 +176,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     reading = learnt.space.readings[0]
     variants: Any = {label: of[JudgeVariant(NO_KNOWLEDGE, LEARNT, reading)] for label, of in learnt.variants.items()}
     assert variants["coherence"].judge.instructions()["critic"] == text
-    assert variants["fluency"].judge.instructions()["critic"] == STRICT.text
+    assert variants["fluency"].judge.instructions()["critic"] == ADVOCATE.text
     groups = [group.id for group in plan.data.splits.train.groups if group.has_distinct_ratings("coherence")]
     judged = [variants["coherence"].judge_for("train", ("coherence", name)) is not None for name in groups]
     assert judged == [False] + [True] * (len(groups) - 1)
@@ -188,7 +188,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
 
 CORPUS = corpus(4)
 GROUPS: list[GroupKey] = [(ASPECT.name, group.id) for group in CORPUS.groups]
-BASE = Debate(STRICT, DebateConfig(2))
+BASE = Debate(ADVOCATE, DebateConfig(2))
 BY_PERSONA: dict[str, Judge] = {"strict": BASE, "plain": Debate(PLAIN, DebateConfig(2))}
 
 

@@ -100,7 +100,7 @@ def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
 class Comparing(Debate):
     """Prefers the longer of two texts, at one call for both."""
 
-    compares = True
+    compares_pairs = True
 
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         if len(items) != 2:

@@ -23,7 +23,7 @@ from debate_judge.programs.judge import Judge, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.lm.usage import Meter, Tokens
+from debate_judge.programs.lm.usage import Meter, Usage
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.distributed.actor import ActorReport, UnitResult
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals
@@ -356,7 +356,7 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
     # Items, a second, unscored, calls, per cent and minutes.
     assert figures(progress(totals).line()) == ["50", "0.5", "2", "0", "10", "15"]
     assert "2 no [?] reply" in progress(totals).line()
-    calls = {"a": Tokens(calls=3, fresh=900_000), "b": Tokens(calls=2, fresh=100_000, output=500_000)}
+    calls = {"a": Usage(calls=3, fresh=900_000), "b": Usage(calls=2, fresh=100_000, output=500_000)}
     for (name, used), at in zip(calls.items(), ({"0": 50, "1": 4}, {"2": 4}), strict=True):
         meter = Meter(executed=Counter({"scorer": used.calls}), accounts={("scorer", 0): used})
         totals.report(name, ActorReport(meter, at))

@@ -222,7 +222,7 @@ class Engine:
 
 
 def lm_of(engine: Engine, **options: Any) -> JudgeLM:
-    return JudgeLM("test/m", engine=engine, options=LMOptions(retries=0, first_wait=0.01), **options)
+    return JudgeLM("test/m", transport=engine, options=LMOptions(retries=0, first_wait=0.01), **options)
 
 
 def notes(*sources: str) -> list[Item]:
@@ -297,7 +297,7 @@ def test_a_wrong_key_ends_the_stream_although_an_earlier_item_still_waits() -> N
             raise lm15.AuthError("the key was revoked", status=401)
 
     # The answer that never comes is waited for until its attempt is given up.
-    lm = JudgeLM("test/m", engine=Engine(before), options=LMOptions(attempt_timeout=0.2, retries=0))
+    lm = JudgeLM("test/m", transport=Engine(before), options=LMOptions(attempt_timeout=0.2, retries=0))
     judgements: list[Judgement] = []
     with pytest.raises(dspy.LMAuthError):
         streamed(lm, notes(*"abcdefghijklmnopqrst"), judgements)
