@@ -15,7 +15,7 @@ from debate_judge.data.inference.absolute_agreement import decision_cuts
 from debate_judge.data.requirements import aspects_to_judge, require_enough_rated, require_level
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import append_held_out, split, split_with_held_out
-from debate_judge.optimize.context import CompileData
+from debate_judge.optimize.plan import CompileData
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.human_ratings import resolve_data
@@ -85,7 +85,7 @@ def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds 
                 field="--held-out",
                 expected="no --folds",
                 found=f"--folds {settings.folds}",
-                remedy="leave --folds away, or --held-out",
+                remedy="give either --folds or --held-out",
             )
         return None
     count = default_folds(corpus) if settings.folds is None else settings.folds

@@ -21,10 +21,10 @@ _TEMPERATURE = 1.0
 """So that proposals differ; a repeated run finds the same replies in the store."""
 
 _MAX_TOKENS = 4000
-"""Least `max_tokens` of its replies, which hold an analysis and a guide, or complete instructions."""
+"""Least `max_tokens` of its calls, whose replies hold an analysis and a guide, or complete instructions."""
 
 
-def reflection_lm(settings: Settings, lm: JudgeLM, transport: LocalTransport | None = None) -> JudgeLM:
+def make_reflection_lm(settings: Settings, lm: JudgeLM, transport: LocalTransport | None = None) -> JudgeLM:
     """The LM that `--reflection-lm` names, with the store, counts and budget of the judge's LM `lm`.
 
     An estimate passes the `transport` of a dry run, which has no limits.
@@ -47,7 +47,7 @@ def reflection_lm(settings: Settings, lm: JudgeLM, transport: LocalTransport | N
 
 
 def preflight_reflection(settings: Settings, lm: JudgeLM) -> None:
-    """Call a second LM once, so that a wrong key or name is found before the compile.
+    """Call the reflection LM once, if it is not the judge's, so that a wrong key or name is found before the compile.
 
     Raises:
         dspy.LMError: The key is refused, the model unknown, the account empty.

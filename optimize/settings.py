@@ -120,7 +120,7 @@ class SearchFlags:
     )
     read_alone: bool = setting(
         False,
-        "also measure a judge that reads candidates side by side on each text by itself, as tools hand texts over",
+        "also measure a judge that reads candidates side by side on single texts, as other tools pass them",
         affects_results=False,
     )
     folds: int | None = setting(

@@ -23,7 +23,7 @@ def scored_summary(meter: Meter, price: Price | None, out: object, totals: RowTo
     for reason, count in totals.unscored.most_common():
         example = totals.examples.get(reason)
         lines.append(f"  {count} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))
-    lines.append(f"LM calls: {meter.requested.total()} asked, {meter.executed.total()} executed")
+    lines.append(f"LM calls: {meter.requested.total()} requested, {meter.executed.total()} executed")
     if meter.requested:
         lines += ["", *cost_table(cost_rows(meter, price))]
     return lines

@@ -14,9 +14,9 @@ import pytest
 
 from debate_judge import offline_lm
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.context import Run
 from debate_judge.optimize.evaluation.held_out import evaluate_held_out
 from debate_judge.optimize.job import _preflight_checks
+from debate_judge.optimize.plan import CompileRun
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.knowledge import Knowledge, VariantJudges
@@ -230,7 +230,7 @@ def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() ->
     with JudgeRunner(lm, progress=False) as runner:
         # A single call for the uncompiled judge, so that its debates do not count.
         single = replace(whole, settings=replace(settings, together=0), judge=whole.single)
-        run = Run(single, runner, None, cast(Any, None), lm)
+        run = CompileRun(single, runner, None, cast(Any, None), lm)
         found = evaluate_held_out(run, CompiledJudge(whole.data.corpus.task, own), {}).judgements
     assert {granularity for _, granularity in found["compiled"].values()} == {"half"}
     shapes = {a: {j.transcript.joint for j in judgements} for a, (judgements, _) in found["compiled"].items()}

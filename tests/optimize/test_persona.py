@@ -12,9 +12,8 @@ import dspy
 import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from debate_judge.optimize import optimizer
-from debate_judge.optimize.context import Run
 from debate_judge.optimize.examples import examples, group_keys
+from debate_judge.optimize.plan import CompileRun
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     VariantJudges,
@@ -25,9 +24,17 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import ExamplesOption, Settings
-from debate_judge.optimize.tuners import FoldJudge, GroupKey, LearntPersona, Tuning, TuningResult, with_tuning_result
+from debate_judge.optimize.tuners import (
+    FoldJudge,
+    GroupKey,
+    LearntPersona,
+    TunerContext,
+    TuningResult,
+    with_tuning_result,
+)
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
-from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
+from debate_judge.optimize.tuners.persona import EFFECTS, count_effects, critic_replies
+from debate_judge.optimize.tuning import tune_judges
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import ADVOCATE, PERSONAS, PLAIN
 from debate_judge.programs.judge import DebateConfig, Item, Judge, corpus_items
@@ -48,7 +55,7 @@ GIVING_IN, AGAIN = Turn("critic", 1, "", no_issue=True), Turn("scorer", 1, "So b
 
 def rated(ratings: Sequence[float | None], items: Sequence[Item] = ()) -> dspy.Example:
     n = len(ratings)
-    return dspy.Example(questions=items or [ITEM] * n, ratings=ratings, raters=[()] * n, comments=[()] * n)
+    return dspy.Example(questions=items or [ITEM] * n, ratings=ratings, single_ratings=[()] * n, comments=[()] * n)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +72,8 @@ def rated(ratings: Sequence[float | None], items: Sequence[Item] = ()) -> dspy.E
 def test_what_a_reply_did(mean: float, before: float, after: float | None, effect: str) -> None:
     turns = (replace(SCORER, score=before), *((GIVING_IN,) if after is None else (CRITIC, replace(AGAIN, score=after))))
     (source,) = critic_replies(rated([mean]), [Transcript(turns)])
-    assert source.candidates[0].debate["effect"] == effect
-    assert effects_of([source]) == {effect: 1}
+    assert source.candidates[0].debate_fields["effect"] == effect
+    assert count_effects([source]) == {effect: 1}
     assert json.loads(source.json_line())["candidates"][0]["effect"] == effect
 
 
@@ -75,9 +82,11 @@ def test_shown_are_rated_items_each_under_its_own_source_with_replies_where_ther
     items = [replace(ITEM, source=source, text=f"Text {n}.") for n, source in enumerate("aabb")]
     whole = Transcript((SCORER, CRITIC, AGAIN))
     replies = critic_replies(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
-    shown = {source.source: [(c.text, c.debate.get("score_after")) for c in source.candidates] for source in replies}
+    shown = {
+        source.source: [(c.text, c.debate_fields.get("score_after")) for c in source.candidates] for source in replies
+    }
     assert shown == {"a": [("Text 0.", 3.0)], "b": [("Text 2.", None), ("Text 3.", 3.0)]}
-    assert effects_of(replies).total() == 2
+    assert count_effects(replies).total() == 2
 
 
 class Persuaded(Author):
@@ -158,7 +167,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     plan = plan_of(settings, {name: persona.text for name, persona in PERSONAS.items()})
 
     class Writing(Teleprompter):
-        def __init__(self, tuning: Tuning) -> None:
+        def __init__(self, tuning: TunerContext) -> None:
             super().__init__()
             self.writes = text if tuning.label == "coherence" else None
 
@@ -169,7 +178,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
 
     lm = scripted_lm(debater())
     with JudgeRunner(lm, progress=False) as runner:
-        learnt = optimizer.tune_judges(Run(plan, runner, None, Writing, lm))
+        learnt = tune_judges(CompileRun(plan, runner, None, Writing, lm))
     assert (LEARNT in learnt.space.personas) == (text is not None)
     if text is None:
         return

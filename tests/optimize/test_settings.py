@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize.compile import build_parser
-from debate_judge.optimize.reflection import REFLECTION, reflection_lm
+from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
 from debate_judge.optimize.search import outcomes
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import guide, rated_examples
@@ -166,7 +166,7 @@ def engine() -> Any:
 def test_the_address_is_that_of_a_provider(name: str, endpoint: str) -> None:
     settings = Settings(lm="openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1", reflection_lm=name)
     lm = make_lm(settings.lm, api_base=settings.api_base, options=lm_options(settings), transport=engine())
-    reflection = reflection_lm(settings, lm)
+    reflection = make_reflection_lm(settings, lm)
     assert (reflection.model, reflection.endpoint) == (name, endpoint)
 
 
