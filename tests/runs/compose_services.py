@@ -20,8 +20,8 @@ TEAM = ROOT / "runs" / "team"
 
 
 def composed() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((TEAM / "compose.yaml").read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = yaml.safe_load((TEAM / "compose.yaml").read_text(encoding="utf-8"))
+    return content
 
 
 def example() -> dict[str, str]:
@@ -47,7 +47,7 @@ def started(name: str, given: Mapping[str, str], here: Mapping[str, str], *furth
 
     def local(text: str) -> str:
         # At one go: what has been put in may hold such a text, too.
-        return re.sub("|".join(map(re.escape, here)), lambda found: here[found[0]], text)
+        return re.sub("|".join(map(re.escape, here)), lambda match: here[match[0]], text)
 
     service = composed()["services"][name]
     values = {**example(), **given}

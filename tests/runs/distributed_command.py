@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from debate_judge.runs import score
 from debate_judge.runs.distributed import driver, units
-from tests.runs.distributed_run import AnsweringServer, program
+from tests.faulty_server import FaultyServer
+from tests.runs.distributed_run import program, scoring_server
+from tests.runs.score_command import ScoreCommand
 
 
 class RayError(Exception):
@@ -33,27 +34,27 @@ Dies = Callable[["ActorHandle", str], bool]
 class ActorHandle:
     """An actor whose methods run in threads."""
 
-    def __init__(self, made: Callable[[], Any], threads: int, dies_of: Dies) -> None:
+    def __init__(self, start: Callable[[], Any], threads: int, dies_of: Dies) -> None:
         self._pool = ThreadPoolExecutor(threads)
-        self._actor = self._pool.submit(made)
+        self._actor = self._pool.submit(start)
         self._dies_of = dies_of
         self.begun: list[str] = []
         """Units that it was given."""
         self.dead = False
 
     def __getattr__(self, name: str) -> SimpleNamespace:
-        return SimpleNamespace(remote=lambda *given: self._pool.submit(self._call, name, *given))
+        return SimpleNamespace(remote=lambda *arguments: self._pool.submit(self._call, name, *arguments))
 
-    def _call(self, name: str, *given: Any) -> Any:
+    def _call(self, name: str, *arguments: Any) -> Any:
         actor = self._actor.result()
         if name == "score":
-            self.begun.append(given[0].name)
-            self.dead = self.dead or self._dies_of(self, given[0].name)
+            self.begun.append(arguments[0].name)
+            self.dead = self.dead or self._dies_of(self, arguments[0].name)
         if self.dead and hasattr(actor, "_judge"):
             # What it had in flight is kept or not, as it comes.
             actor._judge.close()
         try:
-            return None if self.dead else getattr(actor, name)(*given)
+            return None if self.dead else getattr(actor, name)(*arguments)
         finally:
             # Whatever a method was at, or stumbled over, while its process died.
             if self.dead:
@@ -76,15 +77,17 @@ class RayInThreads:
         self.actors: list[ActorHandle] = []
         self.dies_of: Dies = lambda handle, unit: False
 
-    def remote(self, made: Callable[..., Any]) -> Any:
-        def start(threads: int, given: tuple[Any, ...]) -> ActorHandle:
+    def remote(self, actor_class: Callable[..., Any]) -> Any:
+        def start(threads: int, arguments: tuple[Any, ...]) -> ActorHandle:
             # Sent to another process, as by Ray.
-            sent = pickle.loads(pickle.dumps(given))
-            self.actors.append(ActorHandle(lambda: made(*sent), threads, self.dies_of))
+            sent = pickle.loads(pickle.dumps(arguments))
+            self.actors.append(ActorHandle(lambda: actor_class(*sent), threads, self.dies_of))
             return self.actors[-1]
 
         return SimpleNamespace(
-            options=lambda *, max_concurrency, **_: SimpleNamespace(remote=lambda *given: start(max_concurrency, given))
+            options=lambda *, max_concurrency, **_: SimpleNamespace(
+                remote=lambda *arguments: start(max_concurrency, arguments)
+            )
         )
 
     def wait(self, awaited: Sequence[Future[Any]], *, num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
@@ -98,29 +101,15 @@ class RayInThreads:
         handle.end()
 
 
-class Command:
-    """The command in a folder of its own."""
+class Command(ScoreCommand):
+    """With actors in this process."""
 
-    def __init__(self, folder: Path, server: AnsweringServer, ray: RayInThreads) -> None:
-        self.folder, self.server, self.ray = folder, server, ray
-        self.program = program(folder)
-        self.out = folder / "out.jsonl"
+    def __init__(self, folder: Path, server: FaultyServer, ray: RayInThreads) -> None:
+        super().__init__(folder, program(folder), **{"engine": "ray", "in": folder / "in*", "api-base": server.url})
+        self.server, self.ray = server, ray
 
-    def __call__(self, *more: str, **replace: str | Path) -> int:
-        arguments: dict[str, str | Path] = {
-            "--engine": "ray",
-            "--in": self.folder / "in*",
-            "--out": self.out,
-            "--store": self.folder / "store",
-            "--api-base": self.server.url,
-        }
-        program = replace.pop("program", self.program)
-        arguments |= {"--" + name.replace("_", "-"): value for name, value in replace.items()}
-        flags = [str(part) for pair in arguments.items() for part in pair]
-        return score.main([str(program), *flags, *more])
-
-    def rows(self) -> list[str]:
-        return [line for f in sorted(self.out.glob("part-*")) for line in f.read_text(encoding="utf-8").splitlines()]
+    def lines(self) -> list[str]:
+        return [line for part in self.parts() for line in (self.out / part).read_text(encoding="utf-8").splitlines()]
 
     def parts(self) -> list[str]:
         return sorted(file.name for file in self.out.glob("part-*"))
@@ -140,5 +129,5 @@ def in_this_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
 
     monkeypatch.setattr(driver, "require_ray", lambda: None)
     monkeypatch.setattr(driver, "cluster", cluster)
-    with AnsweringServer() as server:
+    with scoring_server() as server:
         yield Command(folder, server, ray)

@@ -1,17 +1,16 @@
-"""A small judge, its texts and a server that answers about them, for tests of distributed scoring."""
+"""A small judge, its texts in files and a server that answers about them, for tests of distributed scoring."""
 
 from __future__ import annotations
 
-import csv
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from debate_judge.programs import build, build_preset
-from tests.fakes import debater
 from tests.faulty_server import FaultyServer
-from tests.runs.score_command import TASK, digit, export_of, line
+from tests.runs.score_command import SCRIPT, TASK, export_of, line, over_http
 
 
 def program(folder: Path, spec: str = "openai/m") -> Path:
@@ -25,45 +24,18 @@ def group(number: int, candidates: int = 2) -> dict[str, Any]:
     return record
 
 
-def write_jsonl(path: Path, numbers: range) -> Path:
-    path.write_text("".join(json.dumps(group(n)) + "\n" for n in numbers), encoding="utf-8")
-    return path
-
-
-def write_csv(path: Path, numbers: range) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["group", "candidate", "source", "text"])
-        writer.writerows(_rows(numbers))
-    return path
-
-
-def write_parquet(path: Path, numbers: range) -> Path:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns = zip(*_rows(numbers), strict=True)
-    pq.write_table(pa.table(dict(zip(["group", "candidate", "source", "text"], map(list, columns), strict=True))), path)
-    return path
-
-
-def _rows(numbers: range) -> list[list[str]]:
+def write_groups(path: Path, numbers: range) -> Path:
+    """Groups as JSON Lines, or a row for each text as CSV or Parquet, by the file's name."""
     groups = [group(number) for number in numbers]
-    return [[g["group"], c["id"], g["source"], c["text"]] for g in groups for c in g["candidates"]]
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(record) + "\n" for record in groups), encoding="utf-8")
+        return path
+    frame = pd.DataFrame([(g["group"], c["id"], g["source"], c["text"]) for g in groups for c in g["candidates"]])
+    frame.columns = ["group", "candidate", "source", "text"]
+    (frame.to_csv if path.suffix == ".csv" else frame.to_parquet)(path, index=False)
+    return path
 
 
-def answer(body: bytes) -> str:
-    prompt = "\n\n".join(message["content"] for message in json.loads(body)["messages"])
-    return debater(score=digit)(prompt)
-
-
-class AnsweringServer(FaultyServer):
+def scoring_server(latency: float = 0.0) -> FaultyServer:
     """A chat server that scores the texts."""
-
-    def __init__(self, latency: float = 0.0) -> None:
-        super().__init__(answer, latency=latency)
-
-    @property
-    def asked(self) -> Counter[str]:
-        """Call -> times it was answered."""
-        return self.answered
+    return FaultyServer(over_http(SCRIPT), latency=latency)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 
 import debate_judge
@@ -28,31 +28,26 @@ from debate_judge.runs.after.common import recorded_scores_for
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import RECORDED, record_scores
 from tests.fakes import section
-from tests.runs.known_judges import LMS, RATED, SEEN, asked, command, export, file_of, scores_of
+from tests.runs.known_judges import LMS, RATED, SEEN, command, export, file_of, lm_specs, scores_of
 from tests.runs.rated_corpora import TASK, the_number
 from tests.runs.score_command import export_of
 
-__all__ = ["asked"]
+__all__ = ["lm_specs"]
 
 NEW = [replace(g, id=f"new {g.id}", source=f"A new source: {g.source}") for g in RATED.groups[:12]]
 
 
 def rated(groups: list[RatedGroup], by: Any) -> list[RatedGroup]:
     """The groups with other ratings: a function of rating and place of the candidate."""
-    return [
-        replace(
-            g,
-            candidates=tuple(
-                replace(c, ratings={"coherence": (by(c.ratings["coherence"][0], i),)})
-                for i, c in enumerate(g.candidates)
-            ),
-        )
-        for g in groups
-    ]
+
+    def changed(candidate: Candidate, place: int) -> Candidate:
+        return replace(candidate, ratings={"coherence": (by(candidate.ratings["coherence"][0], place),)})
+
+    return [replace(g, candidates=tuple(changed(c, i) for i, c in enumerate(g.candidates))) for g in groups]
 
 
 @pytest.fixture
-def exported(asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def exported(lm_specs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     return export(tmp_path / "export")
 
@@ -139,17 +134,14 @@ def lines(path: Path, records: list[dict[str, object]]) -> str:
 
 def test_rows_of_scores_and_few_ratings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two systems, `b` half a point better in ratings and scores."""
-    rows: list[dict[str, object]] = [
-        {
-            "group": f"g{i}",
-            "candidate": system,
-            "aspect": "coherence",
-            "rating": 3 + (i % 3) / 2 + 0.5 * (system == "b") + 0.1 * (i % 2) if i < 6 else None,
-            "score": 2 + (i % 3) / 2 + 0.5 * (system == "b"),
-        }
-        for i in range(20)
-        for system in "ab"
-    ]
+    rows: list[dict[str, object]] = []
+    for i in range(20):
+        for system in "ab":
+            score = 2 + (i % 3) / 2 + 0.5 * (system == "b")
+            rating = score + 1 + 0.1 * (i % 2) if i < 6 else None
+            rows.append(
+                {"group": f"g{i}", "candidate": system, "aspect": "coherence", "rating": rating, "score": score}
+            )
     path, out = lines(tmp_path / "rows.jsonl", rows), tmp_path / "m.json"
     assert measure.main([path, "--json", str(out)]) == 0
     assert "6 rated sources and 14" in capsys.readouterr().out
@@ -174,8 +166,8 @@ def test_scores_of_a_file_beside_the_ratings_of_another(tmp_path: Path, capsys: 
             text["ratings"] = {"fluency": [rating]} if place < 10 else {}
 
     def measured() -> dict[str, Any]:
-        given = [lines(tmp_path / "texts.jsonl", records), "--scores", lines(tmp_path / "scores.jsonl", scores)]
-        assert measure.main([*given, "--json"]) == 0
+        files = [lines(tmp_path / "texts.jsonl", records), "--scores", lines(tmp_path / "scores.jsonl", scores)]
+        assert measure.main([*files, "--json"]) == 0
         result: dict[str, Any] = json.loads(capsys.readouterr().out)["fluency"]
         return result
 
@@ -204,20 +196,20 @@ def split_minds(prompt: str) -> str:
 
 
 @pytest.fixture
-def lm(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def lm(lm_specs: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setitem(LMS, "scripted/old", split_minds)
-    return asked
+    return lm_specs
 
 
 def export_guided(folder: Path, guided: bool = True, **evidence: Any) -> str:
-    """A single call of both aspects, with something about the raters in its instructions unless it is a plain one."""
+    """A single call of both aspects, with a guide to the raters in its instructions unless it is a plain one."""
     judge = build_preset("single", {})
     if guided:
         scorer = judge.scorer
         scorer.signature = scorer.signature.with_instructions(f"{scorer.signature.instructions} {GUIDE}")
-    own = scores_of(RATED, lambda rating: rating)
-    known = record_scores(RATED, own, {}, scored_by="folds", seen={g.source_id for g in RATED.groups})
-    return str(export_of(folder, TASK, judge, lm="scripted/old", **{**evidence, RECORDED: known}))
+    scores, seen = scores_of(RATED, lambda rating: rating), {g.source_id for g in RATED.groups}
+    recorded = record_scores(RATED, scores, {}, scored_by="folds", seen=seen)
+    return str(export_of(folder, TASK, judge, lm="scripted/old", **{**evidence, RECORDED: recorded}))
 
 
 Choose = Callable[..., dict[str, Any]]
@@ -275,13 +267,12 @@ def test_random_sources_ask_no_lm_and_may_prove(
     assert (result.ratings, len(result.groups), result.distances, lm) == (40, 4, (), [])
     assert "drawn" not in out.read_text().splitlines()[0]
     assert {source["drawn"] for source in choose("--budget", "160")["sources"]} == {None}, "all sources are no choice"
-    printed = []
+    outputs = []
     for draw in ([], ["--draw", "chosen"]):
         assert next_sources.main([address, "--pool", pool, "--budget", "40", "--store", store, *draw]) == 0
-        printed.append(capsys.readouterr().out)
-    assert all(group.id in printed[0] for group in result.groups)
-    assert ["rankings apart" in text for text in printed] == [False, True]
-    assert [int(n) for n in re.findall(r"\d+", printed[1].partition("\n")[0])] == [4, 16, 20, 40]
+        outputs.append(capsys.readouterr().out)
+    assert all(group.id in outputs[0] for group in result.groups)
+    assert ["rankings apart" in output for output in outputs] == [False, True]
 
 
 @pytest.mark.integration
@@ -304,15 +295,10 @@ def test_conclusive_aspects_and_raters_are_those_of_the_evidence(choose: Choose,
 
 
 def fill_table(path: Path) -> None:
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert {row["coherence"] for row in rows} == {""}
-    for place, row in enumerate(rows):
-        row["coherence"], row["fluency"] = str(1 + place % 5), str(5 - place % 5)
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    assert set(table["coherence"]) == {""}
+    table["coherence"], table["fluency"] = table.index % 5 + 1, 5 - table.index % 5
+    table.to_csv(path, index=False)
 
 
 def fill_tasks(path: Path) -> None:
@@ -330,11 +316,7 @@ def fill_tasks(path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "fill"), [("rate.csv", fill_table), ("tasks.json", fill_tasks)])
 def test_a_file_that_was_filled_in_loads_back_and_proves_nothing(
-    name: str,
-    fill: Callable[[Path], None],
-    choose: Choose,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    name: str, fill: Callable[[Path], None], choose: Choose, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / name
     result = choose("--budget", "60", "--out", str(out))
@@ -344,13 +326,13 @@ def test_a_file_that_was_filled_in_loads_back_and_proves_nothing(
     assert {g.id: g.sampling_probability for g in corpus.groups} == drawn
     sources = {group.id: group for group in POOL}
     for group in corpus.groups:
-        own = sources[group.id]
-        assert (group.source, [c.id for c in group.candidates]) == (own.source, [c.id for c in own.candidates])
+        chosen = sources[group.id]
+        assert (group.source, [c.id for c in group.candidates]) == (chosen.source, [c.id for c in chosen.candidates])
         assert [c.ratings["coherence"] for c in group.candidates] == [(1,), (2,), (3,), (4,), (5,)]
     assert check.main([str(out), "--task", "summarization"]) == 0
-    printed = capsys.readouterr().out
-    assert f"{len(corpus.groups)} groups were selected" in printed
-    assert "not read" not in printed
+    output = capsys.readouterr().out
+    assert f"{len(corpus.groups)} groups were selected" in output
+    assert "not read" not in output
     arguments = [str(tmp_path / "judge"), "--task", "summarization", "--store", str(tmp_path / "store")]
     assert recheck_command.main([*arguments, "--data", str(out)]) == 2
     assert "all sources were selected" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.printed_output import unwrapped
-from tests.runs.score_command import export_of
+from tests.runs.score_command import export_of, over_http
 from tests.stores import count
 
 ASPECTS = ["coherence", "relevance"]
@@ -227,10 +227,7 @@ def test_an_export_scores_with_its_own_lm_in_its_own_aspects_and_may_be_varied(c
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
     """An LM that knows no evaluation steps."""
 
-    def answer(body: bytes) -> str:
-        prompt = json.loads(body)["messages"][-1]["content"]
-        return "" if "[[ ## steps ## ]]" in prompt else debater(score="4")(prompt)
-
+    answer = over_http(lambda prompt: "" if "[[ ## steps ## ]]" in prompt else debater(score="4")(prompt))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with FaultyServer(answer) as server:
         yield server

@@ -17,7 +17,6 @@ from debate_judge import Aspect, Debate, Scale, Task, load
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.store import FILE
-from debate_judge.runs import score
 from debate_judge.runs.evaluation.entrants import entrants, named_judges
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import open_export, read
@@ -27,6 +26,7 @@ from tests.config_keys import keys
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.faulty_server import FaultyServer
 from tests.runs.exports import SCRIPT, TASK, number_of_note, single_call, write
+from tests.runs.score_command import ScoreCommand
 from tests.stores import count
 
 
@@ -64,8 +64,8 @@ def test_scores_say_how_they_came_about_until_the_judge_is_closed(tmp_path: Path
 
 
 def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(tmp_path: Path, lm: ScriptedLM) -> None:
-    own = {"spec": "openai/own", "api_base": "http://own/v1", "temperature": 0.5, "max_tokens": 77}
-    folder = write(tmp_path / "x", lm=own)
+    lm_of_export = {"spec": "openai/own", "api_base": "http://own/v1", "temperature": 0.5, "max_tokens": 77}
+    folder = write(tmp_path / "x", lm=lm_of_export)
 
     def made_with(**arguments: Any) -> tuple[object, ...]:
         load(folder, **arguments).close()
@@ -217,9 +217,7 @@ def run(folder: Path, address: str | None, *more: str, spec: str = "openai/m") -
     """Score one text by an export with this address."""
     text = {"group": "g", "source": "A letter.", "candidates": [{"id": "c", "text": "A note."}]}
     (folder / "in.jsonl").write_text(json.dumps(text) + "\n")
-    files = ("--in", str(folder / "in.jsonl"), "--out", str(folder / "out.jsonl"), "--store", str(folder / "store"))
-    export = single_call(folder / "export", spec, address)
-    return score.main([str(export), *files, *keys(preflight=False), *more])
+    return ScoreCommand(folder, single_call(folder / "export", spec, address))(*keys(preflight=False), *more)
 
 
 @pytest.mark.integration

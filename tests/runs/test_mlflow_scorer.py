@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import Mock
 
 import mlflow
 import pytest
@@ -43,12 +44,11 @@ def test_evaluate_has_a_feedback_for_each_aspect(
         trace.data.spans[0].outputs: {a.name: a for a in trace.info.assessments if isinstance(a, Feedback)}
         for trace in traces
     }
-    assert {text: set(own) for text, own in feedback.items()} == {text: {"tone", "help"} for text in texts}
+    assert {text: set(by_aspect) for text, by_aspect in feedback.items()} == {text: {"tone", "help"} for text in texts}
     scores = {"reply 3": score_for("reply 3"), "reply 16": score_for("reply 16"), "unreadable 4": None}
-    assert {text: own["tone"].value for text, own in feedback.items()} == scores
+    assert {text: by_aspect["tone"].value for text, by_aspect in feedback.items()} == scores
     scored, failed = feedback["reply 16"]["help"], feedback["unreadable 4"]["help"]
     assert (scored.rationale, scored.source.source_type) == ("I read reply 16.", "LLM_JUDGE")
-    assert scored.metadata["stop_reason"] == "single call"
     assert "unreadable reply" in str(failed.error)
     assert result.metrics["tone/mean"] == pytest.approx((score_for("reply 3") + score_for("reply 16")) / 2)
 
@@ -71,9 +71,10 @@ def traced(source: str, text: str, *ratings: tuple[str, Any]) -> Trace:
     mlflow.flush_trace_async_logging()
     trace = mlflow.get_trace(span.trace_id)
     trace.info.assessments.append(Feedback("coherence", 1, source=AssessmentSource("LLM_JUDGE", "gpt")))
-    for place, (rater, value) in enumerate(ratings):
-        given = {"source": AssessmentSource("HUMAN", rater), "rationale": f"{rater} says {value}"}
-        trace.info.assessments.append(Feedback("coherence", value, create_time_ms=place, **given))
+    for time, (rater, value) in enumerate(ratings):
+        human, rationale = AssessmentSource("HUMAN", rater), f"{rater} says {value}"
+        feedback = Feedback("coherence", value, source=human, rationale=rationale, create_time_ms=time)
+        trace.info.assessments.append(feedback)
     return trace
 
 
@@ -87,20 +88,14 @@ JUDGE = {
 def test_ratings_are_those_of_all_raters_and_of_each_the_newest(
     experiment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    traces = [
-        traced("s", "b", ("ann", 4), ("ann", 2), ("bob", 5)),
-        traced("s", "a", ("bob", 3)),
-        traced("s", "a", ("cyd", 1)),
-        traced("other", "c"),
-    ]
-    compiled: list[Any] = []
-    monkeypatch.setattr("debate_judge.runs.integrations.mlflow_judge.AlignedJudge.of", lambda *given: given)
-    monkeypatch.setattr(
-        "debate_judge.optimize.python_api.compile", lambda *given, **rest: compiled.append((given, rest))
-    )
+    traces = [traced("s", "b", ("ann", 4), ("ann", 2), ("bob", 5)), traced("s", "a", ("bob", 3))]
+    traces += [traced("s", "a", ("cyd", 1)), traced("other", "c")]
+    compiled = Mock()
+    monkeypatch.setattr("debate_judge.runs.integrations.mlflow_judge.AlignedJudge.of", Mock())
+    monkeypatch.setattr("debate_judge.optimize.python_api.compile", compiled)
     make_judge(**JUDGE, feedback_value_type=float).align(traces, DebateAligner(scale=(1, 5)))
-    (((corpus,), settings),) = compiled
-    assert settings["lm"] == "openai/gpt-5-mini"
+    (corpus,) = compiled.call_args.args
+    assert compiled.call_args.kwargs["lm"] == "openai/gpt-5-mini"
     (group,) = corpus.groups
     assert [(c.text, c.ratings["coherence"]) for c in group.candidates] == [("a", (3, 1)), ("b", (2, 5))]
     assert group.candidates[1].comments["coherence"] == ("ann says 2", "bob says 5")

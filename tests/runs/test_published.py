@@ -55,7 +55,6 @@ def test_rows_are_whole_and_their_averages_fit(table: PublishedTable) -> None:
         ("summeval", "GPT-4", None, (0.597, 0.575)),
         ("summeval", "GPT-4", "relevance", (0.593, 0.582)),
         ("summeval", "GPT-3.5", None, (0.472, 0.447)),
-        ("topical_chat", "GPT-4", None, (0.735, 0.729)),
         ("topical_chat", "GPT-4", "groundedness", (0.745, 0.800)),
     ],
 )

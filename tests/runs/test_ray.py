@@ -21,7 +21,8 @@ from debate_judge.programs.lm.store import FILE
 from debate_judge.runs import score
 from debate_judge.runs.distributed import driver, units
 from debate_judge.runs.flags.parser import EXIT_INPUT
-from tests.runs.distributed_run import AnsweringServer, program, write_csv, write_jsonl, write_parquet
+from tests.faulty_server import FaultyServer
+from tests.runs.distributed_run import program, scoring_server, write_groups
 
 pytestmark = pytest.mark.integration
 
@@ -64,7 +65,7 @@ class Saboteur(threading.Thread):
     `unstored` is how many replies were on their way from the server to the store at that moment, of both actors.
     """
 
-    def __init__(self, folder: Path, server: AnsweringServer) -> None:
+    def __init__(self, folder: Path, server: FaultyServer) -> None:
         super().__init__(daemon=True)
         self.folder, self.server = folder, server
         self.killed: list[int] = []
@@ -82,7 +83,7 @@ class Saboteur(threading.Thread):
                 self.unstored = -self._stored()
             finally:
                 os.kill(process, signal.SIGKILL)
-            self.unstored += self.server.asked.total()
+            self.unstored += self.server.answered.total()
 
     def _stored(self) -> int:
         (file,) = (self.folder / "store").rglob(FILE)
@@ -92,12 +93,12 @@ class Saboteur(threading.Thread):
 
 def test_a_killed_actor_loses_nothing(running: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     third = GROUPS // 3
-    write_jsonl(tmp_path / "in-0.jsonl", range(third))
-    write_csv(tmp_path / "in-1.csv", range(third, 2 * third))
-    write_parquet(tmp_path / "in-2.parquet", range(2 * third, GROUPS))
+    write_groups(tmp_path / "in-0.jsonl", range(third))
+    write_groups(tmp_path / "in-1.csv", range(third, 2 * third))
+    write_groups(tmp_path / "in-2.parquet", range(2 * third, GROUPS))
     arguments = [str(program(tmp_path)), "--store", str(tmp_path / "store")]
 
-    with AnsweringServer(latency=0.05) as server:
+    with scoring_server(latency=0.05) as server:
         arguments += ["--api-base", server.url]
         distributed = [*arguments, "--engine", "ray", "--in", f"file://{tmp_path}/in-*", "--rpm", "100000"]
         distributed += ["--out", str(tmp_path / "out.parquet"), "--concurrency", str(CONCURRENCY)]
@@ -113,9 +114,9 @@ def test_a_killed_actor_loses_nothing(running: Any, tmp_path: Path, capsys: pyte
         assert all(row["unscored"] is None for row in rows)
         # Three calls for each text. Of the killed actor what was in flight is paid again, at most its share of
         # --concurrency, and what was answered but not yet stored; nothing that was stored.
-        assert len(server.asked) == GROUPS * 2 * 3
-        asked = server.asked.total()
-        assert asked - len(server.asked) <= CONCURRENCY // 2 + saboteur.unstored
+        assert len(server.answered) == GROUPS * 2 * 3
+        asked = server.answered.total()
+        assert asked - len(server.answered) <= CONCURRENCY // 2 + saboteur.unstored
         # They are the rows of one process, which the store has all answers for.
         alone: list[dict[str, Any]] = []
         for file in sorted(tmp_path.glob("in-*")):
@@ -128,4 +129,4 @@ def test_a_killed_actor_loses_nothing(running: Any, tmp_path: Path, capsys: pyte
         assert "nothing left to do" in capsys.readouterr().err
         assert score.main([*distributed, "--aspects", "tone"]) == EXIT_INPUT
         assert "different aspects" in capsys.readouterr().err
-        assert server.asked.total() == asked
+        assert server.answered.total() == asked

@@ -29,7 +29,7 @@ from debate_judge.runs.distributed.actor import ActorReport, UnitResult
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_shortest, preflight, preflight_checks
-from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress, StepProgress
+from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.scoring.output import RowTotals
 from tests.fakes import Script, debater, requested, scripted_lm, section
@@ -42,13 +42,12 @@ TASK = Task("notes", "letter", "note", (TONE, HELP))
 
 def corpus(*groups: tuple[str, Sequence[str]]) -> Corpus:
     """Sources and their texts."""
-    made = [
-        RatedGroup(
-            f"g{n}", source, tuple(Candidate(f"c{i}", text, {"tone": (1.0 + i,)}) for i, text in enumerate(texts))
-        )
-        for n, (source, texts) in enumerate(groups, 1)
-    ]
-    return Corpus(TASK, tuple(made), Origin("x", ""))
+
+    def candidates(texts: Sequence[str]) -> tuple[Candidate, ...]:
+        return tuple(Candidate(f"c{i}", text, {"tone": (1.0 + i,)}) for i, text in enumerate(texts))
+
+    rated = (RatedGroup(f"g{n}", source, candidates(texts)) for n, (source, texts) in enumerate(groups, 1))
+    return Corpus(TASK, tuple(rated), Origin("x", ""))
 
 
 LETTERS = corpus(*((letter, [f"Note on {letter}", "Short."]) for letter in ("A letter.", "A very long letter.", "?")))
@@ -91,7 +90,7 @@ def test_every_role_speaks_once_about_the_longest_item() -> None:
     assert shown == {("A very long letter.", "Note on A very long letter.")}
     check(lm, "rouge-l")
     check(stand_in)
-    assert (len(lm.prompts), stand_in.meter.requested.total()) == (3, 0)
+    assert (len(lm.prompts), stand_in.meter.requested.total()) == (3, 0), "neither needs to be tried"
     # Each scale is tried.
     single, same_scale = build_preset("single", {}), replace(TONE, name="other")
     tried = [check.questions[0].items[0].aspect.name for check in checks(single, LETTERS, (TONE, HELP, same_scale))]
@@ -177,8 +176,7 @@ PHASES = [RunPhase("tuning", 0.2, 2), RunPhase("search", 0.6, 3), RunPhase("held
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
+    now = 100.0
 
     def __call__(self) -> float:
         return self.now
@@ -209,7 +207,7 @@ def spend(shown: RunProgress, calls: int) -> None:
         shown.lm.meter.count_reply("scorer", Reply("4", 1000, 0, 100))
 
 
-def drawn(text: str) -> str:
+def visible(text: str) -> str:
     """What has been written, without what steers the terminal."""
     return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", text)
 
@@ -237,8 +235,8 @@ def test_step_items_agreement_calls_money_and_time_in_one_text_as_wide_as_the_te
             assert figures(shown.line()) == ["2", "3", "0.62", "14", "20", "1.40", "2.00", "30", "1", "5", "10"]
             shown.tick(stream, terminal=True)
     shown.stop()
-    assert max(map(len, drawn(stream.getvalue()).splitlines())) <= 60
-    text = " ".join(drawn(stream.getvalue()).split())
+    assert max(map(len, visible(stream.getvalue()).splitlines())) <= 60
+    text = " ".join(visible(stream.getvalue()).split())
     parts = ("step 2 of 3, search", "14 LM calls of about 20", "$1.40 of about $2.00", "30 s left", "5 of 10")
     assert [part for part in parts if part not in text] == []
 
@@ -253,7 +251,6 @@ def test_passes_without_phases_are_extrapolated_one_by_one(shown: RunProgress, c
         spend(shown, 20)
         clock.now += 30
         assert figures(shown.line()) == ["60", "80", "6.00", "8.00", "30", "5", "10"]
-    assert StepProgress("items read", None).line() == "items read: 0"
 
 
 def test_the_share_never_falls_and_steps_go_forwards(shown: RunProgress) -> None:
@@ -309,7 +306,7 @@ def test_on_a_terminal_one_bar_is_drawn_again_and_again(
         shown.tick(stream, terminal=True)
         assert stream.getvalue() == before, "nothing is drawn where nothing is new"
     shown.stop()
-    assert " 30% " in drawn(stream.getvalue()), "half a pass of three: .2 + .6 / 6"
+    assert " 30% " in visible(stream.getvalue()), "half a pass of three: .2 + .6 / 6"
     assert (before.count("\n"), before.count("\x1b[1A")) == (2, 1), "two lines, drawn over the two before"
     assert "\x1b[?25l" not in stream.getvalue(), "a run that is killed would leave the terminal without a cursor"
 
@@ -322,9 +319,8 @@ def test_what_is_written_meanwhile_stands_above_the_bar(
     monkeypatch.setattr("sys.stderr", stream)
     handler = logging.StreamHandler(stream)
     # A handler of a library, and the one that looks for the stream anew.
-    handlers = {"of.a.library": handler, "of.another": logging.lastResort}
-    for name, own in handlers.items():
-        logging.getLogger(name).addHandler(own)
+    for library in (handler, logging.lastResort):
+        logging.getLogger("of.a.library").addHandler(library)
     with shown.track("debates", 4):
         clock.now += 3
         shown.tick(stream, terminal=True)
@@ -337,11 +333,10 @@ def test_what_is_written_meanwhile_stands_above_the_bar(
             # The bar is erased, the line written whole, and the bar drawn below it.
             erased, _, text = stream.getvalue()[before:].partition("\x1b[2K")
             assert erased.strip("\r") == ""
-            assert re.search(r"(logged \[/x\] by a library|printed)\n(.*\n)*.*debates: 0 of 4", drawn(text))
+            assert re.search(r"(logged \[/x\] by a library|printed)\n(.*\n)*.*debates: 0 of 4", visible(text))
     shown.stop()
     assert sys.stderr is handler.stream is stream
-    for name, own in handlers.items():
-        logging.getLogger(name).removeHandler(own)
+    logging.getLogger("of.a.library").handlers.clear()
 
 
 def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:

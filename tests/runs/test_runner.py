@@ -1,14 +1,12 @@
-"""Debates on one loop: from any thread, stopped without harm, in one pass of many judges, and side by side."""
+"""Debates on one loop: from any thread, stopped without harm, and in one pass of many judges."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import dspy
@@ -17,7 +15,6 @@ from dspy import lm15
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict, corpus_items
@@ -25,11 +22,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore, Messages, Reply
-from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.estimates.dry_run import EstimateTarget
-from debate_judge.runs.estimates.items import estimate_scoring
-from debate_judge.runs.runner import streaming
 from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge, charged_to
 from debate_judge.runs.runner.runner import (
     JudgeRunner,
@@ -40,13 +33,8 @@ from debate_judge.runs.runner.runner import (
     run_shared_pass,
 )
 from debate_judge.runs.runner.streaming import judge_in_order
-from tests.batch_server import BatchServer
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
-from tests.programs.batches import lm_at
-from tests.programs.tables import shown_candidates
 from tests.runs.rated_corpora import COHERENCE, arguing, corpus, the_number
-from tests.runs.together_command import TASK as SUPPORT
-from tests.runs.together_command import TONE, script, stream
 
 CORPUS = corpus([1, 2, 5], [4, 2])
 ITEMS = corpus_items(CORPUS, COHERENCE)
@@ -326,75 +314,3 @@ def test_an_answer_on_its_way_when_the_run_ends_is_kept_and_not_paid_twice(
     run(lm_of(engine, store=store), notes("a", "b"), judgements)
     assert scores_of(judgements) == [4, 4]
     assert engine.events == [">b", "<b"]
-
-
-# --- candidates side by side ---
-
-
-def compiled(together: int) -> CompiledJudge:
-    judge = AspectJudge(build_preset("single", {"together": together}))
-    return CompiledJudge(SUPPORT, {aspect.name: judge for aspect in SUPPORT.aspects})
-
-
-Row = tuple[str, str, str, float, int]
-
-
-def table_rows(lm: JudgeLM, judge: CompiledJudge, items: Iterator[Item]) -> list[Row]:
-    with JudgeRunner(lm, progress=False) as runner:
-        return [
-            (i.group, i.candidate, i.aspect.name, j.score, j.transcript.together)
-            for i, j in judge_in_order(runner, judge, items)
-            if isinstance(j, Verdict)
-        ]
-
-
-def expected(groups: int, candidates: int) -> list[Row]:
-    """The rows of tables of four."""
-    return [
-        (f"g{g}", f"c{c}", a.name, 1 + (c + (a is TONE)) % 5, 4)
-        for g in range(groups)
-        for c in range(candidates)
-        for a in SUPPORT.aspects
-    ]
-
-
-@pytest.mark.parametrize(("together", "calls"), [(4, 2 * 12 * 2), (8, 2 * 12), (3, 3 * 12 * 2)])
-def test_a_stream_makes_the_calls_that_are_estimated_and_those_of_a_corpus(together: int, calls: int) -> None:
-    usage, count = estimate_scoring(EstimateTarget("offline"), compiled(together), SUPPORT.aspects, stream(12, 8))
-    assert count == 192
-    assert [round(used.calls, 6) for used in usage.total] == [calls] * 3
-    lm, of_corpus = scripted_lm(script, concurrency=4), scripted_lm(script)
-    rows = table_rows(lm, compiled(together), stream(12, 8))
-    assert [row[:4] for row in rows] == [row[:4] for row in expected(12, 8)]
-    assert len(lm.prompts) == calls
-    with JudgeRunner(of_corpus, progress=False) as runner:
-        runner.judge(compiled(together).aspects["tone"].judge, list(stream(12, 8))[::-1])
-    assert sorted(lm.prompts) == sorted(of_corpus.prompts)
-
-
-def test_a_source_of_any_length_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "MAX_GROUPED", 6)
-    lm = scripted_lm(script)
-    table_rows(lm, compiled(8), stream(1, 10))
-    assert sorted(len(shown_candidates(prompt)) for prompt in lm.prompts) == [4, 4, 6, 6]
-
-
-def test_what_came_before_a_bad_line_is_judged() -> None:
-    def broken() -> Iterator[Item]:
-        yield from stream(1, 3)
-        raise ValueError("a bad line")
-
-    lm = scripted_lm(script)
-    candidates: list[str] = []
-    with JudgeRunner(lm, progress=False) as runner, pytest.raises(ValueError, match="a bad line"):
-        candidates.extend(item.candidate for item, _ in judge_in_order(runner, compiled(4), broken()))
-    assert candidates == ["c0", "c0", "c1", "c1", "c2", "c2"]
-    assert len(lm.prompts) == 2
-
-
-@pytest.mark.integration
-def test_tables_go_in_batch_jobs(tmp_path: Path) -> None:
-    with BatchServer(lambda body: script(json.loads(body)["messages"][-1]["content"])) as server:
-        rows = table_rows(lm_at(server, store=SqlStore(tmp_path)), compiled(4), stream(10, 4))
-        assert (server.made_calls, server.direct) == ({("scorer", "0"): 20}, 0)
-    assert rows == expected(10, 4)

@@ -18,7 +18,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
-from debate_judge.runs import score, serve
+from debate_judge.runs import serve
 from debate_judge.runs.export.process import SETTINGS, environment_variable
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.flags.parser import make_parser, read_settings
@@ -32,7 +32,7 @@ from tests.faulty_server import FaultyServer
 from tests.postgresql import PASSWORD, PostgresServer, free_port
 from tests.runs.compose_services import ROOT, TEAM, composed, example, filled_in, started
 from tests.runs.registered_models import registration
-from tests.runs.score_command import export_of
+from tests.runs.score_command import ScoreCommand, export_of, over_http
 from tests.source_tree import SOURCES
 
 
@@ -60,7 +60,6 @@ def test_services_say_whether_they_are_well_and_are_published_on_loopback(compos
             assert context == ROOT
             assert (context / service["build"]["dockerfile"]).is_file()
     dockerfile = (TEAM / "Dockerfile").read_text()
-    assert re.search(r"^FROM python:3\.\d+", dockerfile, re.MULTILINE)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (wanted,) = re.findall(r"/source\[([\w,]+)\]", dockerfile)
     assert {*wanted.split(",")} <= set(extras)
@@ -93,8 +92,8 @@ def test_the_command_of_the_service_is_one_of_ours_and_needs_its_key(
     service = compose["services"]["serve"]
     words = [filled_in(word, example()) for word in service["command"]]
     assert words[:2] == ["debate", "serve"]
-    own = {key for key in compose["services"]["judge"]["environment"] if key.startswith("DEBATE_")}
-    assert own <= {environment_variable(name) for name in SETTINGS} | {"DEBATE_REPLIES"}
+    variables = {key for key in compose["services"]["judge"]["environment"] if key.startswith("DEBATE_")}
+    assert variables <= {environment_variable(name) for name in SETTINGS} | {"DEBATE_REPLIES"}
     flags = read_settings(ServeFlags, make_parser("serve", "", ServeFlags).parse_args(words[2:]))
     assert f":{flags.port}:{flags.port}" in service["ports"][0]
     assert lm_options(flags).budget.usd == 20
@@ -108,8 +107,8 @@ def test_the_databases_that_are_named_are_made(compose: dict[str, Any], postgres
     with psycopg.connect(postgres.new_database(), autocommit=True) as connection:
         for statement in (TEAM / "databases.sql").read_text().split(";"):
             connection.execute(statement.strip().encode())
-        made = {name for (name,) in connection.execute("SELECT datname FROM pg_database").fetchall()}
-        assert named <= made | {compose["services"]["database"]["environment"]["POSTGRES_DB"]}
+        created = {name for (name,) in connection.execute("SELECT datname FROM pg_database").fetchall()}
+        assert named <= created | {compose["services"]["database"]["environment"]["POSTGRES_DB"]}
         for name in ("mlflow", "studies"):
             connection.execute(f"DROP DATABASE {name}")
 
@@ -117,11 +116,6 @@ def test_the_databases_that_are_named_are_made(compose: dict[str, Any], postgres
 # --- running ---
 
 LETTER = "A letter about a ferry."
-
-
-def answer(body: bytes) -> str:
-    prompt = "\n\n".join(message["content"] for message in json.loads(body)["messages"])
-    return debater(score=str(1 + len(prompt) % 5))(prompt)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +135,7 @@ def served(runs_database: str, artifacts: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def lm() -> Iterator[FaultyServer]:
-    with FaultyServer(answer) as server:
+    with FaultyServer(over_http(debater(score=lambda prompt: str(1 + len(prompt) % 5)))) as server:
         yield server
 
 
@@ -193,10 +187,9 @@ def test_the_service_gives_the_scores_of_the_command_and_shares_its_replies(
     candidates = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
     (tmp_path / "in.jsonl").write_text(json.dumps({"group": "g", "source": LETTER, "candidates": candidates}))
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    arguments = [str(export), "--api-base", lm.url, "--in", str(tmp_path / "in.jsonl")]
-    arguments += ["--out", str(tmp_path / "out.jsonl"), "--store", str(tmp_path / "store")]
-    assert score.main([*arguments, *keys(replies=replies, preflight=False)]) == 0
-    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    command = ScoreCommand(tmp_path, export, **{"api-base": lm.url})
+    assert command(*keys(replies=replies, preflight=False)) == 0
+    rows = command.rows()
     assert [(row["aspect"], row["score"]) for row in scored] == [(row["aspect"], row["score"]) for row in rows]
     assert [row["aspect"] for row in rows] == ["clarity", "tone"] * 6
     assert len({row["score"] for row in rows}) > 2

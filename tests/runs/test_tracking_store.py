@@ -20,7 +20,7 @@ from debate_judge.runs.tracking.stale_runs import LOCK_TAG, RunLock, close_stale
 from debate_judge.runs.tracking.store import TrackingStore, open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
 from tests.postgresql import with_password
-from tests.runs.foreign_runs import started
+from tests.runs.registered_models import started
 
 ROOT = Path(__file__).parents[2]
 
@@ -145,13 +145,13 @@ def _tracker(store: Path, experiment: str, uri: str | None = None) -> Tracker:
     return Tracker(uri=uri, store=store, experiment=experiment, run_name="mine")
 
 
-def _state(place: TrackingStore, run_id: str) -> tuple[str, dict[str, str]]:
-    run: Any = place.client.get_run(run_id)
+def _state(mlflow_store: TrackingStore, run_id: str) -> tuple[str, dict[str, str]]:
+    run: Any = mlflow_store.client.get_run(run_id)
     return run.info.status, {name: tag for name, tag in run.data.tags.items() if name in ("error", "successor")}
 
 
-def _trials(place: TrackingStore, run_id: str) -> list[str]:
-    trials = place.client.search_runs([place.experiment_id], f"tags.`mlflow.parentRunId` = '{run_id}'")
+def _trials(mlflow_store: TrackingStore, run_id: str) -> list[str]:
+    trials = mlflow_store.client.search_runs([mlflow_store.experiment_id], f"tags.`mlflow.parentRunId` = '{run_id}'")
     return [trial.info.status for trial in trials]
 
 
@@ -166,16 +166,16 @@ def test_a_killed_run_is_closed_by_the_next_and_a_live_one_is_not(store: Path, e
     other_dead = started(open_tracking_store(None, store, experiment), "another", {LOCK_TAG: lock.name})
     lock.release(closed=False)
     with _tracker(store, experiment) as tracker:
-        place = tracker.tracking_store
+        mlflow_store = tracker.tracking_store
         error = {"error": "the process was killed before it could close the run"}
-        assert _state(place, dead) == ("KILLED", {**error, "successor": tracker.run_id})
-        assert _state(place, other_dead) == ("KILLED", error)
-        assert _state(place, alive) == ("RUNNING", {})
-        assert (_trials(place, dead), _trials(place, alive)) == (["KILLED"], ["RUNNING"])
+        assert _state(mlflow_store, dead) == ("KILLED", {**error, "successor": tracker.run_id})
+        assert _state(mlflow_store, other_dead) == ("KILLED", error)
+        assert _state(mlflow_store, alive) == ("RUNNING", {})
+        assert (_trials(mlflow_store, dead), _trials(mlflow_store, alive)) == (["KILLED"], ["RUNNING"])
         assert len(list((store / "running").iterdir())) == 2, "the locks of the dead are removed"
         live.communicate("", timeout=60)
-        assert _state(place, alive) == ("FINISHED", {})
-    assert _state(place, tracker.run_id) == ("FINISHED", {})
+        assert _state(mlflow_store, alive) == ("FINISHED", {})
+    assert _state(mlflow_store, tracker.run_id) == ("FINISHED", {})
     assert list((store / "running").iterdir()) == []
 
 
@@ -193,13 +193,15 @@ def test_a_run_that_the_store_could_not_close_is_closed_later(store: Path, exper
 
 def test_runs_of_which_nothing_is_known_here_are_left_alone(store: Path, experiment: str, tmp_path: Path) -> None:
     """Those without a lock, and those whose lock lies in another store, on this machine or on another."""
-    place = open_tracking_store(None, store, experiment)
+    mlflow_store = open_tracking_store(None, store, experiment)
     foreign = RunLock("sqlite:///mlflow.db", tmp_path / "elsewhere")
     foreign.acquire()
-    runs = [started(place, "mine", tags) for tags in ({}, {LOCK_TAG: foreign.name}, {LOCK_TAG: "../../elsewhere"})]
+    runs = [
+        started(mlflow_store, "mine", tags) for tags in ({}, {LOCK_TAG: foreign.name}, {LOCK_TAG: "../../elsewhere"})
+    ]
     foreign.release(closed=False)
-    assert close_stale_runs(place, store, started(place, "mine")) == []
-    assert [_state(place, run)[0] for run in runs] == ["RUNNING"] * 3
+    assert close_stale_runs(mlflow_store, store, started(mlflow_store, "mine")) == []
+    assert [_state(mlflow_store, run)[0] for run in runs] == ["RUNNING"] * 3
 
 
 # --- in a PostgreSQL database, where several machines log ---
@@ -208,27 +210,27 @@ def test_runs_of_which_nothing_is_known_here_are_left_alone(store: Path, experim
 def test_the_run_of_a_process_that_died_on_another_machine_is_closed_and_that_of_a_live_one_is_not(
     runs_database: str, experiment: str, tmp_path: Path
 ) -> None:
-    place = open_tracking_store(runs_database, tmp_path / "a", experiment)
-    assert "postgresql+psycopg://" in place.ui_command
+    mlflow_store = open_tracking_store(runs_database, tmp_path / "a", experiment)
+    assert "postgresql+psycopg://" in mlflow_store.ui_command
     locks = [RunLock(runs_database, tmp_path / "elsewhere") for _ in range(2)]
     for lock in locks:
         lock.acquire()
-    dead, alive = (started(place, "mine", {LOCK_TAG: lock.name}) for lock in locks)
+    dead, alive = (started(mlflow_store, "mine", {LOCK_TAG: lock.name}) for lock in locks)
     # What the server does when the process is gone.
     locks[0].release(closed=False)
     with _tracker(tmp_path / "b", experiment, runs_database) as tracker:
         tracker.log_metrics({"agreement": 0.5})
-        assert (_state(place, dead)[0], _state(place, alive)[0]) == ("KILLED", "RUNNING")
-        assert _state(place, dead)[1]["successor"] == tracker.run_id
+        assert (_state(mlflow_store, dead)[0], _state(mlflow_store, alive)[0]) == ("KILLED", "RUNNING")
+        assert _state(mlflow_store, dead)[1]["successor"] == tracker.run_id
         # The lock of this very run is held by its own process.
         with _tracker(tmp_path / "c", experiment, runs_database):
-            assert _state(place, tracker.run_id)[0] == "RUNNING"
-    run = place.client.get_run(tracker.run_id)
+            assert _state(mlflow_store, tracker.run_id)[0] == "RUNNING"
+    run = mlflow_store.client.get_run(tracker.run_id)
     assert (run.info.status, run.data.metrics["agreement"]) == ("FINISHED", 0.5)
     # The database has forgotten its lock, but its process lives, as the file says on its own machine.
     locks[1]._database_lock.release()
     with _tracker(tmp_path / "elsewhere", experiment, runs_database):
-        assert _state(place, alive)[0] == "RUNNING"
+        assert _state(mlflow_store, alive)[0] == "RUNNING"
     locks[1].release(closed=True)
 
 
