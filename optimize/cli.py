@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from debate_judge.data.errors import did_you_mean
 from debate_judge.runs.flags.invocation import COMMANDS, REMOVED
-from debate_judge.runs.flags.parser import exit_code
+from debate_judge.runs.flags.parser import run_main
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; `help` and `--version` are answered here."""
-    return exit_code(lambda: _run(list(sys.argv[1:] if argv is None else argv)))
+    return run_main(lambda: _run(list(sys.argv[1:] if argv is None else argv)))
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -41,7 +41,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def usage() -> str:
-    """The text of `debate help`: all commands in a line each."""
+    """The text of `debate help`: one line for each command."""
     lines = [f"  {name:<10} {description}" for name, (_, description) in COMMANDS.items()]
     lines += ["", "debate help COMMAND lists its flags, debate --version prints the version"]
     return "\n".join(["usage: debate COMMAND ...", "", *lines])

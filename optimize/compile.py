@@ -19,12 +19,12 @@ from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.declaration import cli_name, command_settings
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code, make_parser, read_settings
+from debate_judge.runs.flags.parser import RESUME_HINT, make_parser, read_settings, run_main
 from debate_judge.runs.flags.text_layout import print_error
 from debate_judge.runs.reports.terminal import show
 
 EXIT_TRACKING = 4
-"""Beside those of every command (`runs.flags.parser`)."""
+"""Exit code besides those of every command (`runs.flags.parser`)."""
 
 
 @command_settings
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = build_parser().parse_args(argv)
         return _run(read_settings(Settings, arguments), vars(arguments).get("estimate"))
 
-    return exit_code(work, RESUMES)
+    return run_main(work, RESUME_HINT)
 
 
 def _run(settings: Settings, estimate: str | None) -> int:
@@ -54,19 +54,21 @@ def _run(settings: Settings, estimate: str | None) -> int:
         return _compile(settings) if estimate is None else _estimate(settings, estimate)
 
 
-def _estimate(settings: Settings, lengths: str) -> int:
+def _estimate(settings: Settings, reply_lengths: str) -> int:
     from debate_judge.optimize.estimation.estimate import estimate_compile, notes
-    from debate_judge.runs.estimates.table import render
+    from debate_judge.runs.estimates.table import estimate_blocks
     from debate_judge.runs.flags.judge import personas
 
-    estimate = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
-    show(*render(estimate, "stage", notes(settings)))
+    estimate = estimate_compile(
+        settings, personas(Path(settings.personas) if settings.personas else None), reply_lengths
+    )
+    show(*estimate_blocks(estimate, "stage", notes(settings)))
     return 0
 
 
 def _compile(settings: Settings) -> int:
     from debate_judge.optimize.job import compile_judge
-    from debate_judge.optimize.reporting.summary import next_steps, table
+    from debate_judge.optimize.reporting.summary import next_steps, summary
     from debate_judge.runs.flags.judge import personas
     from debate_judge.runs.tracking.tracker import TrackingError
 
@@ -76,7 +78,7 @@ def _compile(settings: Settings) -> int:
     except TrackingError as error:
         print_error(error)
         return EXIT_TRACKING
-    show(*table(result), next_steps(result))
+    show(*summary(result), next_steps(result))
     if settings.json:
         write_json(settings.json, result.to_json(), cli_name(Settings, "json"))
     return 0

@@ -30,8 +30,7 @@ MIN_BATCH_ITEMS = 16
 MIN_BATCH_SOURCES = 4
 """Least number of sources in a batch: the correlation within a single source would be another quantity."""
 
-
-RATING_FIELDS = ("questions", "raters", "comments")
+RATING_FIELDS = ("questions", "single_ratings", "comments")
 """Fields beyond those of the public examples: the items, and for each the ratings of single raters and their comments.
 The public field `ratings` has the mean ratings."""
 
@@ -56,8 +55,8 @@ def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
     """Batches of groups, so that no two batches share a source."""
     groups: list[list[tuple[Item, Candidate]]] = []
     for group in corpus.groups:
-        items = zip(items_of(corpus.task, group, aspect), group.candidates, strict=True)
-        if group_items := [(item, c) for item, c in items if c.ratings.get(aspect.name)]:
+        pairs = zip(items_of(corpus.task, group, aspect), group.candidates, strict=True)
+        if group_items := [(item, c) for item, c in pairs if c.ratings.get(aspect.name)]:
             groups.append(group_items)
     random.Random(seed).shuffle(groups)
     batches: list[list[list[tuple[Item, Candidate]]]] = [[]]
@@ -67,20 +66,18 @@ def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
         batches[-1].append(group_items)
     trainset = []
     for batch in batches:
-        questions, candidates = (
-            [i for group_items in batch for i, _ in group_items],
-            [c for group_items in batch for _, c in group_items],
-        )
-        if len(questions) > 1:
+        items = [item for group_items in batch for item, _ in group_items]
+        candidates = [candidate for group_items in batch for _, candidate in group_items]
+        if len(items) > 1:
             ratings = [candidate.rating(aspect.name) for candidate in candidates]
-            example = dspy.Example(questions=questions, texts=[item.text for item in questions], ratings=ratings)
+            example = dspy.Example(questions=items, texts=[item.text for item in items], ratings=ratings)
             trainset.append(example.copy(**_single_ratings(candidates, aspect)).with_inputs("questions"))
     return trainset
 
 
 def _single_ratings(candidates: Iterable[Candidate], aspect: Aspect) -> dict[str, list[tuple[Any, ...]]]:
     rated = [(c.ratings.get(aspect.name, ()), c.comments.get(aspect.name, ())) for c in candidates]
-    return {"raters": [ratings for ratings, _ in rated], "comments": [comments for _, comments in rated]}
+    return {"single_ratings": [ratings for ratings, _ in rated], "comments": [comments for _, comments in rated]}
 
 
 def group_keys(examples: Iterable[dspy.Example]) -> frozenset[GroupKey]:

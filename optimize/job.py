@@ -15,20 +15,19 @@ from filelock import FileLock, Timeout
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.data.schema import Corpus, fingerprint
-from debate_judge.optimize import optimizer
-from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.evaluation.comparison import HeldOutComparison, choose_export, compare_held_out
 from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, evaluate_held_out
 from debate_judge.optimize.evaluation.learning_curve import learning_curve, require_learning
-from debate_judge.optimize.optimizer import TunedJudges
+from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.publishing import log_plan, log_result, write_export
 from debate_judge.optimize.rated_data import RatedData, load, split_sources
-from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
+from debate_judge.optimize.reflection import make_reflection_lm, preflight_reflection
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.storage import require_reachable
 from debate_judge.optimize.selection import choose, create_study
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import find_tuner
+from debate_judge.optimize.tuning import TunedJudges, tune_judges
 from debate_judge.programs import build_preset, find_preset, options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.reply import replies_folder
@@ -50,7 +49,7 @@ def compile_judge(
     corpus: Corpus | RatedData | None = None,
     *,
     progress: bool = True,
-    run_factory: Callable[[CompilePlan], AbstractContextManager[Run]] | None = None,
+    run_factory: Callable[[CompilePlan], AbstractContextManager[CompileRun]] | None = None,
 ) -> Result:
     """Compile a judge for the raters of a corpus and measure it on held-out sources.
 
@@ -61,7 +60,7 @@ def compile_judge(
         personas: Name -> text of the Critic's personas to try.
         corpus: Rated texts in place of those that the settings name.
         progress: Whether to show progress on stderr.
-        run_factory: From a plan to its run, for estimates. Without a tracker nothing is logged and exported.
+        run_factory: From a plan to its run, for estimates. Without a tracker nothing is logged or exported.
 
     Raises:
         InputError: Settings or data cannot be used; no LM call was made then.
@@ -69,9 +68,9 @@ def compile_judge(
     """
     plan = make_plan(load(settings, corpus), settings, personas)
     with (run_factory or partial(open_run, progress=progress))(plan) as run:
-        tuned = run.tune_concurrently([partial(optimizer.tune_judges, half[0]) for half in run.halves])
+        tuned = run.tune_concurrently([partial(tune_judges, half[0]) for half in run.halves])
 
-        def choose_and_evaluate(run: Run, judges: TunedJudges) -> HeldOutEvaluation:
+        def choose_and_evaluate(run: CompileRun, judges: TunedJudges) -> HeldOutEvaluation:
             study = create_study(run, judges)
             study.optimize()
             return evaluate_held_out(run, *choose(run, study))
@@ -84,8 +83,8 @@ def compile_judge(
         if run.plan.data.folds:
             # The exported judge is tuned on the first half, like half of the folds, and chosen on all sources.
             jobs.append(partial(choose_and_evaluate, run, tuned[0]))
-        *folds, final = run.runner.run_concurrently(jobs)
-        evaluations = folds or [final]
+        *fold_evaluations, final = run.runner.run_concurrently(jobs)
+        evaluations = fold_evaluations or [final]
         held_out = compare_held_out(run.plan, evaluations)
         result = Result(
             plan=run.plan,
@@ -114,7 +113,7 @@ def _require_compatible(settings: Settings, judge: Judge, corpus: Corpus) -> Non
             remedy="give N or nearest:N",
         )
     measure = settings.metric_choice.absolute_measure
-    if measure and (judge.compares or not judge.on_scale):
+    if measure and (judge.compares_pairs or not judge.on_scale):
         raise InputError(
             f"the values of {settings.judge} are not on the raters' scale, so that there is no {measure}",
             field="--metric",
@@ -155,7 +154,7 @@ def make_plan(rated: RatedData, settings: Settings, personas: Mapping[str, str])
 
 
 @contextmanager
-def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
+def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[CompileRun]:
     """The LM with its stored replies and the tracked run of a compile, after the preflight calls.
 
     Raises:
@@ -166,20 +165,20 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
     require_reachable(plan.study_storage)
     with _open_runner(plan, progress=progress) as runner:
         # Before the tracker: settings that name no LM leave no run.
-        reflection = reflection_lm(settings, runner.lm)
+        reflection_lm = make_reflection_lm(settings, runner.lm)
         with _make_tracker(plan) as tracker:
             log_plan(plan, tracker)
             runner.progress.phases = plan.phases
             if settings.preflight:
                 preflight(runner, _preflight_checks(plan))
-                preflight_reflection(settings, reflection)
-            yield Run.of(plan, runner, tracker, reflection)
+                preflight_reflection(settings, reflection_lm)
+            yield CompileRun.of(plan, runner, tracker, reflection_lm)
 
 
 def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:
     """The untuned judge of the settings, with their options and their maximum of rounds."""
     judge = build_preset(settings.judge, options)
-    searched = "rounds" in find_preset(settings.judge).searched
+    searched = "rounds" in find_preset(settings.judge).dimensions
     return judge.with_debate(
         rounds=settings.max_rounds if searched else min(judge.debate_config.rounds, settings.max_rounds)
     )
@@ -187,7 +186,7 @@ def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:
 
 def _preflight_checks(plan: CompilePlan) -> list[PreflightCheck]:
     """The preflight calls: the judge with every role that the search may use, in every reading."""
-    searched = "tie_breaker" in find_preset(plan.settings.judge).searched
+    searched = "tie_breaker" in find_preset(plan.settings.judge).dimensions
     readings = [*plan.readings, *(("joint",) if plan.joint_allowed else ())]
     judges = [plan.untuned_judge(reading).with_debate(tie_breaker=True if searched else None) for reading in readings]
     aspects = plan.data.aspects
@@ -210,7 +209,7 @@ def _make_tracker(plan: CompilePlan) -> Tracker:
 
 
 def _record_held_out_use(plan: CompilePlan, held_out: HeldOutComparison) -> HeldOutReuse:
-    """Record in the store that the held-out figures were looked at."""
+    """Record in the store that the held-out figures have been shown."""
     return record_held_out_use(
         Path(plan.settings.store),
         plan.identity,
@@ -222,14 +221,14 @@ def _record_held_out_use(plan: CompilePlan, held_out: HeldOutComparison) -> Held
 
 
 @contextmanager
-def _one_process_at_a_time(file: Path) -> Iterator[None]:
+def _one_process_at_a_time(lock_file: Path) -> Iterator[None]:
     """Run the block in one process at a time, because others would write the same files; these wait.
 
     Raises:
         InputError: The folder cannot be written.
     """
-    make_folder(file.parent, "--store")
-    lock = FileLock(file.with_name(f"{file.name}.lock"))
+    make_folder(lock_file.parent, "--store")
+    lock = FileLock(lock_file)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -246,8 +245,10 @@ def _open_runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
     settings = plan.settings
     replies = replies_folder(settings.store, settings.lm)
     # Concurrent compiles share replies as they arrive, except those of batch jobs, which would be submitted twice.
-    lock_name = replies / "compile" if settings.batch else Path(settings.store) / "compiles" / plan.identity
-    with _one_process_at_a_time(lock_name), closing(open_replies(replies, settings.lm, settings.replies)) as store:
+    lock_file = (
+        replies / "compile.lock" if settings.batch else Path(settings.store, "compiles", f"{plan.identity}.lock")
+    )
+    with _one_process_at_a_time(lock_file), closing(open_replies(replies, settings.lm, settings.replies)) as store:
         lm = make_lm(
             settings.lm,
             api_base=settings.api_base,

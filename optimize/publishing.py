@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from debate_judge.data.agreement.differences import statistical_power
-from debate_judge.data.agreement.tables import compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_errors
-from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import folds_json
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.evaluation.learning_curve import log_curve
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import describe_point, guides_text, instruction_diff
 from debate_judge.optimize.reporting.mlflow_description import debate_rows, description, sampled_debates
 from debate_judge.optimize.reporting.sections import compile_report
@@ -24,7 +22,7 @@ from debate_judge.programs import JUDGE_CLASSES
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, render_examples
 from debate_judge.runs.export import folder
-from debate_judge.runs.export.recorded import RECORDED, record_scores
+from debate_judge.runs.export.recorded import RECORDED, recorded_scores_json
 from debate_judge.runs.flags.declaration import changed_settings
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import calibration as calibration_tables
@@ -36,8 +34,8 @@ from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
 from debate_judge.runs.tracking import champion
 from debate_judge.runs.tracking.champion import Challenger
-from debate_judge.runs.tracking.contents import prompts_of
 from debate_judge.runs.tracking.model import Registration
+from debate_judge.runs.tracking.run_contents import named_prompts
 from debate_judge.runs.tracking.tracker import Tracker
 from debate_judge.runs.tracking.values import CHOICE_METRIC
 
@@ -56,8 +54,8 @@ _TEXTS_WARNING = (
 def log_plan(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before any LM call: settings, data and split."""
     data = plan.data
-    facts = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
-    tracker.log_settings(asdict(plan.settings) | facts, changed_settings(plan.settings, _ALWAYS_LOGGED) | facts)
+    derived = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
+    tracker.log_settings(asdict(plan.settings) | derived, changed_settings(plan.settings, _ALWAYS_LOGGED) | derived)
     tracker.set_tags({"identity": plan.identity, "note": plan.note or None})
     tracker.log_dataset("train", data.splits.train, data.splits.fingerprints["train"])
     tracker.log_dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
@@ -82,12 +80,12 @@ def write_export(result: Result) -> None:
 def _held_out_record(result: Result) -> dict[str, Any]:
     """The exported judge's held-out scores, for `debate measure` and the other commands after a compile."""
     held_out, name, splits = result.held_out, result.exported.name, result.plan.data.splits
-    return record_scores(
+    return recorded_scores_json(
         result.plan.data.evaluation_corpus,
         held_out.scores[name],
         held_out.calibrated if name == "compiled" else {},
         scored_by="folds" if held_out.folds else "export",
-        seen={group.source_id for part in (splits.train, splits.dev) for group in part.groups},
+        train_dev_sources={group.source_id for part in (splits.train, splits.dev) for group in part.groups},
     )
 
 
@@ -105,7 +103,7 @@ def log_result(result: Result, tracker: Tracker) -> Result:
     tracker.log_metrics(_main_metrics(result))
     tracker.log_details(_detail_metrics(result))
     tracker.log_json(champion.SCORES_FILE, champion.to_json(held_out.scores[result.exported.name]))
-    tracker.set_tags({"held_out_uses": str(result.held_out_reuse) or None, "exported": result.exported.why})
+    tracker.set_tags({"held_out_uses": str(result.held_out_reuse) or None, "exported": result.exported.reason})
     if held_out.folds:
         tracker.log_json("folds.json", folds_json(plan, held_out.folds))
     tracker.set_tags(
@@ -145,7 +143,7 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Debat
     """
     full, files = result.plan.settings.report == "full", ReportFiles(result.export)
     try:
-        shared = write_files(report, texts, files, Path(result.plan.settings.store), full=full)
+        shareable = write_files(report, texts, files, Path(result.plan.settings.store), full=full)
         if full:
             readme = result.export / "README.md"
             with write_errors(readme, "report"), readme.open("a", encoding="utf-8") as out:
@@ -153,7 +151,7 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Debat
     except InputError as error:
         logger.warning("no report: %s", error)
         return None
-    for name, text in shared.items():
+    for name, text in shareable.items():
         tracker.log_text(name, text)
     return files.page
 
@@ -161,12 +159,12 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Debat
 def _log_model(result: Result, tracker: Tracker) -> None:
     """Log the export as a model with its prompts, and register it if its agreement is shown to be above chance."""
     plan, exported = result.plan, result.exported
-    foreign_kinds = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(JUDGE_CLASSES))
-    if foreign_kinds:
+    custom_kinds = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(JUDGE_CLASSES))
+    if custom_kinds:
         # The model would need the modules of these judges and everything that they import, which is not known here.
         logger.warning(
             "no MLflow model: it cannot hold the code of %s; use the export in %s",
-            ", ".join(foreign_kinds),
+            ", ".join(custom_kinds),
             plan.export,
         )
     else:
@@ -174,17 +172,17 @@ def _log_model(result: Result, tracker: Tracker) -> None:
             plan.export, name="judge", registration=_registration(result) if result.beats_chance else None
         )
     instructions = {aspect: _instructions_in_use(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
-    tracker.log_prompts(plan.name, prompts_of(plan.model_name, instructions))
+    tracker.log_prompts(plan.name, named_prompts(plan.model_name, instructions))
 
 
 _FIGURES = {
     "Agreement on held-out sources": ("held-out", "{}"),
-    "Agreement by rounds and persona": ("{}-rounds", "{}: agreement by rounds, on the sources that were chosen by"),
+    "Agreement by rounds and persona": ("{}-rounds", "{}: agreement by rounds, on train and dev"),
     "Agreement against cost": (
         "{}-cost",
-        "{}: agreement against LM calls per item, on the sources that were chosen by",
+        "{}: agreement against LM calls per item, on train and dev",
     ),
-    "Would more ratings pay?": ("learning-curve", "{}: held-out agreement, the chosen judge held fixed"),
+    "Would more ratings pay?": ("learning-curve", "{}: held-out agreement, for the fixed choices"),
 }
 """Section of the report -> file and title of each of its charts; {} is its title on the page."""
 
@@ -206,9 +204,6 @@ def _instructions_in_use(judge: Judge) -> dict[str, str]:
 def _registration(result: Result) -> Registration:
     plan, exported, held_out = result.plan, result.exported, result.held_out
     judge, task, settings = exported.judge, exported.judge.task, plan.settings
-    paired_difference = partial(
-        compare, statistic=plan.statistic, level=plan.data.level, resamples=settings.resamples, seed=settings.seed
-    )
     agreement = result.agreement(exported.name)
     chosen = ", ".join(f"{aspect}: {aspect_judge.judge.kind}" for aspect, aspect_judge in judge.aspects.items())
     return Registration(
@@ -218,7 +213,7 @@ def _registration(result: Result) -> Registration:
         "the raters of the same held-out sources.",
         version_description=f"{plan.name}: held-out agreement {agreement}; LM {settings.lm}; {chosen}."
         + (f" {plan.note}" if plan.note else ""),
-        challenger=Challenger(held_out.scores[exported.name], paired_difference),
+        challenger=Challenger(held_out.scores[exported.name], plan.paired_difference),
     )
 
 

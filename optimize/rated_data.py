@@ -15,10 +15,10 @@ from debate_judge.data.inference.absolute_agreement import decision_cuts
 from debate_judge.data.requirements import aspects_to_judge, require_enough_rated, require_level
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import append_held_out, split, split_with_held_out
-from debate_judge.optimize.context import CompileData
+from debate_judge.optimize.plan import CompileData
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
-from debate_judge.runs.human_ratings import rated_file
+from debate_judge.runs.human_ratings import resolve_data
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +40,11 @@ def load(settings: Settings, corpus: Corpus | RatedData | None = None) -> RatedD
         return corpus
     from_python = corpus is not None
     if corpus is None:
-        file = rated_file(settings.data, settings.tracking_uri)
+        file = resolve_data(settings.data, settings.tracking_uri)
         corpus = data.load(file, settings.task, settings.columns, settings.sources)
     if settings.held_out is None:
         return RatedData(corpus, from_python=from_python)
-    file = rated_file(settings.held_out, settings.tracking_uri, "--held-out")
+    file = resolve_data(settings.held_out, settings.tracking_uri, "--held-out")
     held_out = data.load(file, corpus.task, settings.columns)
     return RatedData(append_held_out(corpus, held_out), held_out, from_python)
 
@@ -85,7 +85,7 @@ def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds 
                 field="--held-out",
                 expected="no --folds",
                 found=f"--folds {settings.folds}",
-                remedy="leave --folds away, or --held-out",
+                remedy="give either --folds or --held-out",
             )
         return None
     count = default_folds(corpus) if settings.folds is None else settings.folds
@@ -102,4 +102,4 @@ def _auto_level(
     compares candidates, whose scores mean nothing across sources.
     """
     all_binary = all(a.name in decision_rules and decision_rules[a.name].kind == "binary" for a in aspects)
-    return "summary" if corpus.grouped and (not all_binary or judge.compares) else "sample"
+    return "summary" if corpus.grouped and (not all_binary or judge.compares_pairs) else "sample"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.estimates.dry_run import NO_LIMITS
 from debate_judge.runs.flags.lm import lm_options
@@ -21,13 +21,13 @@ _TEMPERATURE = 1.0
 """So that proposals differ; a repeated run finds the same replies in the store."""
 
 _MAX_TOKENS = 4000
-"""Least `max_tokens` of its replies, which hold an analysis and a guide, or complete instructions."""
+"""Least `max_tokens` of its calls, whose replies hold an analysis and a guide, or complete instructions."""
 
 
-def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = None) -> JudgeLM:
+def make_reflection_lm(settings: Settings, lm: JudgeLM, transport: LocalTransport | None = None) -> JudgeLM:
     """The LM that `--reflection-lm` names, with the store, counts and budget of the judge's LM `lm`.
 
-    An estimate passes the `engine` of a dry run, which has no limits.
+    An estimate passes the `transport` of a dry run, which has no limits.
 
     Raises:
         InputError: There is no such LM, or a budget in money was set and the price is unknown.
@@ -40,14 +40,14 @@ def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = 
         concurrency=settings.concurrency,
         temperature=_TEMPERATURE,
         max_tokens=max(settings.max_tokens, _MAX_TOKENS),
-        options=NO_LIMITS if engine is not None else replace(lm_options(settings), batch=None),
-        engine=engine,
+        options=NO_LIMITS if transport is not None else replace(lm_options(settings), batch=None),
+        transport=transport,
         flag="--reflection-lm",
     ).share_run(lm, REFLECTION)
 
 
 def preflight_reflection(settings: Settings, lm: JudgeLM) -> None:
-    """Call a second LM once, so that a wrong key or name is found before the compile.
+    """Call the reflection LM once, if it is not the judge's, so that a wrong key or name is found before the compile.
 
     Raises:
         dspy.LMError: The key is refused, the model unknown, the account empty.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.calibration import CalibrationEffect
-from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import (
     ExportChoice,
     HeldOutComparison,
@@ -21,6 +20,7 @@ from debate_judge.optimize.evaluation.comparison import (
 )
 from debate_judge.optimize.evaluation.held_out import COMPARED, HeldOutEvaluation
 from debate_judge.optimize.evaluation.learning_curve import LearningCurve
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import guides
 from debate_judge.optimize.reporting.verdict import verdict
 from debate_judge.optimize.search.outcomes import SearchResult
@@ -57,18 +57,18 @@ class Result:
 
     plan: CompilePlan
     lm: JudgeLM
-    """The judge's LM, whose meter counted the calls of the compile."""
+    """The judge's LM; its meter has counted the calls of the compile."""
     evaluations: Sequence[HeldOutEvaluation]
     """The scores of the compared judges on held-out: one evaluation for a single split, otherwise one for each fold."""
     compiled: CompiledJudge
-    """The compiled judge, whether or not it is exported; with folds the one made from all sources."""
+    """The compiled judge, whether or not it is exported; with folds the one compiled from all sources."""
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge."""
     held_out: HeldOutComparison
     exported: ExportChoice
     learning_curve: LearningCurve | None = None
     held_out_reuse: HeldOutReuse = FIRST_USE
-    """How often the figures of the same held-out sources were looked at."""
+    """How often figures of the same held-out sources have been shown."""
     report: Path | None = None
     """The HTML page; None if the settings want none or it could not be written."""
     tracked: TrackedRun | None = None
@@ -136,7 +136,7 @@ class Result:
         splits, origin = plan.data.splits, plan.data.corpus.origin
         return {
             "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
-            "exported": {"judge": self.exported.name, "why": self.exported.why},
+            "exported": {"judge": self.exported.name, "why": self.exported.reason},
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             "decisions": decision_tables.to_json(held_out.decisions),
             "absolute_agreement": absolute_agreement_tables.to_json(held_out.absolute_agreement),

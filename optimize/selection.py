@@ -8,13 +8,13 @@ from functools import partial
 
 from debate_judge.data.calibration import Calibration, fit_calibration
 from debate_judge.data.inference.absolute_agreement import POOLED
-from debate_judge.optimize.context import CompilePlan, Run, unit_name
-from debate_judge.optimize.optimizer import TunedJudges, fixed_granularities
+from debate_judge.optimize.plan import CompilePlan, CompileRun, unit_name
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.outcomes import Criterion, PrunedPoint, SearchResult
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.search.storage import FORMAT_VERSION, TrialOutcome, agreement_and_calls
-from debate_judge.optimize.search.study import SearchPlan, Study
+from debate_judge.optimize.search.study import SearchSettings, Study
+from debate_judge.optimize.tuning import TunedJudges, fixed_granularities
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.runner import require_scored
@@ -23,7 +23,7 @@ from debate_judge.runs.tracking.values import CHOICE_METRIC
 logger = logging.getLogger(__name__)
 
 
-def create_study(run: Run, tuned: TunedJudges) -> Study:
+def create_study(run: CompileRun, tuned: TunedJudges) -> Study:
     """The search for the judges of all aspects, among those tuned on the train part of the run's plan."""
     plan, settings = run.plan, run.plan.settings
     units = {
@@ -39,7 +39,7 @@ def create_study(run: Run, tuned: TunedJudges) -> Study:
     }
     for scores in units.values():
         scores.share_calls(units.values())
-    search_plan = SearchPlan(
+    search_settings = SearchSettings(
         criterion=Criterion(
             plan.objective,
             "sample" if plan.objective in POOLED else plan.data.level,
@@ -56,14 +56,14 @@ def create_study(run: Run, tuned: TunedJudges) -> Study:
     splits = plan.data.splits
     sources = f"{splits.train.sources} train, {splits.dev.sources} dev, {splits.held_out.sources} held-out"
     logger.info("%s: searching knowledge, reading, rounds, persona and Tie-breaker (sources: %s)", purpose, sources)
-    return run.study_factory(units, tuned.space, search_plan, partial(_log_trial, run))
+    return run.study_factory(units, tuned.space, search_settings, partial(_log_trial, run))
 
 
-def choose(run: Run, study: Study) -> tuple[CompiledJudge, dict[str, SearchResult]]:
+def choose(run: CompileRun, study: Study) -> tuple[CompiledJudge, dict[str, SearchResult]]:
     """The chosen and calibrated judge, and for each aspect the search that chose its judge.
 
     Raises:
-        InputError: Too many of the items to choose by have no score.
+        InputError: Too many of the train and dev items have no score.
         dspy.LMError: The LM failed for good.
     """
     plan, by_unit = run.plan, study.results()
@@ -86,38 +86,38 @@ def _chosen_judge(plan: CompilePlan, search: SearchResult) -> Judge:
     point = search.chosen.point
     judgements = [j for j in search.scores.judgements(point) if j is not None]
     label = unit_name(search.scores.aspects)
-    require_scored(judgements, plan.settings.max_unscored, f"items to choose by ({label})")
+    require_scored(judgements, plan.settings.max_unscored, f"train and dev items ({label})")
     judge = search.scores.variants[point.variant].judge
     return judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
 
 
-def _calibrations(run: Run, search: SearchResult) -> dict[str, Calibration]:
+def _calibrations(run: CompileRun, search: SearchResult) -> dict[str, Calibration]:
     """Aspect -> the map from the chosen judge's scores to the raters' scale, for the aspects of one unit; empty for a
     judge of pairs, whose outcomes do not rate single texts.
 
     It is fitted on train and dev, with the scores that the judge was chosen by. Those of a train source come from
     judges tuned without it: a judge is closer to ratings that it has seen, and a map fitted to such scores would be too
-    steep. Sources whose ratings are all equal cannot be chosen by, because they rank nothing; for the map they are as
-    good as others, and are scored here.
+    steep. Sources whose ratings are all equal rank nothing, so that judges cannot be chosen by them; for the map they
+    are as good as others, and are scored here.
     """
     point, aspects, plan = search.chosen.point, search.scores.aspects, run.plan
     chosen = search.scores.variants[point.variant]
-    if chosen.judge.compares:
+    if chosen.judge.compares_pairs:
         return {}
-    parts = plan.choice_corpora(aspects, ranked=False)
+    parts = plan.choice_corpora(aspects, discriminating=False)
     # No judge was tuned on these groups: only groups whose ratings differ are examples.
     keys = [(aspect.name, group.id) for aspect in aspects for group in parts["train"].groups]
     cross_fitted = CrossFittedJudge(chosen.judge, {key: chosen.judge_for("train", key) or chosen.judge for key in keys})
     fixed = {aspect.name: search.scores.granularity(aspect.name, point) for aspect in aspects}
     label = calibration_label(unit_name(aspects))
-    unranked, _ = ChoiceScores(
+    equally_rated, _ = ChoiceScores(
         {point.variant: cross_fitted}, parts, aspects, run.runner, label=label, fixed_granularities=fixed
     ).scores(point)
-    ranked, on_scale = search.chosen.scores, chosen.judge.on_scale
-    fitted = {
-        a.name: fit_calibration([*ranked[a.name], *unranked[a.name]], a.scale, on_scale=on_scale) for a in aspects
+    scores, on_scale = search.chosen.scores, chosen.judge.on_scale
+    calibrations = {
+        a.name: fit_calibration([*scores[a.name], *equally_rated[a.name]], a.scale, on_scale=on_scale) for a in aspects
     }
-    return {name: calibration for name, calibration in fitted.items() if calibration is not None}
+    return {name: calibration for name, calibration in calibrations.items() if calibration is not None}
 
 
 def calibration_label(label: str) -> str:
@@ -125,7 +125,7 @@ def calibration_label(label: str) -> str:
     return f"{label}: calibration"
 
 
-def _log_trial(run: Run, point: Point, trial_outcome: TrialOutcome) -> None:
+def _log_trial(run: CompileRun, point: Point, trial_outcome: TrialOutcome) -> None:
     """Log a point as a trial. A pruned one was evaluated on some of the sources: instead of an agreement it has its
     distance to the best point on these."""
     params = replace(point, persona=point.persona if point.rounds else "none")
@@ -135,17 +135,20 @@ def _log_trial(run: Run, point: Point, trial_outcome: TrialOutcome) -> None:
     if point.reading != "alone":
         name += f", {point.reading}"
     if isinstance(trial_outcome, PrunedPoint):
-        metrics: dict[str, float | None] = {"sources_asked": trial_outcome.groups, "behind": trial_outcome.behind}
+        metrics: dict[str, float | None] = {
+            "sources_evaluated": trial_outcome.groups,
+            "difference_to_best": trial_outcome.difference_to_best,
+        }
         if point.granularity == "given":
-            logger.info("pruned after %d of %d sources: %s", trial_outcome.groups, trial_outcome.of, name)
+            logger.info("pruned after %d of %d sources: %s", trial_outcome.groups, trial_outcome.total_groups, name)
     else:
         sources = {group.group for o in trial_outcome.values() for groups in o.scores.values() for group in groups}
         agreement, calls = agreement_and_calls(trial_outcome)
-        metrics = {"sources_asked": len(sources), CHOICE_METRIC: agreement, "calls_per_item": calls}
+        metrics = {"sources_evaluated": len(sources), CHOICE_METRIC: agreement, "calls_per_item": calls}
         for label, outcome in trial_outcome.items():
             metrics |= {f"{CHOICE_METRIC}/{label}": outcome.agreement, f"calls_per_item/{label}": outcome.calls}
         progress = run.runner.progress
-        progress.agreement = agreement if progress.agreement is None else max(agreement, progress.agreement)
+        progress.best_value = agreement if progress.best_value is None else max(agreement, progress.best_value)
     if run.tracker is not None:
         pruned = isinstance(trial_outcome, PrunedPoint)
         run.tracker.log_trial(f"{name}, {point.granularity}", {**asdict(params), "pruned": pruned}, metrics)

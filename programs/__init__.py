@@ -45,12 +45,12 @@ class Preset:
     """What the class's `from_config` takes."""
     summary: str
     """A one-line description."""
-    searched: tuple[str, ...] = ()
+    dimensions: tuple[str, ...] = ()
     """What a compile searches over: any of persona, rounds, tie_breaker."""
 
 
-def _debate(persona: str, rounds: int, tie_breaker: bool, summary: str, searched: tuple[str, ...] = ()) -> Preset:
-    return Preset("debate", {"persona": persona, "rounds": rounds, "tie_breaker": tie_breaker}, summary, searched)
+def _debate(persona: str, rounds: int, tie_breaker: bool, summary: str, dimensions: tuple[str, ...] = ()) -> Preset:
+    return Preset("debate", {"persona": persona, "rounds": rounds, "tie_breaker": tie_breaker}, summary, dimensions)
 
 
 _REFEREES = ("general-public", "critic", "news-author")
@@ -69,9 +69,11 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "rouge-l": Preset("rouge-l", {}, "ROUGE-L against references, no LM"),
         "bleu": Preset("bleu", {}, "BLEU against references, no LM"),
         "bertscore": Preset(
-            "bertscore", {"model": "roberta-large"}, "BERTScore F1 against references, by a model of its own"
+            "bertscore", {"model": "roberta-large"}, "BERTScore F1 against references, with a local model"
         ),
-        "bartscore": Preset("bartscore", {"model": "facebook/bart-large-cnn"}, "BARTScore: likelihood by a model"),
+        "bartscore": Preset(
+            "bartscore", {"model": "facebook/bart-large-cnn"}, "BARTScore: likelihood by a local model"
+        ),
         "debate": _debate(
             "devils-advocate", 3, False, "debate with a devil's advocate", ("persona", "rounds", "tie_breaker")
         ),

@@ -96,7 +96,7 @@ def group_by_aspect(judges: Mapping[str, Judge], items: Mapping[str, Sequence[It
 
 def default_granularity(judge: Judge, aspect: Aspect) -> Granularity:
     """The granularity of scores if none is chosen: `whole` where they must be steps of the scale."""
-    whole = aspect.scale.on_steps and judge.on_scale and not judge.compares
+    whole = aspect.scale.on_steps and judge.on_scale and not judge.compares_pairs
     return "whole" if whole else "given"
 
 

@@ -109,17 +109,17 @@ def examples(
 
 
 def call_example(
-    task: Task, aspect: str, source: RatedGroup | Item, texts: Sequence[str], ratings: Sequence[float | None]
+    task: Task, aspect: str, group: RatedGroup | Item, texts: Sequence[str], ratings: Sequence[float | None]
 ) -> dspy.Example:
     """An example with the arguments of a judge's call about texts of one source, and the mean rating of each text."""
-    fields: dict[str, Any] = {"source": source.source, "texts": list(texts), "aspect": aspect}
+    fields: dict[str, Any] = {"source": group.source, "texts": list(texts), "aspect": aspect}
     if task != next((known for known in TASKS.values() if any(a.name == aspect for a in known.aspects)), None):
         # A built-in task by its name, because DSPy may write examples to files as demonstrations.
         fields["task"] = task.name if TASKS.get(task.name) == task else task
-    if source.context:
-        fields["context"] = source.context
-    if source.references:
-        fields["references"] = list(source.references)
+    if group.context:
+        fields["context"] = group.context
+    if group.references:
+        fields["references"] = list(group.references)
     return dspy.Example(**fields, ratings=list(ratings)).with_inputs(*fields)
 
 
@@ -188,18 +188,20 @@ def _call_feedback(
     for index in indices:
         rating, score, number = gold.ratings[index], scores[index], prompt_numbers.get(index, index + 1)
         if rating is not None:
-            judged = "; the judge has no score for it"
+            verdict = "; the judge has no score for it"
             if score is not None:
                 error = "too high" if score > rating else "too low" if score < rating else "right"
-                judged = f", the judge {score:g}: {error}"
-            lines.append(f"This call was about candidate {number}. The raters gave it {rating:.2f} on average{judged}.")
+                verdict = f", the judge {score:g}: {error}"
+            lines.append(
+                f"This call was about candidate {number}. The raters gave it {rating:.2f} on average{verdict}."
+            )
     return "\n".join(lines)
 
 
 # --- textual feedback ---
 
 MAX_PAIRS = 5
-"""Most pairs in the wrong order that feedback lists: those with the largest difference of ratings."""
+"""Maximum number of pairs in the wrong order that feedback lists: those with the largest difference of ratings."""
 
 RatedScore = tuple[int, float, float]
 """(number that feedback gives the candidate; mean rating; the judge's score)."""

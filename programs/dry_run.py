@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
-from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import other_roles
@@ -56,27 +56,27 @@ FieldOverride = Callable[[Prompt, str], dict[str, str]]
 """(prompt, the offline LM's text of a field) -> name of a field -> its text in place of the offline LM's."""
 
 
-def _opposite_verdict(prompt: Prompt, written: str) -> dict[str, str]:
+def _opposite_verdict(prompt: Prompt, text: str) -> dict[str, str]:
     """The opposite of the last verdict in the debate, so that the agents of a Markov state never agree."""
     debate = prompt.input("debate")
     denied = debate.rfind("factuality True") > debate.rfind("factuality False")
     return {"factuality": str(not denied), "severity": "1"}
 
 
-def _twice_as_many_claims(prompt: Prompt, written: str) -> dict[str, str]:
+def _twice_as_many_claims(prompt: Prompt, text: str) -> dict[str, str]:
     """Twice as many claims as the offline LM's, up to the prompt's maximum."""
-    lines = written.splitlines()
+    lines = text.splitlines()
     if lines == ["NONE"]:
-        return {"claims": written}
-    twice = [claim for line in lines for claim in (line, f"Besides: {line}")]
-    return {"claims": "\n".join(twice[: other_roles.max_claims(prompt)])}
+        return {"claims": text}
+    doubled_claims = [claim for line in lines for claim in (line, f"Besides: {line}")]
+    return {"claims": "\n".join(doubled_claims[: other_roles.max_claims(prompt)])}
 
 
-def _none_disputed(prompt: Prompt, written: str) -> dict[str, str]:
+def _none_disputed(prompt: Prompt, text: str) -> dict[str, str]:
     return {"decisions": parsing.NO_ISSUE, **dict.fromkeys(other_roles.cell_names(prompt, "decisions"), "")}
 
 
-def _all_disputed(prompt: Prompt, written: str) -> dict[str, str]:
+def _all_disputed(prompt: Prompt, text: str) -> dict[str, str]:
     names = other_roles.cell_names(prompt, "decisions")
     return {**dict.fromkeys(names, "An issue."), "decisions": "\n".join(f"{name}: TOO HIGH" for name in names)}
 
@@ -87,7 +87,7 @@ OVERRIDES: Mapping[str, tuple[FieldOverride, FieldOverride]] = MappingProxyType(
         "decisions": (_none_disputed, _all_disputed),
         "factuality": (lambda *_: {"factuality": "True", "severity": "0"}, _opposite_verdict),
         "claims": (
-            lambda _, written: {"claims": "\n".join(written.splitlines()[: -(-len(written.splitlines()) // 2)])},
+            lambda _, text: {"claims": "\n".join(text.splitlines()[: -(-len(text.splitlines()) // 2)])},
             _twice_as_many_claims,
         ),
     }
@@ -95,8 +95,8 @@ OVERRIDES: Mapping[str, tuple[FieldOverride, FieldOverride]] = MappingProxyType(
 """Requested field -> its texts in the lower and in the upper case, for debates as short and as long as possible."""
 
 
-class DryRunEngine(LocalEngine):
-    """An engine for one case of the estimate; of a call's settings only `logprobs` and `max_tokens` have an effect."""
+class DryRunTransport(LocalTransport):
+    """The transport for a case of an estimate; of a call's settings only `logprobs` and `max_tokens` have an effect."""
 
     def __init__(self, case: EstimateCase) -> None:
         self._case = case
@@ -106,10 +106,10 @@ class DryRunEngine(LocalEngine):
         if BLIND_PHRASE in prompt.role and case.name != "expected":
             # The blind score's distance from the Scorer's decides whether there is a debate.
             prompt = replace(prompt, role="" if case.name == "lower" else CONTRARY_ROLE)
-        answered_fields = offline.answered_fields(prompt)
-        fields = offline.complete_fields(prompt, answered_fields)
+        role_fields = offline.role_fields(prompt)
+        fields = offline.complete_fields(prompt, role_fields)
         free_text = [
-            n for n in fields if n in FREE_TEXT_FIELDS or (n not in answered_fields and offline.is_free_text(prompt, n))
+            n for n in fields if n in FREE_TEXT_FIELDS or (n not in role_fields and offline.is_free_text(prompt, n))
         ]
         tokens = case.reply_tokens
         if case.name != "expected":

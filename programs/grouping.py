@@ -1,4 +1,4 @@
-"""Items, what a call from Python asks about, and the grouping of items into questions: one candidate, a pair to
+"""Items, the arguments of a call from Python, and the grouping of items into questions: one candidate, a pair to
 compare, or several candidates of one source.
 
 Which candidates share a question depends on the texts alone, their order in it on the texts and the judge's seed;
@@ -97,14 +97,15 @@ class Grouping:
 
     def by_question(self, values: Sequence[T]) -> list[list[T]]:
         """The values of each question's items, from the value of each item; the inverse of `by_item`."""
-        at = dict(zip(self.positions, values, strict=True))
-        return [[at[number, index] for index in range(len(q.items))] for number, q in enumerate(self.questions)]
+        by_position = dict(zip(self.positions, values, strict=True))
+        sizes = [len(question.items) for question in self.questions]
+        return [[by_position[number, index] for index in range(size)] for number, size in enumerate(sizes)]
 
 
 class GroupingOptions(Protocol):
     """The attributes of a judge that decide how its items are grouped; see `programs.judge.Judge`."""
 
-    compares: bool
+    compares_pairs: bool
     together: int
     joint: bool
     order: int
@@ -122,16 +123,16 @@ def group_into_questions(judge: GroupingOptions, items: Sequence[Item], *, compa
         items: In any order.
         compare_pairs: Whether a judge that compares pairs may do so; new texts are scored one by one.
     """
-    if judge.compares and compare_pairs and (pairs := _pairs(items)) is not None:
+    if judge.compares_pairs and compare_pairs and (pairs := _pairs(items)) is not None:
         return pairs
     if judge.together > 1 or judge.joint:
-        return _several_at_once(items, judge)
+        return _group_by_source(items, judge)
     return Grouping(tuple(Question((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
 
 
 def source_key(item: Item) -> tuple[object, ...]:
     """Equal for items that may share a question, if they are of one aspect or the judge is joint."""
-    # An empty source is none, so only the group says which texts belong together.
+    # Without a source, only the group says which texts belong together.
     return item.task, item.source or (item.group,), item.context
 
 
@@ -147,7 +148,7 @@ def _pairs(items: Sequence[Item]) -> Grouping | None:
     return Grouping(questions, tuple(positions[number] for number in range(len(items))))
 
 
-def _several_at_once(items: Sequence[Item], judge: GroupingOptions) -> Grouping:
+def _group_by_source(items: Sequence[Item], judge: GroupingOptions) -> Grouping:
     """As few questions as hold all candidates of each source, of nearly equal size."""
     by_source: dict[int, dict[tuple[str, ...], dict[str, Item]]] = {}
     numbers: dict[tuple[object, ...], int] = {}
@@ -163,8 +164,8 @@ def _several_at_once(items: Sequence[Item], judge: GroupingOptions) -> Grouping:
         count = -(-len(ordered) // max(1, judge.together))
         ends = [len(ordered) * end // count for end in range(count + 1)]
         for chunk in (ordered[start:end] for start, end in pairwise(ends)):
-            in_prompt = _seeded_order(chunk, judge.order) if judge.order else chunk
-            members = [item for by_aspect in in_prompt for item in sorted(by_aspect.values(), key=_aspect_rank)]
+            prompt_order = _seeded_order(chunk, judge.order) if judge.order else chunk
+            members = [item for by_aspect in prompt_order for item in sorted(by_aspect.values(), key=_aspect_rank)]
             positions |= {(source, item.key): (len(questions), index) for index, item in enumerate(members)}
             questions.append(Question(tuple(members)))
     item_positions = (positions[source, item.key] for source, item in zip(sources, items, strict=True))

@@ -28,8 +28,8 @@ from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.transcript import Transcript, UnscoredReason
 
 StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker", "metric"]
-"""Why the LM was asked no further: there are no rounds, the Critic found no issue, n rounds are over, the Tie-breaker
-decided; a metric asks none."""
+"""Why no further call was made: there are no rounds, the Critic has no issue, n rounds are over, the Tie-breaker has
+decided; a reference metric makes none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Unscored:
 Judgement = Verdict | Unscored
 
 MAX_ROUNDS = 100
-"""Most rounds of a debate; published debates have three or fewer."""
+"""Maximum number of rounds of a debate; published debates have three or fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,11 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     """Whether its prompts can show rated examples (`programs.roles.examples`)."""
     nearest_examples: int = 0
     """Number of rated examples in a prompt, those most similar to the item; 0 shows all examples for every item."""
-    compares: bool = False
+    compares_pairs: bool = False
     """Whether the two candidates of a pair are compared in one `converse` and not scored one by one. The score of each
     is its outcome: the upper end of the aspect's scale for a win, the middle for a tie, the lower end for a loss."""
     together: int = 0
-    """Most candidates of one source that are judged in one `converse`; 0 judges each alone."""
+    """Maximum number of candidates of one source that are judged in one `converse`; 0 judges each alone."""
     joint: bool = False
     """Whether one `converse` covers all aspects that the candidates are judged in."""
     order: int = 0
@@ -164,7 +164,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
 
         Args:
             items: Of one aspect; for `joint` judges of several aspects, candidate by candidate.
-            rounds: Most rounds of debate, where the judge has rounds.
+            rounds: Maximum number of rounds of debate, where the judge has rounds.
 
         Returns:
             A transcript for each item. Each transcript counts an equal share of a call about several items; the failure
@@ -273,7 +273,7 @@ class ItemJudge(Judge):
 
 
 def first_success(transcripts: Sequence[Transcript]) -> Transcript:
-    """The first transcript without a failure; the first one if all failed, which then is the fault of the LM."""
+    """The first transcript without a failure; if all failed, the first one."""
     return min(transcripts, key=lambda transcript: transcript.failure is not None)
 
 
@@ -318,5 +318,8 @@ def call_result(
     fields: dict[str, list[Any]] = {"score": [*scores], "reason": [*reasons], "judgement": [*judgements]}
     if cut is not None:
         fields["decision"] = [None if score is None else score >= cut for score in scores]
-    result = {f"{n}s": values for n, values in fields.items()} if as_lists else {n: v[0] for n, v in fields.items()}
+    if as_lists:
+        result: dict[str, Any] = {f"{name}s": values for name, values in fields.items()}
+    else:
+        result = {name: value for name, (value,) in fields.items()}
     return dspy.Prediction(**result, **({} if cut is None else {"cut": cut}))

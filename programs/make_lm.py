@@ -17,7 +17,7 @@ from debate_judge.programs.lm.http.address import (
     normalize_address,
     without_credentials,
 )
-from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, price_of
 from debate_judge.programs.lm.reply import ReplyStore
@@ -25,6 +25,8 @@ from debate_judge.programs.lm.sql.postgresql import database_address
 from debate_judge.programs.lm.store import SqlStore
 
 _REPLIES_VARIABLE = "DEBATE_REPLIES"
+
+FREE = Price(0.0, 0.0, 0.0)
 
 OFFLINE = "offline"
 """The spec of the offline LM, which computes its replies from text statistics."""
@@ -53,7 +55,7 @@ def make_lm(
     temperature: float | None = 0.0,
     max_tokens: int | None = 2000,
     options: LMOptions | None = None,
-    engine: LocalEngine | None = None,
+    transport: LocalTransport | None = None,
     flag: str = "--lm",
 ) -> JudgeLM:
     """Make the LM that `spec` names. Keys come from the environment only.
@@ -62,46 +64,46 @@ def make_lm(
         spec: `offline`, or PROVIDER/MODEL such as `openai/gpt-6-luna` or `anthropic/claude-sonnet-4-5`.
         api_base: Address of the provider's server; by default from the environment, or else the provider's own.
         store: Keeps replies, so that no call is paid for twice; in memory by default.
-        concurrency: Most calls in flight.
+        concurrency: Maximum number of calls in flight.
         temperature: Sampling temperature; 0 as in DEBATE, appendix E.1. Not sent to reasoning models.
-        max_tokens: Longest reply, in tokens. Not sent to reasoning models.
+        max_tokens: Maximum length of a reply, in tokens. Not sent to reasoning models.
         options: Rate limits, retries, budget, prices.
-        engine: Answers in place of the spec's own engine, without network or key. Call keys stay the same, so replies
-            in the store are found.
+        transport: Answers in place of the server, without network or key; the keys of calls stay the same.
         flag: The flag that the spec comes from, for messages.
 
     Raises:
         InputError: The spec names no LM; its key cannot be sent; a budget in money was given, but no price is known;
-            the prices are unreadable; or `api_base` is not an address.
+            the file of prices cannot be read; or `api_base` is not an address.
     """
     _require_usable(spec, flag, options := options or LMOptions())
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     if spec == OFFLINE:
         from debate_judge.programs.offline import engine as offline
 
-        return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
+        return JudgeLM(offline.MODEL, transport=transport or offline.OfflineTransport(), price=FREE, **common)
     # The offline LM starts a fifth faster without these.
     from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_running_jobs
-    from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
+    from debate_judge.programs.lm.http.chat_completions import OpenAITransport
 
     api_base = server_address(spec, api_base)
     if is_reasoning_model(spec):
         temperature = max_tokens = None
-    transport = engine or transport_for(spec, api_base, flag)
+    lm_transport = transport or transport_for(spec, api_base, flag)
     lm = JudgeLM(
         spec,
-        engine=transport,
+        transport=lm_transport,
         endpoint=without_credentials(api_base or os.environ.get(base_variable(spec)) or ""),
         price=_price(spec, api_base, options),
         temperature=temperature,
         max_tokens=max_tokens,
         **common,
     )
-    if isinstance(transport, OpenAICompatible):
-        transport.on_rate_limits = lambda limits: lm.recorded_engine.limiter.on_rate_limits(limits)
-    if engine is None and options.batch is not None:
-        lm.recorded_engine.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded_engine.probe)
-    elif engine is None:
+    engine = lm.recorded_engine
+    if isinstance(lm_transport, OpenAITransport):
+        lm_transport.on_rate_limits = lambda limits: engine.limiter.on_rate_limits(limits)
+    if transport is None and options.batch is not None:
+        engine.batch_engine = BatchEngine(spec, api_base, options, lm.store, lm.meter, engine.probe)
+    elif transport is None:
         warn_of_running_jobs(lm.store)
     return lm
 
@@ -129,10 +131,10 @@ def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
     """The transport for PROVIDER/MODEL, which makes one attempt at a call."""
     provider = spec.partition("/")[0]
     if provider not in OPENAI_COMPATIBLE:
-        from debate_judge.programs.lm.http.other_providers import LiteLLM
+        from debate_judge.programs.lm.http.other_providers import LiteLLMTransport
 
-        return LiteLLM(spec, api_base, flag)
-    from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
+        return LiteLLMTransport(spec, api_base, flag)
+    from debate_judge.programs.lm.http.chat_completions import OpenAITransport
 
     # A line break that was pasted with the key is not allowed in a header.
     key = (os.environ.get(key_variable(spec)) or "").strip() or None
@@ -144,7 +146,7 @@ def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
             expected="printable ASCII characters",
             remedy="set the variable to the key as the provider shows it",
         )
-    return OpenAICompatible(
+    return OpenAITransport(
         api_base or OPENAI_COMPATIBLE[provider],
         key,
         key_variable=key_variable(spec) if provider == "openai" and not api_base else None,

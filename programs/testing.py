@@ -22,12 +22,12 @@ from debate_judge import data
 from debate_judge.programs import judge_class
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict, items_of
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.make_lm import make_lm
 
 Script = Callable[[str], str]
-"""Text of the last user message -> reply. It may raise what an engine may raise."""
+"""Text of the last user message -> reply. It may raise what a transport may raise."""
 
 
 def sample_items() -> list[Item]:
@@ -53,19 +53,20 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
         items: The items to judge; by default `sample_items`.
     """
     items = sample_items() if items is None else items
-    first = judged(judge, items)
+    first = judge_offline(judge, items)
     for item, judgement in zip(items, first, strict=True):
         _require(isinstance(judgement, Verdict), f"{item.candidate}, {item.aspect.name}: not scored", judgement)
         if isinstance(judgement, Verdict):
             _check_verdict(judge, item, judgement)
     config = json.loads(json.dumps(judge.config()))
-    again = type(judge).from_config(config)
-    again.load_state(json.loads(json.dumps(judge.dump_state())))
-    _require(again.config() == judge.config(), "rebuilt, it has another configuration", again.config())
-    _require(again.instructions() == judge.instructions(), "rebuilt, it has other instructions", again.instructions())
+    rebuilt = type(judge).from_config(config)
+    rebuilt.load_state(json.loads(json.dumps(judge.dump_state())))
+    _require(rebuilt.config() == judge.config(), "rebuilt, it has another configuration", rebuilt.config())
+    instructions = rebuilt.instructions()
+    _require(instructions == judge.instructions(), "rebuilt, it has other instructions", instructions)
     scores, repeated = (
         [judgement.score for judgement in judgements if isinstance(judgement, Verdict)]
-        for judgements in (first, judged(again, items))
+        for judgements in (first, judge_offline(rebuilt, items))
     )
     _require(repeated == scores, "rebuilt, it gives other scores", repeated)
     predictors = set(judge.instructions())
@@ -86,7 +87,7 @@ def _check_verdict(judge: Judge, item: Item, verdict: Verdict) -> None:
         _require(shorter.calls <= verdict.calls, f"{where}: {rounds} rounds cost more than all", shorter.calls)
 
 
-def judged(judge: Judge, items: Sequence[Item]) -> list[Judgement]:
+def judge_offline(judge: Judge, items: Sequence[Item]) -> list[Judgement]:
     """Judge the items with a new offline LM."""
 
     async def work() -> list[Judgement]:
@@ -108,22 +109,21 @@ def _require(condition: bool, problem: str, actual: object) -> None:
 class ScriptedLM(JudgeLM):
     """A `JudgeLM` that answers by a script and records its calls. Make one with `scripted_lm`."""
 
-    def __init__(self, engine: _ScriptedEngine, **options: Any) -> None:
-        super().__init__("scripted/lm", engine=engine, **options)
-        self.prompts, self.systems = engine.prompts, engine.systems
-        """The user and the system texts of all calls that reached the engine, in order; calls answered from the store
-        are missing."""
-        self.scripted = engine
+    def __init__(self, transport: _ScriptedTransport, **options: Any) -> None:
+        super().__init__("scripted/lm", transport=transport, **options)
+        self.prompts, self.systems = transport.prompts, transport.systems
+        """The user and the system texts of all calls that were not answered from the store, in order."""
+        self.transport = transport
 
     @property
     def peak(self) -> int:
-        """Largest number of calls in flight at once."""
-        return self.scripted.peak
+        """Maximum number of calls that were in flight at once."""
+        return self.transport.peak
 
 
 def scripted_lm(script: Script, *, latency: float = 0.0, **options: Any) -> ScriptedLM:
     """Make an LM that answers by `script`, with `latency` in seconds for each call; `options` go to `JudgeLM`."""
-    return ScriptedLM(_ScriptedEngine(script, latency), **options)
+    return ScriptedLM(_ScriptedTransport(script, latency), **options)
 
 
 def in_turn(replies: Iterable[str]) -> Script:
@@ -132,7 +132,7 @@ def in_turn(replies: Iterable[str]) -> Script:
     return lambda prompt: next(queue)
 
 
-class _ScriptedEngine(LocalEngine):
+class _ScriptedTransport(LocalTransport):
     def __init__(self, script: Script, latency: float) -> None:
         self.script = script
         self.latency = latency

@@ -8,7 +8,7 @@ import pytest
 
 from debate_judge import data
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Tuning
+from debate_judge.optimize.tuners import TUNERS, TunerContext
 from debate_judge.programs import JUDGE_CLASSES, JUDGES, build, judge_class
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm
@@ -46,7 +46,7 @@ def test_tuner(name: str) -> None:
     judge = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         found = examples(small, [aspect], grouped=True, seed=0)
-        tuning = Tuning(
-            statistic="spearman", runner=runner, reflection=runner.lm, proposals=1, trials=3, seed=0, label="test"
+        tuning = TunerContext(
+            statistic="spearman", runner=runner, reflection_lm=runner.lm, proposals=1, trials=3, seed=0, label="test"
         )
         check_tuner(TUNERS[name](tuning), judge, found)

@@ -121,7 +121,7 @@ def _verdicts_in(record: Record, column: str) -> list[object]:
     value = record.values.get(column)
     if record.format == "csv" and isinstance(value, str):
         value = value.split(";")
-    return [one for one in (value if isinstance(value, list) else [value]) if not is_missing(one)]
+    return [verdict for verdict in (value if isinstance(value, list) else [value]) if not is_missing(verdict)]
 
 
 def pair_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Record]:

@@ -11,12 +11,12 @@ import dspy
 import optuna
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from debate_judge.optimize.context import Run
+from debate_judge.optimize.plan import CompileRun
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Outcomes, PrunedPoint
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.storage import TrialOutcome
-from debate_judge.optimize.search.study import OnTrial, SearchPlan, Strategy, Study, StudyFactory
+from debate_judge.optimize.search.study import OnTrial, SearchSettings, Strategy, Study, StudyFactory
 from debate_judge.optimize.tuners import LearntPersona, Tuner, TuningResult, tuning_result, with_tuning_result
 from debate_judge.optimize.tuners.persona import CRITIC
 from debate_judge.programs.dry_run import EstimateCase
@@ -24,7 +24,7 @@ from debate_judge.programs.judge import Judge
 from debate_judge.runs.estimates.dry_run import DryRunStore
 
 
-def run_for_case(case: EstimateCase, run: Run, store: DryRunStore) -> Run:
+def run_for_case(case: EstimateCase, run: CompileRun, store: DryRunStore) -> CompileRun:
     """The run with the tuner and the search of a case, which store nothing."""
     if case.name == "lower":
         return replace(
@@ -70,15 +70,17 @@ def _as_if_rewritten(judge: Judge, tuned: TuningResult) -> TuningResult:
     return TuningResult(copied)
 
 
-def _study_factory(strategy: Callable[[int], Strategy], store: DryRunStore) -> StudyFactory:
-    """The search itself, without a stored study, with the `strategy` of its number among the searches of a run.
+def _study_factory(make_strategy: Callable[[int], Strategy], store: DryRunStore) -> StudyFactory:
+    """The search itself, without a stored study, with the strategy for its number among the searches of a run.
 
     Block sizes do not depend on the number of sources, so the calls of a pruned trial are not scaled up.
     """
 
     numbers = count()
 
-    def make_study(units: Mapping[str, ChoiceScores], space: SearchSpace, plan: SearchPlan, on_trial: OnTrial) -> Study:
+    def make_study(
+        units: Mapping[str, ChoiceScores], space: SearchSpace, settings: SearchSettings, on_trial: OnTrial
+    ) -> Study:
         first_call = len(store.calls)
 
         def on_tried(point: Point, outcome: TrialOutcome) -> None:
@@ -88,7 +90,7 @@ def _study_factory(strategy: Callable[[int], Strategy], store: DryRunStore) -> S
             first_call = len(store.calls)
             on_trial(point, outcome)
 
-        return Study(units, space, replace(plan, storage=None, strategy=strategy(next(numbers))), on_tried)
+        return Study(units, space, replace(settings, storage=None, strategy=make_strategy(next(numbers))), on_tried)
 
     return make_study
 

@@ -1,8 +1,8 @@
 """The cost of a compile before anything is spent, by executing its plan on a sample of each part.
 
-Tuning, search and held-out scoring are those of the compile, with an LM for dry runs (`programs.dry_run`). Two things
-that decide about calls are not known in advance: what the tuner writes, and which points the search tries and chooses.
-In the expected case they are those of the sample; in the lower and the upper case, bounds take their place (`cases`).
+Tuning, search and held-out scoring are those of the compile, with an LM for dry runs (`programs.dry_run`). The number
+of calls depends on what the tuner writes and on the points that the search tries and chooses. In the expected case
+these are those of the sample; in the lower and the upper case, bounds take their place (`cases`).
 """
 
 from __future__ import annotations
@@ -15,21 +15,28 @@ from dataclasses import replace
 from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
-from debate_judge.optimize.context import CompileData, CompilePlan, Run, unit_name
 from debate_judge.optimize.estimation.cases import run_for_case
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.job import compile_judge, make_plan
+from debate_judge.optimize.plan import CompileData, CompilePlan, CompileRun, unit_name
 from debate_judge.optimize.rated_data import load
-from debate_judge.optimize.reflection import REFLECTION, reflection_lm
+from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
 from debate_judge.optimize.search.choice_scores import JOINT_LABEL, PARTS, ChoicePart, search_stage
 from debate_judge.optimize.search.study import search_limits
 from debate_judge.optimize.selection import calibration_label
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
+from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.estimates.dry_run import DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all, reply_tokens
-from debate_judge.runs.estimates.items import item_totals, sampled_groups
+from debate_judge.runs.estimates.dry_run import (
+    DryRunStore,
+    Estimate,
+    EstimateTarget,
+    Stage,
+    estimate_by_dry_run,
+    reply_tokens,
+)
+from debate_judge.runs.estimates.items import sampled_groups, text_totals
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -48,19 +55,22 @@ SEARCH_NOTE = (
 
 FOLDS_NOTE = (
     "Folds (by default with few sources): the judge is tuned twice, once on each half of the sources, and searched for "
-    "each fold and for the exported judge; what they ask alike is asked once. --folds 1 measures by a single split."
+    "each fold and for the exported judge; calls that they have in common are made once. "
+    "--folds 1 measures by a single split."
 )
+
+_CALL_KINDS = ("debates", "tie-breaks")
 
 LEARNING_NOTE = "Tuning and held-out include the steps of the learning curve."
 
 
-def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: str = "") -> Estimate:
+def estimate_compile(settings: Settings, personas: Mapping[str, str], reply_lengths: str = "") -> Estimate:
     """Estimate a compile, stage by stage; nothing is written.
 
     Args:
         settings: As for the compile.
         personas: Name -> text of the personas that a debate may be given.
-        lengths: The value of `--estimate`.
+        reply_lengths: The value of `--estimate`.
     """
     plan = make_plan(rated := load(settings), settings, personas)
     target = EstimateTarget(
@@ -69,7 +79,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
         replies_folder(settings.store, settings.lm),
         {"temperature": settings.temperature, "max_tokens": settings.max_tokens},
         lm_options(settings),
-        reply_tokens(lengths),
+        reply_tokens(reply_lengths),
         {REFLECTION: settings.reflection_lm or settings.lm},
     )
     sample = sample_plan(plan)
@@ -77,13 +87,13 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     steps = StepProgress("dry run", 3)
 
     def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
-        reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
-        run = run_for_case(case, Run.of(sample, runner, None, reflection), store)
+        reflection_lm = make_reflection_lm(settings, runner.lm, DryRunTransport(case))
+        run = run_for_case(case, CompileRun.of(sample, runner, None, reflection_lm), store)
         compile_judge(settings, personas, rated, run_factory=lambda plan: nullcontext(run))
         steps.advance()
 
     with steps, _without_progress_lines():
-        return dry_run_all(target, stages, work, _row_name, cache_debates=plan.data.folds is not None)
+        return estimate_by_dry_run(target, stages, work, _row_name, cache_debates=plan.data.folds is not None)
 
 
 def notes(settings: Settings) -> list[str]:
@@ -132,9 +142,9 @@ def sample_plan(plan: CompilePlan) -> CompilePlan:
 def _sampled_split(plan: CompilePlan) -> Splits:
     splits, seed = plan.data.splits, plan.settings.seed
     # Train groups without examples have no part in tuning.
-    tunable_ids = {item.group for item in _rated_items(plan, splits.train, plan.data.aspects)}
-    tunable = [group for group in splits.train.groups if group.id in tunable_ids]
-    ranked = [group for group in splits.dev.groups if plan.data.discriminates(group, plan.data.aspects)]
+    example_ids = {item.group for item in _rated_items(plan, splits.train, plan.data.aspects)}
+    example_groups = [group for group in splits.train.groups if group.id in example_ids]
+    discriminating = [group for group in splits.dev.groups if plan.data.discriminates(group, plan.data.aspects)]
 
     def take(part: Corpus, groups: Sequence[RatedGroup]) -> Corpus:
         count, ids = max(1, SAMPLE_ITEMS // len(plan.data.aspects)), {group.id for group in groups}
@@ -144,8 +154,8 @@ def _sampled_split(plan: CompilePlan) -> Splits:
 
     return replace(
         splits,
-        train=take(splits.train, tunable),
-        dev=take(splits.dev, ranked),
+        train=take(splits.train, example_groups),
+        dev=take(splits.dev, discriminating),
         held_out=take(splits.held_out, splits.held_out.groups),
     )
 
@@ -155,9 +165,9 @@ def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
     data, sampled_ids = plan.data, set[str]()
     count = SAMPLE_ITEMS // len(data.aspects) // len(folds.folds)
     for held_out in (splits.held_out for splits in folds.folds):
-        ranked = [group for group in held_out.groups if data.discriminates(group, data.aspects)]
+        discriminating = [group for group in held_out.groups if data.discriminates(group, data.aspects)]
         others = [group for group in held_out.groups if not data.discriminates(group, data.aspects)]
-        for groups in (ranked, others):
+        for groups in (discriminating, others):
             sampled_ids |= {group.id for group in sampled_groups(groups, count, plan.settings.seed)}
 
     def take(part: Corpus) -> Corpus:
@@ -179,33 +189,39 @@ def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
         # With folds every source is learnt from, in one of the halves.
         train = (p.data.corpus if p.data.folds else p.data.splits.train for p in (plan, sample))
         stages[f"{label}: tuning"] = Stage.of(
-            f"{label}: tuning", *(item_totals(_rated_items(plan, part, unit)) for part in train)
+            f"{label}: tuning", *(text_totals(_rated_items(plan, part, unit)) for part in train)
         )
         full, sampled = _choice_corpora(plan, unit), _choice_corpora(sample, unit)
         for part in PARTS:
-            totals = [item_totals(_items(parts[part], unit)) for parts in (full, sampled)]
-            for calls in ("debates", "tie-breaks"):
-                stages[search_stage(label, calls, part)] = Stage.of(f"{label}: search, {calls}", *totals)
-            unranked = (item_totals(_items(_choice_corpora(p, unit, ranked=False)[part], unit)) for p in (plan, sample))
-            calibration = Stage.of(calibration_label(label), *unranked)
-            stages |= {search_stage(calibration_label(label), k, part): calibration for k in ("debates", "tie-breaks")}
+            totals = [text_totals(_items(parts[part], unit)) for parts in (full, sampled)]
+            for call_kind in _CALL_KINDS:
+                stages[search_stage(label, call_kind, part)] = Stage.of(f"{label}: search, {call_kind}", *totals)
+            equally_rated = (
+                text_totals(_items(_choice_corpora(p, unit, discriminating=False)[part], unit)) for p in (plan, sample)
+            )
+            calibration = Stage.of(calibration_label(label), *equally_rated)
+            stages |= {search_stage(calibration_label(label), kind, part): calibration for kind in _CALL_KINDS}
             joint = Stage.of(f"{JOINT_LABEL}: search", *totals)
-            stages |= {search_stage(JOINT_LABEL, calls, part): joint for calls in ("debates", "tie-breaks")}
+            stages |= {search_stage(JOINT_LABEL, kind, part): joint for kind in _CALL_KINDS}
         stages[f"{JOINT_LABEL}: held-out"] = Stage.of(
-            f"{JOINT_LABEL}: held-out", *(item_totals(_items(part, unit[:1])) for part in held_out)
+            f"{JOINT_LABEL}: held-out", *(text_totals(_items(part, unit[:1])) for part in held_out)
         )
         for aspect in unit:
             stages[f"{aspect.name}: held-out"] = Stage.of(
-                f"{label}: held-out", *(item_totals(_items(part, [aspect])) for part in held_out)
+                f"{label}: held-out", *(text_totals(_items(part, [aspect])) for part in held_out)
             )
     return stages
 
 
-def _choice_corpora(plan: CompilePlan, unit: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
+def _choice_corpora(
+    plan: CompilePlan, unit: Sequence[Aspect], *, discriminating: bool = True
+) -> dict[ChoicePart, Corpus]:
     """The sources that a unit's judge is chosen by, of all folds together."""
     if not plan.data.folds:
-        return plan.choice_corpora(unit, ranked=ranked)
-    choices = [plan.for_fold(splits, 1).choice_corpora(unit, ranked=ranked) for splits in plan.data.folds.folds]
+        return plan.choice_corpora(unit, discriminating=discriminating)
+    choices = [
+        plan.for_fold(splits, 1).choice_corpora(unit, discriminating=discriminating) for splits in plan.data.folds.folds
+    ]
     parts: dict[ChoicePart, Corpus] = {}
     for part in PARTS:
         ids = {group.id for choice in choices for group in choice[part].groups}

@@ -29,7 +29,6 @@ from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table
 from debate_judge.data.calibration import CalibrationEffect, calibration_effect
 from debate_judge.data.inference.absolute_agreement import AbsoluteAgreement, absolute_agreement
-from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.held_out import (
     COMPARED,
     COMPILED_ALONE,
@@ -37,16 +36,17 @@ from debate_judge.optimize.evaluation.held_out import (
     ScoresByJudge,
     merged_scores,
 )
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.search.pooling import EQUAL_COST_TOLERANCE
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
 from debate_judge.runs.runner.runner import calls_per_item, require_scored
 
-DEV_CUT = "compiled-dev-cut"
+COMPILED_DEV_CUT = "compiled-dev-cut"
 """The compiled judge again, with decisions at the cut that was best on dev."""
 
-MAPPED = "compiled-mapped"
+COMPILED_MAPPED = "compiled-mapped"
 """The compiled judge again, with its scores mapped to the raters' scale."""
 
 
@@ -104,12 +104,12 @@ class HeldOutComparison:
     """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
     a map are missing."""
     decisions: Mapping[str, Mapping[str, DecisionResult]]
-    """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, for aspects whose ratings define any."""
+    """Judge name, of `COMPARED` or `COMPILED_DEV_CUT` -> aspect -> decisions, for aspects whose ratings define any."""
     rater_agreement: Mapping[str, Mapping[str, RaterAgreement]]
     """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if there are only mean ratings."""
     absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
-    """Judge name, of `COMPARED` or `MAPPED` -> aspect or average -> how close its scores are to the ratings; empty for
-    judges whose scores are not on the scale."""
+    """Judge name, of `COMPARED` or `COMPILED_MAPPED` -> aspect or average -> how close its scores are to the ratings;
+    empty for judges whose scores are not on the scale."""
     read_alone: ReadAlone | None = None
     """None if it was not measured."""
     folds: FoldFigures | None = None
@@ -120,10 +120,10 @@ class HeldOutComparison:
         return sum(by_aspect.values()) / len(by_aspect)
 
 
-def above_zero(figure: Agreement) -> bool:
+def above_zero(agreement: Agreement) -> bool:
     """Whether agreement is shown to be above chance: the interval, or without one the value, is above 0."""
-    end = figure.value if figure.low is None else figure.low
-    return end is not None and end > 0
+    bound = agreement.value if agreement.low is None else agreement.low
+    return bound is not None and bound > 0
 
 
 def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> HeldOutComparison:
@@ -214,11 +214,11 @@ def _calibrated(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> 
 def _absolute_agreement(
     plan: CompilePlan, scores: ScoresByJudge, calibrated: Mapping[str, Sequence[GroupScores]]
 ) -> dict[str, dict[str, AbsoluteAgreement]]:
-    if not plan.judge.on_scale or plan.judge.compares:
+    if not plan.judge.on_scale or plan.judge.compares_pairs:
         return {}
     judges = {name: scores[name] for name in COMPARED}
     if len(calibrated) == len(plan.data.aspects):
-        judges[MAPPED] = calibrated
+        judges[COMPILED_MAPPED] = calibrated
     return absolute_agreement(
         judges,
         plan.data.cuts,
@@ -248,38 +248,38 @@ def _decisions(
         decisions[name] = evaluate_decisions(
             scores[name], decision_rules, on_scale=plan.judge.on_scale, **plan.resampling
         )
-    cut, shifted = {}, {}
+    tuned_rules, shifted_scores = {}, {}
     for aspect, rule in decision_rules.items():
-        cuts = [_dev_cut(evaluation, aspect, rule) for evaluation in evaluations]
-        if any(fold_cut != rule for fold_cut in cuts):
-            cut[aspect], shifted[aspect] = _common_cut(
-                cuts, [evaluation.scores["compiled"][aspect] for evaluation in evaluations]
+        fold_rules = [_rule_tuned_on_dev(evaluation, aspect, rule) for evaluation in evaluations]
+        if any(fold_rule != rule for fold_rule in fold_rules):
+            tuned_rules[aspect], shifted_scores[aspect] = _common_rule(
+                fold_rules, [evaluation.scores["compiled"][aspect] for evaluation in evaluations]
             )
-    decisions[DEV_CUT] = evaluate_decisions(shifted, cut, **plan.resampling)
+    decisions[COMPILED_DEV_CUT] = evaluate_decisions(shifted_scores, tuned_rules, **plan.resampling)
     return {name: by_aspect for name, by_aspect in decisions.items() if by_aspect}
 
 
-def _dev_cut(evaluation: HeldOutEvaluation, aspect: str, rule: DecisionRule) -> DecisionRule:
+def _rule_tuned_on_dev(evaluation: HeldOutEvaluation, aspect: str, rule: DecisionRule) -> DecisionRule:
     dev = {group.id for group in evaluation.plan.data.splits.dev.groups}
     groups = [g for g in evaluation.searches[aspect].chosen.scores[aspect] if g.group in dev]
     return with_tuned_cut(rule, groups, "dev")
 
 
-def _common_cut(
-    cuts: Sequence[DecisionRule], scores: Sequence[list[GroupScores]]
+def _common_rule(
+    rules: Sequence[DecisionRule], scores: Sequence[list[GroupScores]]
 ) -> tuple[DecisionRule, list[GroupScores]]:
-    """One cut for all folds: the mean of theirs. The scores of each fold are shifted with its cut, so that no decision
-    changes."""
-    if len(cuts) == 1:
-        return cuts[0], scores[0]
-    thresholds = [cut.threshold if cut.cut is None else cut.cut for cut in cuts]
+    """One rule for all folds, whose cut is the mean of theirs. The scores of each fold are shifted with its cut, so
+    that no decision changes."""
+    if len(rules) == 1:
+        return rules[0], scores[0]
+    thresholds = [rule.threshold if rule.cut is None else rule.cut for rule in rules]
     mean = math.fsum(thresholds) / len(thresholds)
     shifted = [
         replace(group, scores=tuple(None if s is None else s - threshold + mean for s in group.scores))
         for threshold, groups in zip(thresholds, scores, strict=True)
         for group in groups
     ]
-    return replace(cuts[0], cut=mean, chosen_on="dev, fold by fold; the mean"), shifted
+    return replace(rules[0], cut=mean, chosen_on="dev, fold by fold; the mean"), shifted
 
 
 def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> FoldFigures:
@@ -339,17 +339,17 @@ def calibration_effects(
 
 @dataclass(frozen=True)
 class ExportChoice:
-    """The judge that is exported, and why."""
+    """The judge that is exported."""
 
     judge: CompiledJudge
     name: Literal["compiled", "single"]
     """Of `held_out.COMPARED`."""
-    why: str
+    reason: str
 
 
-def costs_more(calls: float, single: float) -> bool:
+def costs_more(calls: float, single_calls: float) -> bool:
     """Whether a judge with `calls` LM calls per item is more expensive than a single call."""
-    return calls > (1 + EQUAL_COST_TOLERANCE) * single
+    return calls > (1 + EQUAL_COST_TOLERANCE) * single_calls
 
 
 def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOutComparison) -> ExportChoice:
@@ -359,17 +359,17 @@ def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOutC
     shown. Otherwise, or with `keep="compiled"`, or if there is no interval of the gain, the compiled judge.
     """
     gain = held_out.gain
-    calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
+    calls, single_calls = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
     if gain.low is None or gain.high is None:
         return ExportChoice(compiled, "compiled", "the compiled judge")
     if gain.low > 0:
         return ExportChoice(compiled, "compiled", "the compiled judge, which is better than a single call")
     if gain.high < 0:
         reason = "held-out shows that it is worse than a single call"
-    elif costs_more(calls, single):
+    elif costs_more(calls, single_calls):
         reason = (
             f"held-out does not show that it is better than a single call, and it takes {calls:.1f} calls per item "
-            f"instead of {single:.1f}"
+            f"instead of {single_calls:.1f}"
         )
     else:
         return ExportChoice(compiled, "compiled", "the compiled judge, which takes no more calls than a single call")

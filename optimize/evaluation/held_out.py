@@ -11,12 +11,12 @@ from itertools import islice
 from debate_judge.data.agreement.results import ScoresByAspect
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.search.choice_scores import JOINT_LABEL
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, SharedJudge, default_granularity, shared_judges
 from debate_judge.programs.judge import Judge, Judgement, corpus_items
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import group_scores
 
 logger = logging.getLogger(__name__)
@@ -57,12 +57,14 @@ class HeldOutEvaluation:
     def scores(self) -> dict[str, dict[str, list[GroupScores]]]:
         """Judge name -> aspect -> scores by group."""
         return {
-            name: {a.name: group_scores(self.held_out, a, *judged[a.name]) for a in self.plan.data.aspects}
-            for name, judged in self.judgements.items()
+            name: {a.name: group_scores(self.held_out, a, *by_aspect[a.name]) for a in self.plan.data.aspects}
+            for name, by_aspect in self.judgements.items()
         }
 
 
-def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> HeldOutEvaluation:
+def evaluate_held_out(
+    run: CompileRun, compiled: CompiledJudge, searches: Mapping[str, SearchResult]
+) -> HeldOutEvaluation:
     """Score held-out with all compared judges; `compiled` was made without it, and `searches` chose its judges."""
     plan = run.plan
     if not plan.data.splits.held_out.groups:
@@ -87,34 +89,33 @@ def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, 
         judges[COMPILED_ALONE] = [SharedJudge(_reading_alone(compiled.aspects[name].judge), (name,)) for name in names]
     untuned = {"uncompiled": uncompiled, "single": single}
 
-    def granularity(judge: str, aspect: Aspect) -> Granularity:
-        if judge in untuned:
-            return default_granularity(untuned[judge], aspect)
+    def granularity(name: str, aspect: Aspect) -> Granularity:
+        if name in untuned:
+            return default_granularity(untuned[name], aspect)
         return compiled.aspects[aspect.name].granularity
 
-    judged = judge_held_out(run, judges)
     judgements = {
-        judge: {aspect.name: (judgements[aspect.name], granularity(judge, aspect)) for aspect in plan.data.aspects}
-        for judge, judgements in judged.items()
+        name: {aspect.name: (by_aspect[aspect.name], granularity(name, aspect)) for aspect in plan.data.aspects}
+        for name, by_aspect in judge_held_out(run, judges).items()
     }
     return HeldOutEvaluation(plan, compiled, searches, judgements)
 
 
 def judge_held_out(
-    run: Run, judges_by_name: Mapping[str, Sequence[SharedJudge]], *, label_prefix: str = "held-out, "
+    run: CompileRun, judges_by_name: Mapping[str, Sequence[SharedJudge]], *, label_prefix: str = "held-out, "
 ) -> dict[str, dict[str, list[Judgement]]]:
     """Name -> aspect -> judgements of held-out in corpus order; aspects with one judge share its calls."""
     plan = run.plan
     items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
 
-    def judged(name: str, shared_judge: SharedJudge) -> list[Judgement]:
+    def judge(name: str, shared_judge: SharedJudge) -> list[Judgement]:
         label = shared_judge.aspects[0] if len(shared_judge.aspects) == 1 or plan.settings.shared else JOINT_LABEL
         with stage(f"{label}: held-out"):
             judge_items = [item for aspect in shared_judge.aspects for item in items[aspect]]
             return run.runner.judge(shared_judge.judge, judge_items, f"{label}: {label_prefix}{name}")
 
     passes = [(name, shared) for name, judges in judges_by_name.items() for shared in judges]
-    results = run.runner.run_concurrently([partial(judged, name, shared) for name, shared in passes])
+    results = run.runner.run_concurrently([partial(judge, name, shared) for name, shared in passes])
     by_judge: dict[str, dict[str, list[Judgement]]] = {name: {} for name in judges_by_name}
     for (name, shared), result in zip(passes, results, strict=True):
         judgements = iter(result)

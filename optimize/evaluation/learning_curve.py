@@ -19,14 +19,13 @@ from typing import Any
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, Level, agreement_table
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
-from debate_judge.optimize import optimizer
-from debate_judge.optimize.context import CompilePlan, Run, unit_name
 from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, judge_held_out
-from debate_judge.optimize.optimizer import TunedJudges
+from debate_judge.optimize.plan import CompilePlan, CompileRun, unit_name
 from debate_judge.optimize.search.knowledge import TUNED
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point
 from debate_judge.optimize.settings import Settings
+from debate_judge.optimize.tuning import TunedJudges, tune_judges
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.runner import group_scores
@@ -38,7 +37,7 @@ FIRST_SIZE: Mapping[Level, int] = {"summary": 4, "sample": 16, "system": 4}
 """Train sources of the first step with tuning; more at sample level, where a source may be a single text."""
 
 _MIN_LAST_RATIO = 4 / 3
-"""Least ratio of all train sources to those of the last step before."""
+"""Least ratio of the last step's train sources, which are all, to those of the step before it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class LearningStep:
     table: AgreementTable
     """Agreement on held-out."""
     difference: Difference | None
-    """Agreement minus that of the step before, averaged over aspects; None for the first step."""
+    """Agreement minus that of the previous step, averaged over aspects; None for the first step."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +68,12 @@ class LearningCurve:
                 {
                     "sources": step.sources,
                     "agreement": step.table.to_json(),
-                    "minus_step_before": None if step.difference is None else asdict(step.difference),
+                    "difference_to_previous_step": None if step.difference is None else asdict(step.difference),
                 }
                 for step in self.steps
             ],
             "fixed": {aspect: asdict(point) for aspect, point in self.fixed_points.items()},
-            "knows_nothing_as_chosen": list(self.aspects_without_knowledge),
+            "aspects_without_knowledge": list(self.aspects_without_knowledge),
         }
 
 
@@ -114,12 +113,14 @@ def train_sizes(sources: int, level: Level) -> list[int]:
 class _FixedFold:
     """A fold's held-out evaluation, with its fixed choices by aspect."""
 
-    run: Run
+    run: CompileRun
     evaluation: HeldOutEvaluation
     fixed_points: Mapping[str, Point]
 
 
-def learning_curve(run: Run, tuned: Sequence[TunedJudges], evaluations: Sequence[HeldOutEvaluation]) -> LearningCurve:
+def learning_curve(
+    run: CompileRun, tuned: Sequence[TunedJudges], evaluations: Sequence[HeldOutEvaluation]
+) -> LearningCurve:
     """Tune on growing subsets of train, and score held-out with the fixed choices.
 
     Args:
@@ -139,8 +140,8 @@ def learning_curve(run: Run, tuned: Sequence[TunedJudges], evaluations: Sequence
     for size in sizes:
         subset_size = size if full_size is None else round(size * train_size / full_size)
         jobs += [
-            partial(_scores_after_tuning, *pair, None if subset_size == train_size else subset_size, size)
-            for pair in zip(halves, tuned, strict=True)
+            partial(_scores_after_tuning, half, judges, None if subset_size == train_size else subset_size, size)
+            for half, judges in zip(halves, tuned, strict=True)
         ]
     scored = iter(run.tune_concurrently(jobs))
     steps: list[LearningStep] = []
@@ -172,7 +173,7 @@ def train_subset(train: Corpus, size: int, seed: int) -> Corpus:
     return replace(train, groups=tuple(group for number, group in enumerate(train.groups) if number in kept))
 
 
-def _with_subset(run: Run, size: int) -> Run:
+def _with_subset(run: CompileRun, size: int) -> CompileRun:
     """The run with a subset of train."""
     data = run.plan.data
     splits = replace(data.splits, train=train_subset(data.splits.train, size, run.plan.settings.seed))
@@ -195,7 +196,7 @@ def _scores_after_tuning(
     """Aspect -> scores on all held-out parts of a half after tuning on `subset_size` train sources; None takes the
     judges `tuned` on all. `size` is for labels. Aspects share calls as in the compiled judge."""
     if subset_size:
-        tuned = optimizer.tune_judges(_with_subset(half[0].run, subset_size))
+        tuned = tune_judges(_with_subset(half[0].run, subset_size))
     by_fold = []
     for fold in half:
         plan, label, points = fold.run.plan, f"learning curve, {size}", fold.fixed_points

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs.compiled import CompiledJudge

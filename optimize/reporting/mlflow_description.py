@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import HeldOutComparison
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.verdict import agreement_rows, headings, metric_name, verdict
 from debate_judge.optimize.result import Result
 from debate_judge.programs.judge import Unscored, reason_of
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.reports.tables import DataTable, markdown
-from debate_judge.runs.tracking.contents import TracedDebate
+from debate_judge.runs.tracking.run_contents import TracedDebate
 
 MAX_DEBATES = 200
 """Most debates in the run's table."""
@@ -48,26 +48,26 @@ def debate_rows(plan: CompilePlan, held_out: HeldOutComparison) -> list[dict[str
     for aspect in plan.data.aspects:
         judgements = iter(judged[aspect.name])
         compiled, single = (held_out.scores[name][aspect.name] for name in ("compiled", "single"))
-        for compiled_judgement, single_judgement in zip(compiled, single, strict=True):
-            away = _distances(compiled_judgement, on_scale=plan.judge.on_scale)
-            for index, candidate in enumerate(compiled_judgement.candidates):
+        for compiled_group, single_group in zip(compiled, single, strict=True):
+            errors = _errors(compiled_group, on_scale=plan.judge.on_scale)
+            for index, candidate in enumerate(compiled_group.candidates):
                 judgement = next(judgements)
                 rows.append(
                     {
-                        "away": away[index],
+                        "error": errors[index],
                         "aspect": aspect.name,
-                        "group": compiled_judgement.group,
+                        "group": compiled_group.group,
                         "candidate": candidate,
-                        "rating": compiled_judgement.ratings[index],
-                        "score": compiled_judgement.scores[index],
-                        "single call": single_judgement.scores[index],
+                        "rating": compiled_group.ratings[index],
+                        "score": compiled_group.scores[index],
+                        "single call": single_group.scores[index],
                         "rounds": judgement.transcript.rounds,
                         "stop": judgement.reason if isinstance(judgement, Unscored) else judgement.stop_reason,
                         "calls": judgement.calls,
                         "debate": str(judgement.transcript),
                     }
                 )
-    rows.sort(key=lambda row: (row["away"] is None, -(row["away"] or 0.0)))
+    rows.sort(key=lambda row: (row["error"] is None, -(row["error"] or 0.0)))
     return rows[:MAX_DEBATES]
 
 
@@ -87,7 +87,7 @@ def sampled_debates(plan: CompilePlan, held_out: HeldOutComparison) -> list[Trac
         for number in sorted(sampled):
             scores, index, candidate = scored[number]
             judgement, group = judged[aspect.name][number], groups[scores.group]
-            (text,) = [each.text for each in group.candidates if each.id == candidate]
+            (text,) = [c.text for c in group.candidates if c.id == candidate]
             transcript, score, rating = judgement.transcript, scores.scores[index], scores.ratings[index]
             name = f"{aspect.name}: {scores.group}, {candidate}"
             debates.append(TracedDebate(
@@ -97,7 +97,7 @@ def sampled_debates(plan: CompilePlan, held_out: HeldOutComparison) -> list[Trac
     return debates
 
 
-def _distances(group: GroupScores, *, on_scale: bool) -> list[float | None]:
+def _errors(group: GroupScores, *, on_scale: bool) -> list[float | None]:
     pairs = list(zip(group.scores, group.ratings, strict=True))
     if on_scale:
         return [None if s is None or r is None else abs(s - r) for s, r in pairs]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.evaluation.comparison import HeldOutComparison
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.evaluation.learning_curve import LearningCurve
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import describe_point, guides, variant_name
 from debate_judge.optimize.reporting.verdict import (
-    NOT_SHOWN,
+    NOT_ABOVE_CHANCE,
     agreement_rows,
     evidence_tables,
     headings,
@@ -24,7 +24,7 @@ from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import learning_curve
-from debate_judge.runs.reports.costs import cost_block
+from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
@@ -39,14 +39,14 @@ from debate_judge.runs.reports.html.blocks import (
     Section,
     TextChange,
 )
-from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.items import (
+from debate_judge.runs.reports.html.common import (
     JudgedScores,
     debates_of,
     reproduce_blocks,
     score_charts,
     text_labels,
 )
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.text import correlation_label
 
 _BROWSED = ("compiled", "single")
@@ -58,7 +58,7 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
     plan, judge, searches, held_out = result.plan, result.compiled, result.searches, result.held_out
     names = headings(result)
     judged = {name: _judged_scores(plan, held_out, name) for name in _BROWSED}
-    by_name = {names[judge]: scores for judge, scores in judged.items()}
+    by_name = {names[name]: scores for name, scores in judged.items()}
     debates, texts = debates_of(plan.data.evaluation_corpus, plan.data.aspects, by_name, plan.identity)
     blocks_by_title: dict[str, Sequence[ReportBlock]] = {
         "Verdict": _verdict(result),
@@ -95,7 +95,7 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
 PARAMETER_NAMES = {
     "rounds": "n",
     "persona": "persona of the Critic",
-    "knowledge": "knowledge of the raters",
+    "knowledge": "knowledge about the raters",
     "reading": "reading",
     "tie_breaker": "Tie-breaker",
 }
@@ -117,7 +117,7 @@ def _verdict(result: Result) -> list[ReportBlock]:
     if str(reuse):
         blocks.append(Paragraph(f"{reuse}.", look="warning"))
     if not result.beats_chance:
-        blocks.append(Paragraph(NOT_SHOWN, look="warning"))
+        blocks.append(Paragraph(NOT_ABOVE_CHANCE, look="warning"))
     return blocks
 
 
@@ -203,9 +203,9 @@ def _agreement_against_cost(plan: CompilePlan, searches: Mapping[str, SearchResu
         CostChart(
             aspect,
             label.format(len(search.chosen.scores[aspect])),
-            tuple(map(_point, search.outcomes)),
-            tuple(map(_point, search.front)),
-            _point(search.chosen),
+            tuple(map(_cost_point, search.outcomes)),
+            tuple(map(_cost_point, search.front)),
+            _cost_point(search.chosen),
         )
         for aspect, search in searches.items()
     ]
@@ -225,15 +225,15 @@ def _importances(search: SearchResult) -> list[ReportBlock]:
     return [Paragraph(note), DataTable(("parameter", "share"), rows)]
 
 
-def _point(outcome: Outcome) -> CostPoint:
+def _cost_point(outcome: Outcome) -> CostPoint:
     return CostPoint(outcome.calls, outcome.agreement, describe_point(outcome.point, outcome.calls))
 
 
 def _costs(result: Result) -> list[ReportBlock]:
     meter = result.lm.meter
     requested, executed = meter.requested.total(), meter.executed.total()
-    note = f"LM calls: {requested:,} asked, {executed:,} executed now, the rest were answered from the store."
-    return [Paragraph(note), cost_block(meter, result.lm.price)]
+    note = f"LM calls: {requested:,} requested, {executed:,} executed now, the rest were answered from the store."
+    return [Paragraph(note), cost_table(meter, result.lm.price)]
 
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:

@@ -1,4 +1,4 @@
-"""The terminal output of a finished compile: the table of results and the next commands."""
+"""The terminal output of a finished compile: the summary and the next commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 
 from debate_judge.optimize.reporting.formatting import guides
 from debate_judge.optimize.reporting.verdict import (
-    NOT_SHOWN,
+    NOT_ABOVE_CHANCE,
     agreement_rows,
     evidence_tables,
     headings,
@@ -24,23 +24,23 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import command_words
 from debate_judge.runs.reports import learning_curve
-from debate_judge.runs.reports.costs import cost_rows, cost_table
+from debate_judge.runs.reports.costs import cost_rows, cost_summary
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed, Verbatim
+from debate_judge.runs.reports.terminal import OutputBlock, Verbatim
 
 _MAX_GUIDE_CHARACTERS = 340
 """Most characters of each guide in the terminal."""
 
 _OFFLINE_NOTE = (
     "The LM of this run was the embedded offline stand-in: transparent text statistics, not a language model. "
-    "The figures show that the procedure works; they say nothing about what an LM would reach."
+    "The figures show that the procedure works; they say nothing about what a language model achieves."
 )
 
 
-def table(result: Result) -> list[Printed]:
+def summary(result: Result) -> list[OutputBlock]:
     """The verdict in words, then held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
     rows, meter = agreement_rows(result, "/"), result.lm.meter
-    lines: list[Printed] = [
+    lines: list[OutputBlock] = [
         "",
         *verdict(result),
         *([f"{result.held_out_reuse}."] if str(result.held_out_reuse) else []),
@@ -58,13 +58,13 @@ def table(result: Result) -> list[Printed]:
         *_learning_curve(result),
         *_guides(result),
         *_pruned(result),
-        f"LM calls: {meter.requested.total()} asked, {meter.executed.total()} executed now, the rest were answered "
-        f"from the store",
+        f"LM calls: {meter.requested.total()} requested, {meter.executed.total()} executed now, the rest were answered "
+        "from the store",
         "",
-        *cost_table(cost_rows(meter, result.lm.price)),
+        *cost_summary(cost_rows(meter, result.lm.price)),
     ]
     if not result.beats_chance:
-        lines += ["", NOT_SHOWN]
+        lines += ["", NOT_ABOVE_CHANCE]
     if result.plan.settings.lm == OFFLINE:
         lines += ["", _OFFLINE_NOTE]
     return lines
@@ -87,27 +87,27 @@ def _pruned(result: Result) -> list[str]:
     if not search.pruned:
         return []
     after = Counter(pruned.groups for pruned in search.pruned.values())
-    total = next(iter(search.pruned.values())).of
+    total = next(iter(search.pruned.values())).total_groups
     counts = ", ".join(f"{count} after {groups}" for groups, count in sorted(after.items()))
     tried = len(search.outcomes) + len(search.pruned)
     return [f"Search: {tried} points tried, {len(search.pruned)} pruned ({counts} of {total} sources)"]
 
 
-def _evidence(result: Result) -> list[Printed]:
-    printed: list[Printed] = []
+def _evidence(result: Result) -> list[OutputBlock]:
+    printed: list[OutputBlock] = []
     for title, parts in evidence_tables(result).items():
-        several = title == "Decisions"
-        blocks = ["Held-out decisions", *(block for part in parts for block in ("", part))] if several else parts
-        printed += ["", *blocks, ""]
+        if title == "Decisions":
+            parts = ["Held-out decisions", *(line for part in parts for line in ("", part))]
+        printed += ["", *parts, ""]
     return printed
 
 
-def _learning_curve(result: Result) -> list[Printed]:
+def _learning_curve(result: Result) -> list[OutputBlock]:
     """The learning curve, if there is one."""
     curve, plan = result.learning_curve, result.plan
     if curve is None:
         return []
-    lines: list[Printed] = ["", learning_curve.table(curve.steps, plan.data.level, plan.statistic)]
+    lines: list[OutputBlock] = ["", learning_curve.table(curve.steps, plan.data.level, plan.statistic)]
     return [
         *lines,
         learning_curve.summary_text(curve.steps),

@@ -10,7 +10,7 @@ from debate_judge.data.agreement.differences import holm_adjusted
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.data.agreement.results import WHY_NO_P_VALUE, Difference
 from debate_judge.optimize.evaluation.comparison import (
-    MAPPED,
+    COMPILED_MAPPED,
     HeldOutComparison,
     above_zero,
     costs_more,
@@ -25,7 +25,7 @@ from debate_judge.runs.reports.text import agreement_description, interval, p_te
 if TYPE_CHECKING:
     from debate_judge.optimize.result import Result
 
-NOT_SHOWN = (
+NOT_ABOVE_CHANCE = (
     "Warning: held-out does not show that this judge agrees with the raters more than chance would. The export is "
     "written, but the model is not registered. Do not rely on its scores."
 )
@@ -95,19 +95,19 @@ def verdict(result: Result) -> list[str]:
     that come from, how well do single raters agree, what does it cost, and what is exported."""
     held_out, agreement = result.held_out, result.agreement("compiled")
     sources = result.plan.data.evaluation_corpus.sources
-    calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
-    better = _better(held_out.gain, calls, single)
+    calls, single_calls = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
     lines = [
         f"Is the judge good? {metric_name(result)} with the raters {interval(agreement)} on {sources} sources that the "
         "judge was neither tuned nor chosen on"
         + ("." if above_zero(agreement) else ": agreement above chance is not shown."),
-        f"Is it better than a single call of the same LM? {better} {_by_aspect(held_out)}",
+        f"Is it better than a single call of the same LM? {_gain_in_words(held_out.gain, calls, single_calls)} "
+        f"{_advice_by_aspect(held_out)}",
         f"Where does the difference come from? {_sources_of_gain(held_out)}",
         *_absolute_agreement(held_out),
         *_rater_comparison(held_out),
-        f"What does it cost? {calls:.1f} LM calls per item, against {single:.1f} for a single call.",
+        f"What does it cost? {calls:.1f} LM calls per item, against {single_calls:.1f} for a single call.",
         *_read_alone(held_out),
-        f"What is exported? {result.exported.why[0].upper()}{result.exported.why[1:]}.",
+        f"What is exported? {result.exported.reason[0].upper()}{result.exported.reason[1:]}.",
     ]
     if held_out.folds:
         lines.append(
@@ -123,7 +123,7 @@ def _range(values: Sequence[float]) -> str:
     return f"{min(values):.2f} to {max(values):.2f} (standard deviation {stdev(values):.2f})"
 
 
-def _by_aspect(held_out: HeldOutComparison) -> str:
+def _advice_by_aspect(held_out: HeldOutComparison) -> str:
     """The advice for each aspect, from intervals that hold for all aspects together."""
     advice: dict[str, list[str]] = {}
     for aspect, gain in held_out.gains.items():
@@ -143,7 +143,7 @@ def paired_differences(result: Result) -> list[str]:
     held_out = result.held_out
     differences = {
         "single call": held_out.gain,
-        "single call that knows the same": held_out.gain_over_informed,
+        "informed single call": held_out.gain_over_informed,
         f"uncompiled {result.judge_kind}": held_out.gain_over_uncompiled,
     }
     corrected = holm_adjusted([difference.p_value for difference in differences.values()])
@@ -164,14 +164,15 @@ def paired_differences(result: Result) -> list[str]:
 def undefined_groups(result: Result) -> list[str]:
     """The numbers of groups that count 0 or are left out, and the average by other conventions; empty without any."""
     counts = {}
-    for judge in COMPARED:
+    for judge, heading in headings(result).items():
         agreements = [result.agreement(judge, aspect) for aspect in result.searches]
-        counts[judge] = [sum(getattr(a, name) for a in agreements) for name in ("constant", "undefined", "unscored")]
+        counts[heading] = [sum(getattr(a, name) for a in agreements) for name in ("constant", "undefined", "unscored")]
     if not any(map(any, counts.values())):
         return []
     average = result.agreement("compiled")
     listing = "; ".join(
-        f"{judge} {constant} / {flat} / {unscored}" for judge, (constant, flat, unscored) in counts.items()
+        f"{heading} {constant} / {undefined} / {unscored}"
+        for heading, (constant, undefined, unscored) in counts.items()
     )
     return [
         "Groups of equal scores, counted 0 / groups of equal ratings, left out / items without a score: " + listing,
@@ -182,7 +183,7 @@ def undefined_groups(result: Result) -> list[str]:
     ]
 
 
-def _better(gain: Difference, calls: float, single: float) -> str:
+def _gain_in_words(gain: Difference, calls: float, single_calls: float) -> str:
     if gain.value is None or gain.low is None or gain.high is None:
         return "Nothing can be said."
     if gain.low > 0:
@@ -192,7 +193,7 @@ def _better(gain: Difference, calls: float, single: float) -> str:
     sentence = f"These sources cannot tell: {interval(gain)}."
     return (
         f"{sentence} It takes more calls, so the single call is the cheaper choice."
-        if costs_more(calls, single)
+        if costs_more(calls, single_calls)
         else sentence
     )
 
@@ -221,15 +222,15 @@ def _read_alone(held_out: HeldOutComparison) -> list[str]:
     if alone is None:
         return []
     return [
-        f"And if texts come one at a time? {interval(alone.agreement)}, {alone.calls:.1f} LM calls per item; against "
-        f"reading as it was compiled {interval(alone.change)}."
+        f"And if texts come one at a time? {interval(alone.agreement)}, {alone.calls:.1f} LM calls per item; compared "
+        f"with the reading that it was compiled for {interval(alone.change)}."
     ]
 
 
 def _absolute_agreement(held_out: HeldOutComparison) -> list[str]:
     """Absolute agreement, where scores are on the raters' scale."""
     changes = (
-        absolute_agreement.summary_text(held_out.absolute_agreement, "compiled", MAPPED)
+        absolute_agreement.summary_text(held_out.absolute_agreement, "compiled", COMPILED_MAPPED)
         if held_out.absolute_agreement
         else ""
     )
@@ -248,15 +249,15 @@ def _rater_comparison(held_out: HeldOutComparison) -> list[str]:
     return [f"Does it agree as well as a rater does? With the mean of the other raters: {'; '.join(compared)}."]
 
 
-def _advice(gain: Difference, calls: float, single: float) -> str:
+def _advice(gain: Difference, calls: float, single_calls: float) -> str:
     """The advice for one aspect."""
     if gain.low is not None and gain.low > 0:
         return "use the compiled judge"
     if gain.high is not None and gain.high < 0:
         return "use the single call"
-    if gain.value == 0 and not costs_more(calls, single):
+    if gain.value == 0 and not costs_more(calls, single_calls):
         return "the compiled judge does not differ from the single call"
-    return "these sources cannot tell" + (", the single call is cheaper" if costs_more(calls, single) else "")
+    return "these sources cannot tell" + (", the single call is cheaper" if costs_more(calls, single_calls) else "")
 
 
 def _or_dash(value: float | None) -> str:

@@ -25,7 +25,7 @@ from debate_judge.optimize.tuners import GroupKey
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items, round_to_granularity
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_ratings
 
 ChoicePart = Literal["dev", "train"]
@@ -140,43 +140,51 @@ class ChoiceScores:
         """Ids of the groups to choose by."""
         return [group.id for corpus in self._parts.values() for group in corpus.groups]
 
-    def judgements(self, point: Point, only: Collection[str] | None = None) -> list[Judgement | None]:
+    def judgements(self, point: Point, group_ids: Collection[str] | None = None) -> list[Judgement | None]:
         """A judgement of each item, by part, then aspect, in corpus order; None where every judge has seen the rating.
 
         Args:
             point: The configuration of the judge.
-            only: Ids of the groups that are judged; by default all.
+            group_ids: Ids of the groups that are judged; by default all.
         """
-        debates = self._hold_debates(point.variant, point.rounds, only)
+        cache = self._hold_debates(point.variant, point.rounds, group_ids)
         if point.tie_breaker and point.rounds:
-            debates = self._break_ties(point.variant, point.rounds, only)
+            cache = self._break_ties(point.variant, point.rounds, group_ids)
         judge, items = self.variants[point.variant].judge, enumerate(self._items)
-        return [debates.verdict(judge, i, point.rounds) for i, (_, item) in items if only is None or item.group in only]
+        return [
+            cache.verdict(judge, i, point.rounds)
+            for i, (_, item) in items
+            if group_ids is None or item.group in group_ids
+        ]
 
-    def scores(self, point: Point, only: Collection[str] | None = None) -> tuple[dict[str, list[GroupScores]], float]:
+    def scores(
+        self, point: Point, group_ids: Collection[str] | None = None
+    ) -> tuple[dict[str, list[GroupScores]], float]:
         """Scores by aspect and group, without the groups whose ratings every judge has seen; and LM calls per item.
 
         The arguments are those of `judgements`.
         """
         # Every block compares the best points on the groups of earlier blocks again.
-        key = point, None if only is None else frozenset(only)
+        key = point, None if group_ids is None else frozenset(group_ids)
         if key not in self._scores:
-            self._scores[key] = self._compute_scores(point, only)
+            self._scores[key] = self._compute_scores(point, group_ids)
         return self._scores[key]
 
-    def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+    def prefetch(self, points: Iterable[Point], group_ids: Collection[str] | None = None) -> None:
         """Make the LM calls that the scores at these points still need; arguments as of `scores`."""
         for point in points:
-            self.scores(point, only)
+            self.scores(point, group_ids)
 
-    def _compute_scores(self, point: Point, only: Collection[str] | None) -> tuple[dict[str, list[GroupScores]], float]:
+    def _compute_scores(
+        self, point: Point, group_ids: Collection[str] | None
+    ) -> tuple[dict[str, list[GroupScores]], float]:
         by_aspect: dict[str, list[GroupScores]] = {aspect.name: [] for aspect in self.aspects}
         scored: list[Judgement] = []
-        judgements = iter(self.judgements(point, only))
+        judgements = iter(self.judgements(point, group_ids))
         for aspect, ratings in self._ratings:
             granularity = self.granularity(aspect.name, point)
             for group in ratings:
-                if only is not None and group.group not in only:
+                if group_ids is not None and group.group not in group_ids:
                     continue
                 group_judgements = list(islice(judgements, len(group.candidates)))
                 judged = [judgement for judgement in group_judgements if judgement is not None]
@@ -190,10 +198,10 @@ class ChoiceScores:
     @property
     def debated_rounds(self) -> dict[JudgeVariant, int]:
         """The variants that debated every item, with the number of rounds, up to which scores need no LM call."""
-        least = {
-            variant: min(debates.rounds, default=-1.0) for (variant, n), debates in self._caches.items() if n is None
+        by_variant = {
+            variant: min(cache.rounds, default=-1.0) for (variant, n), cache in self._caches.items() if n is None
         }
-        return {variant: int(rounds) for variant, rounds in least.items() if 0 <= rounds < math.inf}
+        return {variant: int(rounds) for variant, rounds in by_variant.items() if 0 <= rounds < math.inf}
 
     def agreement_by_rounds(
         self, variant: JudgeVariant, aspect: str, statistic: Statistic, level: Level, seed: int
@@ -212,27 +220,29 @@ class ChoiceScores:
         """Let joint judges score the aspects of all these units, of which this is one, in the same calls."""
         self._units = tuple(units)
 
-    def _hold_debates(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> _TranscriptCache:
+    def _hold_debates(self, variant: JudgeVariant, rounds: int, group_ids: Collection[str] | None) -> _TranscriptCache:
         """The debates of the items of these groups, held to at least `rounds` rounds."""
-        what = f"debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
+        description = f"debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
 
         def ask(judge: Judge, items: Sequence[_UnjudgedItem], label: str) -> list[Transcript]:
-            return self.runner.converse(judge, [pending.item for pending in items], rounds, f"{label}: {what}")
+            return self.runner.converse(judge, [pending.item for pending in items], rounds, f"{label}: {description}")
 
-        return self._ask_missing((variant, None), "debates", rounds, only, ask)
+        return self._ask_missing((variant, None), "debates", rounds, group_ids, ask)
 
-    def _break_ties(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> _TranscriptCache:
+    def _break_ties(self, variant: JudgeVariant, rounds: int, group_ids: Collection[str] | None) -> _TranscriptCache:
         """These debates after `rounds` rounds, with the Tie-breaker's decision."""
-        what = f"ties, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}, n = {rounds}"
+        description = f"ties, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}, n = {rounds}"
 
         def ask(judge: Judge, items: Sequence[_UnjudgedItem], label: str) -> list[Transcript]:
             transcripts = [pending.scores._caches[variant, None].transcripts[pending.index] for pending in items]
             cut_at_n = [transcript.until(rounds) for transcript in transcripts if transcript is not None]
-            return self.runner.break_tie(judge, [pending.item for pending in items], cut_at_n, f"{label}: {what}")
+            return self.runner.break_tie(
+                judge, [pending.item for pending in items], cut_at_n, f"{label}: {description}"
+            )
 
-        return self._ask_missing((variant, rounds), "tie-breaks", rounds, only, ask)
+        return self._ask_missing((variant, rounds), "tie-breaks", rounds, group_ids, ask)
 
-    def _transcripts_of(self, key: tuple[JudgeVariant, int | None]) -> _TranscriptCache:
+    def _cache_of(self, key: tuple[JudgeVariant, int | None]) -> _TranscriptCache:
         return self._caches.setdefault(key, _TranscriptCache([None] * len(self._items), [-1.0] * len(self._items)))
 
     def _ask_missing(
@@ -240,7 +250,7 @@ class ChoiceScores:
         key: tuple[JudgeVariant, int | None],
         call_kind: str,
         rounds: int,
-        only: Collection[str] | None,
+        group_ids: Collection[str] | None,
         ask: Callable[[Judge, Sequence[_UnjudgedItem], str], list[Transcript]],
     ) -> _TranscriptCache:
         """Call `ask` with each judge, its items that were not judged with so many rounds, and their label."""
@@ -251,25 +261,29 @@ class ChoiceScores:
             with stage(search_stage(label, call_kind, part)):
                 transcripts = ask(judge, items, label)
             for pending, transcript in zip(items, transcripts, strict=True):
-                pending.scores._transcripts_of(key).record(pending.index, transcript, rounds)
+                pending.scores._cache_of(key).record(pending.index, transcript, rounds)
 
         units, jobs = self._units if joint else (self,), list[Callable[[], None]]()
         for part in self._parts:
-            missing = [entry for unit in units for entry in unit._pending_items(key, part, rounds, only)]
+            missing = [item for unit in units for item in unit._pending_items(key, part, rounds, group_ids)]
             jobs += [
                 partial(converse, part, judge, pending)
                 for judge, pending in (_group_by_shared_judge if joint else _group_by_judge)(missing)
             ]
         self.runner.run_concurrently(jobs)
-        return self._transcripts_of(key)
+        return self._cache_of(key)
 
     def _pending_items(
-        self, key: tuple[JudgeVariant, int | None], part: ChoicePart, rounds: int, only: Collection[str] | None
+        self, key: tuple[JudgeVariant, int | None], part: ChoicePart, rounds: int, group_ids: Collection[str] | None
     ) -> list[_UnjudgedItem]:
         """The items of a part that were not judged with so many rounds, each with its judge."""
-        cache, pending = self._transcripts_of(key), []
+        cache, pending = self._cache_of(key), []
         for index, (item_part, item) in enumerate(self._items):
-            if item_part != part or cache.rounds[index] >= rounds or (only is not None and item.group not in only):
+            if (
+                item_part != part
+                or cache.rounds[index] >= rounds
+                or (group_ids is not None and item.group not in group_ids)
+            ):
                 continue
             judge = self.variants[key[0]].judge_for(part, (item.aspect.name, item.group))
             if judge is None:
@@ -297,7 +311,7 @@ def _group_by_shared_judge(items: Sequence[_UnjudgedItem]) -> list[tuple[Judge, 
         key = tuple((aspect, id(judge)) for aspect, judge in judges.items())
         by_judges.setdefault(key, (judges, set()))[1].add(group)
     return [
-        (shared.judge, [o for o in items if o.item.group in groups and o.item.aspect.name in shared.aspects])
+        (shared.judge, [i for i in items if i.item.group in groups and i.item.aspect.name in shared.aspects])
         for judges, groups in by_judges.values()
         for shared in shared_judges(judges)
     ]

@@ -17,7 +17,7 @@ from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Read
 from debate_judge.optimize.settings import ExamplesOption
 from debate_judge.optimize.tuners import GroupKey, TuningResult
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
-from debate_judge.optimize.tuners.rated_examples import ScoresByText, with_rated_examples
+from debate_judge.optimize.tuners.rated_examples import ScoresByItem, with_rated_examples
 from debate_judge.programs.judge import Judge
 
 TOGETHER = "together"
@@ -63,10 +63,10 @@ def combine(first_kind: Knowledge, second_kind: Knowledge, name: str = "both") -
         return lambda judge: second(first(judge))
 
     folds = [
-        (chain(first, second), unseen & unseen_too)
-        for first, unseen in first_kind.folds
-        for second, unseen_too in second_kind.folds
-        if unseen & unseen_too
+        (chain(first, second), first_unseen & second_unseen)
+        for first, first_unseen in first_kind.folds
+        for second, second_unseen in second_kind.folds
+        if first_unseen & second_unseen
     ]
     return Knowledge(name, chain(first_kind.apply, second_kind.apply), tuple(folds))
 
@@ -77,13 +77,13 @@ def guide_knowledge(base: Judge, tuned: TuningResult) -> Knowledge | None:
 
 
 def examples_knowledge(
-    corpus: Corpus, aspects: Sequence[Aspect], setting: ExamplesOption, seed: int, scores: ScoresByText
+    corpus: Corpus, aspects: Sequence[Aspect], option: ExamplesOption, seed: int, scores: ScoresByItem
 ) -> Knowledge:
     """Rated candidates of train in the prompts; pairs are chosen by the judge's `scores`. No prompt has an example of
     the source that it asks about, so no train group is seen."""
 
     def apply(judge: Judge) -> Judge:
-        return with_rated_examples(judge, corpus, aspects, setting, seed=seed, scores=scores)
+        return with_rated_examples(judge, corpus, aspects, option, seed=seed, scores=scores)
 
     all_groups = frozenset((aspect.name, group.id) for aspect in aspects for group in corpus.groups)
     return Knowledge("examples", apply, ((apply, all_groups),))
@@ -101,9 +101,9 @@ def _knowledge_of(name: str, tuned: TuningResult, apply: Callable[[Judge], Apply
 def learnt_knowledge(base: Judge, tuned: TuningResult) -> list[Knowledge]:
     """What a tuner learnt, as kinds of knowledge; empty if it changed nothing."""
     learnt = [] if tuned.start is None else learnt_knowledge(base, tuned.start)
-    # A judge equal to the starting point adds no kind.
-    earlier = [base] if tuned.start is None else [base, tuned.start.judge]
-    if _tunable_state(tuned.judge) in [_tunable_state(judge) for judge in earlier]:
+    # A judge equal to the untuned one or to the starting point adds no kind.
+    known = [base] if tuned.start is None else [base, tuned.start.judge]
+    if _tunable_state(tuned.judge) in [_tunable_state(judge) for judge in known]:
         return learnt
     # Names are unique: if there is a guide already, a second one counts as a rewritten judge.
     guide = None if learnt else guide_knowledge(base, tuned)
@@ -140,17 +140,17 @@ class VariantJudges(dict[JudgeVariant, CrossFittedJudge]):
 
     def __missing__(self, variant: JudgeVariant) -> CrossFittedJudge:
         base = self._personas.get(variant.persona, self._personas[self._space.personas[0]])
-        reading: dict[str, object] = {}
+        options: dict[str, object] = {}
         if variant.reading != self._space.default_reading:
             # A joint call has as many candidates as the other shared calls.
-            shared: Reading = next((reading for reading in self._space.readings if reading != "alone"), "alone")
-            reading |= (
-                {**reading_options(shared), JOINT: True}
+            shared_reading: Reading = next((reading for reading in self._space.readings if reading != "alone"), "alone")
+            options |= (
+                {**reading_options(shared_reading), JOINT: True}
                 if variant.reading == "joint"
                 else reading_options(variant.reading)
             )
-        if reading:
-            base = base.from_config({**base.config(), **reading})
+        if options:
+            base = base.from_config({**base.config(), **options})
         kind = self._kinds.get(variant.knowledge)
         # Folds with the same tuned judges run in threads, and judges are told apart by `id`: the first one is kept.
         cross_fitted = CrossFittedJudge(base) if kind is None else kind.apply_to(base)

@@ -48,10 +48,9 @@ class PrunedPoint:
     """A point that was pruned, after some of the groups; its fields are user attributes of the stored trial."""
 
     groups: int
-    """Number of groups that it was evaluated on."""
-    of: int
-    """Number of all groups."""
-    behind: float
+    """Number of groups that it was evaluated on, of `total_groups`."""
+    total_groups: int
+    difference_to_best: float
     """Its value less that of the best trial then, as a mean over aspects and the groups that it was evaluated on."""
 
 
@@ -107,7 +106,7 @@ class Outcomes:
         """Ids of the groups to choose by, of all units."""
         return tuple(dict.fromkeys(name for scores in self.units.values() for name in scores.groups))
 
-    def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+    def prefetch(self, points: Iterable[Point], group_ids: Collection[str] | None = None) -> None:
         """Make concurrently the LM calls that the points still need, on these groups (by default all), for all units.
 
         Of the `points` of a variant those with the longest debates come first.
@@ -121,7 +120,7 @@ class Outcomes:
             callers = units[:1] if joint else units
             units[0].runner.run_concurrently(
                 [
-                    partial(unit.prefetch, points_of_variant, only)
+                    partial(unit.prefetch, points_of_variant, group_ids)
                     for variant, points_of_variant in by_variant.items()
                     if (variant.reading == "joint") == joint
                     for unit in callers
@@ -266,9 +265,9 @@ def _aspects_sharing_calls(outcomes: Outcomes, chosen: Mapping[str, Point], unit
     config = _shared_config(outcomes, chosen[unit])
     # Units whose roles were rewritten share no call.
     units = [
-        u
-        for u, point in chosen.items()
-        if u == unit or (_shared_config(outcomes, point) == config and not config.rewritten)
+        other
+        for other, point in chosen.items()
+        if other == unit or (_shared_config(outcomes, point) == config and not config.rewritten)
     ]
     return [aspect.name for unit in units for aspect in outcomes.units[unit].aspects]
 

@@ -11,7 +11,7 @@ NO_KNOWLEDGE = "none"
 """The value of `knowledge` where nothing was learnt about the raters."""
 
 LEARNT = "learnt"
-"""Name of the persona that was written for the raters, one for each unit, beside those that all units have."""
+"""Name of the persona that was written for the raters, one for each unit, besides those that all units have."""
 
 Reading = Literal["alone", "side by side", "joint"]
 """What a call scores: one candidate, several of one source, or these in all aspects."""
@@ -82,11 +82,11 @@ class SearchSpace:
     @property
     def variants(self) -> tuple[JudgeVariant, ...]:
         """All variants, those with the default reading and persona first."""
-        by_default = (
+        in_default_reading = (
             *(JudgeVariant(k, p, self.default_reading) for p in self.personas for k in self.knowledge),
             *self.rewritten,
         )
-        return by_default + self.in_other_readings(*by_default)
+        return in_default_reading + self.in_other_readings(*in_default_reading)
 
     @property
     def scorer_variants(self) -> tuple[JudgeVariant, ...]:
@@ -104,11 +104,11 @@ class SearchSpace:
 
     def debate_points(self, variant: JudgeVariant, rounds: int) -> list[Point]:
         """The points from which all points of the variant's debates of up to so many rounds are derived."""
-        rounds_held = [n for n in self.rounds if 0 < n <= rounds]
+        rounds_debated = [n for n in self.rounds if 0 < n <= rounds]
         if False in self.tie_breakers:
-            return [self.point(variant, max(rounds_held))] if rounds_held else []
+            return [self.point(variant, max(rounds_debated))] if rounds_debated else []
         # A judge that always has a Tie-breaker has no score without it.
-        return [self.point(variant, n, True) for n in rounds_held]
+        return [self.point(variant, n, True) for n in rounds_debated]
 
     def derived_points(self, point: Point) -> list[Point]:
         """The points whose scores follow from this point's debates without an LM call: it and every smaller n, each in

@@ -67,8 +67,8 @@ def _point(space: SearchSpace, params: Mapping[str, Any], granularity: Any) -> P
     rewrites_all_roles = scorer in space.rewritten or params["persona"] not in space.personas
     persona = scorer.persona if rewrites_all_roles else params["persona"]
     # A judge that always has a Tie-breaker has no debate without it.
-    tie = params["tie_breaker"] or False not in space.tie_breakers
-    return Point(scorer.knowledge, persona, params["rounds"], tie, granularity, reading)
+    tie_breaker = params["tie_breaker"] or False not in space.tie_breakers
+    return Point(scorer.knowledge, persona, params["rounds"], tie_breaker, granularity, reading)
 
 
 def finished_trial(

@@ -178,7 +178,7 @@ class Strategy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchPlan:
+class SearchSettings:
     """The settings of a search."""
 
     criterion: Criterion
@@ -194,37 +194,36 @@ class SearchPlan:
 OnTrial = Callable[[Point, TrialOutcome], None]
 """Called once for every point that was tried, with its outcome."""
 
-
-StudyFactory = Callable[[Mapping[str, ChoiceScores], SearchSpace, SearchPlan, OnTrial], "Study"]
+StudyFactory = Callable[[Mapping[str, ChoiceScores], SearchSpace, SearchSettings, OnTrial], "Study"]
 """`Study`, or what an estimate puts in its place."""
 
 
 class Study:
     """A search: an Optuna study in memory, the values that its trials report, and the points that were evaluated.
 
-    `units` are the scores by the name of a unit, the aspects that share a judge; `on_trial` is called once for every
-    point that was tried.
+    `units` has the scores of each unit, the aspects that share a judge, by its name; `on_trial` is called once for
+    every point that was tried.
     """
 
     def __init__(
         self,
         units: Mapping[str, ChoiceScores],
         space: SearchSpace,
-        plan: SearchPlan,
+        settings: SearchSettings,
         on_trial: OnTrial = lambda point, outcome: None,
     ) -> None:
-        self._outcomes = outcomes = Outcomes(units, space, plan.criterion)
+        self._outcomes = outcomes = Outcomes(units, space, settings.criterion)
         self._space = space
-        self._plan = plan
+        self._settings = settings
         self._on_trial = on_trial
         with silenced_optuna():
-            self._stored = StoredStudy(plan.study_name, plan.storage, outcomes.space)
+            self._stored = StoredStudy(settings.study_name, settings.storage, outcomes.space)
         self._optuna = _in_memory_study()
-        self._pruners = {expensive: plan.strategy.pruner(expensive=expensive) for expensive in (False, True)}
-        self._group_order = shuffled_groups(outcomes.groups, plan.seed)
+        self._pruners = {expensive: settings.strategy.pruner(expensive=expensive) for expensive in (False, True)}
+        self._group_order = shuffled_groups(outcomes.groups, settings.seed)
         self._aspect_count = sum(len(scores.aspects) for scores in outcomes.units.values())
-        self._block_ends = block_ends(len(self._group_order), plan.criterion.level, self._aspect_count)
-        self._chunks = _chunks(self._group_order, plan.criterion.level)
+        self._block_ends = block_ends(len(self._group_order), settings.criterion.level, self._aspect_count)
+        self._chunks = _chunks(self._group_order, settings.criterion.level)
         self._suggestions = 0
         self._trials: dict[Point, optuna.Trial] = {}
         """Trials of the points that were tried, with unrounded scores."""
@@ -238,7 +237,7 @@ class Study:
             InputError: The study cannot be stored.
             dspy.LMError: The LM failed for good.
         """
-        space, limits, strategy = self._space, self._plan.limits, self._plan.strategy
+        space, limits, strategy = self._space, self._settings.limits, self._settings.strategy
         remaining = limits.trials
         for batch in self._starting_points():
             limited = [point for point in batch if point.reading == space.default_reading]
@@ -255,11 +254,15 @@ class Study:
 
     def results(self) -> dict[str, SearchResult]:
         """The finished search for each unit, with its chosen point."""
-        chosen = drop_unshareable_joint_points(self._outcomes, self._plan.strategy.choose(self._outcomes))
+        chosen = drop_unshareable_joint_points(self._outcomes, self._settings.strategy.choose(self._outcomes))
         return self._outcomes.results(chosen, self._importances())
 
     def _starting_points(self) -> Iterator[list[Point]]:
-        space, limits, rank = self._space, self._plan.limits, partial(self._plan.strategy.rank_variants, self._outcomes)
+        space, limits, rank = (
+            self._space,
+            self._settings.limits,
+            partial(self._settings.strategy.rank_variants, self._outcomes),
+        )
         untuned, *learnt = space.scorer_variants
         # It is never pruned: all others are compared with it.
         yield [space.point(untuned, 0)]
@@ -286,17 +289,17 @@ class Study:
         """The points that are tried next; none if all were tried."""
         unrounded = [point for point in self._space.points() if point.granularity == self._space.unrounded]
         new = [point for point in unrounded if point not in self._trials and self._is_allowed(point)]
-        if not self._plan.limits.new_debates:
+        if not self._settings.limits.new_debates:
             debated = {(point.variant, point.rounds) for point in self._outcomes.by_point if point.rounds}
             new = [point for point in new if (point.variant, point.rounds) in debated]
-        if (override := self._plan.strategy.next_points) is not None:
+        if (override := self._settings.strategy.next_points) is not None:
             return list(override(new))[:limit]
         suggested: list[Point] = []
         for _ in range(_MAX_ASKS):
             if len(suggested) == min(limit, len(new)):
                 break
             # A new sampler for each suggestion: the result depends on the trials so far and on no other state.
-            self._optuna.sampler = _tpe_sampler(self._plan.seed * 100_003 + self._suggestions)
+            self._optuna.sampler = _tpe_sampler(self._settings.seed * 100_003 + self._suggestions)
             self._suggestions += 1
             trial = self._optuna.ask()
             point = suggest(self._space, trial)
@@ -312,7 +315,7 @@ class Study:
         if not point.rounds or point.reading == self._space.default_reading:
             return True
         pruned_calls = {(p.knowledge, p.reading) for p in self._outcomes.pruned if not p.rounds}
-        return not self._plan.limits.one_reading and (point.knowledge, point.reading) not in pruned_calls
+        return not self._settings.limits.one_reading and (point.knowledge, point.reading) not in pruned_calls
 
     def _points_in_other_readings(self) -> list[Point]:
         """The best points in the default reading, moved to each of the others."""
@@ -320,14 +323,12 @@ class Study:
         if len(space.readings) < 2:
             return []
         points = sorted((p for p in outcomes.by_point if p.reading == space.default_reading), key=space.complexity)
-        selected = self._plan.strategy.points_for_other_readings(
+        selected = self._settings.strategy.points_for_other_readings(
             outcomes, [p for p in points if p.knowledge not in space.not_exportable]
         )
         return [
             self._full_length(replace(point, reading=reading)) for reading in space.readings[1:] for point in selected
         ]
-
-    # Trials.
 
     def _full_length(self, point: Point) -> Point:
         """The point with the longest debate of its variant, from which it is derived."""
@@ -380,14 +381,14 @@ class Study:
 
     def _step_values(self, point: Point, begin: int, end: int) -> dict[int, float]:
         """Step -> agreement less the call penalty, on the full chunks of the first `end` groups, from `begin` on."""
-        outcomes, only = self._outcomes, frozenset(self._group_order[:end])
+        outcomes, group_ids = self._outcomes, frozenset(self._group_order[:end])
         all_groups = end == len(self._group_order)
         by_step: dict[int, float] = {}
         aspect_number = 0
         for scores in outcomes.units.values():
-            by_aspect, calls = scores.scores(point, only=None if all_groups else only)
+            by_aspect, calls = scores.scores(point, None if all_groups else group_ids)
             for aspect, groups in by_aspect.items():
-                chunks = takewhile(only.issuperset, self._chunks[begin:])
+                chunks = takewhile(group_ids.issuperset, self._chunks[begin:])
                 for chunk_number, values in enumerate(self._chunk_values(aspect, groups, chunks), start=begin):
                     if values:
                         step = chunk_number * self._aspect_count + aspect_number
@@ -399,7 +400,7 @@ class Study:
         self, aspect: str, groups: Sequence[GroupScores], chunks: Iterable[Sequence[str]]
     ) -> Iterator[list[float]]:
         """What the groups of each chunk contribute to the agreement."""
-        if self._plan.criterion.level == "summary":
+        if self._settings.criterion.level == "summary":
             by_group = self._outcomes.group_values(aspect, groups)
             for chunk in chunks:
                 yield [by_group[name] for name in chunk if name in by_group]

@@ -1,8 +1,8 @@
 """Tuners improve the instructions of a judge by training examples. `TUNERS` names ours; `module:Class` is any other.
 
-Each is a DSPy optimizer, a `Teleprompter`: it is created with a `Tuning`, what a compile knows beyond a student and a
-trainset, and `compile(judge, trainset=examples)` returns the tuned judge. Further results (judges tuned without part of
-the examples, a persona) are in the judge's `detailed_results`, where DSPy's GEPA has its own.
+Each is a DSPy optimizer, a `Teleprompter`: it is created with a `TunerContext`, and `compile(judge, trainset=examples)`
+returns the tuned judge. Further results (judges tuned without part of the examples, a persona) are in the judge's
+`detailed_results`, where DSPy's GEPA has its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 GroupKey = tuple[str, str]
-"""Aspect name and group id: what ratings are known of or unseen."""
+"""Aspect name and group id: the ratings that a judge has or has not learnt from."""
 
 
 @dataclass(frozen=True)
@@ -38,22 +38,23 @@ class GuideLimits:
     tokens: int = 40_000
     """Most tokens of rated texts in a prompt."""
     persona_words: int = 130
-    """Most words of a Critic's persona; 0 writes none."""
+    """Most words of a Critic's persona; with 0 none is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning:
-    """What a tuner is created with."""
+class TunerContext:
+    """What a compile gives a tuner besides judge and trainset."""
 
     statistic: Statistic
     """The correlation within a group that is maximized."""
     objective: Objective | None = None
-    """What a guide is compared by, if that is no correlation; `absolute_scales` are then those of the aspects."""
+    """What guides are compared by, if not `statistic`."""
     absolute_scales: Mapping[str, AbsoluteScale] = field(default_factory=dict)
+    """Aspect -> its scale, for an objective that is no correlation."""
     runner: JudgeRunner
-    reflection: dspy.BaseLM
+    reflection_lm: dspy.BaseLM
     """The LM that writes guides and instructions (`--reflection-lm`)."""
-    guide: GuideLimits = GuideLimits()
+    guide_limits: GuideLimits = GuideLimits()
     proposals: int
     """Instructions that the LM proposes for each role."""
     trials: int
@@ -91,7 +92,7 @@ class TuningResult:
     """Judges tuned in the same way without parts of the examples. On groups that all of them have seen, the judge
     cannot be evaluated."""
     persona: LearntPersona | None = None
-    """For the Critic, as a candidate beside the given personas."""
+    """For the Critic, as a candidate besides the given personas."""
     start: TuningResult | None = None
     """The starting point, if it is a candidate, too: the guide, before all instructions were rewritten."""
 
@@ -109,14 +110,14 @@ def tuning_result(judge: Judge) -> TuningResult:
     return details if isinstance(details, TuningResult) else TuningResult(judge)
 
 
-Tuner = Callable[[Tuning], "Teleprompter"]
+Tuner = Callable[[TunerContext], "Teleprompter"]
 
 
 def _lazy_tuner(module: str, name: str) -> Tuner:
     """A class of a module in this folder, imported when it is first used, so that --help starts quickly."""
 
-    def make(tuning: Tuning) -> Teleprompter:
-        optimizer: Teleprompter = getattr(import_module(f"debate_judge.optimize.tuners.{module}"), name)(tuning)
+    def make(context: TunerContext) -> Teleprompter:
+        optimizer: Teleprompter = getattr(import_module(f"debate_judge.optimize.tuners.{module}"), name)(context)
         return optimizer
 
     return make

@@ -1,7 +1,7 @@
 """DSPy's optimizers as tuners, over the public metric `debate_judge.group_agreement`.
 
 `gepa` is `dspy.GEPA`, `mipro` is `dspy.MIPROv2`, and `module:Class` any other: `dspy:COPRO`, or a class of your own. A
-class is made with those of these arguments that its constructor names: `metric` (the correlation within a source),
+class is created with those of these arguments that its constructor names: `metric` (the correlation within a source),
 `failure_score` (the least value of it), `prompt_model` and `reflection_lm` (the LM of `--reflection-lm`), `task_model`
 and `teacher_settings` (the judge's LM), `seed`, `num_threads`, `max_metric_calls`, `component_selector` (the roles that
 may be rewritten, in turn), `track_stats` (off). `compile` gets the judge, `trainset` (one `dspy.Example` a source, as
@@ -28,16 +28,16 @@ from dspy.utils.callback import BaseCallback
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.examples import RATING_FIELDS
-from debate_judge.optimize.tuners import Tuner, Tuning, TuningResult, tuning_result, with_tuning_result
+from debate_judge.optimize.tuners import Tuner, TunerContext, TuningResult, tuning_result, with_tuning_result
 from debate_judge.optimize.tuners.guide import GuideOptimizer
 from debate_judge.optimize.tuners.guide_author import without_quotations
-from debate_judge.optimize.tuners.rated_material import BYTES_PER_TOKEN, RatedCandidate, RatedSource
+from debate_judge.optimize.tuners.rated_sources import BYTES_PER_TOKEN, RatedCandidate, RatedSource
 from debate_judge.programs import import_object
 from debate_judge.programs.devset import FAILURE_SCORE, group_agreement
 from debate_judge.programs.judge import Item, Judge, Verdict
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.errors import is_fatal
-from debate_judge.runs.runner.billing import STAGE
+from debate_judge.runs.runner.judge_usage import STAGE
 from debate_judge.runs.runner.progress import ItemPass
 
 logger = logging.getLogger(__name__)
@@ -51,13 +51,13 @@ class DSPyOptimizerTuner(Teleprompter):
 
     Args:
         optimizer: The class of the optimizer.
-        tuning: What it works with.
+        context: What it works with.
     """
 
-    def __init__(self, optimizer: Any, tuning: Tuning) -> None:
+    def __init__(self, optimizer: Any, context: TunerContext) -> None:
         super().__init__()
         self._optimizer = optimizer
-        self._tuning = tuning
+        self._context = context
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         """The optimized judge, with changes to tunable instructions only, and without quotations from train.
@@ -73,10 +73,10 @@ class DSPyOptimizerTuner(Teleprompter):
         """
         if not trainset or not student.tunable():
             return student
-        tuning, train = self._tuning, list(map(_public_example, trainset))
+        context, train = self._context, list(map(_public_example, trainset))
         program: Any = _BatchJudge(student.deepcopy()) if "questions" in train[0] else student.deepcopy()
-        logger.info("%s: %s tunes on %d examples", tuning.label, self._optimizer.__name__, len(train))
-        with _monitored(tuning, len(train)), dspy.context(lm=tuning.runner.lm, adapter=None, disable_history=True):
+        logger.info("%s: %s tunes on %d examples", context.label, self._optimizer.__name__, len(train))
+        with _monitored(context, len(train)), dspy.context(lm=context.runner.lm, adapter=None, disable_history=True):
             try:
                 optimizer = self._optimizer(**self._constructor_arguments(program, student.tunable(), len(train)))
                 compiled = optimizer.compile(program, trainset=train, **self._compile_arguments(optimizer, train))
@@ -85,7 +85,7 @@ class DSPyOptimizerTuner(Teleprompter):
                 raise
             except (TypeError, ValueError, AssertionError) as error:
                 raise InputError(
-                    f"it could not tune {tuning.label}: {error}",
+                    f"it could not tune {context.label}: {error}",
                     field="--tuner",
                     expected="an optimizer that tunes on these sources",
                     found=f"{self._optimizer.__module__}:{self._optimizer.__name__}",
@@ -95,18 +95,18 @@ class DSPyOptimizerTuner(Teleprompter):
 
     def _constructor_arguments(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
         """Arguments of the constructor."""
-        tuning = self._tuning
+        context = self._context
         roles = [name for name, _ in program.named_predictors() if name.removeprefix("judge.") in tunable]
         available = {
-            "metric": _metric(tuning),
+            "metric": _metric(context),
             "failure_score": FAILURE_SCORE,
-            "prompt_model": tuning.reflection,
-            "reflection_lm": tuning.reflection,
-            "task_model": tuning.runner.lm,
-            "teacher_settings": {"lm": tuning.runner.lm},
-            "seed": tuning.seed,
+            "prompt_model": context.reflection_lm,
+            "reflection_lm": context.reflection_lm,
+            "task_model": context.runner.lm,
+            "teacher_settings": {"lm": context.runner.lm},
+            "seed": context.seed,
             "num_threads": min(THREADS, examples),
-            "max_metric_calls": tuning.trials * examples,
+            "max_metric_calls": context.trials * examples,
             "component_selector": lambda state, *_: [roles[state.i % len(roles)]],
             "track_stats": False,
         }
@@ -122,12 +122,14 @@ class DSPyOptimizerTuner(Teleprompter):
 class GuidedGEPA(DSPyOptimizerTuner):
     """`dspy.GEPA`, starting from a judge with a guide to the raters, which is a candidate, too."""
 
-    def __init__(self, tuning: Tuning) -> None:
-        super().__init__(dspy.GEPA, tuning)
+    def __init__(self, context: TunerContext) -> None:
+        super().__init__(dspy.GEPA, context)
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         """As any `DSPyOptimizerTuner`; the judge with the guide is the `start` of the `detailed_results`."""
-        guide = GuideOptimizer(replace(self._tuning, guide=replace(self._tuning.guide, persona_words=0)))
+        guide = GuideOptimizer(
+            replace(self._context, guide_limits=replace(self._context.guide_limits, persona_words=0))
+        )
         start = tuning_result(guide.compile(student, trainset=trainset))
         compiled = super().compile(start.judge, trainset=trainset)
         return student if compiled is student else with_tuning_result(compiled, TuningResult(compiled, start=start))
@@ -136,39 +138,39 @@ class GuidedGEPA(DSPyOptimizerTuner):
 class MIPRO(DSPyOptimizerTuner):
     """`dspy.MIPROv2`, for instructions alone: demonstrations would hold texts of the data."""
 
-    def __init__(self, tuning: Tuning) -> None:
-        super().__init__(dspy.MIPROv2, tuning)
+    def __init__(self, context: TunerContext) -> None:
+        super().__init__(dspy.MIPROv2, context)
 
     def _constructor_arguments(self, program: dspy.Module, tunable: Sequence[str], examples: int) -> dict[str, Any]:
         return {
             **super()._constructor_arguments(program, tunable, examples),
             "auto": None,
-            "num_candidates": self._tuning.proposals + 1,
+            "num_candidates": self._context.proposals + 1,
             "max_bootstrapped_demos": 0,
             "max_labeled_demos": 0,
         }
 
     def _compile_arguments(self, optimizer: Any, train: list[dspy.Example]) -> dict[str, Any]:
-        tuning = self._tuning
+        context = self._context
         # As many sources in a prompt as there is room for.
         longest = max(len(repr(example)) for example in train)
-        batch = max(1, BYTES_PER_TOKEN * tuning.guide.tokens // longest)
+        batch = max(1, BYTES_PER_TOKEN * context.guide_limits.tokens // longest)
         return {
             **super()._compile_arguments(optimizer, train),
-            "num_trials": tuning.trials,
+            "num_trials": context.trials,
             "minibatch": False,
             "view_data_batch_size": min(10, batch),
             # All sources are used to choose; a judge's code says nothing about raters; to MIPROv2 a seed of 0 is none.
             "valset": train,
             "program_aware_proposer": False,
-            "seed": tuning.seed + 1,
+            "seed": context.seed + 1,
         }
 
 
 class Unchanged(Teleprompter):
     """Leaves the judge as it is."""
 
-    def __init__(self, tuning: Tuning) -> None:
+    def __init__(self, context: TunerContext) -> None:
         super().__init__()
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
@@ -214,9 +216,9 @@ def _cleaned(compiled: Judge, original: Judge, examples: Sequence[dspy.Example])
 # --- examples ---
 
 
-def _public_example(rated: dspy.Example) -> dspy.Example:
+def _public_example(example: dspy.Example) -> dspy.Example:
     """An example as DSPy's optimizers get it, without the fields that `debate_judge.examples` does not have."""
-    return rated.without(*(field for field in RATING_FIELDS if field not in rated.inputs()))
+    return example.without(*(field for field in RATING_FIELDS if field not in example.inputs()))
 
 
 class _BatchJudge(dspy.Module):
@@ -248,10 +250,10 @@ class Abort(BaseException):
     """Carries an error past DSPy's `except Exception`, which would count it as a score and continue."""
 
 
-def _metric(tuning: Tuning) -> Callable[..., Any]:
+def _metric(context: TunerContext) -> Callable[..., Any]:
     def metric(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
         try:
-            return group_agreement(gold, pred, trace, pred_name, pred_trace, statistic=tuning.statistic)
+            return group_agreement(gold, pred, trace, pred_name, pred_trace, statistic=context.statistic)
         except Exception as error:
             raise Abort from error
 
@@ -301,19 +303,19 @@ class _CallMonitor(BaseCallback):
 
 
 @contextlib.contextmanager
-def _monitored(tuning: Tuning, examples: int) -> Iterator[None]:
+def _monitored(context: TunerContext, examples: int) -> Iterator[None]:
     """Run an optimizer in the block, without its output; an `Abort` is raised as the error that it carries."""
     import optuna
 
     dspy_logger, verbosity = logging.getLogger("dspy"), optuna.logging.get_verbosity()
     level = dspy_logger.level
     dspy_logger.setLevel(logging.CRITICAL)
-    progress, total = tuning.runner.progress, tuning.trials * examples
+    progress, total = context.runner.progress, context.trials * examples
     with contextlib.ExitStack() as stack:
         devnull = stack.enter_context(open(os.devnull, "w"))
         stack.enter_context(contextlib.redirect_stdout(devnull))
         stack.enter_context(contextlib.redirect_stderr(devnull))
-        monitor = _CallMonitor(STAGE.get(), stack.enter_context(progress.track(f"{tuning.label}: tuning", total)))
+        monitor = _CallMonitor(STAGE.get(), stack.enter_context(progress.track(f"{context.label}: tuning", total)))
         stack.enter_context(dspy.context(callbacks=[*dspy.settings.callbacks, monitor]))
         try:
             yield

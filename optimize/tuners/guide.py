@@ -1,6 +1,6 @@
 """The guide tuner: has an LM write a guide to the raters from their ratings, and a persona for the Critic.
 
-A reflecting LM sees rated train sources with the judge's own scores and reasons, and describes how these raters rate.
+A reflection LM sees rated train sources with the judge's own scores and reasons, and describes how these raters rate.
 It writes several guides, each without part of the train sources, on which its gain in agreement is then measured. The
 best one is revised once on half of the sources that it was written without, and the revision is kept if it does better
 on the other half. From the effects of the Critic's replies on the first half the LM writes a persona, which is kept if
@@ -21,10 +21,10 @@ import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize.examples import group_keys, group_metric
-from debate_judge.optimize.tuners import FoldJudge, LearntPersona, Tuning, TuningResult, with_tuning_result
+from debate_judge.optimize.tuners import FoldJudge, LearntPersona, TunerContext, TuningResult, with_tuning_result
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
 from debate_judge.optimize.tuners.persona import CRITIC, critic_replies
-from debate_judge.optimize.tuners.rated_material import RatedSource, merge_sources, rated_sources
+from debate_judge.optimize.tuners.rated_sources import RatedSource, merge_sources, rated_sources
 from debate_judge.programs.judge import Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from debate_judge.programs.transcript import Transcript
@@ -64,9 +64,9 @@ class _Guide:
     text: str
     proposals: Mapping[int, _Proposal]
     """Number of a part -> the guide that was written without it."""
-    revised_on: Mapping[int, _JudgedExample] = field(default_factory=dict)
+    revision: Mapping[int, _JudgedExample] = field(default_factory=dict)
     """Index -> example that a revision was written from and the first version was not, judged with that version."""
-    held_back: Mapping[int, _JudgedExample] = field(default_factory=dict)
+    validation: Mapping[int, _JudgedExample] = field(default_factory=dict)
     """Index -> example that neither version was written from, judged with the guide."""
 
 
@@ -74,14 +74,14 @@ class GuideOptimizer(Teleprompter):
     """A DSPy optimizer that writes a guide to the raters into a judge's instructions, and a persona into its Critic's.
 
     Args:
-        tuning: What it works with. Guides are compared by `optimize.examples.group_metric`.
+        context: What it works with. Guides are compared by `optimize.examples.group_metric`.
     """
 
-    def __init__(self, tuning: Tuning) -> None:
+    def __init__(self, context: TunerContext) -> None:
         super().__init__()
-        self._tuning = tuning
-        self._label, self._limits, self._run_concurrently = tuning.label, tuning.guide, tuning.runner.run_concurrently
-        self._proposals = max(MIN_PROPOSALS, tuning.proposals)
+        self._context, self._label, self._limits = context, context.label, context.guide_limits
+        self._run_concurrently = context.runner.run_concurrently
+        self._proposals = max(MIN_PROPOSALS, context.proposals)
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         """A copy of `student` whose instructions hold a guide to the raters of `trainset`, and whose Critic has a
@@ -108,7 +108,7 @@ class GuideOptimizer(Teleprompter):
         by_aspect: dict[str, list[int]] = {}
         for index, example in enumerate(trainset):
             by_aspect.setdefault(example.questions[0].aspect.name, []).append(index)
-        parts = _partition(trainset, self._proposals, self._tuning.seed)
+        parts = _partition(trainset, self._proposals, self._context.seed)
         jobs = []
         for indices in by_aspect.values():
             aspect_parts = [[i for i, index in enumerate(indices) if index in part] for part in parts]
@@ -122,8 +122,8 @@ class GuideOptimizer(Teleprompter):
             seen = {group for example in examples_seen for group in _group_ids(example)}
             if proposed:
                 text = _join_guides({name: p.guide for name, p in proposed.items()}, len(by_aspect))
-                judged = (trainset[i] for name in proposed for i in by_aspect[name])
-                unseen = group_keys(example for example in judged if not seen & _group_ids(example))
+                examples = (trainset[i] for name in proposed for i in by_aspect[name])
+                unseen = group_keys(example for example in examples if not seen & _group_ids(example))
                 folds.append(FoldJudge(add_guide(student, text), unseen))
         judge = add_guide(student, _join_guides({name: guide.text for name, guide in guides.items()}, len(by_aspect)))
         persona = self._write_persona(judge, next(iter(guides.values()))) if len(guides) == 1 else None
@@ -141,7 +141,7 @@ class GuideOptimizer(Teleprompter):
         )
         proposals: dict[int, _Proposal] = {n: p for n, p in zip(unseen_by_part, written, strict=True) if p is not None}
         if not proposals:
-            logger.warning("%s: the reflecting LM wrote no usable guide", self._label)
+            logger.warning("%s: the reflection LM wrote no usable guide", self._label)
             return _Guide("", {})
         best = max(proposals.values(), key=lambda p: p.gain)
         logger.info(
@@ -152,8 +152,8 @@ class GuideOptimizer(Teleprompter):
 
     def _judge_examples(self, judge: Judge, examples: list[dspy.Example]) -> list[_JudgedExample]:
         items = [item for example in examples for item in example.questions]
-        rounds = _rounds(judge)
-        transcripts = iter(self._tuning.runner.converse(judge, items, rounds, f"{self._label}: guide"))
+        rounds = _evaluation_rounds(judge)
+        transcripts = iter(self._context.runner.converse(judge, items, rounds, f"{self._label}: guide"))
         judged = []
         for example in examples:
             example_transcripts = [next(transcripts) for _ in example.questions]
@@ -162,8 +162,8 @@ class GuideOptimizer(Teleprompter):
         return judged
 
     def _metric(self, example: dspy.Example, scores: Sequence[float | None]) -> float:
-        absolute_scale = self._tuning.absolute_scales.get(example.questions[0].aspect.name)
-        return group_metric(example.ratings, scores, self._tuning.objective or self._tuning.statistic, absolute_scale)
+        absolute_scale = self._context.absolute_scales.get(example.questions[0].aspect.name)
+        return group_metric(example.ratings, scores, self._context.objective or self._context.statistic, absolute_scale)
 
     def _propose(self, student: Judge, baseline: Sequence[_JudgedExample], unseen: Sequence[int]) -> _Proposal | None:
         """A guide written without the examples `unseen`, with its gain over `baseline`, the judge without a guide."""
@@ -185,47 +185,43 @@ class GuideOptimizer(Teleprompter):
 
     def _author(self, judged: Sequence[_JudgedExample]) -> GuideAuthor:
         item = judged[0].example.questions[0]
-        return GuideAuthor(self._tuning.reflection, item.task, item.aspect, self._limits)
+        return GuideAuthor(self._context.reflection_lm, item.task, item.aspect, self._limits)
 
     def _revise_best(
         self, student: Judge, baseline: Sequence[_JudgedExample], best: _Proposal, proposals: Mapping[int, _Proposal]
     ) -> _Guide:
         """The best guide, revised on half of its unseen examples if the revision does better on the other half."""
-        unseen = list(best.judged)
-        revised_on, held_back = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
-        kept = _Guide(
-            best.guide, proposals, {i: best.judged[i] for i in revised_on}, {i: best.judged[i] for i in held_back}
-        )
-        if not revised_on:
-            return kept
-        revised = self._author(baseline).revise(best.guide, _rated_sources(kept.revised_on.values()))
+        unseen, half = list(best.judged.items()), len(best.judged) // 2
+        unrevised = _Guide(best.guide, proposals, dict(unseen[:half]), dict(unseen[half:]))
+        if not half:
+            return unrevised
+        revised = self._author(baseline).revise(best.guide, _rated_sources(unrevised.revision.values()))
         if revised is None:
-            return kept
-        judged = self._judge_with_guide(student, baseline, revised, held_back)
-        before, after = _gain(baseline, kept.held_back), _gain(baseline, judged)
-        logger.info("%s: revised guide %+.3f, the one before %+.3f on the same sources", self._label, after, before)
-        return replace(kept, text=revised, held_back=judged) if after > before else kept
+            return unrevised
+        judged = self._judge_with_guide(student, baseline, revised, list(unrevised.validation))
+        before, after = _gain(baseline, unrevised.validation), _gain(baseline, judged)
+        logger.info("%s: revised guide %+.3f, unrevised %+.3f on the same sources", self._label, after, before)
+        return replace(unrevised, text=revised, validation=judged) if after > before else unrevised
 
     def _write_persona(self, judge: Judge, guide: _Guide) -> LearntPersona | None:
         """A persona written from the effects of the Critic's replies, if debates with it do better on other sources."""
-        revised_on, held_back = list(guide.revised_on.values()), list(guide.held_back.values())
-        if not (
-            self._limits.persona_words and _rounds(judge) and revised_on and held_back and CRITIC in judge.tunable()
-        ):
+        revision, validation = list(guide.revision.values()), list(guide.validation.values())
+        can_debate = _evaluation_rounds(judge) and CRITIC in judge.tunable()
+        if not (self._limits.persona_words and can_debate and revision and validation):
             return None
         former = judge.instructions()[CRITIC]
-        sources = [source for judged in revised_on for source in critic_replies(judged.example, judged.transcripts)]
-        text = self._author(revised_on).persona(former, merge_sources(sources))
+        sources = [source for judged in revision for source in critic_replies(judged.example, judged.transcripts)]
+        text = self._author(revision).persona(former, merge_sources(sources))
         if text is None or text == former:
             return None
-        rejudged = self._judge_examples(with_persona(judge, text), [judged.example for judged in held_back])
-        gain = _gain(held_back, dict(enumerate(rejudged)))
+        rejudged = self._judge_examples(with_persona(judge, text), [judged.example for judged in validation])
+        gain = _gain(validation, dict(enumerate(rejudged)))
         logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
-        seen = group_keys(judged.example for judged in (*revised_on, *held_back))
+        seen = group_keys(judged.example for judged in (*revision, *validation))
         return LearntPersona(text, seen) if gain > 0 else None
 
 
-def _rounds(judge: Judge) -> int:
+def _evaluation_rounds(judge: Judge) -> int:
     """Rounds of debate that guides are evaluated with: one, if there are any. It shows most of a guide's effect for a
     fraction of the calls."""
     return min(1, judge.debate_config.rounds)
@@ -274,7 +270,7 @@ def guide_of(judge: Judge) -> str:
 
 
 def _rated_sources(examples: Iterable[_JudgedExample]) -> list[RatedSource]:
-    """The rated sources of these examples for the reflecting LM, each once."""
+    """The rated sources of these examples for the reflection LM, each once."""
     return merge_sources(source for judged in examples for source in rated_sources(judged.example, judged.transcripts))
 
 

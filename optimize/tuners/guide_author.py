@@ -1,4 +1,4 @@
-"""Has a reflecting LM write guides to the raters and personas of the Critic, and checks them.
+"""Has a reflection LM write guides to the raters and personas of the Critic, and checks them.
 
 If one is too long or quotes a text from the prompt, the LM is asked once more with a correction; if that does not help,
 sentences are cut.
@@ -15,8 +15,8 @@ import dspy
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize.tuners import GuideLimits
-from debate_judge.optimize.tuners.persona import EFFECTS, RIGHTLY, WritePersona, effects_of
-from debate_judge.optimize.tuners.rated_material import RatedSource, first_quotation, pack
+from debate_judge.optimize.tuners.persona import EFFECTS, NO_ISSUE_RIGHTLY, WritePersona, count_effects
+from debate_judge.optimize.tuners.rated_sources import RatedSource, first_quotation, pack
 from debate_judge.programs.roles.parsing import escape
 
 MAX_PACKS = 3
@@ -90,7 +90,7 @@ class GuideAuthor:
     """Writes guides for one aspect of a task.
 
     Args:
-        lm: The reflecting LM.
+        lm: The reflection LM.
         task: The task.
         aspect: The aspect.
         limits: Limits of lengths.
@@ -104,12 +104,12 @@ class GuideAuthor:
     def write(self, sources: Sequence[RatedSource]) -> str | None:
         """A guide from rated sources; if they exceed the limit in tokens, several drafts, merged."""
         packs = pack(sources, self.limits.tokens, MAX_PACKS)
-        drafts = [(draft, in_pack) for in_pack in packs if (draft := self._draft("", in_pack)) is not None]
+        drafts = [(draft, packed) for packed in packs if (draft := self._draft("", packed)) is not None]
         if len(drafts) < 2:
             return drafts[0][0] if drafts else None
         text = "\n\n".join(
-            f"Guide {number}, from {sum(len(source.candidates) for source in in_pack)} texts:\n{draft}"
-            for number, (draft, in_pack) in enumerate(drafts, 1)
+            f"Guide {number}, from {sum(len(source.candidates) for source in packed)} texts:\n{draft}"
+            for number, (draft, packed) in enumerate(drafts, 1)
         )
         return self._ask(MergeGuides, sources, {"drafts": text}) or drafts[0][0]
 
@@ -126,8 +126,8 @@ class GuideAuthor:
             sources: As `persona.critic_replies` makes them.
         """
         fitting = next(iter(pack(sources, self.limits.tokens, 1)), [])
-        counts = effects_of(fitting)
-        if counts[RIGHTLY] == counts.total():
+        counts = count_effects(fitting)
+        if counts[NO_ISSUE_RIGHTLY] == counts.total():
             return None
         inputs = {
             "former_persona": former,
@@ -212,10 +212,10 @@ def without_quotations(text: str, sources: Sequence[RatedSource]) -> str:
     return shorten(text, len(text), sources) if first_quotation(text, sources, QUOTE_WORDS) else text
 
 
-def shorten(guide: str, words: int, sources: Sequence[RatedSource]) -> str:
-    """The guide without sentences that contain a quotation, cut at a sentence's end within the limit of words."""
+def shorten(text: str, words: int, sources: Sequence[RatedSource]) -> str:
+    """The text without sentences that contain a quotation, cut at a sentence's end within the limit of words."""
     kept: list[str] = []
-    for line in guide.splitlines():
+    for line in text.splitlines():
         for sentence in line.replace(". ", ".\n").splitlines():
             if not sentence.strip() or first_quotation(sentence, sources, QUOTE_WORDS):
                 continue

@@ -1,4 +1,4 @@
-"""The effects of a Critic's replies on scores, from which a reflecting LM writes the Critic a persona."""
+"""The effects of a Critic's replies on scores, from which a reflection LM writes the Critic a persona."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import dspy
 
-from debate_judge.optimize.tuners.rated_material import RatedSource, rated_sources
+from debate_judge.optimize.tuners.rated_sources import RatedSource, rated_sources
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.parsing import escape
 from debate_judge.programs.transcript import Transcript
@@ -19,7 +19,7 @@ CRITIC = "critic"
 _MAX_REPLY_CHARACTERS = 400
 """Most characters of a Critic's reply in the prompt."""
 
-EFFECTS = RIGHTLY, EARLY, TOWARD, AWAY, STAYED = (
+EFFECTS = NO_ISSUE_RIGHTLY, NO_ISSUE_EARLY, MOVED_TOWARD, MOVED_AWAY, NOT_MOVED = (
     "NO ISSUE, rightly",
     "NO ISSUE, too early",
     "moved the score toward the raters",
@@ -60,9 +60,9 @@ def critic_replies(example: dspy.Example, transcripts: Sequence[Transcript]) -> 
     return rated_sources(example, transcripts, _reply_effect)
 
 
-def effects_of(sources: Iterable[RatedSource]) -> Counter[str]:
+def count_effects(sources: Iterable[RatedSource]) -> Counter[str]:
     """One of `EFFECTS` -> number of replies."""
-    return Counter(c.debate["effect"] for source in sources for c in source.candidates if c.debate)
+    return Counter(c.debate_fields["effect"] for source in sources for c in source.candidates if c.debate_fields)
 
 
 def _reply_effect(item: Item, mean: float, transcript: Transcript) -> dict[str, Any]:
@@ -75,8 +75,8 @@ def _reply_effect(item: Item, mean: float, transcript: Transcript) -> dict[str, 
     distance, change = abs(before - mean), abs(after - mean) - abs(before - mean)
     if reply.no_issue:
         # A score within half a step of the mean rating needs no objection.
-        effect = RIGHTLY if distance <= item.aspect.scale.step / 2 else EARLY
+        effect = NO_ISSUE_RIGHTLY if distance <= item.aspect.scale.step / 2 else NO_ISSUE_EARLY
     else:
-        effect = TOWARD if change < 0 else AWAY if change > 0 else STAYED
+        effect = MOVED_TOWARD if change < 0 else MOVED_AWAY if change > 0 else NOT_MOVED
     text = "NO ISSUE" if reply.no_issue else escape(reply.text[:_MAX_REPLY_CHARACTERS])
     return {"critic": text, "score_after": round(after, 2), "effect": effect}

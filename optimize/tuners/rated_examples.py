@@ -12,8 +12,8 @@ from debate_judge.optimize.settings import ExamplesOption
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import RatedExample, with_examples
 
-ScoresByText = Mapping[tuple[str, str, str], float]
-"""Names of aspect, group and candidate -> a judge's score."""
+ScoresByItem = Mapping[tuple[str, str, str], float]
+"""Aspect name, group id and candidate id -> a judge's score."""
 
 _Pair = tuple[Candidate, Candidate]
 
@@ -29,7 +29,7 @@ def with_rated_examples(
     option: ExamplesOption,
     *,
     seed: int,
-    scores: ScoresByText = MappingProxyType({}),
+    scores: ScoresByItem = MappingProxyType({}),
 ) -> Judge:
     """A copy of the judge with rated candidates of `corpus`, the train part, as examples for each of its aspects.
 
@@ -61,10 +61,10 @@ def choose_examples(corpus: Corpus, aspect: Aspect, count: int, *, seed: int) ->
     groups = _rated(corpus, aspect)
     random.Random(seed).shuffle(groups)
     if all(len(candidates) == 1 for _, candidates in groups):
-        singles = _spread([(group, candidates[0]) for group, candidates in groups], aspect, count)
-        return [_example(group, candidate, aspect) for group, candidate in singles]
+        chosen = _spread([(group, candidates[0]) for group, candidates in groups], aspect, count)
+        return [_example(group, candidate, aspect) for group, candidate in chosen]
     examples: list[RatedExample] = []
-    for group, candidates in sorted(groups, key=lambda pair: -_range(pair[1], aspect)):
+    for group, candidates in sorted(groups, key=lambda entry: -_range(entry[1], aspect)):
         chosen = _spread([(group, c) for c in candidates], aspect, min(MAX_PER_SOURCE, count - len(examples)))
         examples += [_example(group, candidate, aspect) for _, candidate in chosen]
     return examples
@@ -74,7 +74,7 @@ def choose_pairs(
     corpus: Corpus,
     aspect: Aspect,
     count: int,
-    scores: ScoresByText,
+    scores: ScoresByItem,
     *,
     seed: int,
 ) -> list[RatedExample]:
@@ -90,7 +90,7 @@ def choose_pairs(
     ordered: list[tuple[tuple[bool, int, float], int, _Pair]] = []
     for index, (group, candidates) in enumerate(groups):
         best_first = sorted(candidates, key=lambda candidate: -_rating(candidate, aspect))
-        ranked = [(_order(group, pair, aspect, scores), pair) for pair in combinations(best_first, 2)]
+        ranked = [(_pair_priority(group, pair, aspect, scores), pair) for pair in combinations(best_first, 2)]
         used: set[str] = set()
         for (same_order, distance), pair in sorted(ranked, key=lambda entry: entry[0]):
             if _rating(pair[0], aspect) > _rating(pair[1], aspect) and used.isdisjoint(c.id for c in pair):
@@ -100,7 +100,7 @@ def choose_pairs(
     return [_example(groups[index][0], candidate, aspect) for _, index, pair in chosen for candidate in pair]
 
 
-def _order(group: RatedGroup, pair: _Pair, aspect: Aspect, scores: ScoresByText) -> tuple[bool, float]:
+def _pair_priority(group: RatedGroup, pair: _Pair, aspect: Aspect, scores: ScoresByItem) -> tuple[bool, float]:
     """Sort key of a pair: whether the judge orders it as the raters do; then its lead less theirs, or, if the order is
     the same, the raters' lead, negative."""
     better, worse = (scores.get((aspect.name, group.id, candidate.id)) for candidate in pair)
@@ -125,10 +125,10 @@ def _rated(corpus: Corpus, aspect: Aspect) -> list[tuple[RatedGroup, list[Candid
 
 
 def _spread(
-    pairs: Sequence[tuple[RatedGroup, Candidate]], aspect: Aspect, count: int
+    candidates: Sequence[tuple[RatedGroup, Candidate]], aspect: Aspect, count: int
 ) -> list[tuple[RatedGroup, Candidate]]:
     """Up to `count` candidates with ratings nearest to evenly spaced ones, from the best to the worst."""
-    remaining = sorted(pairs, key=lambda pair: -_rating(pair[1], aspect))
+    remaining = sorted(candidates, key=lambda entry: -_rating(entry[1], aspect))
     if count >= len(remaining):
         return remaining
     if count < 1:
@@ -137,9 +137,9 @@ def _spread(
     chosen: list[tuple[RatedGroup, Candidate]] = []
     for number in range(count):
         target = high - (high - low) * number / max(1, count - 1)
-        chosen.append(min(remaining, key=lambda pair: abs(_rating(pair[1], aspect) - target)))
+        chosen.append(min(remaining, key=lambda entry: abs(_rating(entry[1], aspect) - target)))
         remaining.remove(chosen[-1])
-    return sorted(chosen, key=lambda pair: -_rating(pair[1], aspect))
+    return sorted(chosen, key=lambda entry: -_rating(entry[1], aspect))
 
 
 def _range(candidates: Sequence[Candidate], aspect: Aspect) -> float:

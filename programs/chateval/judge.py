@@ -99,14 +99,16 @@ COMPARISON_SCALE = Scale(1, 10)
 
 def compared_aspect(aspect: Aspect) -> Aspect:
     """The aspect on `COMPARISON_SCALE`; a sentence converts points of its own scale that its definition mentions."""
-    raters, ours = aspect.scale, COMPARISON_SCALE
+    raters_scale, our_scale = aspect.scale, COMPARISON_SCALE
     conversion = ""
-    if (raters.low, raters.high) != (ours.low, ours.high) and any(c.isdecimal() for c in aspect.definition):
+    same_ends = (raters_scale.low, raters_scale.high) == (our_scale.low, our_scale.high)
+    if not same_ends and any(c.isdecimal() for c in aspect.definition):
         conversion = (
-            f" Points named in this definition are on a scale of {raters}; yours is {ours}: what it says of "
-            f"{raters.low:g} holds for {ours.low:g}, and what it says of {raters.high:g} for {ours.high:g}."
+            f" Points named in this definition are on a scale of {raters_scale}; yours is {our_scale}: what it says of "
+            f"{raters_scale.low:g} holds for {our_scale.low:g}, and what it says of {raters_scale.high:g} for "
+            f"{our_scale.high:g}."
         )
-    return replace(aspect, scale=ours, definition=aspect.definition + conversion)
+    return replace(aspect, scale=our_scale, definition=aspect.definition + conversion)
 
 
 class Refereeing(JudgeSignature):
@@ -208,12 +210,12 @@ class Referee(Role):
         if len(samples) == 1:
             return await ask(self, item, parse, tag, **prompt)
         tags = [replace(tag, sample=number) for number in samples]
-        answers = await asyncio.gather(*(ask(self, item, parse, t, settings=SAMPLING, **prompt) for t in tags))
-        calls = sum(answer.calls for answer in answers)
-        failed = next((answer for answer in answers if isinstance(answer, ReplyFailure)), None)
+        replies = await asyncio.gather(*(ask(self, item, parse, t, settings=SAMPLING, **prompt) for t in tags))
+        calls = sum(reply.calls for reply in replies)
+        failed = next((reply for reply in replies if isinstance(reply, ReplyFailure)), None)
         if failed is not None:
             return replace(failed, calls=calls)
-        opinions = [answer.value for answer in answers if isinstance(answer, RoleReply)]
+        opinions = [reply.value for reply in replies if isinstance(reply, RoleReply)]
         columns = zip(*(opinion.scores for opinion in opinions), strict=True)
         means = tuple(math.fsum(column) / len(opinions) for column in columns)
         return RoleReply(Opinion(opinions[0].text, means), calls)
@@ -251,7 +253,7 @@ MAJORITY = "majority"
 
 _NAME = re.compile(r"[A-Za-z0-9][\w -]*")
 
-Answer = RoleReply[Opinion] | ReplyFailure
+OpinionReply = RoleReply[Opinion] | ReplyFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +306,7 @@ class ChatEval(ItemJudge):
         self.communication = communication
         self.samples = whole_number("samples", samples, minimum=1, maximum=MAX_SAMPLES)
         self.both_orders = yes_or_no("both_orders", both_orders)
-        self.compares = yes_or_no("comparing", comparing)
+        self.compares_pairs = yes_or_no("comparing", comparing)
         self.roles = {name: Referee(name, text, alone=communication == "none") for name, text in roles.items()}
         self.summarizer = Role(SUMMARIZER, Summarizing) if communication == "summarizer" else None
 
@@ -312,7 +314,7 @@ class ChatEval(ItemJudge):
         return await self._discuss(item, rounds, lambda referee, *args: referee.rate(item, *args))
 
     async def _discuss(
-        self, item: Item, rounds: int, ask: Callable[[Referee, str, int, Sequence[int]], Awaitable[Answer]]
+        self, item: Item, rounds: int, ask_one: Callable[[Referee, str, int, Sequence[int]], Awaitable[OpinionReply]]
     ) -> Transcript:
         """The messages in order. A message without a usable reply ends the discussion."""
         names = list(self.roles)
@@ -323,8 +325,8 @@ class ChatEval(ItemJudge):
             summary = None
             if turn and self.summarizer is not None:
                 text = _joined_messages(discussion, names)
-                answer = await self.summarizer.ask(item, parse_summary, round=turn, debate=text)
-                discussion = _add_answers(discussion, turn, {SUMMARIZER: answer})
+                reply = await self.summarizer.ask(item, parse_summary, round=turn, debate=text)
+                discussion = _add_replies(discussion, turn, {SUMMARIZER: reply})
                 if discussion.failure is not None:
                     return discussion
                 summary = str(discussion.turns[-1])
@@ -333,9 +335,9 @@ class ChatEval(ItemJudge):
                 for name in batch:
                     text = _joined_messages(discussion, self._speakers_read_by(name)) if summary is None else summary
                     # Distinct numbers, so that referees with the same role do not share samples.
-                    first = names.index(name) * self.samples
-                    calls.append(ask(self.roles[name], text, turn, range(first, first + self.samples)))
-                discussion = _add_answers(discussion, turn, dict(zip(batch, await asyncio.gather(*calls), strict=True)))
+                    start = names.index(name) * self.samples
+                    calls.append(ask_one(self.roles[name], text, turn, range(start, start + self.samples)))
+                discussion = _add_replies(discussion, turn, dict(zip(batch, await asyncio.gather(*calls), strict=True)))
                 if discussion.failure is not None:
                     return discussion
         return discussion
@@ -358,7 +360,7 @@ class ChatEval(ItemJudge):
 
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         """Compare two answers in `rounds` + 1 turns; the score after each turn is the majority's outcome."""
-        if not self.compares or len(items) != 2:
+        if not self.compares_pairs or len(items) != 2:
             return await super().converse(items, rounds)
         pairs = [items, items[::-1]] if self.both_orders else [items]
         discussions = await asyncio.gather(*(self._compare(pair, rounds) for pair in pairs))
@@ -375,7 +377,7 @@ class ChatEval(ItemJudge):
             "roles": dict(self.role_texts),
             "turns": self.debate_config.rounds + 1,
             **options,
-            "comparing": self.compares,
+            "comparing": self.compares_pairs,
         }
 
     @classmethod
@@ -389,18 +391,16 @@ class ChatEval(ItemJudge):
         return cls(_role_texts(config["roles"], config.get("same_role")), **options)
 
 
-def _add_answers(discussion: Transcript, turn: int, answers: Mapping[str, Answer]) -> Transcript:
-    """The discussion with the answers of a batch of speakers."""
+def _add_replies(discussion: Transcript, turn: int, replies: Mapping[str, OpinionReply]) -> Transcript:
+    """The discussion with the replies of a batch of speakers."""
     failures = []
-    for name, answer in answers.items():
-        if isinstance(answer, ReplyFailure):
-            failures.append(answer.as_failure(name, turn))
+    for name, reply in replies.items():
+        if isinstance(reply, ReplyFailure):
+            failures.append(reply.as_failure(name, turn))
         else:
-            scores = answer.value.scores
+            scores = reply.value.scores
             score = scores[0] if len(scores) == 1 else None
-            discussion = discussion.add(
-                Message(name, turn, answer.value.text, score, calls=answer.calls, scores=scores)
-            )
+            discussion = discussion.add(Message(name, turn, reply.value.text, score, calls=reply.calls, scores=scores))
     return discussion.add(replace(failures[0], calls=sum(f.calls for f in failures))) if failures else discussion
 
 
@@ -452,8 +452,8 @@ def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: S
         mean, other_mean = (math.fsum(column) / len(pairs) for column in zip(*pairs, strict=True))
         vote = "win" if mean > other_mean else "lose" if mean < other_mean else "tie"
         votes[f"{name} {vote}, {mean:g} to {other_mean:g}"] = vote
-    (outcome, most), *others = Counter(votes.values()).most_common()
-    if others and others[0][1] == most:
+    (outcome, count), *others = Counter(votes.values()).most_common()
+    if others and others[0][1] == count:
         outcome = "tie"
     score = {"win": scale.high, "tie": (scale.low + scale.high) / 2, "lose": scale.low}[outcome]
     return Turn(MAJORITY, turn, f"{outcome} by the votes of {'; '.join(votes)}", score=score, calls=0)

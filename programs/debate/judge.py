@@ -19,7 +19,7 @@ from typing import Any
 import dspy
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.debate.personas import STRICT, Persona, builtin_persona, custom_persona
+from debate_judge.programs.debate.personas import ADVOCATE, Persona, builtin_persona, custom_persona
 from debate_judge.programs.debate.prompts import PromptParts, prompt_parts
 from debate_judge.programs.debate.table import (
     BlindCritic,
@@ -64,7 +64,8 @@ class Debate(Judge):
         nearest_examples: Number of rated examples in a prompt, those most similar to the item; 0 shows all.
         rounds: n, the maximum number of rounds of Critic and Scorer; 0 is a single call of the Scorer.
         tie_breaker: Whether a Tie-breaker decides debates that end without agreement.
-        together: K, most candidates of one source that share a call (`programs.debate.table`); 0 judges each alone.
+        together: K, the maximum number of candidates of a source that share a call (`programs.debate.table`); 0 judges
+            each alone.
         joint: Whether all aspects that a candidate is judged in share the call as well.
         order: Seed of the order in which candidates are shown.
     """
@@ -76,7 +77,7 @@ class Debate(Judge):
 
     def __init__(
         self,
-        persona: Persona | str = STRICT,
+        persona: Persona | str = ADVOCATE,
         debate_config: DebateConfig | None = None,
         score_mode: str = "text",
         nearest_examples: int = 0,
@@ -110,13 +111,13 @@ class Debate(Judge):
     ) -> list[Transcript]:
         tables = await self._tables(items, transcripts)
         blind = self.persona.gap is not None
-        debated = await gather(debate(table, rounds, blind=blind, tie_breaker=tie_breaker) for table in tables)
-        return [transcript for table_transcripts in debated for transcript in table_transcripts]
+        by_table = await gather(debate(table, rounds, blind=blind, tie_breaker=tie_breaker) for table in tables)
+        return [transcript for table_transcripts in by_table for transcript in table_transcripts]
 
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
         tables = await self._tables(items, no_split=True)
         for table in tables:
-            # Also roles without an open cell: otherwise a role that the LM cannot play would be found late.
+            # Roles without an open cell, too, so that a role that the LM cannot play is noticed now.
             blind = self.persona.gap is not None
             await debate(table, min(self.debate_config.rounds, 1), blind=blind)
             if self.debate_config.rounds and blind:
@@ -129,20 +130,22 @@ class Debate(Judge):
         self, items: Sequence[Item], transcripts: Sequence[Transcript] | None = None, *, no_split: bool = False
     ) -> list[ScoreTable]:
         """One table of all items if candidates or aspects share calls, else one for each item."""
-        shared = len(items) > 1 and (self.together > 1 or self.joint)
-        slices = [slice(None)] if shared else [slice(number, number + 1) for number in range(len(items))]
-        return [await self._table(items[p], None if transcripts is None else transcripts[p], no_split) for p in slices]
+        share_calls = len(items) > 1 and (self.together > 1 or self.joint)
+        slices = [slice(None)] if share_calls else [slice(number, number + 1) for number in range(len(items))]
+        return [await self._table(items[s], None if transcripts is None else transcripts[s], no_split) for s in slices]
 
-    async def _table(self, items: Sequence[Item], before: Sequence[Transcript] | None, no_split: bool) -> ScoreTable:
-        first: dict[str, Item] = {}
+    async def _table(
+        self, items: Sequence[Item], transcripts: Sequence[Transcript] | None, no_split: bool
+    ) -> ScoreTable:
+        first_items: dict[str, Item] = {}
         for item in items:
-            first.setdefault(item.aspect.name, item)
-        debates = {name: self._debates.by_aspect.get(name, self) for name in first}
+            first_items.setdefault(item.aspect.name, item)
+        debates = {name: self._debates.by_aspect.get(name, self) for name in first_items}
         parts: dict[str, PromptParts] = {}
         if len(items) > 1:
             # Rated examples are chosen once, for the whole table.
-            parts = {name: await debates[name].prompt_parts_in_thread(item, items) for name, item in first.items()}
-        return ScoreTable(debates, parts, items, before, no_split=no_split)
+            parts = {name: await debates[name].aprompt_parts(item, items) for name, item in first_items.items()}
+        return ScoreTable(debates, parts, items, transcripts, no_split=no_split)
 
     def prompt_parts(self, item: Item, table: Sequence[Item] = ()) -> PromptParts:
         """The common parts of the prompts about an item, or about all items of a `table` in this item's aspect."""
@@ -153,7 +156,7 @@ class Debate(Judge):
         examples = example_inputs(self.scorer.demos, item.aspect.name, table or (item,), self.nearest_examples)
         return replace(parts, examples=examples)
 
-    async def prompt_parts_in_thread(self, item: Item, table: Sequence[Item] = ()) -> PromptParts:
+    async def aprompt_parts(self, item: Item, table: Sequence[Item] = ()) -> PromptParts:
         """`prompt_parts`, in a thread if examples are retrieved, which would block all other debates."""
         if self.nearest_examples:
             return await asyncio.to_thread(self.prompt_parts, item, table)
@@ -193,10 +196,10 @@ class Debate(Judge):
         return json.dumps([self.debate_config.rounds, self.together, self.order, *parts])
 
     def joint_judge(self, judges: Mapping[str, Judge]) -> Judge:
-        shared = copy(self)
+        joint = copy(self)
         # DSPy finds the predictors of the first judge only.
-        shared._debates = _AspectDebates({name: j for name, j in judges.items() if isinstance(j, Debate)})
-        return shared
+        joint._debates = _AspectDebates({name: j for name, j in judges.items() if isinstance(j, Debate)})
+        return joint
 
     def judges_by_aspect(self) -> Mapping[str, Judge]:
         return self._debates.by_aspect
@@ -270,13 +273,13 @@ def _check_call_sharing(judge: Debate) -> None:
 
 def _refuse_removed_options(config: Mapping[str, Any]) -> None:
     """Refuse an older export whose prompts ask for half or whole points, or cover candidates of several sources."""
-    default = "whole" if str(config.get("score_mode", "text")) == "expected" else "free"
-    for name, usual in (("granularity", default), ("batch_rounds", 0)):
-        if config.get(name, usual) != usual:
+    granularity = "whole" if str(config.get("score_mode", "text")) == "expected" else "free"
+    for name, default in (("granularity", granularity), ("batch_rounds", 0)):
+        if config.get(name, default) != default:
             raise InputError(
                 "an option of an earlier version, which judges no longer have",
                 field=name,
-                expected=f"{usual}, or no such entry",
+                expected=f"{default}, or no such entry",
                 found=str(config[name]),
                 remedy="compile the judge again",
             )

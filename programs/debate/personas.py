@@ -49,7 +49,7 @@ MODERATE = Persona(
     "and look for what they pass over; weigh leniently, but report what matters. If you find nothing of weight, "
     "your decision is NO ISSUE.",
 )
-STRICT = Persona(
+ADVOCATE = Persona(
     "devils-advocate",
     "You play the devil's advocate: take none of the Scorer's reasons on trust, argue against the latest score "
     "wherever the texts allow it, and criticise it as much as you can. You look harder than others would; what an "
@@ -64,7 +64,9 @@ SOPHISTICATED = Persona(
     "Your decision is NO ISSUE only if nothing is left that the rules of the debate call an issue.",
 )
 
-PERSONAS: Mapping[str, Persona] = MappingProxyType({p.name: p for p in (PLAIN, WEAK, MODERATE, STRICT, SOPHISTICATED)})
+PERSONAS: Mapping[str, Persona] = MappingProxyType(
+    {p.name: p for p in (PLAIN, WEAK, MODERATE, ADVOCATE, SOPHISTICATED)}
+)
 """The paper's personas, by name."""
 
 _BLIND = (

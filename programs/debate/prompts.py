@@ -125,7 +125,7 @@ _USE_WHOLE_SCALE = re.compile(r"\s+Use\s+the\s+whole\s+scale:[^.]+\.")
 """The last sentence of the Scorer's own instructions, which a guide replaces."""
 
 GUIDE, DEFINITION = "the guide to the raters", "the definition"
-"""How the rules of a debate call the criterion of scores."""
+"""What the rules of a debate call the criterion of scores."""
 
 RULES_FOR_CANDIDATES = (
     "All of this holds for each candidate and its score by itself; the feedback about one stands under its own header. "
@@ -174,7 +174,7 @@ class PromptParts:
 
 @lru_cache(maxsize=256)
 def prompt_parts(
-    aspect: Aspect, whole_points: bool, scorer: Any, critic: Any, several: bool = False, gap: float | None = None
+    aspect: Aspect, whole_points: bool, scorer: Any, critic: Any, is_table: bool = False, gap: float | None = None
 ) -> PromptParts:
     """The parts of the prompts about an aspect; of the roles' instructions it contains only the Scorer's.
 
@@ -182,15 +182,15 @@ def prompt_parts(
         aspect: The aspect that is scored.
         whole_points: Whether prompts ask for whole points of the scale.
         scorer, critic: Their signatures.
-        several: Whether the debate is about several scores; the form of replies is then in the requests.
+        is_table: Whether the debate is about several scores; the form of replies is then in the requests.
         gap: Of the Critic's persona.
     """
     # Escaped, because an LM that has read texts under evaluation may have written the instructions.
     standard = escape(scorer.instructions)
-    if not several:
+    if not is_table:
         standard = f"The Scorer replies with {reply_form(scorer)}.\n{standard}"
-    guided = bool(guide_in(standard))
-    if guided:
+    has_guide = bool(guide_in(standard))
+    if has_guide:
         # Only the guide may say how the scale is used.
         standard = _USE_WHOLE_SCALE.sub("", standard)
         aspect = replace(aspect, definition=without_anchors(aspect.definition))
@@ -198,12 +198,12 @@ def prompt_parts(
     # Half a step, which can change a whole point. With a whole step, the Critic, which scores in tenths, would hardly
     # ever raise an issue.
     distance = aspect.scale.step * (0.5 if gap is None else gap)
-    debate_rules = rules(GUIDE if guided else DEFINITION, f"{distance:g}", gap is not None)
-    debate_rules += RULES_FOR_CANDIDATES if several else f"The Critic replies with {reply_form(critic)}."
+    debate_rules = rules_text(GUIDE if has_guide else DEFINITION, f"{distance:g}", gap is not None)
+    debate_rules += RULES_FOR_CANDIDATES if is_table else f"The Critic replies with {reply_form(critic)}."
     return PromptParts(standard, text, debate_rules, distance, gap is not None)
 
 
-def rules(criterion: str, distance: str, blind: bool = False) -> str:
+def rules_text(criterion: str, distance: str, blind: bool = False) -> str:
     """The rules of a debate by a `criterion`, e.g. `GUIDE`; an issue needs two scores at least `distance` apart."""
     if blind:
         debated = f"Only scores that lie at least {distance} apart are debated"
@@ -237,7 +237,7 @@ def joint_prompt_parts(parts_by_label: Mapping[str, PromptParts]) -> PromptParts
     # Without the guide, the Scorer's instructions are the same for all aspects.
     guides = {label: guide_in(aspect_parts.standard) for label, aspect_parts in parts_by_label.items()}
     standard = first.standard
-    if shared := len(set(guides.values())) == 1:
+    if same_guide := len(set(guides.values())) == 1:
         criterion = GUIDE if guides.popitem()[1] else "the definition of the aspect"
     else:
         standard = with_guide(standard, "")
@@ -247,13 +247,13 @@ def joint_prompt_parts(parts_by_label: Mapping[str, PromptParts]) -> PromptParts
         f"{len(parts_by_label)} aspects of each candidate are rated, each by what stands under the headers with its "
         "name and by nothing that stands under those of another aspect."
     ]
-    if not shared:
+    if not same_guide:
         sections[0] += (
             " A guide to the raters was learnt from their ratings; it decides where it differs from all else here."
         )
     for label, aspect_parts in parts_by_label.items():
         sections += _section("aspect", label, aspect_parts.aspect) + (
-            [] if shared else _section("guide", label, guides[label])
+            [] if same_guide else _section("guide", label, guides[label])
         )
     distances = {label: aspect_parts.issue_distance for label, aspect_parts in parts_by_label.items()}
     if len(set(distances.values())) == 1:
@@ -268,7 +268,7 @@ def joint_prompt_parts(parts_by_label: Mapping[str, PromptParts]) -> PromptParts
         )
         for name in ("examples", "similar")
     }
-    debate_rules = rules(criterion, distance, first.blind) + RULES_FOR_ASPECTS
+    debate_rules = rules_text(criterion, distance, first.blind) + RULES_FOR_ASPECTS
     return PromptParts(standard, "\n\n".join(sections), debate_rules, first.issue_distance, first.blind, examples)
 
 
@@ -334,7 +334,7 @@ def revision_task(chunk: Chunk) -> str:
 
 # --- the texts of a table ---
 
-TablePrompt: Any = (
+TableSignature: Any = (
     JudgeSignature.delete("candidate")
     .insert(list(JudgeSignature.input_fields).index("candidate"), "candidates", dspy.InputField())
     .append("request", dspy.InputField(default=""))
@@ -347,20 +347,20 @@ def table_inputs(items: Mapping[Cell, Item]) -> dict[str, str]:
     """The input fields for the candidates of these cells. Every text of a data set is escaped."""
     # The source is shown if at least one aspect needs it.
     first = max(items.values(), key=lambda item: item.aspect.source)
-    shared = item_inputs(first, "")
-    del shared["candidate"], shared["debate"]
+    inputs = item_inputs(first, "")
+    del inputs["candidate"], inputs["debate"]
     texts = {cell.candidate: item.text for cell, item in items.items()}
     task = task_description(first.task, bool(first.context), first.aspect.source)
     task += f" {'One' if len(aspects_in(items)) == 1 else 'More than one'} aspect of each candidate is rated."
-    return {**shared, "task": task, "candidates": _candidate_sections(tuple(texts.items()))}
+    return {**inputs, "task": task, "candidates": _candidate_sections(tuple(texts.items()))}
 
 
 # Cached, because the same candidates are in every prompt of a debate.
 @lru_cache(maxsize=256)
 def _candidate_sections(texts: tuple[tuple[int, str], ...]) -> str:
     parts = [f"{header(cell_label(Cell(number)))}\n{escape(text)}" for number, text in texts]
-    count = f"{len(texts)} candidates of one source, each under its own header; their order means nothing."
-    return "\n\n".join([count if len(texts) > 1 else "1 candidate, under its own header.", *parts])
+    several = f"{len(texts)} candidates of one source, each under its own header; their order means nothing."
+    return "\n\n".join([several if len(texts) > 1 else "1 candidate, under its own header.", *parts])
 
 
 def debate_text(transcripts: Mapping[Cell, Transcript]) -> str:
@@ -385,14 +385,15 @@ TOO_HIGH, TOO_LOW = "TOO HIGH", "TOO LOW"
 
 def scoring_request(explained: Sequence[Cell], scored: Sequence[Cell]) -> str:
     """Request to the Scorer: reasons for the cells in `explained`, and a number for each of `scored`."""
-    why = "your reasons in a sentence or two, with the places in the texts that they rest on"
-    return _request(_sections(_aspect_by_aspect(explained), why), _score_lines(SCORES, _aspect_by_aspect(scored)))
+    reasons = "your reasons in a sentence or two, with the places in the texts that they rest on"
+    scores_field = _scores_field(SCORES, _aspect_by_aspect(scored))
+    return _request(_reasons_field(_aspect_by_aspect(explained), reasons), scores_field)
 
 
 def tie_breaking_request(cells: Sequence[Cell]) -> str:
     """Request to the Tie-breaker: reasons and final scores."""
-    why, cells = "its disputed points and how the texts settle them", _aspect_by_aspect(cells)
-    return _request(_sections(cells, why), _score_lines(FINAL_SCORES, cells))
+    reasons, cells = "its disputed points and how the texts settle them", _aspect_by_aspect(cells)
+    return _request(_reasons_field(cells, reasons), _scores_field(FINAL_SCORES, cells))
 
 
 def review_request(cells: Sequence[Cell], *, blind: bool = False) -> str:
@@ -418,12 +419,12 @@ def _aspect_by_aspect(cells: Iterable[Cell]) -> list[Cell]:
     return [cell for aspect in aspects_in(listed) for cell in listed if cell.aspect == aspect]
 
 
-def _sections(cells: Sequence[Cell], description: str) -> tuple[str, str]:
+def _reasons_field(cells: Sequence[Cell], description: str) -> tuple[str, str]:
     others = f"; then the same about {cell_labels(cells[1:])}, each under its own header" if len(cells) > 1 else ""
     return cell_label(cells[0]), description + others
 
 
-def _score_lines(name: str, cells: Sequence[Cell]) -> tuple[str, str]:
+def _scores_field(name: str, cells: Sequence[Cell]) -> tuple[str, str]:
     scale = "the scale of its aspect" if cells[0].aspect else "the aspect's scale"
     labels, first = cell_labels(cells), cell_label(cells[0])
     return name, f"one line for each of {labels}, in the form `{first}: number`, the number on {scale}"

@@ -71,7 +71,7 @@ _EPSILON = 1e-9
 ParsedCells = dict[Cell, T | Unreadable]
 """Cell -> its score or decision in a reply, or why that cannot be read."""
 
-Answer = RoleReply[Any] | ReplyFailure
+CellReply = RoleReply[Any] | ReplyFailure
 """The reply about a cell: a `ParsedScore` or a `CriticDecision`, or why there is none."""
 
 
@@ -154,7 +154,7 @@ class DebateRole(ABC):
         """The part of the debate that the role sees."""
         return transcript.visible_to(self.name)
 
-    async def ask_single(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
+    async def ask_single(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> CellReply:
         """Ask about a table of one cell."""
         inputs, debate = self.inputs(prompt_parts), str(self.visible(transcript))
         parse, tag = partial(self.parse_single, item), self.tag([transcript])
@@ -179,12 +179,12 @@ class DebateRole(ABC):
     def parse_table(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> ParsedCells[Any]:
         """Parse a reply about `cells`; `items` has all cells of the prompt."""
 
-    def turn(self, transcript: Transcript, statement: ParsedScore | CriticDecision, calls: float, item: Item) -> Turn:
+    def turn(self, transcript: Transcript, parsed: ParsedScore | CriticDecision, calls: float, item: Item) -> Turn:
         """A parsed reply as a turn of the cell's transcript."""
         number = self.round(transcript)
-        if isinstance(statement, CriticDecision):
-            return Turn(self.name, number, statement.text, no_issue=statement.no_issue, calls=calls)
-        return Turn(self.name, number, statement.rationale, score=statement.score, calls=calls)
+        if isinstance(parsed, CriticDecision):
+            return Turn(self.name, number, parsed.text, no_issue=parsed.no_issue, calls=calls)
+        return Turn(self.name, number, parsed.rationale, score=parsed.score, calls=calls)
 
 
 class _Scorer(DebateRole):
@@ -194,7 +194,7 @@ class _Scorer(DebateRole):
         super().__init__(debates)
         self.samples = self._first_debate.mode.samples if self._first_debate.mode.name == "sampled" else 0
 
-    async def ask_single(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> Answer:
+    async def ask_single(self, item: Item, transcript: Transcript, prompt_parts: PromptParts) -> CellReply:
         prompt: dict[str, Any] = {"debate": str(self.visible(transcript)), "inputs": self.inputs(prompt_parts)}
         return await ask_score(
             self.predictor_for(item), self.debate_of(item).mode, item, self.tag([transcript]), **prompt
@@ -232,8 +232,8 @@ class BlindCritic(_Scorer):
     def visible(self, transcript: Transcript) -> Transcript:
         return EMPTY
 
-    def turn(self, transcript: Transcript, statement: Any, calls: float, item: Item) -> Turn:
-        score_turn, gap = super().turn(transcript, statement, calls, item), self.debate_of(item).persona.gap
+    def turn(self, transcript: Transcript, parsed: Any, calls: float, item: Item) -> Turn:
+        score_turn, gap = super().turn(transcript, parsed, calls, item), self.debate_of(item).persona.gap
         assert gap is not None
         distance = abs((score_turn.score or 0.0) - (transcript.score or 0.0))
         return replace(score_turn, no_issue=distance < gap * item.aspect.scale.step - _EPSILON)
@@ -356,23 +356,23 @@ class ScoreTable:
         for chunk in self._chunks:
             size = len(candidates_in(chunk)), len(aspects_in(chunk))
             for cell in chunk:
-                before = self._transcripts[cell]
-                sizes = before.sizes[:-1] if overwrite else before.sizes
-                self._transcripts[cell] = replace(before, sizes=(*sizes, size))
+                transcript = self._transcripts[cell]
+                sizes = transcript.sizes[:-1] if overwrite else transcript.sizes
+                self._transcripts[cell] = replace(transcript, sizes=(*sizes, size))
 
-    async def turn(self, role: type[DebateRole], cells: Collection[Cell]) -> None:
+    async def turn(self, role_class: type[DebateRole], cells: Collection[Cell]) -> None:
         """Let a role speak about some cells, in one call for each chunk that has any of them."""
         if not cells:
             return
-        speaker = role(self._debates)
+        role = role_class(self._debates)
 
         async def ask_chunk(chunk: Chunk, cells: Collection[Cell]) -> list[Chunk]:
             """The chunks that it was split into, or the chunk itself."""
-            targets, shared = tuple(cell for cell in chunk if cell in cells), len(chunk) > 1
+            targets, is_table = tuple(cell for cell in chunk if cell in cells), len(chunk) > 1
             if not targets:
                 return [chunk]
-            answers = await (self._ask_chunk(speaker, chunk, targets) if shared else self._ask_single(speaker, *chunk))
-            unanswered = [cell for cell, answer in answers.items() if not self._record(speaker, cell, answer, shared)]
+            replies = await (self._ask_chunk(role, chunk, targets) if is_table else self._ask_single(role, *chunk))
+            unanswered = [cell for cell, reply in replies.items() if not self._record(role, cell, reply, is_table)]
             return await ask_chunks(prompts.halves(chunk), unanswered) if unanswered else [chunk]
 
         async def ask_chunks(chunks: Sequence[Chunk], cells: Collection[Cell]) -> list[Chunk]:
@@ -383,84 +383,84 @@ class ScoreTable:
 
         self._chunks = await ask_chunks(self._chunks, cells)
 
-    def _record(self, speaker: DebateRole, cell: Cell, answer: Answer, shared: bool) -> bool:
-        """Add the answer to the cell's transcript; False if the chunk has to be split instead."""
-        before, failed_calls = self._transcripts[cell], self._failed_calls[cell]
-        if isinstance(answer, RoleReply):
-            turn = speaker.turn(before, answer.value, answer.calls + failed_calls, self._items[cell])
-            self._transcripts[cell] = before.add(turn)
-        elif shared and (answer.splittable or (answer.reason == "unreadable reply" and not self._no_split)):
-            self._failed_calls[cell] += answer.calls
+    def _record(self, role: DebateRole, cell: Cell, reply: CellReply, is_table: bool) -> bool:
+        """Add the reply to the cell's transcript; False if the chunk has to be split instead."""
+        transcript, failed_calls = self._transcripts[cell], self._failed_calls[cell]
+        if isinstance(reply, RoleReply):
+            turn = role.turn(transcript, reply.value, reply.calls + failed_calls, self._items[cell])
+            self._transcripts[cell] = transcript.add(turn)
+        elif is_table and (reply.splittable or (reply.reason == "unreadable reply" and not self._no_split)):
+            self._failed_calls[cell] += reply.calls
             return False
         else:
-            failure = answer.as_failure(speaker.name, speaker.round(before))
-            self._transcripts[cell] = before.add(replace(failure, calls=failure.calls + failed_calls))
+            failure = reply.as_failure(role.name, role.round(transcript))
+            self._transcripts[cell] = transcript.add(replace(failure, calls=failure.calls + failed_calls))
         self._failed_calls[cell] = 0
         return True
 
-    async def _ask_single(self, speaker: DebateRole, cell: Cell) -> dict[Cell, Answer]:
+    async def _ask_single(self, role: DebateRole, cell: Cell) -> dict[Cell, CellReply]:
         item = self._items[cell]
         if cell not in self._single_parts:
-            self._single_parts[cell] = await speaker.debate_of(item).prompt_parts_in_thread(item)
-        return {cell: await speaker.ask_single(item, self._transcripts[cell], self._single_parts[cell])}
+            self._single_parts[cell] = await role.debate_of(item).aprompt_parts(item)
+        return {cell: await role.ask_single(item, self._transcripts[cell], self._single_parts[cell])}
 
-    async def _ask_chunk(self, speaker: DebateRole, chunk: Chunk, targets: Chunk) -> dict[Cell, Answer]:
+    async def _ask_chunk(self, role: DebateRole, chunk: Chunk, targets: Chunk) -> dict[Cell, CellReply]:
         items = {cell: self._items[cell] for cell in chunk}
         parts = prompts.joint_prompt_parts(
             {cell.aspect: self._parts_by_aspect[item.aspect.name] for cell, item in items.items()}
         )
         inputs = {
             **prompts.table_inputs(items),
-            "debate": prompts.debate_text({cell: speaker.visible(self._transcripts[cell]) for cell in chunk}),
-            **speaker.inputs(parts, chunk),
+            "debate": prompts.debate_text({cell: role.visible(self._transcripts[cell]) for cell in chunk}),
+            **role.inputs(parts, chunk),
         }
-        tag = speaker.tag([self._transcripts[cell] for cell in targets])
-        if not speaker.samples:
-            return await self._ask_once(speaker, chunk, targets, inputs, tag)
-        tags = (replace(tag, sample=number) for number in range(speaker.samples))
-        runs = await gather(self._ask_once(speaker, chunk, targets, inputs, each_tag) for each_tag in tags)
-        return {cell: _mean_answer([run[cell] for run in runs]) for cell in targets}
+        tag = role.tag([self._transcripts[cell] for cell in targets])
+        if not role.samples:
+            return await self._ask_cells(role, chunk, targets, inputs, tag)
+        tags = (replace(tag, sample=number) for number in range(role.samples))
+        samples = await gather(self._ask_cells(role, chunk, targets, inputs, sample_tag) for sample_tag in tags)
+        return {cell: _mean_reply([sample[cell] for sample in samples]) for cell in targets}
 
-    async def _ask_once(
-        self, speaker: DebateRole, chunk: Chunk, targets: Chunk, inputs: Mapping[str, str], tag: CallTag
-    ) -> dict[Cell, Answer]:
-        """Make one call about the `targets`, and a second one about cells that the first reply leaves unreadable."""
+    async def _ask_cells(
+        self, role: DebateRole, chunk: Chunk, targets: Chunk, inputs: Mapping[str, str], tag: CallTag
+    ) -> dict[Cell, CellReply]:
+        """Ask about the `targets`, and once more about cells that the first reply leaves unreadable."""
         items = {cell: self._items[cell] for cell in chunk}
-        answers: dict[Cell, Answer] = {}
+        cell_replies: dict[Cell, CellReply] = {}
         calls = dict.fromkeys(targets, 0.0)
         unreadable: dict[Cell, str] = dict.fromkeys(targets, "")
-        correction = reply_note = ""
+        correction = excerpt = ""
         settings = {**({} if tag.sample is None else SAMPLING), **_reply_limit(targets)}
         for _ in range(2):
             missing, adapter = tuple(unreadable), RoleLastAdapter()
-            prompt = {**inputs, "request": speaker.request(chunk, targets, missing), "correction": correction}
+            prompt = {**inputs, "request": role.request(chunk, targets, missing), "correction": correction}
             reply = await call(
-                speaker.predictor_for(), prompt, tag, adapter, settings, signature=prompts.TablePrompt, demos=[]
+                role.predictor_for(), prompt, tag, adapter, settings, signature=prompts.TableSignature, demos=[]
             )
             for cell in missing:
                 calls[cell] += 1 / len(missing)
             if isinstance(reply, ReplyFailure):
-                return answers | {cell: replace(reply, calls=calls[cell]) for cell in missing}
+                return cell_replies | {cell: replace(reply, calls=calls[cell]) for cell in missing}
             unreadable = {}
             text = "" if isinstance(reply, Unreadable) else reply["reply"]
-            for cell, parsed in speaker.parse_table(text, missing, items).items():
+            for cell, parsed in role.parse_table(text, missing, items).items():
                 if isinstance(parsed, Unreadable):
                     unreadable[cell] = parsed.problem
                 else:
-                    answers[cell] = RoleReply(parsed, calls[cell])
+                    cell_replies[cell] = RoleReply(parsed, calls[cell])
             if not unreadable:
                 break
-            correction, reply_note = _correction(unreadable), adapter.reply_excerpt()
+            correction, excerpt = _correction(unreadable), adapter.reply_excerpt()
         for cell, problem in unreadable.items():
-            detail = f"{cell_label(cell)}: {problem}{reply_note}"
-            answers[cell] = ReplyFailure("unreadable reply", detail, calls[cell])
-        return answers
+            detail = f"{cell_label(cell)}: {problem}{excerpt}"
+            cell_replies[cell] = ReplyFailure("unreadable reply", detail, calls[cell])
+        return cell_replies
 
 
-def _mean_answer(samples: Sequence[Answer]) -> Answer:
+def _mean_reply(samples: Sequence[CellReply]) -> CellReply:
     """The mean of the samples of a cell, unless one of them failed because of the texts."""
-    failed = next((answer for answer in samples if isinstance(answer, ReplyFailure) and answer.splittable), None)
-    return mean_of(samples) if failed is None else replace(failed, calls=sum(answer.calls for answer in samples))
+    failed = next((sample for sample in samples if isinstance(sample, ReplyFailure) and sample.splittable), None)
+    return mean_of(samples) if failed is None else replace(failed, calls=sum(sample.calls for sample in samples))
 
 
 def _correction(unreadable: Mapping[Cell, str]) -> str:

@@ -25,9 +25,9 @@ from debate_judge.programs.debate.prompts import (
 )
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.parsing import (
+    CONTRADICTION,
     HEADER,
     NO_ISSUE,
-    TWICE,
     Contents,
     Unreadable,
     answer_text,
@@ -131,7 +131,7 @@ def _parse_cells(
     values: dict[Cell, T | Unreadable] = {}
     for cell in cells:
         line, texts = statements[cell], contents.get(cell_label(cell), ("",))
-        reasons = texts[0] if len(texts) == 1 else Unreadable(f"the field {cell_label(cell)!r} {TWICE}")
+        reasons = texts[0] if len(texts) == 1 else Unreadable(f"the field {cell_label(cell)!r} {CONTRADICTION}")
         values[cell] = line if isinstance(line, Unreadable) else parse(cell, line, reasons)
     return values
 
@@ -208,10 +208,10 @@ def _statements(bodies: Sequence[str], prompt_cells: Collection[Cell]) -> dict[C
         if isinstance(statements, Unreadable):
             return statements
         by_body.append(statements)
-    contradictory = Unreadable(f"the field {TWICE}")
+    contradictory = Unreadable(f"the field {CONTRADICTION}")
     missing = Unreadable("it was missing") if len(by_body) == 1 else contradictory
     by_cell = {cell: {statements.get(cell, missing) for statements in by_body} for cell in prompt_cells}
-    return {cell: different.pop() if len(different) == 1 else contradictory for cell, different in by_cell.items()}
+    return {cell: distinct.pop() if len(distinct) == 1 else contradictory for cell, distinct in by_cell.items()}
 
 
 def _statements_in(lines: Sequence[str], prompt_cells: Collection[Cell]) -> dict[Cell, str | Unreadable] | Unreadable:
@@ -225,7 +225,7 @@ def _statements_in(lines: Sequence[str], prompt_cells: Collection[Cell]) -> dict
         if isinstance(statement, Unreadable):
             return statement
         if statement is not None and statements.setdefault(*statement) != statement[1]:
-            statements[statement[0]] = Unreadable(f"it {TWICE}")
+            statements[statement[0]] = Unreadable(f"it {CONTRADICTION}")
     return statements
 
 
@@ -273,13 +273,13 @@ _REASON_KEYS = frozenset(
 )
 _JSON_BEGINS = re.compile("```|{")
 MAX_JSON_DEPTH = 6
-"""Most nested levels of JSON that are parsed."""
+"""Maximum depth of nested JSON that is parsed."""
 
 
 def _contents(reply: str, field: str, prompt_cells: Collection[Cell]) -> Contents | Unreadable:
     """The contents of a reply in any of its forms: the field with its lines, and the text under each cell's label."""
     names = (_FIRST_FIELD, field, *map(cell_label, prompt_cells))
-    text = answer_text(_header_pattern(names).sub(r"## \1", reply), names, decisive=field)
+    text = answer_text(_header_pattern(names).sub(r"## \1", reply), names, required_field=field)
     if isinstance(text, Unreadable):
         return text
     contents = _from_json_reply(text, field, names)
@@ -304,19 +304,19 @@ def _contents(reply: str, field: str, prompt_cells: Collection[Cell]) -> Content
 def _from_labels(text: str, field: str, names: tuple[str, ...]) -> Contents | Unreadable:
     """A reply with labels or headings, or one that consists of the field's lines only."""
     heads = list(label_pattern(names).finditer(text))
-    of_field = [n for n, head in enumerate(heads) if field_named(head) == field]
-    if not of_field:
+    field_heads = [index for index, head in enumerate(heads) if field_named(head) == field]
+    if not field_heads:
         return {field: (text,)}
-    if len(of_field) > 1:
-        return Unreadable(f"the field {field!r} {TWICE}")
+    if len(field_heads) > 1:
+        return Unreadable(f"the field {field!r} {CONTRADICTION}")
     ends = [text.find("\n", head.end()) % (len(text) + 1) for head in heads]
     contents = [text[head.end() : end].strip(" *_`") for head, end in zip(heads, ends, strict=True)]
     # After the field's label, the label of a cell begins a line of the field, unless it is alone on its line. Elsewhere
     # a label with a score is a line of another table: one of the two may be quoted.
-    field_index = of_field[0]
-    sections = fields_under([h for n, h in enumerate(heads) if n <= field_index or not contents[n]], text, names)
+    field_index = field_heads[0]
+    sections = fields_under([head for i, head in enumerate(heads) if i <= field_index or not contents[i]], text, names)
     other_lines = [
-        text[heads[n].start() : ends[n]] for n in range(len(heads)) if n != field_index and _ANSWER.match(contents[n])
+        text[heads[i].start() : ends[i]] for i in range(len(heads)) if i != field_index and _ANSWER.match(contents[i])
     ]
     return {**sections, field: tuple("\n".join([*other_lines, body]) for body in sections.get(field, ("",)))}
 
@@ -359,16 +359,16 @@ def _from_json(text: str, field: str, names: tuple[str, ...]) -> Contents | Unre
     try:
         leaves = list(_leaves(json.loads(text, strict=False, object_pairs_hook=tuple), ()))
     except (ValueError, RecursionError):
-        why = f"the field {field!r} looked like a JSON object but was not a valid one"
-        return Unreadable(why) if text.startswith("{") else None
+        problem = f"the field {field!r} looked like a JSON object but was not a valid one"
+        return Unreadable(problem) if text.startswith("{") else None
     aspects = {name.split("_", 2)[-1] for name in names[2:]}
-    scored_keys, reasoned_keys = _SCORE_KEYS - aspects, _REASON_KEYS - aspects
-    scored = any(not scored_keys.isdisjoint(keys) for keys, _ in leaves)
+    score_keys, reason_keys = _SCORE_KEYS - aspects, _REASON_KEYS - aspects
+    has_scores = any(not score_keys.isdisjoint(keys) for keys, _ in leaves)
     lines: list[str] = []
     sections: dict[str, dict[str, None]] = {}
     for keys, value in leaves:
-        name = "_".join(key for key in keys if key not in scored_keys | reasoned_keys)
-        if not reasoned_keys.isdisjoint(keys) or (scored and scored_keys.isdisjoint(keys)):
+        name = "_".join(key for key in keys if key not in score_keys | reason_keys)
+        if not reason_keys.isdisjoint(keys) or (has_scores and score_keys.isdisjoint(keys)):
             sections.setdefault(name, {})[value.strip()] = None
         else:
             lines.append((f"{name}: " if name else "") + " ".join(value.split()))

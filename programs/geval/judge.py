@@ -66,35 +66,35 @@ class StepsRole(Role):
     async def for_item(self, item: Item) -> RoleReply[str] | ReplyFailure:
         """The steps for the item's task and aspect.
 
-        The call counts for the item that made it; items that wait for its reply, or find the steps, count 0 calls.
+        The call counts for the item that made it, and as 0 calls for all other items.
         """
-        name = (item.task.name, item.aspect.name)
-        if name in self.given_steps:
-            return RoleReply(self.given_steps[name], 0)
+        names = (item.task.name, item.aspect.name)
+        if names in self.given_steps:
+            return RoleReply(self.given_steps[names], 0)
         # Steps are used for all items, so they must not depend on the texts of one, or on whether it has a context.
         item = replace(item, source="", text="", context="")
         fields = item_inputs(item, "")
         key = _StepsKey(self.signature.instructions, fields["task"], fields["aspect"])
         while True:
-            known_key, text = self._derived.get(name, (None, ""))
+            known_key, text = self._derived.get(names, (None, ""))
             if known_key == key:
                 return RoleReply(text, 0)
             if key not in self._pending:
-                return await self._derive(item, name, key)
+                return await self._derive(item, names, key)
             pending = self._pending[key]
             await asyncio.wait((pending,))
-            if not pending.cancelled() and isinstance(answer := pending.result(), ReplyFailure):
-                return replace(answer, calls=0)
+            if not pending.cancelled() and isinstance(reply := pending.result(), ReplyFailure):
+                return replace(reply, calls=0)
 
-    async def _derive(self, item: Item, name: tuple[str, str], key: _StepsKey) -> RoleReply[str] | ReplyFailure:
+    async def _derive(self, item: Item, names: tuple[str, str], key: _StepsKey) -> RoleReply[str] | ReplyFailure:
         pending: asyncio.Future[RoleReply[str] | ReplyFailure] = asyncio.get_running_loop().create_future()
         self._pending[key] = pending
         try:
-            answer = await self.ask(item, _parse_steps)
-            if isinstance(answer, RoleReply):
-                self._derived[name] = (key, answer.value)
-            pending.set_result(answer)
-            return answer
+            reply = await self.ask(item, _parse_steps)
+            if isinstance(reply, RoleReply):
+                self._derived[names] = (key, reply.value)
+            pending.set_result(reply)
+            return reply
         finally:
             del self._pending[key]
             # After an error or an interrupt, one of the waiting items makes the call.
@@ -103,7 +103,7 @@ class StepsRole(Role):
     def known_steps(self) -> dict[str, dict[str, str]]:
         """Given steps and those derived with the present instructions, in the form of the constructor's argument."""
         instructions = self.signature.instructions
-        derived = {name: text for name, (key, text) in self._derived.items() if key.instructions == instructions}
+        derived = {names: text for names, (key, text) in self._derived.items() if key.instructions == instructions}
         texts: dict[str, dict[str, str]] = {}
         for (task, aspect), text in {**derived, **self.given_steps}.items():
             texts.setdefault(task, {})[aspect] = text

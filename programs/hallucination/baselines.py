@@ -106,11 +106,11 @@ class HallucinationCheck(ItemJudge):
         inputs = {"task": f"{task} {ANSWER_NOTE}" if response_type_of(item.task) == "answer" else task}
         if self.self_check:
             inputs |= {"context": "", "examples": "\n\n".join(map(_example, EXAMPLES[: self.examples]))}
-        answer = await self.checker.ask(item, parse_assessment, inputs=inputs)
-        if isinstance(answer, ReplyFailure):
-            return EMPTY.add(answer.as_failure("checker", 0))
-        score = claim_score(answer.value, item.aspect.scale)
-        return EMPTY.add(ClaimTurn.from_reply("checker", 0, answer, score))
+        reply = await self.checker.ask(item, parse_assessment, inputs=inputs)
+        if isinstance(reply, ReplyFailure):
+            return EMPTY.add(reply.as_failure("checker", 0))
+        score = claim_score(reply.value, item.aspect.scale)
+        return EMPTY.add(ClaimTurn.from_reply("checker", 0, reply, score))
 
     def config(self) -> dict[str, Any]:
         return {"self_check": self.self_check, "examples": self.examples}

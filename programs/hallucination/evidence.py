@@ -190,11 +190,11 @@ def _parse_queries(fields: Fields) -> tuple[str, str] | parsing.Unreadable:
 
 
 MAX_WHOLE_KNOWLEDGE = 1500
-"""Longest knowledge, in characters, that is evidence in full."""
+"""Maximum length of knowledge, in characters, that is used as evidence in full."""
 
 MAX_SNIPPETS = 10
-"""Most sentences of longer knowledge, or snippets from the web, that are evidence for a claim, without the sentences
-that are added because they name the subject."""
+"""Maximum number of sentences of longer knowledge, or of snippets from the web, that are evidence for a claim, without
+the sentences that are added because they name the subject."""
 
 
 async def find_evidence(
@@ -240,7 +240,7 @@ _BEGINS_WITH_PRONOUN = re.compile(
 """The beginning of an English sentence whose subject is in an earlier sentence."""
 
 _MAX_SENTENCES_BACK = 3
-"""Most earlier sentences that are added for a subject."""
+"""Maximum number of earlier sentences that are added for a subject."""
 
 
 def sentences(text: str) -> tuple[str, ...]:
@@ -344,15 +344,15 @@ class Serper(SearchProvider):
     async def _search(self, session: aiohttp.ClientSession, query: str, limit: int) -> list[str]:
         try:
             # A redirect would send the key to another address.
-            async with session.post(self._url, json={"q": query, "num": limit}, allow_redirects=False) as answer:
-                if answer.status == 200:
-                    return _passages(await answer.read())
+            async with session.post(self._url, json={"q": query, "num": limit}, allow_redirects=False) as response:
+                if response.status == 200:
+                    return _passages(await response.read())
         except (TimeoutError, aiohttp.ClientError) as error:
             raise SearchError(f"the web search failed ({type(error).__name__})", transient=True) from error
-        problem = f"HTTP {answer.status}"
-        if answer.status in (401, 402, 403):
+        problem = f"HTTP {response.status}"
+        if response.status in (401, 402, 403):
             raise InputError(f"serper.dev refuses the key ({problem})", field="SERPER_API_KEY")
-        transient, wait = answer.status in _RETRYABLE_STATUSES, retry_after(answer.headers)
+        transient, wait = response.status in _RETRYABLE_STATUSES, retry_after(response.headers)
         raise SearchError(f"the web search failed ({problem})", transient=transient, retry_after=wait)
 
 

@@ -159,11 +159,13 @@ class ClaimTurn(Turn):
 
     @classmethod
     def from_reply(
-        cls, agent: str, turn: int, reply: RoleReply[ClaimAssessment], score: float, claim: int = 1
+        cls, agent: str, round: int, reply: RoleReply[ClaimAssessment], score: float, claim: int = 1
     ) -> ClaimTurn:
         """The turn of an agent's reply."""
-        value = reply.value
-        return cls(agent, turn, value.text, score, False, reply.calls, claim, value.factual, value.severity)
+        assessment = reply.value
+        return cls(
+            agent, round, assessment.text, score, False, reply.calls, claim, assessment.factual, assessment.severity
+        )
 
     def __str__(self) -> str:
         """The opinion as other agents read it, on one line, so that no text can pose as another agent's opinion."""
@@ -179,8 +181,8 @@ class Claim:
     text: str
     note: str
 
-    def failure(self, answer: ReplyFailure, role: str, turn: int) -> Failure:
-        return replace(answer, detail=f"claim {self.number}: {answer.detail}").as_failure(role, turn)
+    def failure(self, reply: ReplyFailure, role: str, round: int) -> Failure:
+        return replace(reply, detail=f"claim {self.number}: {reply.detail}").as_failure(role, round)
 
 
 def parse_assessment(fields: Fields) -> ClaimAssessment | parsing.Unreadable:
@@ -216,10 +218,10 @@ PAPER_MIN_ROUNDS = 2
 """The paper's minimum of rounds about every claim (section 4.1.2), even if all agents agree in the first."""
 
 MAX_CLAIMS = 30
-"""Most claims of a response; a reply with more is refused."""
+"""Maximum number of claims of a response; a reply with more is refused."""
 
 MAX_SHORT_ANSWER = 40
-"""Longest answer, in words, that becomes one claim together with its question; the LM is not asked for claims."""
+"""Maximum length, in words, of an answer that becomes one claim together with its question, without an LM call."""
 
 
 class Hallucination(ItemJudge):
@@ -276,9 +278,9 @@ class Hallucination(ItemJudge):
         checks = (
             self._check(item, response_type, Claim(number, text, note), rounds) for number, text in enumerate(claims, 1)
         )
-        checked = await asyncio.gather(*checks)
-        turns = transcript.turns + tuple(turn for of_claim in checked for turn in of_claim.turns)
-        failures = [of_claim.failure for of_claim in checked if of_claim.failure is not None]
+        claim_transcripts = await asyncio.gather(*checks)
+        turns = transcript.turns + tuple(turn for debate in claim_transcripts for turn in debate.turns)
+        failures = [debate.failure for debate in claim_transcripts if debate.failure is not None]
         if not failures:
             return replace(transcript, turns=turns)
         # The earliest failure, so that the transcript fails at every number of rounds at which a claim failed.
@@ -296,10 +298,10 @@ class Hallucination(ItemJudge):
             transcript = EMPTY.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
             if not text:
                 return (), _add_claims_turn(transcript, (), 0, item)
-        answer = await extract_claims(self.claims, item, text, response_type, MAX_CLAIMS)
-        if isinstance(answer, ReplyFailure):
-            return (), transcript.add(answer.as_failure("claims", 0))
-        return answer.value, _add_claims_turn(transcript, answer.value, answer.calls, item)
+        reply = await extract_claims(self.claims, item, text, response_type, MAX_CLAIMS)
+        if isinstance(reply, ReplyFailure):
+            return (), transcript.add(reply.as_failure("claims", 0))
+        return reply.value, _add_claims_turn(transcript, reply.value, reply.calls, item)
 
     async def _check(self, item: Item, response_type: ResponseType, claim: Claim, rounds: int) -> Transcript:
         """Find evidence for a claim and debate it; a failure ends the transcript."""
@@ -314,34 +316,34 @@ class Hallucination(ItemJudge):
         transcript = EMPTY.add(Turn("evidence", 0, summary, calls=reply.calls))
         state: list[ClaimTurn] = []
         speakers: tuple[str, ...] = ("initial",)
-        for turn in range(rounds + 1):
-            if turn:
-                if turn > self.min_rounds and all_agree(state):
+        for round in range(rounds + 1):
+            if round:
+                if round > self.min_rounds and all_agree(state):
                     break
                 speakers = TRANSITIONS[self.transition][state[-1].factual]
             previous, state = state, []
             for name in speakers:
                 # The Leader reads both others of its state; each of these reads the agent that spoke just before.
                 visible = state if name == "leader" else (state or previous)[-1:]
-                answer = await self._assess(name, item, claim, evidence, visible, turn)
-                if isinstance(answer, ReplyFailure):
-                    return transcript.add(claim.failure(answer, name, turn))
-                score = claim_score(answer.value, item.aspect.scale)
-                state.append(ClaimTurn.from_reply(name, turn, answer, score, claim.number))
+                assessment = await self._assess(name, item, claim, evidence, visible, round)
+                if isinstance(assessment, ReplyFailure):
+                    return transcript.add(claim.failure(assessment, name, round))
+                score = claim_score(assessment.value, item.aspect.scale)
+                state.append(ClaimTurn.from_reply(name, round, assessment, score, claim.number))
                 transcript = transcript.add(state[-1])
         return transcript
 
     async def _assess(
-        self, agent: str, item: Item, claim: Claim, evidence: Evidence, visible: Sequence[ClaimTurn], turn: int
+        self, agent: str, item: Item, claim: Claim, evidence: Evidence, visible: Sequence[ClaimTurn], round: int
     ) -> RoleReply[ClaimAssessment] | ReplyFailure:
         role: Role = getattr(self, agent)
-        ground = _NONE if not evidence.text else _SEARCHED if evidence.method == SEARCHED else _GIVEN
+        evidence_note = _NONE if not evidence.text else _SEARCHED if evidence.method == SEARCHED else _GIVEN
         inputs = {
-            "task": parsing.escape_cached(f"{claim.note} {ground} {_FACTUAL}".lstrip()),
+            "task": parsing.escape_cached(f"{claim.note} {evidence_note} {_FACTUAL}".lstrip()),
             "evidence": parsing.escape(evidence.text),
             "claim": parsing.escape(claim.text),
         }
-        return await role.ask(item, parse_assessment, round=turn, debate="\n\n".join(map(str, visible)), inputs=inputs)
+        return await role.ask(item, parse_assessment, round=round, debate="\n\n".join(map(str, visible)), inputs=inputs)
 
     def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         """The score of the worst claim, by the last opinion about each claim; the highest score if there is none."""

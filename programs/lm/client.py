@@ -14,7 +14,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.engine import RecordedEngine, Transport
 from debate_judge.programs.lm.http.address import destination
-from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore, Reply, ReplyStore
@@ -32,7 +32,7 @@ class JudgeLM(dspy.LM):
 
     Args:
         model: Model string as DSPy knows it.
-        engine: Makes one attempt at a call, asynchronously.
+        transport: Makes one attempt at a call, asynchronously.
         endpoint: Address of the server, so that two servers with one model name never share replies.
         store: Stores replies; in memory by default.
         concurrency: Maximum number of calls in flight.
@@ -44,7 +44,7 @@ class JudgeLM(dspy.LM):
         self,
         model: str,
         *,
-        engine: Transport,
+        transport: Transport,
         endpoint: str = "",
         store: ReplyStore | None = None,
         concurrency: int = 16,
@@ -54,9 +54,9 @@ class JudgeLM(dspy.LM):
     ) -> None:
         logging.getLogger("dspy.clients.lm").addFilter(_keep_warning)
         self.recorded_engine = RecordedEngine(
-            model, endpoint, engine, InMemoryStore() if store is None else store,
+            model, endpoint, transport, InMemoryStore() if store is None else store,
             concurrency=concurrency, options=options or LMOptions(), price=price,
-            warmup=not isinstance(engine, LocalEngine),
+            warmup=not isinstance(transport, LocalTransport),
         )  # fmt: skip
         self.endpoint, self.price, self.concurrency = endpoint, price, concurrency
         self._second_lms: list[JudgeLM] = []
@@ -69,7 +69,7 @@ class JudgeLM(dspy.LM):
             cache=False,
             **kwargs,
         )
-        self.recorded_engine.defaults = {name: value for name, value in self.kwargs.items() if value is not None}
+        self.recorded_engine.probe_settings = {name: value for name, value in self.kwargs.items() if value is not None}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JudgeLM:
         # Optimizers deep-copy programs; connections and counters must not be copied.
@@ -86,16 +86,15 @@ class JudgeLM(dspy.LM):
         return self.recorded_engine.meter
 
     @property
-    def batches(self) -> BatchEngine | None:
+    def batch_engine(self) -> BatchEngine | None:
         """Makes its calls in batch jobs, or None."""
-        return self.recorded_engine.batches
+        return self.recorded_engine.batch_engine
 
     @property
     def destination(self) -> str | None:
         """A message that says where the calls go; None if they are answered inside the process."""
-        return (
-            None if isinstance(self.recorded_engine.transport, LocalEngine) else destination(self.model, self.endpoint)
-        )
+        is_local = isinstance(self.recorded_engine.transport, LocalTransport)
+        return None if is_local else destination(self.model, self.endpoint)
 
     def share_run(self, first: JudgeLM, role: str) -> JudgeLM:
         """Before the first call: make this the second LM of the run of `first`, with the same accounts and budget.
@@ -111,7 +110,7 @@ class JudgeLM(dspy.LM):
 
     def without_batches(self) -> JudgeLM:
         """The same LM with direct calls instead of batch jobs; store, accounts and limits are shared."""
-        return self._variant(self.recorded_engine.variant(batches=None))
+        return self._variant(self.recorded_engine.variant(batch_engine=None))
 
     def another_sample(self, number: int, temperature: float) -> JudgeLM:
         """The same LM with separate call keys for each `number`; limiter, budget and store are shared.

@@ -43,7 +43,7 @@ _HASH_CHUNK = 2047
 
 
 class Transport(Protocol):
-    """Makes one attempt at a call. `LocalEngine` is the one that answers inside the process."""
+    """Makes one attempt at a call. `LocalTransport` is the one that answers inside the process."""
 
     async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
         """Send `messages` once; raises the errors of `dspy.lm15`."""
@@ -77,8 +77,8 @@ class _Call:
     """Attempts that failed; a 429 counts only if no other call is answered."""
     elapsed: float = 0.0
     """Seconds of its attempts and pauses, without waiting for slots."""
-    answers_seen: int = 0
-    """`OutageWatch.answers` at its first attempt or latest failure."""
+    responses_seen: int = 0
+    """`OutageWatch.responses` at its first attempt or latest failure."""
     outage_suspected: bool = True
     """Whether no call at all was answered between its last two failures."""
 
@@ -105,9 +105,8 @@ class RecordedEngine:
         self.meter = Meter()
         self.role = CallTag().role
         """Role of calls without a tag, in the usage accounts."""
-        self.defaults: dict[str, Any] = {}
-        """Settings of a probe."""
-        self.batches: BatchEngine | None = None
+        self.probe_settings: dict[str, Any] = {}
+        self.batch_engine: BatchEngine | None = None
         """Makes the calls in batch jobs, if the options say so."""
         self._concurrency, self._options, self._warmup = concurrency, options, PrefixWarmup() if warmup else None
         self._budget = Budget(options.budget, price) if options.budget else None
@@ -129,7 +128,7 @@ class RecordedEngine:
     def share_run(self, other: RecordedEngine, role: str, price: Price | None) -> None:
         """Before the first call: count in the meter of `other`, as `role`, and use its budget, at `price`."""
         self.meter, self.role = other.meter, role
-        self._budget = None if other._budget is None else other._budget.shared(price)
+        self._budget = None if other._budget is None else other._budget.with_price(price)
         self._reset()
 
     def variant(self, **attributes: Any) -> RecordedEngine:
@@ -165,9 +164,9 @@ class RecordedEngine:
         size = sum(len(message["content"].encode()) for message in messages)
         call = _Call(key, tag, messages, settings, size)
         self.meter.count_request(tag.role)
-        reply = await self._deduplicated(call, self._call_directly if self.batches is None else self._call_in_batch)
+        reply = await self._deduplicate(call, self._call_directly if self.batch_engine is None else self._call_in_batch)
         if call.from_store:
-            self.meter.count_hit(tag.role, reply, round=tag.round, batch=self.batches is not None)
+            self.meter.count_hit(tag.role, reply, round=tag.round, batch=self.batch_engine is not None)
         return key, reply
 
     def _next_key(self, request: Request) -> str:
@@ -185,9 +184,9 @@ class RecordedEngine:
                 await self._put(call, reply)
             return reply
 
-        return await loop.on_loop(self._deduplicated(_Call(key, CallTag(role)), make))
+        return await loop.on_loop(self._deduplicate(_Call(key, CallTag(role)), make))
 
-    async def _deduplicated(self, call: _Call, make: Callable[[_Call], Awaitable[Reply]]) -> Reply:
+    async def _deduplicate(self, call: _Call, make: Callable[[_Call], Awaitable[Reply]]) -> Reply:
         """The stored reply, or that of `make`, which is called once for all concurrent callers with the same key."""
         current = asyncio.get_running_loop()
         if self._loop not in (None, current):
@@ -259,7 +258,7 @@ class RecordedEngine:
 
     def _should_give_up(self, call: _Call, error: Exception) -> bool:
         options = self._options
-        not_listening = getattr(error, "provider_code", None) == NOT_LISTENING and not self._outages.answers
+        not_listening = getattr(error, "provider_code", None) == NOT_LISTENING and not self._outages.responses
         return not_listening or not call.awaited or call.failures > options.retries or call.elapsed >= options.deadline
 
     def _is_rate_limited(self, call: _Call, error: Exception) -> bool:
@@ -299,10 +298,10 @@ class RecordedEngine:
         """
         while not call.claimed:
             async with self._claim_ahead:
-                answer = await self.store.get_or_claim(call.key)
-                if isinstance(answer, Reply):
-                    return answer
-                if answer:
+                reply_or_claimed = await self.store.get_or_claim(call.key)
+                if isinstance(reply_or_claimed, Reply):
+                    return reply_or_claimed
+                if reply_or_claimed:
                     call.claimed = True
                     await self._acquire_slot(call, estimate)
                     return None
@@ -320,27 +319,27 @@ class RecordedEngine:
     async def _acquire_slot(self, call: _Call, estimate: TokenEstimate) -> None:
         await self.limiter.acquire(estimate, front=call.attempts > 0)
         try:
-            await self._outages.wait()
+            await self._outages.wait_for_probe()
         except BaseException:
             self.limiter.release(estimate, unsent=True)
             raise
 
     async def _send(self, call: _Call, estimate: TokenEstimate) -> Reply:
         """Send once and account for the outcome."""
-        sent = time.monotonic()
+        sent_at = time.monotonic()
         if not call.attempts:
-            call.answers_seen = self._outages.answers
+            call.responses_seen = self._outages.responses
         call.attempts, call.in_flight = call.attempts + 1, True
-        left, timeout = self._options.deadline - call.elapsed, self._options.attempt_timeout
+        remaining, timeout = self._options.deadline - call.elapsed, self._options.attempt_timeout
         try:
-            async with asyncio.timeout(min(timeout, left) if left > 0 else timeout):
+            async with asyncio.timeout(min(timeout, remaining) if remaining > 0 else timeout):
                 reply = await self.transport.chat(self.model, call.messages, call.settings)
         except Exception as raised:
             call.in_flight = False
             error = redact_error(raised)
-            self._on_failure(call, error, estimate, sent)
+            self._on_failure(call, error, estimate, sent_at)
             raise error from None
-        self._on_answer(reply, call.tag, estimate, call.size)
+        self._on_reply(reply, call.tag, estimate, call.size)
         self.limiter.on_success()
         return reply
 
@@ -349,27 +348,28 @@ class RecordedEngine:
         # Storing the reply has ended the claim.
         call.claimed = False
 
-    def _on_answer(self, reply: Reply, tag: CallTag, estimate: TokenEstimate, size: int) -> None:
-        self._outages.answers += 1
+    def _on_reply(self, reply: Reply, tag: CallTag, estimate: TokenEstimate, size: int) -> None:
+        self._outages.responses += 1
         self.meter.count_reply(tag.role, reply, round=tag.round)
         self._charge(reply, estimate, size)
 
-    def _on_failure(self, call: _Call, error: Exception, estimate: TokenEstimate, sent: float) -> None:
+    def _on_failure(self, call: _Call, error: Exception, estimate: TokenEstimate, sent_at: float) -> None:
         """Account for a failed attempt: slow down or fail all calls where its error calls for that."""
         status, options = getattr(error, "status", None), self._options
         self._charge_lost(error, estimate)
         if not is_retryable(error):
-            # An error status is an answer, too: the provider is not down.
-            self._outages.answers += status is not None
+            # An error status is a response, too: the provider is not down.
+            self._outages.responses += status is not None
             if affects_all_calls(error):
                 self.limiter.fail_all(error)
             return
-        call.outage_suspected, call.answers_seen = call.answers_seen == self._outages.answers, self._outages.answers
+        call.outage_suspected = call.responses_seen == self._outages.responses
+        call.responses_seen = self._outages.responses
         # The limiter slows down until there is no 429; one is a failure only if no call at all is answered.
         call.failures += status != 429 or call.outage_suspected
-        call.elapsed += time.monotonic() - sent
+        call.elapsed += time.monotonic() - sent_at
         if status in OVERLOAD_STATUSES or isinstance(error, lm15.TimeoutError):
-            self.limiter.on_overload(sent, min(getattr(error, "retry_after", None) or 0.0, options.max_wait))
+            self.limiter.on_overload(sent_at, min(getattr(error, "retry_after", None) or 0.0, options.max_wait))
 
     def _charge_lost(self, error: Exception, estimate: TokenEstimate) -> None:
         """Charge the maximum for a request whose answer came too late or was lost: the server may have billed it."""
@@ -381,7 +381,7 @@ class RecordedEngine:
         """A minimal call that any model can answer; tells an outage from calls that fail by themselves."""
         # Never the same text twice, because a gateway may cache answers.
         text = f"Reply with OK. ({uuid.uuid4().hex[:12]})"
-        estimate = self._estimator.estimate(len(text), self.defaults.get("max_tokens"))
+        estimate = self._estimator.estimate(len(text), self.probe_settings.get("max_tokens"))
         if self._budget is not None and not self._budget.admits(estimate):
             raise self._budget.spent_error()
         self.meter.count_request("probe")
@@ -389,8 +389,8 @@ class RecordedEngine:
         self.limiter.acquire_nowait(estimate)
         try:
             async with asyncio.timeout(self._options.attempt_timeout):
-                reply = await self.transport.chat(self.model, [{"role": "user", "content": text}], self.defaults)
-            self._on_answer(reply, CallTag("probe"), estimate, 0)
+                reply = await self.transport.chat(self.model, [{"role": "user", "content": text}], self.probe_settings)
+            self._on_reply(reply, CallTag("probe"), estimate, 0)
         except Exception as raised:
             error = redact_error(raised)
             self._charge_lost(error, estimate)
@@ -403,8 +403,8 @@ class RecordedEngine:
         estimate = replace(self._estimator.estimate(call.size, call.settings.get("max_tokens")), batch=True)
         await self._batch_limiter.acquire(estimate)
         try:
-            assert self.batches is not None
-            reply = await self.batches.call(call.key, call.tag.role, call.messages, call.settings)
+            assert self.batch_engine is not None
+            reply = await self.batch_engine.call(call.key, call.tag.role, call.messages, call.settings)
             # The batch engine has stored it already. Charge it before its reservation ends.
             self.meter.count_reply(call.tag.role, reply, round=call.tag.round, batch=True)
             self._charge(reply, estimate, call.size)
@@ -418,11 +418,11 @@ class RecordedEngine:
 
     def _charge(self, reply: Reply, estimate: TokenEstimate, size: int) -> None:
         """Charge a reply, and correct the rate limit by its real tokens."""
-        used = self._estimator.observe(size, reply)
+        tokens = self._estimator.observe(size, reply)
         if not estimate.batch:
-            self.limiter.correct(estimate, sum(used))
+            self.limiter.correct(estimate, sum(tokens))
         if self._budget is not None:
-            self._budget.charge(used, reply.cached_tokens, batch=estimate.batch)
+            self._budget.charge(tokens, reply.cached_tokens, batch=estimate.batch)
 
     async def aclose(self, *, drain: bool = True) -> None:
         """End all calls and close the connections; with `drain` wait for the requests that were sent first."""
@@ -434,8 +434,8 @@ class RecordedEngine:
             if not (drain and call.in_flight):
                 task.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-        if self.batches is not None:
-            await self.batches.aclose()
+        if self.batch_engine is not None:
+            await self.batch_engine.aclose()
         await self.transport.aclose()
 
 
@@ -457,8 +457,8 @@ def settings_of(request: Request) -> dict[str, Any]:
 
 def key_of(model: str, endpoint: str, messages: Messages, settings: Mapping[str, Any]) -> str:
     """Key of a judge's call. No secret enters it."""
-    sent = {name: value for name, value in settings.items() if value is not None}
-    digest = hashlib.blake2b(_SORTED_JSON.encode([model, endpoint, sent]).encode(), digest_size=16)
+    sent_settings = {name: value for name, value in settings.items() if value is not None}
+    digest = hashlib.blake2b(_SORTED_JSON.encode([model, endpoint, sent_settings]).encode(), digest_size=16)
     for message in messages:
         content = message["content"].encode()
         # The length separates one message from the next.

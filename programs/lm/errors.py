@@ -66,11 +66,11 @@ _DSPY_CLASSES: tuple[tuple[type[lm15.LM15Error], type[dspy.LMError]], ...] = (
     (lm15.ConfigurationError, dspy.LMConfigurationError),
     (lm15.TransportError, dspy.LMTransportError),
 )
-"""Class of an engine's error -> DSPy's class for it; the first match counts."""
+"""Class of a transport's error -> DSPy's class for it; the first match counts."""
 
 
 def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMError:
-    """Convert an engine's error into DSPy's class for it, without `key` and other secrets."""
+    """Convert a transport's error into DSPy's class for it, without `key` and other secrets."""
     redacted = redact_error(error, key)
     if isinstance(redacted, dspy.LMError):
         return redacted
@@ -81,7 +81,7 @@ def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMErr
 
 
 def redact_error(error: Exception, key: str | None = None) -> lm15.LM15Error | dspy.LMError:
-    """An engine's error without `key` and other secrets."""
+    """A transport's error without `key` and other secrets."""
     if isinstance(error, dspy.LMError):
         return error
     if not isinstance(error, lm15.LM15Error):

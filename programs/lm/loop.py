@@ -104,6 +104,6 @@ async def gather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
         with dspy.context(trace=[]):
             return await awaitable, dspy.settings.trace
 
-    done = await asyncio.gather(*map(traced, awaitables))
-    trace.extend(call for _, calls in done for call in calls)
-    return [result for result, _ in done]
+    results = await asyncio.gather(*map(traced, awaitables))
+    trace.extend(call for _, calls in results for call in calls)
+    return [result for result, _ in results]

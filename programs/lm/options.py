@@ -53,7 +53,7 @@ class BatchTiming:
     quiet_period: float = 1.0
     """Seconds without a new call after which the pending calls are sent: by then every debate waits for a reply."""
     first_poll: float = 5.0
-    """Seconds until a job is polled again; half as much again each time, up to `max_poll`."""
+    """Seconds until a job is polled again; 1.5 times as many after each poll, up to `max_poll`."""
     max_poll: float = 60.0
     max_outage: float = 3600.0
     """Seconds for which the service may answer no request before the run ends, to be resumed."""
@@ -78,9 +78,9 @@ class LMOptions:
     retries: int = 3
     """Further attempts after failures that may be the call's own. Rate limits and outages do not count."""
     first_wait: float = 1.0
-    """Seconds before the second attempt, doubled for each further one, plus a random jitter of up to as many."""
+    """Seconds before the second attempt, doubled for each further one, plus random jitter of up to this value."""
     max_wait: float = 60.0
-    """Cap on that, and on what a provider asks for with Retry-After."""
+    """Maximum number of seconds before an attempt, also if a provider asks for more with Retry-After."""
     max_outage: float = 300.0
     """Seconds for which a run waits for a provider that is down before it ends, to be resumed later."""
     batch: str | None = None

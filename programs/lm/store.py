@@ -146,7 +146,7 @@ class SqlStore:
             return function(connection)
 
     async def _submit(self, operation: _Operation) -> Reply | bool | None:
-        async def submitted() -> Reply | bool | None:
+        async def enqueue() -> Reply | bool | None:
             operation.future = asyncio.get_running_loop().create_future()
             with self._closing_lock:
                 # The thread would not execute what comes after the end.
@@ -156,7 +156,7 @@ class SqlStore:
 
         # In a forked process the lock may be held forever.
         self._require_open()
-        return await loop.on_loop(submitted())
+        return await loop.on_loop(enqueue())
 
     def _require_open(self) -> None:
         if self._closed or not self._thread.is_alive():
@@ -220,9 +220,9 @@ class SqlStore:
 
     def _read(self, operations: Sequence[_Operation]) -> None:
         with self._transaction(write=False) as connection:
-            stored = self._select(connection, {operation.key for operation in operations})
+            replies = self._select(connection, {operation.key for operation in operations})
         for operation in operations:
-            operation.result = stored.get(operation.key)
+            operation.result = replies.get(operation.key)
 
     def _select(self, connection: Connection, keys: Iterable[str]) -> dict[str, Reply]:
         """Key -> reply, of the rows with a right checksum."""
@@ -244,8 +244,8 @@ class SqlStore:
     def _write(self, operations: Sequence[_Operation]) -> None:
         with self._transaction() as connection:
             self._put(connection, [operation.row for operation in operations if operation.row is not None])
-            ended = self._statements.keys({operation.key for operation in operations})
-            connection.execute(self._statements.end_claims, ended)
+            keys = self._statements.keys({operation.key for operation in operations})
+            connection.execute(self._statements.end_claims, keys)
 
     def _put(self, connection: Connection, rows: Sequence[Row]) -> None:
         if replaced := self._corrupt.intersection(row["key"] for row in rows):
@@ -268,18 +268,18 @@ class SqlStore:
                 connection.execute(self._statements.add_claims, rows)
                 claims = connection.execute(self._statements.claims, self._statements.keys(keys))
                 claimed = {claim.key for claim in claims if claim.owner == self._owner}
-            stored = self._select(connection, claimed)
-            if stored:
-                connection.execute(self._statements.end_claims, self._statements.keys(stored))
+            replies = self._select(connection, claimed)
+            if replies:
+                connection.execute(self._statements.end_claims, self._statements.keys(replies))
         for operation in operations:
-            operation.result = stored.get(operation.key, operation.key in claimed)
+            operation.result = replies.get(operation.key, operation.key in claimed)
 
     def _end_lost_claims(self, connection: Connection, keys: Iterable[str], now: float) -> None:
         """End the claims of processes that have ended, and claims that have expired."""
         claims = connection.execute(self._statements.claims, self._statements.keys(keys)).all()
-        gone = {claim.owner for claim in claims if claim.owner != self._owner and _has_ended(claim.owner)}
-        if any(claim.expires <= now or claim.owner in gone for claim in claims):
-            connection.execute(self._statements.end_lost_claims, {"now": now, "gone": sorted(gone)})
+        ended = {claim.owner for claim in claims if claim.owner != self._owner and _has_ended(claim.owner)}
+        if any(claim.expires <= now or claim.owner in ended for claim in claims):
+            connection.execute(self._statements.end_lost_claims, {"now": now, "ended_owners": sorted(ended)})
 
     def _deliver(self, batch: Sequence[_Operation]) -> None:
         """Set the results of the callers' futures."""

@@ -27,7 +27,7 @@ CALL_TAG: ContextVar[CallTag | None] = ContextVar("call_tag", default=None)
 
 
 @dataclass
-class Tokens:
+class Usage:
     """Numbers of calls and tokens, by price."""
 
     calls: int = 0
@@ -64,12 +64,12 @@ class Tokens:
 
     def saved(self, price: Price) -> float:
         """US dollars that the store's replies would have cost without any cache."""
-        stored, output = self.batch_stored_input, self.batch_stored_output
-        direct = price.cost(self.stored_input - stored, 0, self.stored_output - output)
-        return direct + price.batch().cost(stored, 0, output)
+        batch_input, batch_output = self.batch_stored_input, self.batch_stored_output
+        direct = price.cost(self.stored_input - batch_input, 0, self.stored_output - batch_output)
+        return direct + price.batch().cost(batch_input, 0, batch_output)
 
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Meter:
 
     requested: Counter[str] = field(default_factory=Counter)
     executed: Counter[str] = field(default_factory=Counter)
-    accounts: dict[tuple[str, int], Tokens] = field(default_factory=dict)
+    accounts: dict[tuple[str, int], Usage] = field(default_factory=dict)
     """(role, round) -> what its calls used."""
     prices: dict[str, Price | None] = field(default_factory=dict)
     """Role -> price, for roles of a second LM."""
@@ -89,47 +89,47 @@ class Meter:
     def count_reply(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
         """Count a reply of an executed call."""
         self.executed[role] += 1
-        tokens = self._account(role, round)
-        tokens.calls += 1
-        tokens.uncounted += not (reply.input_tokens or reply.output_tokens)
-        tokens.fresh += reply.input_tokens - reply.cached_tokens
-        tokens.cached += reply.cached_tokens
-        tokens.output += reply.output_tokens
+        usage = self._account(role, round)
+        usage.calls += 1
+        usage.uncounted += not (reply.input_tokens or reply.output_tokens)
+        usage.fresh += reply.input_tokens - reply.cached_tokens
+        usage.cached += reply.cached_tokens
+        usage.output += reply.output_tokens
         if batch:
-            tokens.batch_fresh += reply.input_tokens - reply.cached_tokens
-            tokens.batch_cached += reply.cached_tokens
-            tokens.batch_output += reply.output_tokens
+            usage.batch_fresh += reply.input_tokens - reply.cached_tokens
+            usage.batch_cached += reply.cached_tokens
+            usage.batch_output += reply.output_tokens
 
     def count_hit(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
         """Count a reply from the store; `batch`: whether it would have been requested in a batch job."""
-        tokens = self._account(role, round)
-        tokens.cache_hits += 1
-        tokens.stored_input += reply.input_tokens
-        tokens.stored_output += reply.output_tokens
+        usage = self._account(role, round)
+        usage.cache_hits += 1
+        usage.stored_input += reply.input_tokens
+        usage.stored_output += reply.output_tokens
         if batch:
-            tokens.batch_stored_input += reply.input_tokens
-            tokens.batch_stored_output += reply.output_tokens
+            usage.batch_stored_input += reply.input_tokens
+            usage.batch_stored_output += reply.output_tokens
 
-    def snapshot(self) -> tuple[Counter[str], Counter[str], dict[tuple[str, int], Tokens]]:
+    def snapshot(self) -> tuple[Counter[str], Counter[str], dict[tuple[str, int], Usage]]:
         """A copy of `requested`, `executed` and `accounts`, for another process."""
-        accounts = {key: replace(tokens) for key, tokens in self.accounts.copy().items()}
+        accounts = {key: replace(usage) for key, usage in self.accounts.copy().items()}
         return self.requested.copy(), self.executed.copy(), accounts
 
-    def _account(self, role: str, round: int) -> Tokens:
-        return self.accounts.setdefault((role, round), Tokens())
+    def _account(self, role: str, round: int) -> Usage:
+        return self.accounts.setdefault((role, round), Usage())
 
     @property
-    def tokens(self) -> dict[str, Tokens]:
+    def by_role(self) -> dict[str, Usage]:
         """Role -> what its calls used, over all rounds."""
-        by_role: dict[str, Tokens] = {}
-        for (role, _), tokens in sorted(self.accounts.copy().items()):
-            by_role[role] = by_role.get(role, Tokens()) + tokens
+        by_role: dict[str, Usage] = {}
+        for (role, _), usage in sorted(self.accounts.copy().items()):
+            by_role[role] = by_role.get(role, Usage()) + usage
         return by_role
 
     @property
-    def total(self) -> Tokens:
+    def total(self) -> Usage:
         """All calls together."""
-        return sum(self.accounts.copy().values(), Tokens())
+        return sum(self.accounts.copy().values(), Usage())
 
     @property
     def input_tokens(self) -> int:
@@ -146,5 +146,5 @@ class Meter:
 
     def cost(self, price: Price) -> dict[str, float]:
         """Role -> US dollars spent on its executed calls."""
-        prices = {role: self.prices.get(role, price) for role in self.tokens}
-        return {role: self.tokens[role].cost(used) for role, used in prices.items() if used is not None}
+        prices = ((role, usage, self.prices.get(role, price)) for role, usage in self.by_role.items())
+        return {role: usage.cost(role_price) for role, usage, role_price in prices if role_price is not None}

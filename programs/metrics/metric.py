@@ -30,7 +30,7 @@ _CACHE_SIZE = 8192
 """Values that each metric caches, because the same text is scored in every aspect."""
 
 _MAX_LOADED_MODELS = 4
-"""Most models in memory at once."""
+"""Maximum number of models in memory at once."""
 
 
 class Metric(ItemJudge):
@@ -102,7 +102,7 @@ def missing_packages(packages: Sequence[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def _worker(process: int) -> ThreadPoolExecutor:
+def _worker(pid: int) -> ThreadPoolExecutor:
     """The executor of the metrics; one for each process, because a forked child inherits it without its thread."""
     return ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
@@ -281,13 +281,13 @@ def _log_likelihood(model: str, device: str, condition: str, text: str) -> float
 
     tokenizer, network = _seq2seq(model, device)
     limit = _max_length(tokenizer, network, 1024)
-    given, target = (
+    source, target = (
         tokenizer([part], truncation=True, max_length=limit, return_tensors="pt").to(network.device)
         for part in (condition, text)
     )
     with torch.inference_mode():
-        logits = network(input_ids=given.input_ids, attention_mask=given.attention_mask, labels=target.input_ids).logits
-    likelihoods = logits.log_softmax(-1).gather(-1, target.input_ids.unsqueeze(-1)).squeeze(-1)
+        output = network(input_ids=source.input_ids, attention_mask=source.attention_mask, labels=target.input_ids)
+    likelihoods = output.logits.log_softmax(-1).gather(-1, target.input_ids.unsqueeze(-1)).squeeze(-1)
     return float(likelihoods.sum() / target.attention_mask.sum())
 
 
@@ -323,7 +323,7 @@ def _device(name: str) -> str:
 
 
 def _max_length(tokenizer: Any, network: Any, default: int) -> int:
-    """Longest text that the model takes, in tokens; longer texts are cut."""
+    """Maximum length of a text, in tokens; longer texts are truncated."""
     # Tokenizers without a limit state 10 ** 30.
     if tokenizer.model_max_length < 1_000_000:
         return int(tokenizer.model_max_length)

@@ -1,4 +1,4 @@
-"""The embedded offline LM: an engine that answers the project's prompts by text statistics.
+"""The embedded offline LM: a transport that answers the project's prompts by text statistics.
 
 With it everything runs without a key and a network: debates, compilation, scoring, tests. Every reply says that it is a
 stand-in. It uses only the messages of a call, has no state, and gives equal replies to equal prompts in every process.
@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import other_roles
 from debate_judge.programs.offline import roles as offline_roles
@@ -70,18 +70,18 @@ ROLE_FUNCTIONS: Mapping[str, RoleFunction] = MappingProxyType(
 field's name; all other fields get values by their type."""
 
 
-def complete_fields(prompt: Prompt, answered: Mapping[str, str]) -> dict[str, str]:
-    """Requested field -> its value: those of `answered_fields`, and those of all others by their types."""
+def complete_fields(prompt: Prompt, known: Mapping[str, str]) -> dict[str, str]:
+    """Requested field -> its value: those of `role_fields`, and those of all others by their types."""
     if prompt.input("candidates"):
-        return dict(answered)
-    return {**answered, **{name: value_for(prompt, name) for name in prompt.outputs if not answered.get(name)}}
+        return dict(known)
+    return {**known, **{name: value_for(prompt, name) for name in prompt.outputs if not known.get(name)}}
 
 
-def answered_fields(prompt: Prompt) -> dict[str, str]:
+def role_fields(prompt: Prompt) -> dict[str, str]:
     """Requested field -> its value, for the fields of known roles; a reply without fields has the key ""."""
-    answer = next((ROLE_FUNCTIONS[name] for name in prompt.outputs if name in ROLE_FUNCTIONS), None)
-    if answer is not None:
-        return answer(prompt)
+    role_function = next((ROLE_FUNCTIONS[name] for name in prompt.outputs if name in ROLE_FUNCTIONS), None)
+    if role_function is not None:
+        return role_function(prompt)
     if any("instruction" in name for name in prompt.outputs):
         return offline_tuning.propose(prompt)
     if prompt.outputs:
@@ -90,12 +90,12 @@ def answered_fields(prompt: Prompt) -> dict[str, str]:
     return offline_tuning.propose(prompt) if wants_instructions else {"": NOTHING}
 
 
-class OfflineEngine(LocalEngine):
-    """The offline LM as an engine of `programs.lm.client.JudgeLM`; it ignores the settings of calls."""
+class OfflineTransport(LocalTransport):
+    """The offline LM as a transport of `programs.lm.client.JudgeLM`; it ignores the settings of calls."""
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
         prompt = parse(system, user)
-        text = render(prompt, complete_fields(prompt, answered_fields(prompt)))
+        text = render(prompt, complete_fields(prompt, role_fields(prompt)))
         # Four characters count as a token.
         return Reply(text, (len(system) + len(user)) // 4, len(text) // 4)
 

@@ -186,13 +186,13 @@ class Text:
         """Words of each sentence."""
         self.content = [[stem(word) for word in sentence if word not in STOP_WORDS] for sentence in self.words]
         """Stems of the content words of each sentence, in order, with repetitions."""
-        self.sets = [frozenset(content) for content in self.content]
+        self.content_sets = [frozenset(content) for content in self.content]
         """The same as sets."""
         self.all_words = [word for sentence_words in self.words for word in sentence_words]
         self.all_content = [c for content in self.content for c in content]
-        self.distinct = list(dict.fromkeys(self.all_content))
+        self.distinct_content = list(dict.fromkeys(self.all_content))
         """Content stems without repetition, in order of appearance."""
-        self.vocabulary = frozenset(self.distinct)
+        self.vocabulary = frozenset(self.distinct_content)
 
 
 DECAY = 0.25
@@ -204,14 +204,14 @@ class Source(Text):
 
     def __init__(self, raw: str) -> None:
         super().__init__(raw)
-        self.windows = [a | b for a, b in pairwise([*self.sets, frozenset()])]
+        self.windows = [a | b for a, b in pairwise([*self.content_sets, frozenset()])]
         """Content of each pair of adjacent sentences."""
         self.positions: dict[str, list[int]] = {}
         """Word -> its positions."""
         for i, word in enumerate(self.all_words):
             self.positions.setdefault(word, []).append(i)
-        self.pairs = {pair for sentence_words in self.words for pair in pairwise(sentence_words)}
-        self.ends = {tuple(sentence_words[-2:]) for sentence_words in self.words}
+        self.word_pairs = {pair for sentence_words in self.words for pair in pairwise(sentence_words)}
+        self.sentence_ends = {tuple(sentence_words[-2:]) for sentence_words in self.words}
         """The last two words of each sentence."""
         self.salience: dict[str, float] = {}
         """Content stem -> salience: its occurrences, each discounted by how late its sentence comes."""
@@ -318,22 +318,22 @@ EMPTY_CANDIDATE = {
 
 def _copying(source: Source, text: Text) -> dict[str, Measurement]:
     """How closely the words follow the source, a proxy for faithfulness."""
-    unknown = [c for c in text.distinct if c not in source.vocabulary]
+    unknown = [c for c in text.distinct_content if c not in source.vocabulary]
     passage = [
         _ratio(max((sum(c in window for c in content) for window in source.windows), default=0), len(content), 1.0)
         for content in text.content
     ]
-    in_source, matched = _alignment(source, text)
+    containments, similarities = _alignment(source, text)
     pairs = [p for ws in text.words for p in pairwise(ws)]
-    spliced = [p for p in pairs if p not in source.pairs and p[0] in source.positions and p[1] in source.positions]
+    spliced = [p for p in pairs if p not in source.word_pairs and p[0] in source.positions and p[1] in source.positions]
     splices = [count_fragments(ws, source) - 1 for ws in text.words]
     numbers = [n for n in digit_numbers(text.raw) if n not in source.numbers]
     supported = sum(c in source.vocabulary for c in text.all_content)
     return {
         "support": Measurement(_ratio(supported, len(text.all_content), 1.0), ", ".join(unknown[:3])),
         "passage": Measurement(math.fsum(passage) / len(passage), _at_worst(text, passage)),
-        "wording": Measurement(min(in_source), _at_worst(text, in_source)),
-        "alignment": Measurement(math.fsum(matched) / len(matched), _at_worst(text, matched)),
+        "wording": Measurement(min(containments), _at_worst(text, containments)),
+        "alignment": Measurement(math.fsum(similarities) / len(similarities), _at_worst(text, similarities)),
         "new_bigrams": Measurement(_ratio(len(spliced), len(pairs), 0.0), " ".join(spliced[0]) if spliced else ""),
         "fragments": Measurement(float(sum(splices)), _at_worst(text, [-c for c in splices])),
         "numbers": Measurement(float(len(numbers)), ", ".join(numbers[:3])),
@@ -342,33 +342,33 @@ def _copying(source: Source, text: Text) -> dict[str, Measurement]:
 
 def _alignment(source: Source, text: Text) -> tuple[list[float], list[float]]:
     """For each sentence, the maxima over the source's sentences of LCS / its length and of 2 LCS / both lengths."""
-    in_source, matched = [], []
+    containments, similarities = [], []
     for ws in text.words:
         common = common_subsequences(ws, source.words)
-        in_source.append(max(common, default=0) / len(ws))
+        containments.append(max(common, default=0) / len(ws))
         both = zip(common, source.words, strict=True)
-        matched.append(max((2 * n / (len(ws) + len(other)) for n, other in both), default=0.0))
-    return in_source, matched
+        similarities.append(max((2 * n / (len(ws) + len(other)) for n, other in both), default=0.0))
+    return containments, similarities
 
 
 def _order(source: Source, text: Text) -> dict[str, Measurement]:
     """Kendall's tau between the order of the sentences and that of their best matches in the source."""
     positions = []
-    for content in text.sets:
-        shared = [len(content & other) for other in source.sets]
+    for content in text.content_sets:
+        shared = [len(content & other) for other in source.content_sets]
         positions.append(shared.index(max(shared)) if shared else 0)
-    steps = [(b > a) - (b < a) for i, a in enumerate(positions) for b in positions[i + 1 :]]
+    directions = [(b > a) - (b < a) for i, a in enumerate(positions) for b in positions[i + 1 :]]
     backward = next((i + 1 for i, (a, b) in enumerate(pairwise(positions)) if b < a), 0)
     evidence = _quote(text.sentences[backward]) if backward else ""
-    return {"order": Measurement(_ratio(sum(steps), len(steps), 1.0), evidence)}
+    return {"order": Measurement(_ratio(sum(directions), len(directions), 1.0), evidence)}
 
 
 def _repetition(text: Text) -> dict[str, Measurement]:
     pairs = [p for ws in text.words for p in pairwise(ws) if not (p[0] in STOP_WORDS and p[1] in STOP_WORDS)]
     repeated = next((p for p, n in Counter(pairs).items() if n > 1), ())
     overlap, second = 0.0, ""
-    for i, a in enumerate(text.sets):
-        for j, b in enumerate(text.sets[i + 1 :], i + 1):
+    for i, a in enumerate(text.content_sets):
+        for j, b in enumerate(text.content_sets[i + 1 :], i + 1):
             share = _ratio(len(a & b), min(len(a), len(b)), 0.0)
             if share > overlap:
                 overlap, second = share, _quote(text.sentences[j])
@@ -376,7 +376,7 @@ def _repetition(text: Text) -> dict[str, Measurement]:
     return {
         "repeated_bigrams": Measurement(1 - len(set(pairs)) / len(pairs) if pairs else 0.0, " ".join(repeated)),
         "overlap": Measurement(overlap, second),
-        "repeated_words": Measurement(max(repeated_shares), _at_worst(text, [-e for e in repeated_shares])),
+        "repeated_words": Measurement(max(repeated_shares), _at_worst(text, [-share for share in repeated_shares])),
     }
 
 
@@ -398,7 +398,7 @@ def _salience(source: Source, text: Text) -> dict[str, Measurement]:
 def _form(source: Source, text: Text) -> dict[str, Measurement]:
     """Sentences that are truncated, ungrammatical or fragments."""
     ends = [tuple(ws[-2:]) for ws in text.words]
-    truncated = [i for i, end in enumerate(ends) if end in source.pairs and end not in source.ends]
+    truncated = [i for i, end in enumerate(ends) if end in source.word_pairs and end not in source.sentence_ends]
     lengths = [len(ws) for ws in text.words]
     pairs = [s for sentence in text.sentences for s in impossible_pairs(sentence)]
     complete = text.raw.rstrip()[-1:] in tuple(".?!)'\"`”’…")
@@ -438,7 +438,7 @@ _NO_FACT = ("_nofact", "nofact")
 
 def _style(text: Text) -> dict[str, Measurement]:
     # Words that fit any conversation are not counted.
-    specific = [c for c in text.distinct if c not in EVERYDAY_STEMS]
+    specific = [c for c in text.distinct_content if c not in EVERYDAY_STEMS]
     self_talk = [f"{a} {b}" for a, b in pairwise(text.all_words) if a == "i" and b in SELF_TALK]
     self_talk += [w for w in text.all_words if w in SELF_TALK_SHORT]
     run_ons = _RUN_ON.findall(" ".join(straighten_quotes(text.raw).lower().split()).replace(" ,", ","))
@@ -451,16 +451,16 @@ def _style(text: Text) -> dict[str, Measurement]:
     }
 
 
-def _variety(words: Sequence[str]) -> float:
+def _variety(all_words: Sequence[str]) -> float:
     """Share of distinct words in a window of 20, averaged over all windows, which makes it independent of length."""
-    if len(words) <= _WINDOW:
-        return len(set(words)) / len(words) if words else 0.0
-    windows = [len(set(words[i : i + _WINDOW])) / _WINDOW for i in range(len(words) - _WINDOW + 1)]
+    if len(all_words) <= _WINDOW:
+        return len(set(all_words)) / len(all_words) if all_words else 0.0
+    windows = [len(set(all_words[i : i + _WINDOW])) / _WINDOW for i in range(len(all_words) - _WINDOW + 1)]
     return sum(windows) / len(windows)
 
 
 def _overlap(conversation: Text, text: Text) -> dict[str, Measurement]:
-    shared = [c for c in text.distinct if c in conversation.vocabulary]
+    shared = [c for c in text.distinct_content if c in conversation.vocabulary]
     triples_before, triples = (
         list(zip(all_words, all_words[1:], all_words[2:], strict=False))
         for all_words in (conversation.all_words, text.all_words)
@@ -476,7 +476,7 @@ def _overlap(conversation: Text, text: Text) -> dict[str, Measurement]:
 def _use_of_fact(conversation: Text, fact: Text, text: Text) -> dict[str, Measurement]:
     if not fact.vocabulary:
         return dict.fromkeys(("fact_words", "new_fact_words", "fact_run"), Measurement(None))
-    shared = [c for c in text.distinct if c in fact.vocabulary]
+    shared = [c for c in text.distinct_content if c in fact.vocabulary]
     new = [c for c in shared if c not in conversation.vocabulary]
     run = SequenceMatcher(None, text.all_content, fact.all_content, autojunk=False).find_longest_match()
     return {

@@ -56,9 +56,9 @@ def criticise_table(prompt: Prompt) -> dict[str, str]:
 
 
 def _score_cells(
-    prompt: Prompt, field: str, judge: Callable[[Prompt], dict[str, str]], score_field: str, reasons_field: str
+    prompt: Prompt, field: str, role: Callable[[Prompt], dict[str, str]], score_field: str, reasons_field: str
 ) -> dict[str, str]:
-    replies = _by_cell(prompt, field, judge)
+    replies = _by_cell(prompt, field, role)
     first = next(iter(prompt.outputs))
     texts = {name: replies[name][reasons_field] for name in (first, *cell_names(prompt, first))}
     return {**texts, field: _lines({name: reply[score_field] for name, reply in replies.items()})}
@@ -75,7 +75,7 @@ def cell_names(prompt: Prompt, field: str) -> list[str]:
     return list(dict.fromkeys(match[0] for match in _CELL_NAME.finditer(prompt.descriptions[field])))
 
 
-def _by_cell(prompt: Prompt, field: str, judge: Callable[[Prompt], dict[str, str]]) -> dict[str, dict[str, str]]:
+def _by_cell(prompt: Prompt, field: str, role: Callable[[Prompt], dict[str, str]]) -> dict[str, dict[str, str]]:
     """Name of a cell in the description of `field` -> the reply to the prompt about it alone."""
     debates: dict[str, list[str]] = {}
     for line in prompt.input("debate").splitlines():
@@ -89,7 +89,7 @@ def _by_cell(prompt: Prompt, field: str, judge: Callable[[Prompt], dict[str, str
             inputs |= {section: prompt.input(f"{section}_{aspect}") for section in _ASPECT_SECTIONS}
             if guide := prompt.input(f"guide_{aspect}"):
                 inputs["standard"] = with_guide(prompt.input("standard"), guide)
-        replies[name] = judge(replace(prompt, inputs=inputs))
+        replies[name] = role(replace(prompt, inputs=inputs))
     return replies
 
 
@@ -115,10 +115,13 @@ def derive_steps(prompt: Prompt) -> dict[str, str]:
 
 def compare(prompt: Prompt) -> dict[str, str]:
     """A referee's scores of two answers, computed independently."""
-    answers = [assessment_of(prompt, name) for name in ("answer_1", "answer_2")]
+    assessments = [assessment_of(prompt, name) for name in ("answer_1", "answer_2")]
     step = score_step(prompt.granularity_text)
-    first, second = (answer.score(answer.merit(), step) for answer in answers)
-    reasons = [f"answer {number}: {answer.reasons().removeprefix(PREFIX)}" for number, answer in enumerate(answers, 1)]
+    first, second = (assessment.score(assessment.merit(), step) for assessment in assessments)
+    reasons = [
+        f"answer {number}: {assessment.reasons().removeprefix(PREFIX)}"
+        for number, assessment in enumerate(assessments, 1)
+    ]
     return {"rationale": PREFIX + " ".join(reasons), "score_1": first, "score_2": second}
 
 
@@ -127,11 +130,11 @@ def summarize(prompt: Prompt) -> dict[str, str]:
     debate = prompt.input("debate")
     if not debate:
         return {"summary": NOTHING}
-    named = [phrase for phrase in PHRASES.values() if phrase in debate]
+    phrases = [phrase for phrase in PHRASES.values() if phrase in debate]
     heads = [line.partition(": ")[0] for line in debate.splitlines()]
     latest = {head.partition(",")[0]: head for head in heads if ", score" in head}
     return {
-        "summary": f"{PREFIX}named so far: {'; '.join(named) or 'no reading'}. "
+        "summary": f"{PREFIX}named so far: {'; '.join(phrases) or 'no reading'}. "
         f"Latest: {'; '.join(latest.values()) or 'no score'}."
     }
 
@@ -192,15 +195,15 @@ def check_claim(prompt: Prompt) -> dict[str, str]:
         opinion = f"{PREFIX}nothing is given to check it with."
         return {"opinion": opinion, "factuality": "True", "severity": "0"}
     missing, unsupported = max((_missing(text, evidence_stems), sorted(numbers_in(text) - numbers)) for text in texts)
-    earlier = _EARLIER_VERDICT.findall(prompt.input("debate"))
+    verdicts = _EARLIER_VERDICT.findall(prompt.input("debate"))
     max_missing = _MAX_MISSING
     if "Skeptic agent" in prompt.role:
         max_missing -= _AGENT_BIAS
-    elif "Trust agent" in prompt.role and earlier:
-        max_missing += _AGENT_BIAS if earlier[-1] == "True" else -_AGENT_BIAS
+    elif "Trust agent" in prompt.role and verdicts:
+        max_missing += _AGENT_BIAS if verdicts[-1] == "True" else -_AGENT_BIAS
     factual = missing <= max_missing and not unsupported
-    if "Leader" in prompt.role and len(set(earlier)) == 1:
-        factual = earlier[0] == "True"
+    if "Leader" in prompt.role and len(set(verdicts)) == 1:
+        factual = verdicts[0] == "True"
     severity = round(_MAX_SEVERITY * missing) + bool(unsupported)
     severity = min(severity, 3) if factual else max(1, min(severity, _MAX_SEVERITY))
     opinion = f"{PREFIX}{1 - missing:.0%} of the content words stand in what is given"

@@ -16,12 +16,12 @@ from math import ceil, exp2, floor, log10
 
 from debate_judge.programs.offline import rubric as offline_rubric
 from debate_judge.programs.offline.features import TextKind, measure
-from debate_judge.programs.offline.rubric import PHRASES, Features, Rubric, Weighting
+from debate_judge.programs.offline.rubric import PHRASES, Features, Rubric, RubricItem
 from debate_judge.programs.roles.parsing import NO_ISSUE, REQUEST
 
 # --- prompts and replies ---
 
-_OWN_REQUEST = f"\n\n{REQUEST}"
+_REQUEST_MARKER = f"\n\n{REQUEST}"
 """The text between the material and the requested fields in this project's prompts (`programs.roles.role`)."""
 
 _DSPY_REQUEST = "\n\nRespond with "
@@ -43,7 +43,7 @@ class Prompt:
     """Requested field -> its type as written in the prompt, else `str`. Empty for prompts without fields."""
     descriptions: dict[str, str]
     """Requested field -> its description, if the prompt has one."""
-    json: bool
+    wants_json: bool
     """Whether the reply has to be JSON."""
     user: str
     """The text of the last user message."""
@@ -58,7 +58,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedQuestion:
+class PromptQuestion:
     kind: TextKind
     aspect: str
     low: float
@@ -67,7 +67,7 @@ class JudgedQuestion:
 
 def parse(system: str, user: str) -> Prompt:
     """Parse the system message and the last user message of a call."""
-    material, marker, requested = user.rpartition(_OWN_REQUEST)
+    material, marker, requested = user.rpartition(_REQUEST_MARKER)
     if marker:
         inputs = _sections(material)
         outputs, descriptions = {}, {}
@@ -78,11 +78,11 @@ def parse(system: str, user: str) -> Prompt:
             outputs[name] = match[1] if match else "str"
             descriptions[name] = description[: match.start()] if match else description
         return Prompt(inputs, inputs.get("role", ""), outputs, descriptions, False, user)
-    _, listed, after = system.partition("Your output fields are:")
-    fields, _, rest = after.partition("\nAll interactions will be structured")
+    _, marker, format_text = system.partition("Your output fields are:")
+    fields, _, rest = format_text.partition("\nAll interactions will be structured")
     objective = rest.partition("your objective is:")[2].strip()
     body = user.rpartition(_DSPY_REQUEST)[0] or user
-    listed_fields = _OUTPUT_LIST.findall(fields) if listed else []
+    listed_fields = _OUTPUT_LIST.findall(fields) if marker else []
     outputs = {name: type_name for name, type_name, _ in listed_fields}
     descriptions = {name: text.strip() for name, _, text in listed_fields}
     wants_json = bool(outputs) and "Outputs will be a JSON object" in rest
@@ -98,14 +98,14 @@ def _sections(text: str) -> dict[str, str]:
     return sections
 
 
-def question_of(prompt: Prompt) -> JudgedQuestion:
+def question_of(prompt: Prompt) -> PromptQuestion:
     """The question of a prompt. Any task with a context is treated as a dialogue with a fact."""
     task, aspect = prompt.input("task").lower(), prompt.input("aspect")
     is_reply = prompt.input("context") or any(word in task for word in _DIALOGUE)
     kind: TextKind = "dialogue" if is_reply else "summary"
     match = _ASPECT.match(aspect)
     low, high = (float(match[2]), float(match[3])) if match else (1.0, 5.0)
-    return JudgedQuestion(kind, match[1] if match else aspect, low, high)
+    return PromptQuestion(kind, match[1] if match else aspect, low, high)
 
 
 def render(prompt: Prompt, fields: dict[str, str]) -> str:
@@ -113,10 +113,10 @@ def render(prompt: Prompt, fields: dict[str, str]) -> str:
     if not prompt.outputs:
         return next(iter(fields.values()), "")
     # For a table of candidates the prompt describes one section, and the reply has one for each.
-    filled = fields if prompt.input("candidates") else {name: fields[name] for name in prompt.outputs}
-    if prompt.json:
-        return json.dumps({n: _typed(v, prompt.outputs[n]) for n, v in filled.items()}, ensure_ascii=False)
-    sections = [f"[[ ## {name} ## ]]\n{text}" for name, text in filled.items()]
+    reply_fields = fields if prompt.input("candidates") else {name: fields[name] for name in prompt.outputs}
+    if prompt.wants_json:
+        return json.dumps({n: _typed(v, prompt.outputs[n]) for n, v in reply_fields.items()}, ensure_ascii=False)
+    sections = [f"[[ ## {name} ## ]]\n{text}" for name, text in reply_fields.items()]
     return "\n\n".join([*sections, "[[ ## completed ## ]]"])
 
 
@@ -149,22 +149,22 @@ _QUOTED = re.compile(r'"[^"]*"')
 class Assessment:
     """The measurements of a candidate, and the rubric that weighs them."""
 
-    question: JudgedQuestion
+    question: PromptQuestion
     rubric: Rubric
     features: Features
-    raised: frozenset[str]
+    raised_names: frozenset[str]
     """Names of the later items that the Critic has raised so far."""
     score_range: tuple[float, float]
     """The scores for merit 0 and 1: the ends of the scale, or those in a guide to the raters."""
 
     def merit(self, all_items: bool = False) -> float:
-        names = {item.name for item in self.rubric.later} if all_items else self.raised
+        names = {item.name for item in self.rubric.later} if all_items else self.raised_names
         return self.rubric.score(self.features, names)
 
-    def open_items(self, min_change: float) -> list[tuple[Weighting, float]]:
+    def open_items(self, min_change: float) -> list[tuple[RubricItem, float]]:
         """The items that were not raised yet and change the score by at least `min_change`, with the change."""
         effects = self.rubric.effects(self.features)
-        return [pair for pair in effects if abs(pair[1]) >= min_change and pair[0].name not in self.raised]
+        return [pair for pair in effects if abs(pair[1]) >= min_change and pair[0].name not in self.raised_names]
 
     def score(self, merit: float, step: float | None = None) -> str:
         """The score as text: rounded to steps from the low end of the scale, or to three digits."""
@@ -179,12 +179,12 @@ class Assessment:
     def reasons(self, merit: float | None = None) -> str:
         """The first two features by weight, all raised ones, and `merit` (by default theirs)."""
         heaviest = sorted(self.rubric.first, key=lambda item: -item.weight)[:2]
-        raised = [self.item_text(item) for item in self.rubric.later if item.name in self.raised]
+        raised = [self.item_text(item) for item in self.rubric.later if item.name in self.raised_names]
         weighed = f"; weighed in: {'; '.join(raised)}" if raised else ""
         value = self.merit() if merit is None else merit
         return f"{PREFIX}{'; '.join(map(self.item_text, heaviest))}{weighed}. Merit {value:.2f} of 1."
 
-    def item_text(self, item: Weighting) -> str:
+    def item_text(self, item: RubricItem) -> str:
         """An item as text: its value and, if its merit is not high, a quotation of its evidence."""
         feature = self.features[item.name]
         is_good = (item.merit(self.features) or 0.0) > NO_QUOTE_ABOVE
@@ -201,11 +201,11 @@ def assessment_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
     guide = offline_rubric.read_guide(f"{prompt.input('standard')}\n{prompt.role}")
     score_range = (question.low, question.high)
     if guide is not None:
-        rubric, score_range = guide.applied(question.kind, rubric), (guide.low, guide.high)
-    return Assessment(question, rubric, features, _raised(prompt, rubric), score_range)
+        rubric, score_range = guide.apply_to(rubric, question.kind), (guide.low, guide.high)
+    return Assessment(question, rubric, features, _raised_names(prompt, rubric), score_range)
 
 
-def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
+def _raised_names(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
     """The later items that the prompt names: in turns of the Critic, in evaluation steps, or by other referees.
 
     A referee also uses one more item, chosen by the hash of its role.
@@ -253,13 +253,13 @@ def criticise(prompt: Prompt) -> dict[str, str]:
     assessment = assessment_of(prompt)
     minimum = threshold(prompt.role)
     open_items = assessment.open_items(minimum)
-    checked = len(assessment.rubric.later)
+    total = len(assessment.rubric.later)
     if not open_items:
-        review = f"{PREFIX}none of {checked} readings would still move the score by {minimum:.1%} of the scale or more."
+        review = f"{PREFIX}none of {total} readings would still move the score by {minimum:.1%} of the scale or more."
         return {"review": review, "decision": NO_ISSUE, "feedback": review}
     item, change = open_items[0]
     direction = "lower" if change < 0 else "higher"
-    review = f"{PREFIX}{len(open_items)} of {checked} readings would still move the score; the first is taken up."
+    review = f"{PREFIX}{len(open_items)} of {total} readings would still move the score; the first is taken up."
     feedback = f"{PREFIX}{assessment.item_text(item)}. This speaks for a {direction} score."
     return {"review": review, "decision": "ISSUE", "feedback": feedback}
 
@@ -267,16 +267,16 @@ def criticise(prompt: Prompt) -> dict[str, str]:
 def break_tie(prompt: Prompt) -> dict[str, str]:
     """The Tie-breaker: scores all features, raised or not, and sides with the role that was nearer."""
     assessment = assessment_of(prompt)
-    so_far, final = assessment.merit(), assessment.merit(all_items=True)
+    earlier, final = assessment.merit(), assessment.merit(all_items=True)
     # The Scorer's latest score contains what was raised; if the other features change it, the Critic was right.
-    moved = abs(final - so_far) >= NEUTRAL_THRESHOLD / 2
+    has_moved = abs(final - earlier) >= NEUTRAL_THRESHOLD / 2
     rest = [assessment.item_text(item) for item, _ in assessment.open_items(NEUTRAL_THRESHOLD / 2)]
     not_raised = f" Not yet raised: {'; '.join(rest)}." if rest else " Nothing of weight was left unsaid."
     count = len(assessment.rubric.items)
-    reasoning = f"{PREFIX}all {count} readings give merit {final:.2f}, the debate so far {so_far:.2f}.{not_raised}"
+    reasoning = f"{PREFIX}all {count} readings give merit {final:.2f}, the debate so far {earlier:.2f}.{not_raised}"
     return {
         "reasoning": reasoning,
-        "side": "Critic" if moved else "Scorer",
+        "side": "Critic" if has_moved else "Scorer",
         "final_score": assessment.score(final, score_step(prompt.granularity_text)),
     }
 

@@ -71,8 +71,8 @@ def feature_text(name: str, feature: Measurement) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighting:
-    """The weight of one feature in an aspect."""
+class RubricItem:
+    """A feature of a rubric, with its ramp and its weight."""
 
     name: str
     worst: float
@@ -93,15 +93,15 @@ class Weighting:
 class Rubric:
     """The weighted features of one aspect."""
 
-    first: tuple[Weighting, ...]
+    first: tuple[RubricItem, ...]
     """Items of the Scorer's first score."""
-    later: tuple[Weighting, ...]
+    later: tuple[RubricItem, ...]
     """Items that the Critic can raise, in this order."""
     full_merit: float = 1.0
     """The merit that gets the top of the scale: in some aspects raters ignore small faults."""
 
     @property
-    def items(self) -> tuple[Weighting, ...]:
+    def items(self) -> tuple[RubricItem, ...]:
         return self.first + self.later
 
     def first_merit(self, features: Features) -> float:
@@ -109,7 +109,7 @@ class Rubric:
         with_value = [(item.weight, merit) for item in self.first if (merit := item.merit(features)) is not None]
         return math.fsum(w * m for w, m in with_value) / math.fsum(w for w, _ in with_value) if with_value else 1.0
 
-    def effects(self, features: Features) -> list[tuple[Weighting, float]]:
+    def effects(self, features: Features) -> list[tuple[RubricItem, float]]:
         """Each later item with the change of the score if it is raised, as a share of the scale.
 
         The changes are additive and independent of the items raised before, so a lower threshold can only lengthen the
@@ -129,23 +129,23 @@ class Rubric:
             changes.append((item, change / self.full_merit))
         return changes
 
-    def score(self, features: Features, raised: Collection[str]) -> float:
+    def score(self, features: Features, raised_names: Collection[str]) -> float:
         """The score, 0 to 1, from the first and the raised items, assuming that the others have the merit of the first.
 
         With this assumption a feature that confirms the first score need not be raised, and candidates judged by
         different features stay comparable.
         """
-        changes = (change for item, change in self.effects(features) if item.name in raised)
+        changes = (change for item, change in self.effects(features) if item.name in raised_names)
         return min(1.0, max(0.0, math.fsum((self.first_merit(features) / self.full_merit, *changes))))
 
 
-def _items(table: str) -> tuple[Weighting, ...]:
+def _items(table: str) -> tuple[RubricItem, ...]:
     """Parse `name worst>best weight`, items separated by commas; a negative weight marks a penalty."""
     items = []
     for entry in table.split(","):
         name, ramp, weight = entry.split()
         worst, best = ramp.split(">")
-        items.append(Weighting(name, float(worst), float(best), abs(float(weight)), weight.startswith("-")))
+        items.append(RubricItem(name, float(worst), float(best), abs(float(weight)), weight.startswith("-")))
     return tuple(items)
 
 
@@ -241,7 +241,7 @@ def rubric_for(kind: TextKind, aspect: str) -> Rubric:
 
 
 @lru_cache(maxsize=4)
-def ramps(kind: TextKind) -> Mapping[str, Weighting]:
+def ramps(kind: TextKind) -> Mapping[str, RubricItem]:
     """Feature -> an item with its ramp, which is the same in all rubrics of the kind."""
     return {item.name: item for rubric in RUBRICS[kind].values() for item in rubric.items}
 
@@ -272,7 +272,7 @@ class Guide:
         lines = [f"Weight {weight:.1f} for {PHRASES[name]}." for name, weight in self.weights]
         return "\n".join([f"Scores run from {self.low:.2f} to {self.high:.2f}.", *lines])
 
-    def applied(self, kind: TextKind, rubric: Rubric) -> Rubric:
+    def apply_to(self, rubric: Rubric, kind: TextKind) -> Rubric:
         """The rubric with the weights of the guide."""
         all_items = ramps(kind)
         items = [replace(all_items[n], weight=w, penalty=False) for n, w in self.weights if n in all_items]
@@ -285,7 +285,7 @@ class Guide:
 @lru_cache(maxsize=256)
 def read_guide(text: str) -> Guide | None:
     """The guide in a text, or None if it has none in the offline LM's sentences."""
-    found = _WEIGHT.findall(text)
-    weights = tuple((_FEATURES[phrase], float(number)) for number, phrase in found if phrase in _FEATURES)
+    matches = _WEIGHT.findall(text)
+    weights = tuple((_FEATURES[phrase], float(number)) for number, phrase in matches if phrase in _FEATURES)
     score_range = _SCORE_RANGE.search(text)
     return Guide(weights, float(score_range[1]), float(score_range[2])) if weights and score_range else None

@@ -74,9 +74,9 @@ def write_guide(prompt: Prompt) -> dict[str, str]:
     # The weights are in points of the scale, so their sum is the distance between the scores for merit 0 and 1.
     mean_merit = float(np.mean(np.concatenate(merits) @ weights)) / total
     mean_rating = float(np.mean(np.concatenate(ratings)))
-    fitted = f"Weights were fitted to {sum(map(len, ratings))} rated texts of {len(sources)} sources."
+    summary = f"Weights were fitted to {sum(map(len, ratings))} rated texts of {len(sources)} sources."
     guide = Guide(shares, mean_rating - total * mean_merit, mean_rating + total * (1 - mean_merit))
-    return {"analysis": f"{NOTHING} {fitted}", "guide": str(guide)}
+    return {"analysis": f"{NOTHING} {summary}", "guide": str(guide)}
 
 
 def write_persona(prompt: Prompt) -> dict[str, str]:
@@ -87,9 +87,9 @@ def write_persona(prompt: Prompt) -> dict[str, str]:
         sum(count for name, count in counts.items() if name.endswith(end))
         for end in ("away from the raters", "toward the raters", "too early", "rightly")
     )
-    severity = len(_CRITIC) // 2 + (early > rightly) + (toward > away) - (rightly > early) - (away > toward)
-    fitted = f"Of its replies {toward} moved scores toward the raters and {away} away; {early} gave in too early."
-    return {"analysis": f"{NOTHING} {fitted}", "persona": f"{_CRITIC[severity]} {_CRITIC_ENDINGS[severity]}"}
+    severity = len(_CRITIC_OPENINGS) // 2 + (early > rightly) + (toward > away) - (rightly > early) - (away > toward)
+    summary = f"Of its replies {toward} moved scores toward the raters and {away} away; {early} gave in too early."
+    return {"analysis": f"{NOTHING} {summary}", "persona": f"{_CRITIC_OPENINGS[severity]} {_CRITIC_ENDINGS[severity]}"}
 
 
 def merge_guides(prompt: Prompt) -> dict[str, str]:
@@ -142,8 +142,8 @@ def _fit(merits: BySource, ratings: BySource, prior: Any) -> Any:
     Within sources, because only differences between candidates of one source matter for their ranks; non-negative,
     because each ramp has its worse end at 0.
     """
-    x = [of_source - np.mean(of_source, axis=0) for of_source in merits]
-    y = [of_source - np.mean(of_source) for of_source in ratings]
+    x = [source_merits - np.mean(source_merits, axis=0) for source_merits in merits]
+    y = [source_ratings - np.mean(source_ratings) for source_ratings in ratings]
 
     def validation_error(shrinkage: float) -> float:
         """Squared error on the sources left out, summed over the folds."""
@@ -171,7 +171,7 @@ def _least_squares(x: BySource, y: BySource, prior: Any, shrinkage: float) -> An
 
 # --- instructions ---
 
-_CRITIC = (
+_CRITIC_OPENINGS = (
     "You accompany this debate with goodwill: be supportive and constructive, and raise a point only where the latest "
     "score is clearly weak.",
     "You are a moderate critic in this debate: weigh leniently, but name every point that matters.",
@@ -200,7 +200,7 @@ _CRITIC_HABITS = (
     "Leave aside what belongs to another aspect.",
 )
 
-_SCORER = (
+_SCORER_OPENINGS = (
     "Judge the candidate in the given aspect only, by its definition and against the source.",
     "Read the source first, then the candidate, and rate the one aspect that is asked for.",
     "Be strict and even-handed. Compare the candidate with the source sentence by sentence and rate the given aspect.",
@@ -214,7 +214,7 @@ _SCORER_HABITS = (
     "Do not let one strong or weak trait colour the rest.",
 )
 
-_TIE_BREAKER = (
+_TIE_BREAKER_OPENINGS = (
     "The debate between Scorer and Critic has ended without agreement, and the final score is yours to give.",
     "Scorer and Critic could not agree: settle what is disputed and give the final score.",
 )
@@ -263,11 +263,11 @@ def _blocks_for(current: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
     """Openings, endings and habits for the role that the current instruction belongs to."""
     text = current.lower()
     if "no issue" in text or text.startswith("critic"):
-        return _CRITIC, _CRITIC_ENDINGS, _CRITIC_HABITS
+        return _CRITIC_OPENINGS, _CRITIC_ENDINGS, _CRITIC_HABITS
     if "final score" in text or text.startswith("tie_breaker"):
-        return _TIE_BREAKER, (), _TIE_BREAKER_HABITS
+        return _TIE_BREAKER_OPENINGS, (), _TIE_BREAKER_HABITS
     if not text or "the given aspect" in text or "one aspect" in text or text.startswith("scorer"):
-        return _SCORER, (), _SCORER_HABITS
+        return _SCORER_OPENINGS, (), _SCORER_HABITS
     # Instructions of another role are kept; only their habits change.
     opening = " ".join(current.split())
     for habit in _SCORER_HABITS:

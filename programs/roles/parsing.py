@@ -25,8 +25,8 @@ from debate_judge.data.schema import Scale
 HEADER = re.compile(r"^[ \t*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*", re.MULTILINE)
 TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 MAX_BLOCKS = 100
-"""Most code fences that are parsed: each broken object costs a pass over the text."""
-TWICE = "stood twice with different content"
+"""Maximum number of code fences that are parsed: each broken object costs a pass over the text."""
+CONTRADICTION = "stood twice with different content"
 
 _LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
@@ -40,7 +40,7 @@ class Unreadable:
     """Why a reply, or a part of it, cannot be parsed."""
 
     problem: str
-    """Worded for the LM, which is told it when it is asked again."""
+    """Worded for the LM, which reads it in the second request."""
 
 
 MIXED_FORMS = Unreadable("it has fields in two forms; give each field once, under its header")
@@ -97,18 +97,18 @@ def fields_under(heads: Sequence[re.Match[str]], text: str, names: Sequence[str]
 # --- the answer within a reply ---
 
 
-def answer_text(reply: str, names: Sequence[str], decisive: str = "") -> str | Unreadable:
+def answer_text(reply: str, names: Sequence[str], required_field: str = "") -> str | Unreadable:
     """A reply without its thinking, end-of-turn tokens and a fence around it.
 
     Args:
         reply: The LM's reply.
         names: Its fields.
-        decisive: The field without which a draft is no complete reply; by default any two fields are enough.
+        required_field: The field without which a draft is no complete reply; by default any two fields are enough.
     """
     reply = reply.strip()
     if _is_json(unfenced(reply)):
         return unfenced(reply)  # Tags in it are part of strings.
-    text = _without_thinking(reply, names, decisive) if TAG.search(reply) else reply
+    text = _without_thinking(reply, names, required_field) if TAG.search(reply) else reply
     if isinstance(text, Unreadable):
         return text
     text = text.strip()
@@ -119,7 +119,7 @@ def answer_text(reply: str, names: Sequence[str], decisive: str = "") -> str | U
     return unfenced(text) or Unreadable("the reply was empty")
 
 
-def _without_thinking(reply: str, names: Sequence[str], decisive: str) -> str | Unreadable:
+def _without_thinking(reply: str, names: Sequence[str], required_field: str) -> str | Unreadable:
     """A reply without its thinking, which a closing tag ends. A quoted tag is text."""
     fields, header_starts = _fields_between(reply, names), [head.start() for head in HEADER.finditer(reply)]
     answer: list[str] = []
@@ -142,9 +142,9 @@ def _without_thinking(reply: str, names: Sequence[str], decisive: str) -> str | 
             # Thinking may have begun in the prompt, but does not begin with a field. If a complete reply comes before
             # the tag and another one after it, either may be a quotation.
             complete = not answer_start and bool(fields(0, 1) or header_starts[:1] == [0])
-            complete = complete or (decisive in before if decisive else len(before) >= min(2, len(names)))
+            complete = complete or (required_field in before if required_field else len(before) >= min(2, len(names)))
             headers_between = bisect_left(header_starts, first) - bisect_left(header_starts, answer_start)
-            only_thinking = decisive and not complete and not headers_between
+            only_thinking = required_field and not complete and not headers_between
             if not only_thinking and before - fields(last, len(reply)):
                 continue
             # Compared only once, because a comparison is a pass over the reply.
@@ -234,9 +234,10 @@ def _fields_in_json(text: str, objects: _Objects, names: Sequence[str]) -> Conte
             if text.startswith("{"):
                 return Unreadable("the reply looked like a JSON object but was not a valid one")
             continue
-        for key, v in value.items():
-            if v is not None:
-                members.append((_normalized_name(key), v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)))
+        for key, member in value.items():
+            if member is not None:
+                text_of_member = member if isinstance(member, str) else json.dumps(member, ensure_ascii=False)
+                members.append((_normalized_name(key), text_of_member))
     return _grouped_by_field(members, names)
 
 
@@ -269,13 +270,13 @@ def _objects(text: str) -> _Objects | None:
 
 def _fenced_objects(text: str) -> Iterator[tuple[int, str, int]]:
     """Start, content and end of each code fence around a JSON object."""
-    done = 0
+    end_of_last = 0
     for fence in islice(_FENCE.finditer(text), MAX_BLOCKS):
-        end = _end_of_value(text, fence.end()) if fence.start() >= done else None
+        end = _end_of_value(text, fence.end()) if fence.start() >= end_of_last else None
         closing = None if end is None else _CLOSING_FENCE.match(text, end)
         if closing is not None:
-            done = closing.end()
-            yield fence.start(), text[fence.end() : end], done
+            end_of_last = closing.end()
+            yield fence.start(), text[fence.end() : end], end_of_last
 
 
 def _end_of_value(text: str, start: int) -> int | None:
@@ -298,7 +299,7 @@ def _grouped_by_field(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -
     for name, body in bodies:
         if name in names and body.strip():
             contents.setdefault(name, {})[body.strip()] = None
-    return {name: tuple(different) for name, different in contents.items()}
+    return {name: tuple(distinct) for name, distinct in contents.items()}
 
 
 # --- escaping, and the fields of a reply ---
@@ -353,10 +354,10 @@ def parse_fields(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadabl
     contents = split_answer(text, names)
     if isinstance(contents, Unreadable):
         return contents
-    for name, different in contents.items():
-        if len(different) > 1:
-            return Unreadable(f"the field {name!r} {TWICE}")
-    return {n: different[0] for n, different in contents.items()} or {names[0] if len(names) == 1 else "": text}
+    for name, bodies in contents.items():
+        if len(bodies) > 1:
+            return Unreadable(f"the field {name!r} {CONTRADICTION}")
+    return {name: bodies[0] for name, bodies in contents.items()} or {names[0] if len(names) == 1 else "": text}
 
 
 # --- scores ---
@@ -364,7 +365,7 @@ def parse_fields(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadabl
 _NUMBER = r"[-+−]?(?:\d{1,9}(?:\.\d{1,15}|,\d{1,2}(?!\d))?|\.\d{1,15})"
 _OUT_OF = rf"(?:[\s*_`]*\(?(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
 """The upper end that a score is stated with: `/5`, `of 5`, `%`."""
-_ALONE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OUT_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
+_BARE_SCORE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OUT_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
 """A score in any markup, without other words."""
 _REASON = re.compile(r"(?<=[\d)*])[ \t]*[–—-][ \t]+[^\W\d_]")
 """The beginning of a reason after a score: `4 - it is fair`."""
@@ -389,21 +390,21 @@ def parse_score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable
     binary_value = {"yes": scale.high, "true": scale.high, "no": scale.low, "false": scale.low}.get(first.lower())
     if scale.binary and binary_value is not None:
         return float(binary_value)
-    alone = _ALONE.fullmatch(first)
+    bare = _BARE_SCORE.fullmatch(first)
     # Text in quotation marks is not the LM's own: a candidate may claim a score for itself.
-    claims = [
-        *([alone] if alone else []),
+    matches = [
+        *([bare] if bare else []),
         *_in_first_or_last_line(_score_label(aspect), unquoted(unmarked).strip()),
     ]
     # A reason may quote another score: `2 - it says: my score is 5`.
-    leading = _ALONE.fullmatch(first[: reason.start()]) if claims and (reason := _REASON.search(first)) else None
-    values = {_number(claim[1]) for claim in [*claims, *([leading] if leading else [])]}
+    leading = _BARE_SCORE.fullmatch(first[: reason.start()]) if matches and (reason := _REASON.search(first)) else None
+    values = {_number(match[1]) for match in [*matches, *([leading] if leading else [])]}
     if len(values) != 1:
-        several = ", ".join(f"{value:g}" for value in sorted(values))
-        why = f"several different scores were given ({several})" if values else "no score could be found"
-        return Unreadable(f"{why if text.strip() else 'the score was missing'}; give one number from {scale}")
-    for claim in claims:
-        out_of = claim[2] or ("100" if claim[3] else None)
+        listed = ", ".join(f"{value:g}" for value in sorted(values))
+        problem = f"several different scores were given ({listed})" if values else "no score could be found"
+        return Unreadable(f"{problem if text.strip() else 'the score was missing'}; give one number from {scale}")
+    for match in matches:
+        out_of = match[2] or ("100" if match[3] else None)
         if out_of is not None and _number(out_of) != scale.high:
             return Unreadable(f"the score was given on another scale (of {out_of}); give one number from {scale}")
     value = values.pop()
@@ -427,7 +428,7 @@ def _without_reason(line: str) -> str:
 def _in_first_or_last_line(label: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """The matches in the first or last line; lines in between may be unmarked quotations."""
     first, last = text.find("\n") % (len(text) + 1), text.rfind("\n")
-    return (claim for claim in label.finditer(text) if claim.start() <= first or claim.end() > last)
+    return (match for match in label.finditer(text) if match.start() <= first or match.end() > last)
 
 
 @lru_cache(maxsize=256)

@@ -277,7 +277,7 @@ class Role(dspy.Predict):
 
 
 async def ask(
-    predict: Any,
+    predictor: Any,
     item: Item,
     parse: Callable[[Fields], T | parsing.Unreadable],
     tag: CallTag,
@@ -290,7 +290,7 @@ async def ask(
     """Ask the LM, and a second time with the problem if the reply cannot be parsed.
 
     Args:
-        predict: The `dspy.Predict` to call.
+        predictor: The `dspy.Predict` to call.
         item: The item to ask about.
         parse: Parses the fields of a reply.
         tag: The speaker, the round, and the number of the sample if there are several.
@@ -308,7 +308,7 @@ async def ask(
     for attempt in (1, 2):
         prompt["correction"] = f"Your last reply could not be used: {problem}." if problem else ""
         adapter = RoleLastAdapter()
-        fields = await call(predict, prompt, tag, adapter, settings, **overrides)
+        fields = await call(predictor, prompt, tag, adapter, settings, **overrides)
         if isinstance(fields, ReplyFailure):
             return replace(fields, calls=attempt)
         value = fields if isinstance(fields, parsing.Unreadable) else parse(fields)
@@ -319,7 +319,7 @@ async def ask(
 
 
 async def call(
-    predict: Any,
+    predictor: Any,
     inputs: Mapping[str, str],
     tag: CallTag,
     adapter: RoleLastAdapter,
@@ -327,7 +327,7 @@ async def call(
     **overrides: Any,
 ) -> Fields | parsing.Unreadable | ReplyFailure:
     """Make one LM call as `ask` does; `inputs` that the signature does not have are left out."""
-    signature = overrides.get("signature", predict.signature)
+    signature = overrides.get("signature", predictor.signature)
     input_fields, output_fields = signature.input_fields, signature.output_fields
     texts = {name: text for name, text in inputs.items() if name in input_fields}
     config = dict(settings or {})
@@ -339,7 +339,7 @@ async def call(
     try:
         # All inputs are texts, so DSPy need not check their types.
         with dspy.context(adapter=adapter, warn_on_type_mismatch=False):
-            prediction = await predict.acall(**texts, config=config, **overrides)
+            prediction = await predictor.acall(**texts, config=config, **overrides)
     except UnusableError as error:
         return ReplyFailure(error.args[0], f"the LM ended its reply with {error.args[0]!r}", 1, splittable=True)
     except dspy.LMError as error:

@@ -38,7 +38,7 @@ DEFAULT_SAMPLES = 20
 """Default k of `sampled`, as in G-Eval."""
 
 MAX_SAMPLES = 1000
-"""Largest k: each sample is a paid call, and an export may come from anywhere."""
+"""Maximum of k: each sample is a paid call, and an export may come from anywhere."""
 
 TOP_LOGPROBS = 20
 """Number of likeliest tokens requested in `expected`, OpenAI's `top_logprobs`, of which 20 is the maximum."""
@@ -79,7 +79,7 @@ class ParsedScore:
 
 
 async def ask_score(
-    predict: Any, mode: ScoreMode, item: Item, tag: CallTag, **prompt: Any
+    predictor: Any, mode: ScoreMode, item: Item, tag: CallTag, **prompt: Any
 ) -> RoleReply[ParsedScore] | ReplyFailure:
     """Score `item` by a predictor with an output field `score` and perhaps a `rationale`.
 
@@ -99,25 +99,25 @@ async def ask_score(
         if probabilities is None or isinstance(probabilities, parsing.Unreadable):
             return probabilities
         likeliest = sorted(probabilities.items(), key=lambda pair: -pair[1])
-        listed = ", ".join(f"{point} ({weight:.1%})" for point, weight in likeliest)
-        mean = math.fsum(point * weight for point, weight in probabilities.items())
+        listed = ", ".join(f"{point} ({probability:.1%})" for point, probability in likeliest)
+        mean = math.fsum(point * probability for point, probability in probabilities.items())
         return ParsedScore(mean, fields.get("rationale", ""), f"probabilities: {listed}")
 
     if mode.name == "text":
-        return await ask(predict, item, parse_number, tag, **prompt)
+        return await ask(predictor, item, parse_number, tag, **prompt)
     if mode.name == "sampled":
         tags = (replace(tag, sample=number) for number in range(mode.samples))
-        calls = (ask(predict, item, parse_number, sample_tag, settings=SAMPLING, **prompt) for sample_tag in tags)
+        calls = (ask(predictor, item, parse_number, sample_tag, settings=SAMPLING, **prompt) for sample_tag in tags)
         return mean_of(await gather(calls))
     scale_points(scale)
-    answer = await ask(predict, item, parse_expected, tag, settings={"logprobs": TOP_LOGPROBS}, **prompt)
-    if isinstance(answer, ReplyFailure):
-        return answer
-    if answer.value is None:
+    reply = await ask(predictor, item, parse_expected, tag, settings={"logprobs": TOP_LOGPROBS}, **prompt)
+    if isinstance(reply, ReplyFailure):
+        return reply
+    if reply.value is None:
         problem = "the endpoint gave no log-probabilities with its reply, which score mode 'expected' needs"
         detail = f"{problem}; choose 'sampled:{DEFAULT_SAMPLES}' or 'text'"
-        return ReplyFailure("no log-probabilities", detail, answer.calls)
-    return RoleReply(answer.value, answer.calls)
+        return ReplyFailure("no log-probabilities", detail, reply.calls)
+    return RoleReply(reply.value, reply.calls)
 
 
 class ScoringRole(Role):
@@ -129,18 +129,18 @@ class ScoringRole(Role):
 
     async def speak(self, item: Item, **prompt: Any) -> Turn | Failure:
         """Score the item, as a turn of a transcript."""
-        answer = await ask_score(self, self.mode, item, CallTag(self.speaker), **prompt)
-        if isinstance(answer, ReplyFailure):
-            return answer.as_failure(self.speaker, 0)
-        return Turn(self.speaker, 0, answer.value.rationale, score=answer.value.score, calls=answer.calls)
+        reply = await ask_score(self, self.mode, item, CallTag(self.speaker), **prompt)
+        if isinstance(reply, ReplyFailure):
+            return reply.as_failure(self.speaker, 0)
+        return Turn(self.speaker, 0, reply.value.rationale, score=reply.value.score, calls=reply.calls)
 
 
-def mean_of(answers: Sequence[RoleReply[ParsedScore] | ReplyFailure]) -> RoleReply[ParsedScore] | ReplyFailure:
+def mean_of(samples: Sequence[RoleReply[ParsedScore] | ReplyFailure]) -> RoleReply[ParsedScore] | ReplyFailure:
     """The mean over the samples that have a score, with the rationale of the first sample nearest to the mean."""
-    k = len(answers)
-    calls = sum(answer.calls for answer in answers)
-    scored = [answer.value for answer in answers if isinstance(answer, RoleReply)]
-    failed = [(number, answer) for number, answer in enumerate(answers, 1) if isinstance(answer, ReplyFailure)]
+    k = len(samples)
+    calls = sum(sample.calls for sample in samples)
+    scored = [sample.value for sample in samples if isinstance(sample, RoleReply)]
+    failed = [(number, sample) for number, sample in enumerate(samples, 1) if isinstance(sample, ReplyFailure)]
     if 2 * len(scored) < k:
         number, first = failed[0]
         return ReplyFailure(first.reason, f"{len(failed)} of {k} samples, e.g. sample {number}: {first.detail}", calls)

@@ -18,7 +18,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from debate_judge.programs.offline.engine import OfflineEngine
+from debate_judge.programs.offline.engine import OfflineTransport
 from tests.bench.harness import ENVIRONMENT, ROOT, parser_of, publish
 from tests.faulty_server import FaultyServer
 
@@ -26,7 +26,7 @@ from tests.faulty_server import FaultyServer
 def answer(body: bytes) -> str:
     messages = json.loads(body)["messages"]
     system = next((m["content"] for m in messages if m["role"] == "system"), "")
-    return OfflineEngine().answer(system, messages[-1]["content"], {}).text
+    return OfflineTransport().answer(system, messages[-1]["content"], {}).text
 
 
 def longest_chain(spans: list[tuple[float, float]]) -> int:

@@ -129,7 +129,7 @@ class SimulatedLM:
 def run(corpus: Corpus, concurrency: int, prefix_warmup: bool = True) -> list[Request]:
     """Let the project judge the corpus in its first aspect, and see what it sends and when."""
     simulated = SimulatedLM()
-    lm = JudgeLM("played/lm", engine=simulated, concurrency=concurrency)
+    lm = JudgeLM("played/lm", transport=simulated, concurrency=concurrency)
     if not prefix_warmup:
         lm.recorded_engine._warmup = None
     with (

@@ -23,7 +23,7 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion
 from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.pooling import group_values
-from debate_judge.optimize.search.study import SEARCH_LIMITS, SearchPlan, Strategy, Study
+from debate_judge.optimize.search.study import SEARCH_LIMITS, SearchSettings, Strategy, Study
 from tests.bench.harness import Row, offline_runner, parser_of, publish
 from tests.bench.selection import Recorded, recorded, splits_of
 
@@ -53,15 +53,17 @@ class Replayed:
     def aspects(self) -> tuple[Aspect, ...]:
         return (self.aspect,)
 
-    def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+    def prefetch(self, points: Iterable[Point], group_ids: Collection[str] | None = None) -> None:
         for point in points:
-            self.scores(point, only=only)
+            self.scores(point, group_ids=group_ids)
 
     def granularity(self, aspect: str, point: Point) -> Granularity:
         return point.granularity
 
-    def scores(self, point: Point, only: Collection[str] | None = None) -> tuple[dict[str, list[GroupScores]], float]:
-        groups = {name: self.recorded[point][name] for name in self.groups if only is None or name in only}
+    def scores(
+        self, point: Point, group_ids: Collection[str] | None = None
+    ) -> tuple[dict[str, list[GroupScores]], float]:
+        groups = {name: self.recorded[point][name] for name in self.groups if group_ids is None or name in group_ids}
         debated = Point(point.knowledge, point.persona, point.rounds, False, "given")
         # Personas share their first turn, which is a call for each candidate.
         first = JudgeVariant(point.knowledge, "first turn")
@@ -90,7 +92,7 @@ def searched(
     for number, (choice, held_out) in enumerate(splits_of(len(ids), splits, seed)):
         for name, strategy in STRATEGIES.items():
             units = {a: Replayed(own, corpus.task.aspect(a), [ids[i] for i in choice]) for a, own in known.items()}
-            plan = SearchPlan(
+            plan = SearchSettings(
                 criterion=Criterion("spearman", "summary"), limits=SEARCH_LIMITS[effort], seed=number,
                 study_name="s", storage=None, strategy=strategy,
             )  # fmt: skip

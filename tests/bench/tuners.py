@@ -20,7 +20,7 @@ from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import split
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import Tuning, find_tuner
+from debate_judge.optimize.tuners import TunerContext, find_tuner
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Judge, round_to_granularity
 from debate_judge.programs.make_lm import make_lm
@@ -34,9 +34,9 @@ def measured(name: str, corpus: Corpus, aspect: Aspect, seed: int, effort: str) 
     parts = split(corpus, aspects=[aspect.name], seed=seed)
     train, held_out = (examples(part, [aspect], grouped=True, seed=seed) for part in (parts.train, parts.held_out))
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
-        tuning = Tuning(
-            statistic="spearman", runner=runner,
-            reflection=runner.lm, proposals=EFFORTS[effort][0], trials=EFFORTS[effort][1], seed=seed, label=aspect.name,
+        tuning = TunerContext(
+            statistic="spearman", runner=runner, reflection_lm=runner.lm,
+            proposals=EFFORTS[effort][0], trials=EFFORTS[effort][1], seed=seed, label=aspect.name,
         )  # fmt: skip
         judge = find_tuner(name)(tuning).compile(Debate(rounds=1, together=16), trainset=train)
         calls = runner.lm.meter.executed.total()

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from debate_judge.data.schema import Corpus
-from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.job import compile_judge, make_plan
+from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.settings import Settings
@@ -26,7 +26,7 @@ def compiled(
 ) -> Result:
     """Compile with `runner`; `changes` are those of its `Run`."""
 
-    def run_factory(plan: CompilePlan) -> nullcontext[Run]:
-        return nullcontext(replace(Run.of(plan, runner, None, reflection), **changes))
+    def run_factory(plan: CompilePlan) -> nullcontext[CompileRun]:
+        return nullcontext(replace(CompileRun.of(plan, runner, None, reflection), **changes))
 
     return compile_judge(settings, personas, run_factory=run_factory)

@@ -21,17 +21,17 @@ from debate_judge.programs.offline import engine as offline
 
 def main() -> int:
     log, pause = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT), float(sys.argv[2])
-    answer = offline.OfflineEngine.chat
+    answer = offline.OfflineTransport.chat
 
     async def counted(
-        self: offline.OfflineEngine, model: str, messages: Messages, settings: Mapping[str, Any]
+        self: offline.OfflineTransport, model: str, messages: Messages, settings: Mapping[str, Any]
     ) -> Reply:
         await asyncio.sleep(pause)
         reply = await answer(self, model, messages, settings)
         os.write(log, f"{hashlib.sha256(messages[-1]['content'].encode()).hexdigest()}\n".encode())
         return reply
 
-    offline.OfflineEngine.chat = counted  # type: ignore[method-assign]
+    offline.OfflineTransport.chat = counted  # type: ignore[method-assign]
     return command.main(sys.argv[3:])
 
 

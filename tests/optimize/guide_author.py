@@ -11,7 +11,7 @@ import dspy
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import GuideLimits, Tuning, guide
+from debate_judge.optimize.tuners import GuideLimits, TunerContext, guide
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -72,9 +72,9 @@ def tuned(
     lm, data = scripted_lm(author), data or corpus()
     grouped = len(data.groups[0].candidates) > 1
     with JudgeRunner(lm, progress=False) as runner:
-        arguments: dict[str, Any] = {"statistic": "spearman", "runner": runner, "reflection": lm, "label": "charm"}
+        arguments: dict[str, Any] = {"statistic": "spearman", "runner": runner, "reflection_lm": lm, "label": "charm"}
         limits_of_guide = replace(GuideLimits(), **limits)
-        tuning = Tuning(**arguments, guide=limits_of_guide, proposals=proposals, trials=4, seed=0)
+        tuning = TunerContext(**arguments, guide_limits=limits_of_guide, proposals=proposals, trials=4, seed=0)
         with patch.object(guide, "MIN_PROPOSALS", 1):
             optimizer = guide.GuideOptimizer(tuning)
         judge = build("debate", {**JUDGES["debate"].config, "rounds": rounds})

@@ -9,7 +9,7 @@ from debate_judge.data.schema import Aspect, Candidate, Corpus, Granularity, Ori
 from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import PLAIN, STRICT
+from debate_judge.programs.debate.personas import ADVOCATE, PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, section
@@ -46,7 +46,7 @@ NOISY = debater(
 
 
 def variants() -> dict[str, Judge]:
-    return {"strict": Debate(STRICT, DebateConfig(3)), "plain": Debate(PLAIN, DebateConfig(3))}
+    return {"strict": Debate(ADVOCATE, DebateConfig(3)), "plain": Debate(PLAIN, DebateConfig(3))}
 
 
 PARTS: dict[ChoicePart, Corpus] = {

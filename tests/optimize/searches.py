@@ -16,7 +16,7 @@ from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, SearchResult
 from debate_judge.optimize.search.points import Point, SearchSpace
-from debate_judge.optimize.search.study import SearchLimits, SearchPlan, Strategy, Study
+from debate_judge.optimize.search.study import SearchLimits, SearchSettings, Strategy, Study
 
 SPACE = SearchSpace(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
 """114 points: 2 single calls, 6 debates, 18 Tie-breakers, and what is read off them."""
@@ -56,8 +56,10 @@ class FakeScores:
         self.groups_asked: dict[Point, int] = {}
         """The most groups that each was asked about."""
 
-    def scores(self, point: Point, only: Collection[str] | None = None) -> tuple[dict[str, list[GroupScores]], float]:
-        self.prefetch([point], only)
+    def scores(
+        self, point: Point, group_ids: Collection[str] | None = None
+    ) -> tuple[dict[str, list[GroupScores]], float]:
+        self.prefetch([point], group_ids)
         rng = random.Random(zlib.crc32(f"{point} {self.seed}".encode()))
         # The ratings of group i: 1 to 6, each in another order.
         ratings = [tuple(float((5 * j + i) % 6 + 1) for j in range(6)) for i in range(10)]
@@ -65,16 +67,16 @@ class FakeScores:
             GroupScores(str(i), tuple("abcdef"), row, tuple(r + rng.gauss(0, self.noise(point)) for r in row))
             for i, row in enumerate(ratings)
         ]
-        judgeable = [g for g in groups[: self.judgeable(point)] if only is None or g.group in only]
+        judgeable = [g for g in groups[: self.judgeable(point)] if group_ids is None or g.group in group_ids]
         return {self.aspects[0].name: judgeable}, self.calls(point)
 
-    def prefetch(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+    def prefetch(self, points: Iterable[Point], group_ids: Collection[str] | None = None) -> None:
         for point in points:
             if len(self.asked) == self.stop_at and point not in self.groups_asked:
                 raise KeyboardInterrupt
             if point not in self.groups_asked:
                 self.asked.append(point)
-            self.groups_asked[point] = max(self.groups_asked.get(point, 0), 10 if only is None else len(only))
+            self.groups_asked[point] = max(self.groups_asked.get(point, 0), 10 if group_ids is None else len(group_ids))
 
     def granularity(self, aspect: str, point: Point) -> str:
         return point.granularity
@@ -90,15 +92,15 @@ UNPRUNED = Strategy(pruner=lambda expensive: NopPruner())
 
 def plan(
     storage: Path | None, limits: SearchLimits, seed: int = 0, study: str = "s", prune: bool = False
-) -> SearchPlan:
+) -> SearchSettings:
     criterion, strategy = Criterion("spearman", "summary"), Strategy() if prune else UNPRUNED
-    return SearchPlan(
+    return SearchSettings(
         criterion=criterion, limits=limits, seed=seed, study_name=study, storage=storage, strategy=strategy
     )
 
 
 def search(
-    units: Mapping[str, ChoiceScores], space: SearchSpace, planned: SearchPlan, **options: Any
+    units: Mapping[str, ChoiceScores], space: SearchSpace, planned: SearchSettings, **options: Any
 ) -> dict[str, SearchResult]:
     study = Study(units, space, planned, **options)
     study.optimize()

@@ -19,8 +19,8 @@ from debate_judge import Aspect, Scale, Task
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize import compile as command
 from debate_judge.optimize import python_api
-from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.estimation.estimate import estimate_compile
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import describe_point
 from debate_judge.optimize.reporting.summary import next_steps
 from debate_judge.optimize.result import Result, TrackedRun
@@ -121,7 +121,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     uses = result["held_out_uses"]
     assert uses["times"] == 2
     assert 0 < uses["inflation"] < 1
-    warning = f"seen 2 times; the best of 2 is inflated by about {uses['inflation']:.2g}"
+    warning = f"shown 2 times; the best of 2 is inflated by about {uses['inflation']:.2g}"
     run = tracked().get_run(result["run_id"])
     assert all(warning in text for text in (output, run.data.tags["held_out_uses"]))
     assert run.data.metrics["held_out_uses"] == 2
@@ -193,8 +193,8 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(capsys: pytest.C
     assert run.data.metrics["agreement"] == result["held_out"]["compiled"]["average"]["summary"]["spearman"]["value"]
     table = artifact(result["run_id"], "debates.json")
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
-    assert [row["away"] for row in rows] == sorted((row["away"] for row in rows), reverse=True)
-    assert all(row["away"] == abs(row["score"] - row["rating"]) for row in rows)
+    assert [row["error"] for row in rows] == sorted((row["error"] for row in rows), reverse=True)
+    assert all(row["error"] == abs(row["score"] - row["rating"]) for row in rows)
     assert {"single call", "debate", "stop"} < set(rows[0])
 
     compiled("--aspects", "relevance", *NO_ROUNDS)

@@ -23,7 +23,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import Tuning, dspy_optimizers, find_tuner, tuning_result
+from debate_judge.optimize.tuners import TunerContext, dspy_optimizers, find_tuner, tuning_result
 from debate_judge.programs import build
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN
@@ -102,8 +102,8 @@ def tuned(
     rated = rated or corpus()
     grouped = len(rated.groups[0].candidates) > 1
     with JudgeRunner(lm, progress=False) as runner:
-        arguments: dict[str, Any] = {"statistic": "spearman", "runner": runner, "reflection": lm, "label": "test"}
-        tuning = Tuning(**{**arguments, "proposals": 1, "seed": 0, "trials": 6, **values})
+        arguments: dict[str, Any] = {"statistic": "spearman", "runner": runner, "reflection_lm": lm, "label": "test"}
+        tuning = TunerContext(**{**arguments, "proposals": 1, "seed": 0, "trials": 6, **values})
         trainset = examples(rated, rated.task.aspects[:1], grouped=grouped, seed=0)
         return find_tuner(tuner)(tuning).compile(judge or start(), trainset=trainset)
 
@@ -185,7 +185,7 @@ def in_another_order(script: Callable[[str], str], order: int) -> ScriptedLM:
 
     def answer(prompt: str) -> str:
         # For the calls that begin from now on.
-        lm.scripted.latency = dice.choice((0.0, 0.001, 0.003))
+        lm.transport.latency = dice.choice((0.0, 0.001, 0.003))
         return script(prompt)
 
     lm = scripted_lm(answer)

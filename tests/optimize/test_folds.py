@@ -24,12 +24,12 @@ from debate_judge.data.agreement.results import Difference
 from debate_judge.data.agreement.tables import GroupScores, correlation
 from debate_judge.data.calibration import Calibration
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.evaluation.comparison import _calibrated, _common_cut, _dev_cut, choose_export
+from debate_judge.optimize.evaluation.comparison import _calibrated, _common_rule, _rule_tuned_on_dev, choose_export
 from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import Tuner, Tuning
+from debate_judge.optimize.tuners import Tuner, TunerContext
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.export.recorded import recorded_scores_in
@@ -67,7 +67,7 @@ def score_of_text(prompt: str) -> str:
 class RecordingTuner(Teleprompter):
     """Writes down what it has seen."""
 
-    def __init__(self, tuning: Tuning) -> None:
+    def __init__(self, tuning: TunerContext) -> None:
         super().__init__()
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
@@ -211,10 +211,10 @@ def test_the_cut_is_tuned_on_dev_alone_and_one_for_all_folds_changes_no_decision
         return [s >= (cut or 0) for group in groups for s in group.scores if s is not None]
 
     folds = [evaluation(shift) for shift in (-0.4, 0.3)]
-    cuts = [_dev_cut(fold, "a", DecisionRule("binary", 0.5, 0.5)) for fold in folds]
+    cuts = [_rule_tuned_on_dev(fold, "a", DecisionRule("binary", 0.5, 0.5)) for fold in folds]
     assert [(cut.cut, cut.chosen_on) for cut in cuts] == [(pytest.approx(0.1), "dev"), (pytest.approx(0.8), "dev")]
     scores = [fold.scores["compiled"]["a"] for fold in folds]
-    whole, moved = _common_cut(cuts, scores)
+    whole, moved = _common_rule(cuts, scores)
     assert whole.cut == pytest.approx(0.45)
     expected = [d for cut, own in zip(cuts, scores, strict=True) for d in decisions(own, cut.cut)]
     assert decisions(list(moved), whole.cut) == expected
@@ -261,7 +261,7 @@ def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
     plan = replace(folded.result.plan, settings=Settings(keep=keep))
     found = choose_export(plan, folded.result.compiled, replace(folded.result.held_out, gain=gain, calls=by_judge))
     assert found.name == expected
-    assert why in found.why
+    assert why in found.reason
     judge = found.judge.aspects["coherence"].judge
     compiled_judge = folded.result.compiled.aspects["coherence"].judge
     assert (judge is compiled_judge) if expected == "compiled" else judge.debate_config.rounds == 0
@@ -291,15 +291,15 @@ def by_command(tmp_path_factory: pytest.TempPathFactory) -> Printed:
     flags = ["--data", "small.jsonl", "--aspects", "coherence,fluency", "--max-rounds", "1", "--folds", "4"]
     flags += ["--store", "store", *keys(trials=2, resamples=100, json="r.json", report="none")]
     asked: list[str] = []
-    answer = offline.OfflineEngine.answer
+    answer = offline.OfflineTransport.answer
 
-    def counted(self: offline.OfflineEngine, system: str, user: str, settings: Any) -> Any:
+    def counted(self: offline.OfflineTransport, system: str, user: str, settings: Any) -> Any:
         asked.append(f"{system}\n{user}\n{settings}")
         return answer(self, system, user, settings)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.chdir(folder)
-        patch.setattr(offline.OfflineEngine, "answer", counted)
+        patch.setattr(offline.OfflineTransport, "answer", counted)
         stops = sum(command.main([*flags, "--budget", f"calls={calls}"]) != 0 for calls in (30, 60))
         assert command.main(flags) == 0
     result = json.loads((folder / "r.json").read_text())
@@ -334,7 +334,7 @@ def test_summary_json_run_and_export_say_what_the_figures_rest_on(by_command: Pr
     assert (evidence["folds"], evidence["exported"]) == (folds, by_command.result["exported"])
     assert set(evidence["splits"]) == {"train", "dev"}, "no part is held out of the exported judge"
     recorded = recorded_scores_in({"evidence": evidence})
-    assert (len(recorded.sources), len(recorded.seen)) == (9, 12)
+    assert (len(recorded.sources), len(recorded.train_dev_sources)) == (9, 12)
     assert {gain["groups"] for gain in evidence["gains"].values()} <= set(range(10))
     run = MlflowClient(f"sqlite:///{by_command.folder}/store/mlflow.db").get_run(by_command.result["run_id"])
     assert folds["note"] in run.data.tags["mlflow.note.content"]

@@ -13,7 +13,7 @@ from debate_judge.optimize.examples import examples
 from debate_judge.optimize.tuners import tuning_result
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.optimize.tuners.guide_author import rating_distribution
-from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack
+from debate_judge.optimize.tuners.rated_sources import RatedCandidate, RatedSource, pack
 from debate_judge.programs.judge import corpus_items
 from debate_judge.programs.roles.guide import HEADING, guide_in, with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -196,7 +196,7 @@ def test_a_fold_names_as_unseen_the_groups_of_which_its_author_has_seen_nothing(
     author = Author(*(f"large {number}" for number in range(5)))
     first, *others = examples(corpus(12 if mixed else SOURCES), (ASPECT,), grouped=not mixed, seed=0)
     if mixed:
-        fields = ("questions", "texts", "ratings", "raters", "comments")
+        fields = ("questions", "texts", "ratings", "single_ratings", "comments")
         first = first.copy(**{name: [*first[name], *(other[name][0] for other in others)] for name in fields})
     folds = tuning_result(tuned(author, trainset=[first, *others], proposals=4)[0]).folds
     assert folds

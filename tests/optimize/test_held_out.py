@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from debate_judge.data.agreement.results import Agreement
-from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.tracking.held_out_reuse import (
     LOG_FILE,

@@ -13,7 +13,7 @@ import pytest
 
 from debate_judge.optimize import compile as command
 from debate_judge.programs.lm.errors import ProviderDownError
-from debate_judge.programs.offline.engine import OfflineEngine
+from debate_judge.programs.offline.engine import OfflineTransport
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.config_keys import keys
 from tests.fakes import scripted_lm
@@ -25,7 +25,7 @@ def offline(body: bytes) -> str:
     """What the offline LM says to a request."""
     messages = json.loads(body)["messages"]
     system = next((m["content"] for m in messages if m["role"] == "system"), "")
-    return OfflineEngine().answer(system, messages[-1]["content"], {}).text
+    return OfflineTransport().answer(system, messages[-1]["content"], {}).text
 
 
 def compiled(folder: Path, server: FaultyServer) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import pytest
 
 from debate_judge import offline_lm
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.context import Run
 from debate_judge.optimize.evaluation.held_out import evaluate_held_out
 from debate_judge.optimize.job import _preflight_checks
+from debate_judge.optimize.plan import CompileRun
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.knowledge import Knowledge, VariantJudges
@@ -26,7 +26,7 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import STRICT
+from debate_judge.programs.debate.personas import ADVOCATE
 from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -70,7 +70,7 @@ def units(
     groups = enumerate(CORPUS.groups)
     dev = replace(CORPUS, groups=tuple(group for i, group in groups if i not in train))
     parts: Any = {"dev": dev, "train": replace(CORPUS, groups=tuple(CORPUS.groups[i] for i in train))}
-    base = Debate(STRICT, DebateConfig(rounds), together=8)
+    base = Debate(ADVOCATE, DebateConfig(rounds), together=8)
     made = {}
     for aspect in CORPUS.task.aspects:
         judges = VariantJudges({"strict": base}, (kinds or {}).get(aspect.name, ()), space)
@@ -108,7 +108,7 @@ def test_readings_are_tried_where_the_judge_can_and_the_user_has_set_none(
     rated = [{"id": "c", "text": f"Text {n}.", "ratings": {"coherence": 1 + n % 5}} for n in range(60)]
     lines = [{"group": f"g{n}", "source": f"Source {n} is of {n * n}.", "candidates": [c]} for n, c in enumerate(rated)]
     Path("one.jsonl").write_text("\n".join(json.dumps({"task": "summarization", **line}) for line in lines))
-    found = plan_of(Settings(**settings), {STRICT.name: STRICT.text})
+    found = plan_of(Settings(**settings), {ADVOCATE.name: ADVOCATE.text})
     assert (found.joint_allowed, found.readings) == (joint, readings)
     checked = {(check.judge.together, check.judge.joint) for check in _preflight_checks(found)}
     assert ((16, True) in checked) == joint
@@ -219,10 +219,10 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
 
 def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() -> None:
     settings = Settings(aspects=("coherence", "fluency", "relevance"), folds=1)
-    whole = plan_of(settings, {STRICT.name: STRICT.text})
+    whole = plan_of(settings, {ADVOCATE.name: ADVOCATE.text})
 
     def judge(rounds: int, text: str) -> AspectJudge:
-        return AspectJudge(add_guide(Debate(STRICT, DebateConfig(rounds), together=8, joint=True), text), "half")
+        return AspectJudge(add_guide(Debate(ADVOCATE, DebateConfig(rounds), together=8, joint=True), text), "half")
 
     # Two of three go together.
     own = {"coherence": judge(1, "One."), "fluency": judge(1, "Two."), "relevance": judge(0, "Three.")}
@@ -230,7 +230,7 @@ def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() ->
     with JudgeRunner(lm, progress=False) as runner:
         # A single call for the uncompiled judge, so that its debates do not count.
         single = replace(whole, settings=replace(settings, together=0), judge=whole.single)
-        run = Run(single, runner, None, cast(Any, None), lm)
+        run = CompileRun(single, runner, None, cast(Any, None), lm)
         found = evaluate_held_out(run, CompiledJudge(whole.data.corpus.task, own), {}).judgements
     assert {granularity for _, granularity in found["compiled"].values()} == {"half"}
     shapes = {a: {j.transcript.joint for j in judgements} for a, (judgements, _) in found["compiled"].items()}

@@ -69,14 +69,14 @@ def test_its_last_step_is_the_compiled_judge_and_it_is_estimated_kept_and_paid_o
     last = curve["steps"][-1]["agreement"]["aspects"]
     for aspect in ASPECTS:
         own = first["held_out"]["compiled"]["aspects"][aspect]["summary"]["spearman"]
-        assert (last[aspect]["summary"]["spearman"] == own) == (aspect not in curve["knows_nothing_as_chosen"])
+        assert (last[aspect]["summary"]["spearman"] == own) == (aspect not in curve["aspects_without_knowledge"])
         fixed, chosen = curve["fixed"][aspect], first["chosen"][aspect]
         assert {**fixed, "knowledge": ""} == {**chosen, "knowledge": ""}
         assert fixed["knowledge"] == "guide"
     values = [step["agreement"]["average"]["summary"]["spearman"]["value"] for step in curve["steps"]]
-    assert curve["steps"][0]["minus_step_before"] is None
+    assert curve["steps"][0]["difference_to_previous_step"] is None
     for step, before, value in zip(curve["steps"][1:], values, values[1:], strict=False):
-        difference = step["minus_step_before"]
+        difference = step["difference_to_previous_step"]
         assert difference["value"] == pytest.approx(value - before)
         assert difference["low"] < difference["value"] < difference["high"]
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize.estimation.estimate import estimate_compile
-from debate_judge.optimize.reflection import reflection_lm
+from debate_judge.optimize.reflection import make_reflection_lm
 from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
+from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -83,7 +83,7 @@ def run_compile(settings: Settings) -> int:
     """Calls that a compile executes."""
     lm = scripted_lm(always_disputing)
     with JudgeRunner(lm, progress=False) as runner:
-        author = reflection_lm(settings, lm, DryRunEngine(EstimateCase("upper", 100)))
+        author = make_reflection_lm(settings, lm, DryRunTransport(EstimateCase("upper", 100)))
         compiled(settings, TEXTS, runner, author)
     # Each of them once: what stages and folds have in common is not paid again.
     assert len(lm.prompts) == len(set(lm.prompts))

@@ -12,9 +12,8 @@ import dspy
 import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from debate_judge.optimize import optimizer
-from debate_judge.optimize.context import Run
 from debate_judge.optimize.examples import examples, group_keys
+from debate_judge.optimize.plan import CompileRun
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     VariantJudges,
@@ -25,13 +24,21 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import ExamplesOption, Settings
-from debate_judge.optimize.tuners import FoldJudge, GroupKey, LearntPersona, Tuning, TuningResult, with_tuning_result
+from debate_judge.optimize.tuners import (
+    FoldJudge,
+    GroupKey,
+    LearntPersona,
+    TunerContext,
+    TuningResult,
+    with_tuning_result,
+)
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
-from debate_judge.optimize.tuners.persona import EFFECTS, critic_replies, effects_of
+from debate_judge.optimize.tuners.persona import EFFECTS, count_effects, critic_replies
+from debate_judge.optimize.tuning import tune_judges
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import PERSONAS, PLAIN, STRICT
+from debate_judge.programs.debate.personas import ADVOCATE, PERSONAS, PLAIN
 from debate_judge.programs.judge import DebateConfig, Item, Judge, corpus_items
-from debate_judge.programs.offline.engine import OfflineEngine
+from debate_judge.programs.offline.engine import OfflineTransport
 from debate_judge.programs.offline.roles import threshold
 from debate_judge.programs.roles.examples import examples_of
 from debate_judge.programs.transcript import Transcript, Turn
@@ -48,7 +55,7 @@ GIVING_IN, AGAIN = Turn("critic", 1, "", no_issue=True), Turn("scorer", 1, "So b
 
 def rated(ratings: Sequence[float | None], items: Sequence[Item] = ()) -> dspy.Example:
     n = len(ratings)
-    return dspy.Example(questions=items or [ITEM] * n, ratings=ratings, raters=[()] * n, comments=[()] * n)
+    return dspy.Example(questions=items or [ITEM] * n, ratings=ratings, single_ratings=[()] * n, comments=[()] * n)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +72,8 @@ def rated(ratings: Sequence[float | None], items: Sequence[Item] = ()) -> dspy.E
 def test_what_a_reply_did(mean: float, before: float, after: float | None, effect: str) -> None:
     turns = (replace(SCORER, score=before), *((GIVING_IN,) if after is None else (CRITIC, replace(AGAIN, score=after))))
     (source,) = critic_replies(rated([mean]), [Transcript(turns)])
-    assert source.candidates[0].debate["effect"] == effect
-    assert effects_of([source]) == {effect: 1}
+    assert source.candidates[0].debate_fields["effect"] == effect
+    assert count_effects([source]) == {effect: 1}
     assert json.loads(source.json_line())["candidates"][0]["effect"] == effect
 
 
@@ -75,9 +82,11 @@ def test_shown_are_rated_items_each_under_its_own_source_with_replies_where_ther
     items = [replace(ITEM, source=source, text=f"Text {n}.") for n, source in enumerate("aabb")]
     whole = Transcript((SCORER, CRITIC, AGAIN))
     replies = critic_replies(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
-    shown = {source.source: [(c.text, c.debate.get("score_after")) for c in source.candidates] for source in replies}
+    shown = {
+        source.source: [(c.text, c.debate_fields.get("score_after")) for c in source.candidates] for source in replies
+    }
     assert shown == {"a": [("Text 0.", 3.0)], "b": [("Text 2.", None), ("Text 3.", 3.0)]}
-    assert effects_of(replies).total() == 2
+    assert count_effects(replies).total() == 2
 
 
 class Persuaded(Author):
@@ -101,14 +110,14 @@ class Persuaded(Author):
 
 
 def test_a_persona_that_helps_is_in_the_critics_instructions_and_one_that_does_not_is_not() -> None:
-    for persona, kept in (("You are stern.", True), ("You are mild.", False), (STRICT.text, False), ("", False)):
+    for persona, kept in (("You are stern.", True), ("You are mild.", False), (ADVOCATE.text, False), ("", False)):
         author = Persuaded(persona)
         judge, _ = tuned(author, rounds=1)
-        assert judge.instructions()["critic"] == (persona if kept else STRICT.text)
+        assert judge.instructions()["critic"] == (persona if kept else ADVOCATE.text)
         # What is empty is asked for once more.
         assert len(author.asked) == (1 if persona else 2)
         prompt = author.asked[0]
-        assert section(prompt, "former_persona") == STRICT.text
+        assert section(prompt, "former_persona") == ADVOCATE.text
         (source,) = map(json.loads, section(prompt, "replies").splitlines())
         effects = {c["effect"] for c in source["candidates"]}
         assert effects == {"NO ISSUE, rightly", "NO ISSUE, too early"}
@@ -142,7 +151,7 @@ def test_the_offline_stand_in_is_sterner_where_the_critic_gave_in_and_milder_whe
         effects = "; ".join(f"{name}: {count}" for name, count in zip(EFFECTS, counts, strict=True))
         user = f"[[ ## effects ## ]]\n{effects}\n\nRespond with `[[ ## analysis ## ]]`, then `[[ ## persona ## ]]`."
         fields = "Your output fields are:\n1. `analysis` (str):\n2. `persona` (str):"
-        return threshold(OfflineEngine().answer(fields, user, {}).text.partition("persona ## ]]")[2])
+        return threshold(OfflineTransport().answer(fields, user, {}).text.partition("persona ## ]]")[2])
 
     assert len(EFFECTS) == 5
     assert written(0, 5, 3, 0, 0) < written(2, 2, 0, 0, 0) < written(5, 0, 0, 3, 0)
@@ -158,7 +167,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     plan = plan_of(settings, {name: persona.text for name, persona in PERSONAS.items()})
 
     class Writing(Teleprompter):
-        def __init__(self, tuning: Tuning) -> None:
+        def __init__(self, tuning: TunerContext) -> None:
             super().__init__()
             self.writes = text if tuning.label == "coherence" else None
 
@@ -169,14 +178,14 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
 
     lm = scripted_lm(debater())
     with JudgeRunner(lm, progress=False) as runner:
-        learnt = optimizer.tune_judges(Run(plan, runner, None, Writing, lm))
+        learnt = tune_judges(CompileRun(plan, runner, None, Writing, lm))
     assert (LEARNT in learnt.space.personas) == (text is not None)
     if text is None:
         return
     reading = learnt.space.readings[0]
     variants: Any = {label: of[JudgeVariant(NO_KNOWLEDGE, LEARNT, reading)] for label, of in learnt.variants.items()}
     assert variants["coherence"].judge.instructions()["critic"] == text
-    assert variants["fluency"].judge.instructions()["critic"] == STRICT.text
+    assert variants["fluency"].judge.instructions()["critic"] == ADVOCATE.text
     groups = [group.id for group in plan.data.splits.train.groups if group.has_distinct_ratings("coherence")]
     judged = [variants["coherence"].judge_for("train", ("coherence", name)) is not None for name in groups]
     assert judged == [False] + [True] * (len(groups) - 1)
@@ -188,7 +197,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
 
 CORPUS = corpus(4)
 GROUPS: list[GroupKey] = [(ASPECT.name, group.id) for group in CORPUS.groups]
-BASE = Debate(STRICT, DebateConfig(2))
+BASE = Debate(ADVOCATE, DebateConfig(2))
 BY_PERSONA: dict[str, Judge] = {"strict": BASE, "plain": Debate(PLAIN, DebateConfig(2))}
 
 

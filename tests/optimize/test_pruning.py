@@ -51,8 +51,8 @@ def test_weak_points_are_pruned_after_a_few_groups_and_the_choice_is_the_same() 
     # Known for all groups, and nothing else, is what may be chosen.
     assert {point for point, groups in fewer.groups_asked.items() if groups == 10} == {o.point for o in found.outcomes}
     assert not {o.point for o in found.outcomes} & set(found.pruned)
-    assert {(d.groups, d.of) for d in found.pruned.values()} <= {(3, 10), (6, 10)}
-    assert all(dropped.behind < 0 for dropped in found.pruned.values())
+    assert {(d.groups, d.total_groups) for d in found.pruned.values()} <= {(3, 10), (6, 10)}
+    assert all(dropped.difference_to_best < 0 for dropped in found.pruned.values())
 
 
 def test_a_debate_that_may_win_after_one_round_is_held_no_longer_on_further_groups() -> None:
@@ -86,7 +86,8 @@ def test_pruned_trials_are_stored_with_their_record(tmp_path: Path) -> None:
     assert set(dropped) == set(found.pruned)
     trials = stored_trials(tmp_path / "s.log", optuna.trial.TrialState.PRUNED)
     assert [trial.user_attrs for trial in trials] == [
-        {"groups": outcome.groups, "of": 10, "behind": outcome.behind} for outcome in dropped.values()
+        {"groups": outcome.groups, "total_groups": 10, "difference_to_best": outcome.difference_to_best}
+        for outcome in dropped.values()
     ]
     assert {trial.values for trial in trials} == {None}
     assert len(stored_trials(tmp_path / "s.log", optuna.trial.TrialState.COMPLETE)) == len(found.outcomes)
@@ -133,7 +134,7 @@ def test_groups_that_were_scored_are_not_scored_again_with_the_others() -> None:
     lm, point = scripted_lm(NOISY), Point("none", "strict", 2, True, "given")
     with JudgeRunner(lm, progress=False) as runner:
         scores = scores_of(runner, ASPECTS)
-        some, _ = scores.scores(point, only=["g1"])
+        some, _ = scores.scores(point, group_ids=["g1"])
         assert {section(prompt, "source") for prompt in lm.prompts} == {"Source 1."}
         # Nothing is known for all groups, so that nothing may be read off without asking.
         assert scores.debated_rounds == {}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize.compile import build_parser
-from debate_judge.optimize.reflection import REFLECTION, reflection_lm
+from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
 from debate_judge.optimize.search import outcomes
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import guide, rated_examples
@@ -22,7 +22,7 @@ from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.flags.parser import read_settings
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.tracking.contents import prompts_of
+from debate_judge.runs.tracking.run_contents import named_prompts
 from tests.optimize.compiles import compiled, plan_of
 from tests.optimize.small_corpus import small_corpus
 
@@ -101,7 +101,7 @@ def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:
     named, usual = (plan_of(Settings(store=str(tmp_path), **given), texts) for given in ({"name": "mine"}, {}))
     assert (named.name, named.model_name) == ("mine", "mine")
     assert (usual.name.startswith("sample-debate-offline-"), usual.model_name) == (True, "debate-summarization")
-    found = prompts_of(named.model_name, {"coherence": {"scorer": "Rate.", "critic": ""}})
+    found = named_prompts(named.model_name, {"coherence": {"scorer": "Rate.", "critic": ""}})
     assert found == {"mine.coherence.scorer": "Rate."}
 
 
@@ -157,7 +157,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def engine() -> Any:
-    return scripted_lm(lambda _: "OK").scripted
+    return scripted_lm(lambda _: "OK").transport
 
 
 @pytest.mark.parametrize(
@@ -165,15 +165,15 @@ def engine() -> Any:
 )
 def test_the_address_is_that_of_a_provider(name: str, endpoint: str) -> None:
     settings = Settings(lm="openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1", reflection_lm=name)
-    lm = make_lm(settings.lm, api_base=settings.api_base, options=lm_options(settings), engine=engine())
-    reflection = reflection_lm(settings, lm)
+    lm = make_lm(settings.lm, api_base=settings.api_base, options=lm_options(settings), transport=engine())
+    reflection = make_reflection_lm(settings, lm)
     assert (reflection.model, reflection.endpoint) == (name, endpoint)
 
 
 def test_both_spend_one_budget() -> None:
     settings = Settings(lm="openai/gpt-4o-mini", reflection_lm="openai/gpt-4o", budget="calls=2")
-    lm = make_lm(settings.lm, options=lm_options(settings), engine=engine())
-    second = make_lm("openai/gpt-4o", engine=engine()).share_run(lm, REFLECTION)
+    lm = make_lm(settings.lm, options=lm_options(settings), transport=engine())
+    second = make_lm("openai/gpt-4o", transport=engine()).share_run(lm, REFLECTION)
     lm("first")
     second("second")
     for either in (lm, second):
@@ -182,8 +182,8 @@ def test_both_spend_one_budget() -> None:
 
 
 def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None:
-    lm = make_lm("openai/gpt-4o-mini", engine=engine())
-    second = make_lm("openai/gpt-4o", engine=engine()).share_run(lm, REFLECTION)
+    lm = make_lm("openai/gpt-4o-mini", transport=engine())
+    second = make_lm("openai/gpt-4o", transport=engine()).share_run(lm, REFLECTION)
     lm.meter.count_reply("scorer", Reply("", 1000, 100))
     second.meter.count_reply(REFLECTION, Reply("", 1000, 100))
     rows = {row["role"]: row["usd"] for row in cost_rows(lm.meter, lm.price)}

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import open_replies
-from debate_judge.programs.offline.engine import OfflineEngine
+from debate_judge.programs.offline.engine import OfflineTransport
 from tests.faulty_server import FaultyServer, Script
 
 HOST = "pinned.invalid"
@@ -40,7 +40,7 @@ def keys_in(replies: SqlStore) -> list[str]:
 
 @cache
 def offline_answer(system: str, user: str) -> str:
-    return OfflineEngine().answer(system, user, {}).text
+    return OfflineTransport().answer(system, user, {}).text
 
 
 def content(message: dict[str, Any]) -> str:

@@ -46,7 +46,7 @@ def response(text: str, finish: Any = "stop") -> Response:
 
 def judge_lm(act: Callable[[int], Response] | None = None, **options: Any) -> tuple[JudgeLM, Engine]:
     engine = Engine(act)
-    return JudgeLM("test/m", engine=engine, **options), engine
+    return JudgeLM("test/m", transport=engine, **options), engine
 
 
 def request_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> Request:

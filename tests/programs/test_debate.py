@@ -14,7 +14,7 @@ import pytest
 from dspy import lm15
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
+from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.programs.judge import Unscored, Verdict
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.store import SqlStore
@@ -275,7 +275,7 @@ def test_the_distance_decides(persona: str, blind: float, debated: bool) -> None
 @pytest.mark.parametrize(("name", "calls"), [("lower", 2), ("upper", 6)])
 @pytest.mark.parametrize("together", [0, 4])
 def test_an_estimate_knows_its_bounds(name: Literal["lower", "upper"], calls: int, together: int) -> None:
-    lm = make_lm("offline", engine=DryRunEngine(EstimateCase(name, 80)))
+    lm = make_lm("offline", transport=DryRunTransport(EstimateCase(name, 80)))
     with JudgeRunner(lm, progress=False) as runner:
         judge = Debate("blind", rounds=2, together=together)
         judgements = runner.judge(judge, items("One thing.", "And another thing.")[: 1 + (together > 0)])

@@ -95,7 +95,7 @@ def test_tokens_and_cost_are_counted_by_role_and_price(tmp_path: Path) -> None:
                 meters.append(lm.meter)
     # Letters 1 and 3 are revised: six Scorer calls and four Critic calls of 60 fresh, 40 cached and 20 output tokens.
     first, second = meters
-    scorer, stored = first.tokens["scorer"], second.tokens["scorer"]
+    scorer, stored = first.by_role["scorer"], second.by_role["scorer"]
     assert (scorer.fresh, scorer.cached, scorer.output, scorer.stored) == (360, 240, 120, 0)
     call = (60 * 10 + 40 * 1 + 20 * 100) / 1e6
     assert first.cost(lm.price) == pytest.approx({"critic": 4 * call, "scorer": 6 * call})

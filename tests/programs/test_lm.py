@@ -270,7 +270,7 @@ def test_the_end_of_a_run_cancels_its_calls() -> None:
 
 def key(messages: list[dict[str, Any]] = QUESTION, model: str = "test/m", **options: Any) -> str:
     call = options.pop("call", {})
-    lm = JudgeLM(model, engine=Engine(), **options)
+    lm = JudgeLM(model, transport=Engine(), **options)
     return call_key(lm, messages, **call)
 
 
@@ -329,7 +329,7 @@ def test_credentials_in_an_address_enter_neither_endpoint_nor_key(address: str, 
 def test_equal_requests_of_dspys_modules_are_separate_samples_and_stored(tmp_path: Path) -> None:
     def proposals(questions: list[str], endpoint: str = "") -> tuple[list[str], int]:
         with closing(SqlStore(tmp_path)) as store:
-            lm = JudgeLM("test/m", engine=Engine(), store=store, endpoint=endpoint)
+            lm = JudgeLM("test/m", transport=Engine(), store=store, endpoint=endpoint)
             replies = [lm(question)[0] for question in questions]
         assert lm.meter.requested["proposer"] == len(questions)
         return replies, lm.meter.executed["proposer"]

@@ -15,7 +15,7 @@ import pytest
 from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.debate.table import Criticism, Scoring, TieBreaking
 from debate_judge.programs.judge import Item, ItemJudge
-from debate_judge.programs.offline.engine import OfflineEngine
+from debate_judge.programs.offline.engine import OfflineTransport
 from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.role import Fields, JudgeSignature, Role, RoleLastAdapter, item_inputs
 from debate_judge.programs.testing import check_judge
@@ -53,7 +53,7 @@ def prompt(signature: Any, asked: Item) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("aspect", "text"), DEFECTS)
 def test_an_obvious_defect_costs_points(aspect: str, text: str) -> None:
-    replies = [OfflineEngine().answer(*prompt(TieBreaking, item(aspect, t)), {}).text for t in (text, GOOD)]
+    replies = [OfflineTransport().answer(*prompt(TieBreaking, item(aspect, t)), {}).text for t in (text, GOOD)]
     defective, good = (float(parsing.parse_fields(reply, ["final_score"])["final_score"]) for reply in replies)
     assert defective < good - 0.25
 
@@ -64,9 +64,9 @@ def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     asked.append(("", "Write a new instruction within ``` blocks."))
     program = (
         "import json, sys; from debate_judge.programs.offline import engine;"
-        "print([engine.OfflineEngine().answer(*p, {}).text for p in json.load(sys.stdin)])"
+        "print([engine.OfflineTransport().answer(*p, {}).text for p in json.load(sys.stdin)])"
     )
-    here = f"{[OfflineEngine().answer(*p, {}).text for p in asked]}\n"
+    here = f"{[OfflineTransport().answer(*p, {}).text for p in asked]}\n"
     for seed in ("0", "77"):
         command, env = [sys.executable, "-c", program], {**os.environ, "PYTHONHASHSEED": seed}
         assert subprocess.check_output(command, input=json.dumps(asked), env=env, text=True) == here

@@ -86,7 +86,7 @@ class Likely:
 
     def judged(self, rounds: int) -> Any:
         judge = Debate(rounds=rounds, score_mode="expected")
-        return hold(JudgeLM("scripted/likely", engine=self), only(judge.judge([ITEM])))
+        return hold(JudgeLM("scripted/likely", transport=self), only(judge.judge([ITEM])))
 
 
 def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -> None:

@@ -14,7 +14,7 @@ from dspy import lm15
 
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import PLAIN, STRICT
+from debate_judge.programs.debate.personas import ADVOCATE, PLAIN
 from debate_judge.programs.debate.table import Scoring
 from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import Item, Judge
@@ -350,14 +350,14 @@ SAME = [
     (guided("Rain."), guided("Sun.")),
     (guided("Rain."), joint_judge(1, tie_breaker=True)),
     # No Critic speaks in a single call, and no Tie-breaker where there is none.
-    (Debate(STRICT, rounds=0, joint=True), Debate(PLAIN, rounds=0, tie_breaker=True, joint=True)),
+    (Debate(ADVOCATE, rounds=0, joint=True), Debate(PLAIN, rounds=0, tie_breaker=True, joint=True)),
 ]
 OTHER = [
     (joint_judge(1), joint_judge(2)),
     (joint_judge(1), joint_judge(1, tie_breaker=True)),
     (joint_judge(1, together=4), joint_judge(1, together=8)),
     (joint_judge(1), joint_judge(1, score_mode="sampled:2")),
-    (Debate(STRICT, rounds=1, joint=True), Debate(PLAIN, rounds=1, joint=True)),
+    (Debate(ADVOCATE, rounds=1, joint=True), Debate(PLAIN, rounds=1, joint=True)),
     (Debate(joint=True, order=1), Debate(joint=True)),
     (Debate(joint=True), Debate()),
     (Debate(), Debate()),

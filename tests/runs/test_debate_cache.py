@@ -9,7 +9,7 @@ import pytest
 from debate_judge.optimize.tuners.guide import add_guide
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import PLAIN, STRICT
+from debate_judge.programs.debate.personas import ADVOCATE, PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -18,7 +18,7 @@ from tests.programs.tables import JOINT_TASK, cells, joint_judge, joint_table_sc
 from tests.runs.exports import items
 
 ITEMS = [replace(item, source=f"Letter {item.group}.") for item in items(3)]
-JUDGE = Debate(STRICT, DebateConfig(2, tie_breaker=True))
+JUDGE = Debate(ADVOCATE, DebateConfig(2, tie_breaker=True))
 
 
 def test_what_is_known_is_not_asked_again_and_says_the_same() -> None:

@@ -23,11 +23,11 @@ from debate_judge.programs.judge import Judge, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.lm.usage import Meter, Tokens
+from debate_judge.programs.lm.usage import Meter, Usage
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.distributed.actor import ActorReport, UnitResult
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_shortest, preflight, preflight_checks
 from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -218,7 +218,7 @@ def test_step_items_agreement_calls_money_and_time_in_one_text_as_wide_as_the_te
     monkeypatch.setenv("COLUMNS", "60")
     stream = io.StringIO()
     shown.phases = PHASES
-    shown.agreement = 0.617
+    shown.best_value = 0.617
     with stage("fluency: tuning"), shown.track("guides", 4):
         pass
     with stage("fluency: search, debates dev"):
@@ -351,7 +351,7 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
     # Items, a second, unscored, calls, per cent and minutes.
     assert figures(progress(totals).line()) == ["50", "0.5", "2", "0", "10", "15"]
     assert "2 no [?] reply" in progress(totals).line()
-    calls = {"a": Tokens(calls=3, fresh=900_000), "b": Tokens(calls=2, fresh=100_000, output=500_000)}
+    calls = {"a": Usage(calls=3, fresh=900_000), "b": Usage(calls=2, fresh=100_000, output=500_000)}
     for (name, used), at in zip(calls.items(), ({"0": 50, "1": 4}, {"2": 4}), strict=True):
         meter = Meter(executed=Counter({"scorer": used.calls}), accounts={("scorer", 0): used})
         totals.report(name, ActorReport(meter, at))

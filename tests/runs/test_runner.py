@@ -23,7 +23,7 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore, Messages, Reply
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge, charged_to
+from debate_judge.runs.runner.judge_usage import JudgeUsage, UsageByJudge, charged_to
 from debate_judge.runs.runner.runner import (
     JudgeRunner,
     PassJob,
@@ -210,7 +210,7 @@ class Engine:
 
 
 def lm_of(engine: Engine, **options: Any) -> JudgeLM:
-    return JudgeLM("test/m", engine=engine, options=LMOptions(retries=0, first_wait=0.01), **options)
+    return JudgeLM("test/m", transport=engine, options=LMOptions(retries=0, first_wait=0.01), **options)
 
 
 def notes(*sources: str) -> list[Item]:
@@ -285,7 +285,7 @@ def test_a_wrong_key_ends_the_stream_although_an_earlier_item_still_waits() -> N
             raise lm15.AuthError("the key was revoked", status=401)
 
     # The answer that never comes is waited for until its attempt is given up.
-    lm = JudgeLM("test/m", engine=Engine(before), options=LMOptions(attempt_timeout=0.2, retries=0))
+    lm = JudgeLM("test/m", transport=Engine(before), options=LMOptions(attempt_timeout=0.2, retries=0))
     judgements: list[Judgement] = []
     with pytest.raises(dspy.LMAuthError):
         streamed(lm, notes(*"abcdefghijklmnopqrst"), judgements)

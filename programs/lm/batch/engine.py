@@ -110,14 +110,14 @@ class BatchEngine:
         self._reset()
 
     def _reset(self) -> None:
-        self._resumed: asyncio.Task[None] | None = None
+        self._resuming: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls: dict[str, _BatchCall] = {}
-        self._sent: set[str] = set()
+        self._sent_keys: set[str] = set()
         """Keys of the calls that are in jobs; all others go into the next job."""
         self._timer: asyncio.TimerHandle | None = None
         self._jobs: dict[str, BatchJob] = {}
-        self._unreadable: dict[str, dspy.LMError] = {}
+        self._inaccessible: dict[str, dspy.LMError] = {}
         """Key of a call in a job that this process's API key cannot access -> its error."""
         self._max_calls = MAX_CALLS
         self._job_lock: asyncio.Lock | nullcontext[None] = nullcontext()
@@ -132,9 +132,9 @@ class BatchEngine:
             dspy.LMError: The call failed for good, or no job can be run.
             InputError: The store cannot be written.
         """
-        if self._resumed is None:
-            self._resumed = asyncio.ensure_future(self._resume())
-        await asyncio.shield(self._resumed)
+        if self._resuming is None:
+            self._resuming = asyncio.ensure_future(self._resume())
+        await asyncio.shield(self._resuming)
         entry = {
             "custom_id": key,
             "method": "POST",
@@ -147,8 +147,8 @@ class BatchEngine:
             if (reply := await self._store.get(key)) is not None:
                 # A job of an earlier process has stored it since the caller's lookup.
                 return reply
-            if key in self._unreadable:
-                raise self._unreadable[key]
+            if key in self._inaccessible:
+                raise self._inaccessible[key]
             self._send_later()
             return await future
         finally:
@@ -159,7 +159,7 @@ class BatchEngine:
         """Stop polling the jobs, which keep running at the provider, and close the connections."""
         if self._timer is not None:
             self._timer.cancel()
-        tasks: list[asyncio.Future[None]] = [*self._tasks, *filter(None, [self._resumed])]
+        tasks: list[asyncio.Future[None]] = [*self._tasks, *filter(None, [self._resuming])]
         for task in tasks:
             task.cancel()
         for call in self._calls.values():
@@ -177,7 +177,7 @@ class BatchEngine:
 
     def _start_job(self, work: Awaitable[None], keys: Sequence[str]) -> None:
         """Run `work`, the job of these calls, as a task; calls without an answer afterwards go into the next job."""
-        self._sent.update(keys)
+        self._sent_keys.update(keys)
 
         async def run() -> None:
             try:
@@ -185,7 +185,7 @@ class BatchEngine:
             except Exception as error:
                 self._fail(error)
             finally:
-                self._sent.difference_update(keys)
+                self._sent_keys.difference_update(keys)
             if self._pending(keys):
                 self._send_later()
 
@@ -222,7 +222,7 @@ class BatchEngine:
 
     def _send(self) -> None:
         groups: dict[tuple[str, int], list[_BatchCall]] = {}
-        for call in self._pending(key for key in self._calls if key not in self._sent):
+        for call in self._pending(key for key in self._calls if key not in self._sent_keys):
             groups.setdefault((call.role, call.round), []).append(call)
         for chunk in (chunk for calls in groups.values() for chunk in _split(calls, self._max_calls)):
             keys = tuple(call.key for call in chunk)
@@ -271,7 +271,7 @@ class BatchEngine:
             )
             # The store may be shared, and the job a colleague's: it ends this run only if its calls are pending here.
             del self._jobs[job.token]
-            self._unreadable.update(dict.fromkeys(job.keys, error))
+            self._inaccessible.update(dict.fromkeys(job.keys, error))
             if self._pending(job.keys):
                 raise error
             return
@@ -295,14 +295,14 @@ class BatchEngine:
 
     async def _poll(self, job: BatchJob) -> Batch | None:
         """The job when it has ended; None if the account of this process has no such job."""
-        wait, printed = self._batch_timing.first_poll, ""
+        wait, last_state = self._batch_timing.first_poll, ""
         while (batch := await self._service.retrieve(job.id or "")) is not None:
             counts = batch.request_counts
             failed = f", {counts.failed:,} failed" if counts and counts.failed else ""
             state = f"{counts.completed:,} done{failed} ({batch.status})" if counts and counts.total else batch.status
-            if state != printed:
+            if state != last_state:
                 _print_status(f"{job}, {state}")
-                printed = state
+                last_state = state
             if batch.status in ("completed", "failed", "expired", "cancelled"):
                 break
             await asyncio.sleep(wait)
@@ -352,7 +352,7 @@ class BatchEngine:
             try:
                 await self._probe()
             except Exception as raised:
-                error = self._service.error(raised)
+                error = self._service.lm_error(raised)
                 last = errors[failed[0].key]
                 text = f"no call was answered in {_MAX_JOBS_PER_CALL} batch jobs; the last failure: {last}"
                 down = ProviderDownError(text, model=self._model)

@@ -192,9 +192,10 @@ class BatchService:
                 first = False
                 try:
                     entry = orjson.loads(line)
-                    answer = entry.get("response") or {}
-                    completion = str((answer.get("body") or {}).get("id") or "")
-                    outcome = self._outcome(answer.get("status_code"), answer.get("body"), entry.get("error") or {})
+                    endpoint_response = entry.get("response") or {}
+                    status, body = endpoint_response.get("status_code"), endpoint_response.get("body")
+                    completion = str((body or {}).get("id") or "")
+                    outcome = self._outcome(status, body, entry.get("error") or {})
                     answers.append((str(entry["custom_id"]), completion, outcome))
                 except (ValueError, LookupError, TypeError, AttributeError):
                     _LOG.warning("a line in file %s answers no call", file)
@@ -212,7 +213,7 @@ class BatchService:
         except lm15.LM15Error as raised:
             return lm_error(raised, self._model, self._key)
 
-    def error(self, raised: Exception) -> dspy.LMError:
+    def lm_error(self, raised: Exception) -> dspy.LMError:
         """Convert an exception of the client into DSPy's class for it, without the key in the message."""
         import openai
 
@@ -234,7 +235,7 @@ class BatchService:
                 async with asyncio.timeout(timeout):
                     return await attempt()
             except Exception as raised:
-                raise self.error(raised) from raised
+                raise self.lm_error(raised) from raised
 
         retrying = AsyncRetrying(
             retry=retry_if_exception(dspy.is_retryable_lm_error),

@@ -38,7 +38,7 @@ _ERROR_CLASSES: dict[int, type[lm15.ProviderError]] = {
 }
 
 
-class OpenAICompatible:
+class OpenAITransport:
     """Makes one attempt at a call, against `{base_url}/chat/completions`.
 
     Args:
@@ -93,8 +93,8 @@ def interpret_exception(error: Exception) -> lm15.LM15Error:
         code = NOT_LISTENING if refused and is_loopback(getattr(error, "host", "")) else None
         return lm15.TransportError(f"cannot reach the server: {redact_text(str(error))}", provider_code=code)
     text = getattr(error, "message", "") or str(error) or type(error).__name__
-    started = isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, RejectedResponseError))
-    code = INCOMPLETE if started else None
+    has_begun = isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, RejectedResponseError))
+    code = INCOMPLETE if has_begun else None
     return lm15.TransportError(f"incomplete response: {redact_text(str(text))[:500]}", provider_code=code)
 
 
@@ -102,10 +102,10 @@ def completion_id(body: bytes) -> str | None:
     """The id of a completion; None for any other response, or if the server gives none."""
     try:
         completion = orjson.loads(body)
-        identity = completion["id"] if completion["choices"] else None
+        value = completion["id"] if completion["choices"] else None
     except (ValueError, LookupError, TypeError):
         return None
-    return identity if isinstance(identity, str) and identity else None
+    return value if isinstance(value, str) and value else None
 
 
 def request_body(model: str, messages: Messages, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def _shared_client(loop: asyncio.AbstractEventLoop) -> tuple[aiohttp.ClientSessi
     return session, AsyncHTTPHandler(shared_session=session, follow_redirects=False)
 
 
-class LiteLLM:
+class LiteLLMTransport:
     """Makes one attempt at a call, by `litellm.acompletion` over an aiohttp session that checks responses.
 
     Args:

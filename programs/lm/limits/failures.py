@@ -26,7 +26,7 @@ from debate_judge.programs.lm.options import LMOptions
 _LOG = logging.getLogger(__name__)
 
 _MIN_RETRY_AFTER = 0.1
-"""Seconds; a shorter Retry-After is believed after a first failure only, then the usual wait applies."""
+"""Seconds; a shorter Retry-After is obeyed after the first failure only; later the usual wait applies."""
 _MAX_DOUBLINGS = 30
 _MAX_DOUBLINGS_429 = 3
 """After a 429, where the limiter slows all calls down anyway."""
@@ -40,8 +40,8 @@ class RetryWait:
     """Seconds until the next attempt: Retry-After, else exponential backoff with jitter. Also a wait for `tenacity`.
 
     Args:
-        first: Seconds after the first failure, doubled for each further one, plus a random jitter of up to as many.
-        max_wait: Cap on that, and on Retry-After.
+        first: Seconds after the first failure, doubled for each further one, plus random jitter of up to `first`.
+        max_wait: Maximum of that, and of Retry-After.
     """
 
     def __init__(self, first: float, max_wait: float) -> None:
@@ -98,11 +98,11 @@ class OutageWatch:
 
     def __init__(self, model: str, options: LMOptions, probe: Callable[[], Awaitable[None]]) -> None:
         self._model, self._options, self._probe = model, options, probe
-        self.answers = 0
-        """Number of answers so far to any call, error statuses included."""
+        self.responses = 0
+        """Number of responses so far to any call, error statuses included."""
         self._probing: asyncio.Task[bool] | None = None
 
-    async def wait(self) -> None:
+    async def wait_for_probe(self) -> None:
         """Wait while a probe is running.
 
         Raises:
@@ -140,7 +140,7 @@ class OutageWatch:
                     return was_down
                 elapsed = time.monotonic() - start
                 # A provider that has never answered is not waited for, unless it says that it is overloaded.
-                max_outage = self._options.max_outage if self.answers or error.status in OVERLOAD_STATUSES else 0.0
+                max_outage = self._options.max_outage if self.responses or error.status in OVERLOAD_STATUSES else 0.0
                 if elapsed + wait > max_outage:
                     raise self._provider_down_error(error, elapsed) from error
                 if not was_down:
@@ -155,7 +155,7 @@ class OutageWatch:
             wait = min(2 * wait, _MAX_PROBE_WAIT)
 
     def _provider_down_error(self, error: lm15.LM15Error, seconds: float) -> ProviderDownError:
-        not_listening = error.provider_code == NOT_LISTENING and not self.answers
+        not_listening = error.provider_code == NOT_LISTENING and not self.responses
         last = lm_error(error, self._model).message[:500]
         return ProviderDownError(
             f"no call was answered for {seconds:.0f} s; the last failure: {last}",

@@ -93,34 +93,34 @@ class TokenEstimator:
 
 
 def _add(account: list[float], amounts: Sequence[float]) -> None:
-    # In place, because the budget of another model shares the lists.
+    # In place, because `Budget.with_price` shares the lists.
     account[:] = [a + b for a, b in zip(account, amounts, strict=True)]
 
 
 class Budget:
     """Keeps a run within its caps, calls in flight included. Belongs to one event loop."""
 
-    def __init__(self, budget: BudgetCaps, price: Price | None) -> None:
-        self._budget = budget
+    def __init__(self, caps: BudgetCaps, price: Price | None) -> None:
+        self._caps = caps
         self._set_price(price)
         self._spent = [0.0, 0.0, 0.0]
         self._reserved = [0.0, 0.0, 0.0]
 
-    def shared(self, price: Price | None) -> Budget:
+    def with_price(self, price: Price | None) -> Budget:
         """The same caps and the same account, for the calls of another model at its own price."""
         copied = copy.copy(self)
         copied._set_price(price)
         return copied
 
     def _set_price(self, price: Price | None) -> None:
-        if self._budget.usd is not None and price is None:
+        if self._caps.usd is not None and price is None:
             raise ValueError("a budget in money needs a price")
         self._price = price or Price(0.0, 0.0, 0.0)
 
     def admits(self, estimate: TokenEstimate) -> bool:
         """Whether this call can be made without exceeding any cap, whatever those in flight will cost."""
-        budget, cost = self._budget, self.max_cost(estimate)
-        caps = (budget.calls, budget.tokens, budget.usd)
+        cost = self.max_cost(estimate)
+        caps = (self._caps.calls, self._caps.tokens, self._caps.usd)
         return all(
             cap is None or spent + reserved + needed <= cap * (1 + 1e-12)
             for cap, spent, reserved, needed in zip(caps, self._spent, self._reserved, cost, strict=True)
@@ -134,10 +134,11 @@ class Budget:
         """Undo `reserve` for a call that is over."""
         _add(self._reserved, [-amount for amount in self.max_cost(estimate)])
 
-    def charge(self, used: tuple[float, float], cached: int, *, batch: bool = False) -> None:
+    def charge(self, tokens: tuple[float, float], cached: int, *, batch: bool = False) -> None:
         """Charge a reply: its input and output tokens, `cached` of the input at the lower price."""
-        cost = self._price_for(batch).cost(used[0] - cached, cached, used[1])
-        _add(self._spent, (1.0, used[0] + used[1], cost))
+        input_tokens, output_tokens = tokens
+        cost = self._price_for(batch).cost(input_tokens - cached, cached, output_tokens)
+        _add(self._spent, (1.0, input_tokens + output_tokens, cost))
 
     def charge_maximum(self, estimate: TokenEstimate) -> None:
         """Charge a request that was sent and whose answer is lost: its maximum cost."""
@@ -153,14 +154,14 @@ class Budget:
 
     def spent_error(self) -> BudgetSpentError:
         """The error for a spent budget, with what was used of each cap."""
-        budget, (calls, tokens, usd) = self._budget, self._spent
+        caps, (calls, tokens, usd) = self._caps, self._spent
         lines = []
-        if budget.calls is not None:
-            lines.append(f"{calls:,.0f} of {budget.calls:,} calls")
-        if budget.tokens is not None:
-            lines.append(f"{tokens:,.0f} of {budget.tokens:,} tokens")
-        if budget.usd is not None:
-            lines.append(f"${usd:.4f} of ${budget.usd:g}")
+        if caps.calls is not None:
+            lines.append(f"{calls:,.0f} of {caps.calls:,} calls")
+        if caps.tokens is not None:
+            lines.append(f"{tokens:,.0f} of {caps.tokens:,} tokens")
+        if caps.usd is not None:
+            lines.append(f"${usd:.4f} of ${caps.usd:g}")
         return BudgetSpentError(f"the next call might exceed the budget: {', '.join(lines)} are spent")
 
 
@@ -321,18 +322,18 @@ class Limiter:
             )
             self.window = min(float(self.concurrency), self.window + self._growth / self.window)
 
-    def on_overload(self, sent: float, wait: float = 0.0) -> None:
+    def on_overload(self, sent_at: float, wait: float = 0.0) -> None:
         """Record that a call met a rate limit or an overloaded server, or timed out: the window shrinks.
 
         Args:
-            sent: When it was sent, on the clock of `time.monotonic`.
+            sent_at: When it was sent, on the clock of `time.monotonic`.
             wait: Seconds for which the server accepts no call (Retry-After).
         """
         now = time.monotonic()
         self._paused_until = max(self._paused_until, now + wait)
         self._overload_share += (1.0 - self._overload_share) / max(_SHARE_WINDOW, self.window)
         # All calls of one burst meet the same limit: it cuts the window once.
-        if sent < self._last_cut or now < self._last_cut + self._cut_interval:
+        if sent_at < self._last_cut or now < self._last_cut + self._cut_interval:
             return
         cut = _MAX_CUT * min(1.0, self._overload_share / _COMMON_SHARE)
         self._last_cut, self._growth = now, 1.0

@@ -21,7 +21,7 @@ from debate_judge.programs.lm.sql.tables import REPLIES, Row, reply_of, row_of
 
 _LOG = logging.getLogger(__name__)
 
-_KEY, _PREFIX = 32, 42
+_KEY_LENGTH, _PREFIX_LENGTH = 32, 42
 """Length of a key in hexadecimal digits, and of all before the JSON."""
 
 _CHUNK_SIZE = 1000
@@ -37,14 +37,14 @@ def import_folder(folder: Path, file: Path | None, lm: str, put: Callable[[list[
         lm: The LM of the replies.
         put: Inserts the rows whose keys are new.
     """
-    number = 0
+    count = 0
     stored = _stored_rows(file) if file is not None and file.exists() else ()
-    rows = itertools.chain(stored, *(_rows(path, lm) for path in sorted(folder.glob("*.replies"))))
+    rows = itertools.chain(stored, *(_legacy_rows(path, lm) for path in sorted(folder.glob("*.replies"))))
     while chunk := list(itertools.islice(rows, _CHUNK_SIZE)):
         put(chunk)
-        number += len(chunk)
-    if number:
-        _LOG.info("%s: %d replies of earlier runs were imported into the store", folder, number)
+        count += len(chunk)
+    if count:
+        _LOG.info("%s: %d replies of earlier runs were imported into the store", folder, count)
 
 
 def _stored_rows(file: Path) -> Iterator[Row]:
@@ -55,7 +55,7 @@ def _stored_rows(file: Path) -> Iterator[Row]:
         yield from filter(reply_of, map(dict, database.execute(f"SELECT {names} FROM replies")))
 
 
-def _rows(path: Path, lm: str) -> Iterator[Row]:
+def _legacy_rows(path: Path, lm: str) -> Iterator[Row]:
     corrupt = 0
     with path.open("rb") as file:
         for line in file:
@@ -70,8 +70,8 @@ def _rows(path: Path, lm: str) -> Iterator[Row]:
 
 
 def _row(line: bytes, lm: str) -> Row:
-    key, record = line[:_KEY], line[_PREFIX:]
-    if line[_KEY:_PREFIX] != b"\t%08x\t" % zlib.crc32(record, zlib.crc32(key)):
+    key, record = line[:_KEY_LENGTH], line[_PREFIX_LENGTH:]
+    if line[_KEY_LENGTH:_PREFIX_LENGTH] != b"\t%08x\t" % zlib.crc32(record, zlib.crc32(key)):
         raise ValueError("its checksum is wrong")
     stored = json.loads(record)
     tokens = (stored["input_tokens"], stored["output_tokens"], stored["cached_tokens"])

@@ -61,7 +61,7 @@ def reply_of(row: Mapping[Any, Any]) -> Reply | None:
         return None
     tokens = (row["input_tokens"], row["output_tokens"], row["cached_tokens"])
     stored = None if row["logprobs"] is None else json.loads(row["logprobs"])
-    logprobs = None if stored is None else tuple(tuple((token, p) for token, p in at) for at in stored)
+    logprobs = None if stored is None else tuple(tuple(map(tuple, alternatives)) for alternatives in stored)
     return Reply(row["text"], *tokens, row["finish"], logprobs)
 
 
@@ -87,14 +87,16 @@ class Statements:
         self._sqlite = sqlite
         # As an array, for which PostgreSQL always uses the index.
         array = "ANY (ARRAY(SELECT json_array_elements_text(CAST(:keys AS json))))"
-        keyed = sa.text("key IN (SELECT value FROM json_each(:keys))" if sqlite else f"key = {array}")
-        owned = CLAIMS.c.owner == owner
-        self.replies, self.claims = sa.select(REPLIES).where(keyed), sa.select(CLAIMS).where(keyed)
-        self.delete_replies, self.end_claims = sa.delete(REPLIES).where(keyed), sa.delete(CLAIMS).where(keyed, owned)
-        self.renew_claims = sa.update(CLAIMS).where(owned).values(expires=sa.bindparam("until"))
-        self.end_all_claims = sa.delete(CLAIMS).where(owned)
-        lost = CLAIMS.c.owner.in_(sa.bindparam("gone", expanding=True)) | (CLAIMS.c.expires <= sa.bindparam("now"))
-        self.end_lost_claims = sa.delete(CLAIMS).where(lost)
+        has_key = sa.text("key IN (SELECT value FROM json_each(:keys))" if sqlite else f"key = {array}")
+        is_ours = CLAIMS.c.owner == owner
+        self.replies, self.claims = sa.select(REPLIES).where(has_key), sa.select(CLAIMS).where(has_key)
+        self.delete_replies = sa.delete(REPLIES).where(has_key)
+        self.end_claims = sa.delete(CLAIMS).where(has_key, is_ours)
+        self.renew_claims = sa.update(CLAIMS).where(is_ours).values(expires=sa.bindparam("until"))
+        self.end_all_claims = sa.delete(CLAIMS).where(is_ours)
+        has_ended = CLAIMS.c.owner.in_(sa.bindparam("ended_owners", expanding=True))
+        has_expired = CLAIMS.c.expires <= sa.bindparam("now")
+        self.end_lost_claims = sa.delete(CLAIMS).where(has_ended | has_expired)
         self.add_replies, self.add_claims, self.add_import = map(self._insert, (REPLIES, CLAIMS, IMPORTS))
 
     def _insert(self, table: Table) -> sa.Executable:

@@ -1,4 +1,4 @@
-"""The input of a reflecting LM: rated sources with the judge's own scores, packed into prompts by tokens.
+"""The input of a reflection LM: rated sources with the judge's own scores, packed into prompts by tokens.
 
 Each source is one JSON object, so that no text can be taken for a rating or for another source.
 """
@@ -42,8 +42,8 @@ class RatedCandidate:
     """The raters' comments."""
     number: int | None = None
     """Its number in the example."""
-    debate: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of `record`, about the debate."""
+    debate_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of `record`."""
 
     @property
     def error(self) -> float:
@@ -51,16 +51,16 @@ class RatedCandidate:
         return 0.0 if self.score is None else abs(self.score - self.mean)
 
     def record(self) -> dict[str, Any]:
-        """The candidate as plain values, under the names that the prompt explains."""
-        plain: dict[str, Any] = {} if self.number is None else {"number": self.number}
-        plain |= {"candidate": self.text, "raters_mean": round(self.mean, 2)}
+        """The candidate as JSON values, under the names that the prompt explains."""
+        record: dict[str, Any] = {} if self.number is None else {"number": self.number}
+        record |= {"candidate": self.text, "raters_mean": round(self.mean, 2)}
         if len(self.ratings) > 1:
-            plain["ratings"] = list(self.ratings)
+            record["ratings"] = list(self.ratings)
         if self.comments:
-            plain["comments"] = [comment[:_MAX_REASON_CHARACTERS] for comment in self.comments]
+            record["comments"] = [comment[:_MAX_REASON_CHARACTERS] for comment in self.comments]
         if self.score is not None:
-            plain |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_MAX_REASON_CHARACTERS]}
-        return {**plain, **self.debate}
+            record |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_MAX_REASON_CHARACTERS]}
+        return {**record, **self.debate_fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,25 +103,25 @@ class RatedSource:
 def rated_sources(
     example: dspy.Example,
     transcripts: Sequence[Transcript],
-    debate: Callable[[Item, float, Transcript], Mapping[str, Any]] = lambda item, mean, transcript: {},
+    debate_fields: Callable[[Item, float, Transcript], Mapping[str, Any]] = lambda item, mean, transcript: {},
 ) -> list[RatedSource]:
     """The rated candidates of an example by source, with the judge's first score and its reasons, before any debate.
 
     Args:
         example: From `optimize.examples`.
         transcripts: One for each of its questions.
-        debate: From an item, its mean rating and its transcript to `RatedCandidate.debate`, by default empty.
+        debate_fields: From an item, its mean rating and its transcript to `RatedCandidate.debate_fields`.
     """
     sources = []
-    rated = zip(example.questions, example.ratings, example.raters, example.comments, transcripts, strict=True)
+    rated = zip(example.questions, example.ratings, example.single_ratings, example.comments, transcripts, strict=True)
     for number, (item, mean, ratings, comments, transcript) in enumerate(rated, start=1):
         if mean is None:
             continue
         first = next((turn for turn in transcript.turns if turn.score is not None), None)
         score, reason = (first.score, first.text) if first else (None, "")
         escaped = tuple(map(escape, comments))
-        record = debate(item, mean, transcript)
-        candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), escaped, number, record)
+        fields = debate_fields(item, mean, transcript)
+        candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), escaped, number, fields)
         # A guide to an aspect that is judged without the source is written without it.
         texts = (escape(item.source), escape(item.context)) if item.aspect.source else ("", "")
         sources.append(RatedSource(*texts, (candidate,), item.group))
@@ -160,7 +160,7 @@ def pack(sources: Iterable[RatedSource], tokens: int, max_packs: int) -> list[li
     remaining: list[int] = []
     for source in _mixed(sorted(sources, key=_by_error)):
         fitted = source.fit(tokens)
-        number = next((i for i, left in enumerate(remaining) if fitted.tokens <= left), len(packs))
+        number = next((i for i, tokens_left in enumerate(remaining) if fitted.tokens <= tokens_left), len(packs))
         if number == max_packs:
             continue
         if number == len(packs):
@@ -168,7 +168,7 @@ def pack(sources: Iterable[RatedSource], tokens: int, max_packs: int) -> list[li
             remaining.append(tokens)
         packs[number].append(fitted)
         remaining[number] -= fitted.tokens
-    return [sorted(in_pack, key=_by_error) for in_pack in packs]
+    return [sorted(packed, key=_by_error) for packed in packs]
 
 
 def _by_error(source: RatedSource) -> float:
@@ -184,11 +184,11 @@ def _mixed(ordered: Sequence[RatedSource]) -> Iterator[RatedSource]:
 
 def first_quotation(text: str, sources: Sequence[RatedSource], words: int) -> str:
     """The first run of `words` words that `text` shares with a source, a candidate or a comment, or an empty text."""
-    passages = set()
+    ngrams = set()
     for source in sources:
         for passage in (source.source, source.context, *(t for c in source.candidates for t in (c.text, *c.comments))):
-            passages.update(_ngrams(passage, words))
-    return next((run for run in _ngrams(text, words) if run in passages), "")
+            ngrams.update(_ngrams(passage, words))
+    return next((ngram for ngram in _ngrams(text, words) if ngram in ngrams), "")
 
 
 def _ngrams(text: str, words: int) -> list[str]:

@@ -75,7 +75,7 @@ class CompileData:
 
 @dataclass(frozen=True)
 class CompilePlan:
-    """Settings, data and judges of a compile. Judges are built here only, because that reads the user's files."""
+    """Settings, data and judges of a compile. The judges are built with the plan only: that reads the user's files."""
 
     settings: Settings
     data: CompileData
@@ -152,13 +152,13 @@ class CompilePlan:
         set a reading."""
         return len(self.data.aspects) > 1 and not self.judge.joint and self._reading_allowed({JOINT: True})
 
-    def _reading_allowed(self, reading: Mapping[str, object]) -> bool:
-        """Whether the judge takes these options, and the user has set no reading."""
+    def _reading_allowed(self, options: Mapping[str, object]) -> bool:
+        """Whether the judge takes these options of a reading, and the user has set no reading."""
         judge, settings = self.judge, self.settings
-        if {TOGETHER, JOINT} & settings.options().keys() or not reading.keys() <= set(options_of(settings.judge)):
+        if {TOGETHER, JOINT} & settings.options().keys() or not options.keys() <= set(options_of(settings.judge)):
             return False
         try:
-            judge.from_config({**judge.config(), **reading})
+            judge.from_config({**judge.config(), **options})
         except InputError:
             # The judge's other options exclude it, e.g. score mode `expected`.
             return False
@@ -195,12 +195,12 @@ class CompilePlan:
         """How much the search tries."""
         return search_limits(self.settings.effort, self.settings.trials)
 
-    def choice_corpora(self, aspects: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
+    def choice_corpora(self, aspects: Sequence[Aspect], *, discriminating: bool = True) -> dict[ChoicePart, Corpus]:
         """The sources that a judge for these aspects is chosen by.
 
         Those of dev, then of train, up to the number of candidates that the effort allows. Only sources whose ratings
-        can discriminate between judges (`CompileData.discriminates`); with `ranked=False` the other rated sources, up
-        to the same limit.
+        can discriminate between judges (`CompileData.discriminates`); with `discriminating=False` the other rated
+        sources, up to the same limit.
         """
         splits = self.data.splits
         remaining = self.search_limits.candidates
@@ -211,9 +211,10 @@ class CompilePlan:
             for group in groups:
                 if remaining < len(group.candidates):
                     continue
-                if ranks := self.data.discriminates(group, aspects):
+                if discriminates := self.data.discriminates(group, aspects):
                     remaining -= len(group.candidates)
-                if ranks == ranked and (ranks or any(c.ratings.get(a.name) for c in group.candidates for a in aspects)):
+                rated = any(c.ratings.get(a.name) for c in group.candidates for a in aspects)
+                if discriminates == discriminating and (discriminates or rated):
                     selected.append(group)
             corpora[part] = replace(splits.dev, groups=tuple(selected))
         return corpora
@@ -221,25 +222,23 @@ class CompilePlan:
     @property
     def phases(self) -> list[RunPhase]:
         """The phases of a compile, for the progress bar; their shares of the work are approximate."""
-        units, held_out = len(self.units), 4 * len(self.data.aspects)
-        learning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
-        choosing = [
-            RunPhase("search", 0.5, _PASSES_PER_TRIAL * self.search_limits.expected_trials * units),
-            RunPhase("calibration", 0.05, units),
-        ]
-        measuring = RunPhase("held-out", 0.2, held_out)
+        units = len(self.units)
+        tuning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
+        search = RunPhase("search", 0.5, _PASSES_PER_TRIAL * self.search_limits.expected_trials * units)
+        calibration = RunPhase("calibration", 0.05, units)
+        held_out = RunPhase("held-out", 0.2, 4 * len(self.data.aspects))
         if not self.data.folds:
-            return [learning, *choosing, measuring]
+            return [tuning, search, calibration, held_out]
         halves = self.data.folds.halves
-        learning = replace(learning, share=learning.share * len(halves), passes=learning.passes * len(halves))
+        tuning = replace(tuning, share=tuning.share * len(halves), passes=tuning.passes * len(halves))
         # Folds of one half share the tuned judges, so the first of them makes most of the calls of all.
-        first = [*choosing, measuring]
-        repeated = [replace(phase, share=phase.share / 4) for phase in first]
-        folds = [phases for half in halves for phases in (first, *([repeated] * (len(half) - 1)))]
+        first_fold = [search, calibration, held_out]
+        later_fold = [replace(phase, share=phase.share / 4) for phase in first_fold]
+        folds = [phases for half in halves for phases in (first_fold, *([later_fold] * (len(half) - 1)))]
         if self.settings.lm == OFFLINE:
-            return [learning, *(phase for phases in folds for phase in phases), *repeated[:2]]
+            return [tuning, *(phase for phases in folds for phase in phases), *later_fold[:2]]
         # All folds run concurrently.
-        return [learning, *(_merged(phases) for phases in zip(*folds, strict=True))]
+        return [tuning, *(_merged(phases) for phases in zip(*folds, strict=True))]
 
     @property
     def corpus_name(self) -> str:
@@ -275,7 +274,7 @@ def _merged(phases: Sequence[RunPhase]) -> RunPhase:
 
 
 @dataclass(frozen=True)
-class Run:
+class CompileRun:
     """A plan with all that executes it.
 
     Estimates execute plans, too: with an LM for dry runs, without tracking, and with a tuner and a search that make as
@@ -287,17 +286,17 @@ class Run:
     tracker: Tracker | None
     """None for a fold, whose trials are not those of the exported judge, and for a dry run."""
     tuner: Tuner
-    reflection: JudgeLM
+    reflection_lm: JudgeLM
     """The LM that writes guides and instructions for the tuner."""
     study_factory: StudyFactory = Study
 
     @classmethod
-    def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Tracker | None, reflection: JudgeLM) -> Run:
+    def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Tracker | None, reflection_lm: JudgeLM) -> CompileRun:
         """The run of a real compile, with the tuner of the settings."""
-        return cls(plan, runner, tracker, find_tuner(plan.settings.tuner), reflection)
+        return cls(plan, runner, tracker, find_tuner(plan.settings.tuner), reflection_lm)
 
     @property
-    def halves(self) -> list[list[Run]]:
+    def halves(self) -> list[list[CompileRun]]:
         """The runs of the folds, in lists of those with the same train part; this run alone for a single split."""
         folds, numbers = self.plan.data.folds, count(1)
         if folds is None:
@@ -312,7 +311,7 @@ class Run:
         sequential = self.plan.settings.tuner not in ("guide", "none")
         return [job() for job in jobs] if sequential else self.runner.run_concurrently(jobs)
 
-    def for_fold(self, splits: Splits, number: int) -> Run:
+    def for_fold(self, splits: Splits, number: int) -> CompileRun:
         """The run of the fold of this number, from 1."""
         return replace(self, plan=self.plan.for_fold(splits, number), tracker=None)
 

@@ -1,4 +1,4 @@
-"""Engines that answer inside the process: the offline stand-in, the dry run, the scripted LM of tests.
+"""Transports that answer inside the process: the offline stand-in, the dry run, the scripted LM of tests.
 
 Importing this loads no DSPy.
 """
@@ -11,8 +11,8 @@ from typing import Any
 from debate_judge.programs.lm.reply import Messages, Reply
 
 
-class LocalEngine:
-    """An engine that answers inside the process.
+class LocalTransport:
+    """A transport that answers inside the process.
 
     A subclass defines `answer`, which must not block: it runs on the event loop.
     """

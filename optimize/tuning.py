@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
-from debate_judge.optimize.context import CompilePlan, Run, unit_name
 from debate_judge.optimize.examples import examples
+from debate_judge.optimize.plan import CompilePlan, CompileRun, unit_name
 from debate_judge.optimize.search.choice_scores import CrossFittedJudge
 from debate_judge.optimize.search.knowledge import (
     TUNED,
@@ -22,12 +22,13 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import GuideLimits, LearntPersona, Tuning, tuning_result
+from debate_judge.optimize.tuners import GuideLimits, LearntPersona, TunerContext, tuning_result
+from debate_judge.optimize.tuners.rated_examples import ScoresByItem
 from debate_judge.programs import find_preset
 from debate_judge.programs.compiled import default_granularity
 from debate_judge.programs.grouping import corpus_items
 from debate_judge.programs.judge import Judge, Verdict
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class TunedJudges:
     space: SearchSpace
 
 
-def tune_judges(run: Run) -> TunedJudges:
+def tune_judges(run: CompileRun) -> TunedJudges:
     """Tune the judge of every aspect on the train part of the run's plan, by the DSPy optimizer of `--tuner`."""
     plan = run.plan
     # Tuning uses the cheapest reading. On a copy, because a judge may cache what it derives, and the uncompiled judge
@@ -69,18 +70,18 @@ _LearntOnTrain = tuple[list[Knowledge], LearntPersona | None]
 """The knowledge about the raters that a unit's train part gives, and a persona of the Critic written for them."""
 
 
-def _learn(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
+def _learn(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
     """The tuner's results, rated examples, and both together."""
     (kinds, persona), plan, option = _run_tuner(run, base, aspects), run.plan, run.plan.settings.examples_option
     if option is None:
         return kinds, persona
-    scores = _first_scores(run, base, aspects) if option.pairs else {}
+    scores = _single_call_scores(run, base, aspects) if option.pairs else {}
     examples_kind = examples_knowledge(plan.data.splits.train, aspects, option, plan.settings.seed, scores)
     return [*kinds, examples_kind, *(combine(kind, examples_kind) for kind in kinds if kind.name != TUNED)], persona
 
 
-def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tuple[str, str, str], float]:
-    """The judge's scores of train before any debate; a guide is written from the same ones."""
+def _single_call_scores(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> ScoresByItem:
+    """Item of train -> the judge's score before any debate; a guide is written from the same scores."""
     items = [item for aspect in aspects for item in corpus_items(run.plan.data.splits.train, aspect)]
     with stage(f"{unit_name(aspects)}: tuning"):
         transcripts = run.runner.converse(base, items, 0, f"{unit_name(aspects)}: train")
@@ -88,30 +89,30 @@ def _first_scores(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> dict[tu
     return {(i.aspect.name, i.group, i.candidate): v.score for i, v in verdicts if isinstance(v, Verdict)}
 
 
-def _run_tuner(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
+def _run_tuner(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
     """The results of the optimizer that `--tuner` names on train."""
     plan, settings, label = run.plan, run.plan.settings, unit_name(aspects)
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
         return [], None
     logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
-    rated = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
+    trainset = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
     proposals, trials = EFFORTS[settings.effort]
-    tuning = Tuning(
+    context = TunerContext(
         statistic=plan.statistic,
         objective=plan.objective,
         absolute_scales=plan.absolute_scales,
         runner=run.runner,
-        reflection=run.reflection,
-        guide=GuideLimits(settings.guide_words, settings.guide_tokens),
+        reflection_lm=run.reflection_lm,
+        guide_limits=GuideLimits(settings.guide_words, settings.guide_tokens),
         proposals=proposals,
         trials=trials,
         seed=settings.seed,
         label=label,
     )
-    optimizer = run.tuner(tuning)
+    optimizer = run.tuner(context)
     with stage(f"{label}: tuning"):
-        tuned = tuning_result(optimizer.compile(base, trainset=rated))
+        tuned = tuning_result(optimizer.compile(base, trainset=trainset))
     if not settings.export_examples and any(predictor.demos for predictor in tuned.judge.predictors()):
         logger.warning(
             "%s: demonstrations are left out, because they hold texts of the data; --config export-examples=true "
@@ -121,13 +122,13 @@ def _run_tuner(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnT
         for predictor in tuned.judge.predictors():
             predictor.demos = []
     # Aspects that share a call share the Critic, and without a search over personas it keeps the default one.
-    searched = not base.joint and "persona" in find_preset(settings.judge).searched
+    searched = not base.joint and "persona" in find_preset(settings.judge).dimensions
     return learnt_knowledge(base, tuned), tuned.persona if searched else None
 
 
 def _searched_personas(plan: CompilePlan) -> Mapping[str, str]:
     """The personas of the search space: all, or only the judge's default one if personas are not searched."""
-    if "persona" in find_preset(plan.settings.judge).searched:
+    if "persona" in find_preset(plan.settings.judge).dimensions:
         light = plan.settings.effort == "light"
         return {name: text for name, text in plan.personas.items() if not (light and name in _NOT_IN_LIGHT)}
     name = str(plan.judge.config().get("persona", ""))
@@ -143,16 +144,16 @@ def _judges_by_persona(plan: CompilePlan, base: Judge, personas: Mapping[str, st
 
 def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> SearchSpace:
     """The search space; the single call of the untuned judge is always part of it."""
-    searched = find_preset(plan.settings.judge).searched
+    searched = find_preset(plan.settings.judge).dimensions
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
-    ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
+    tie_breakers = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     knowledge, rewritten = knowledge_values(kinds)
     fixed = len(fixed_granularities(plan, plan.data.aspects)) == len(plan.data.aspects)
     return SearchSpace(
         knowledge=knowledge,
         personas=tuple(personas),
         rounds=tuple(dict.fromkeys(rounds)),
-        tie_breakers=ties,
+        tie_breakers=tie_breakers,
         granularities=("given",) if fixed else GRANULARITIES,
         rewritten=rewritten,
         readings=plan.readings,
