@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
@@ -11,12 +12,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
+from debate_judge.programs import build, build_preset
 from debate_judge.runs.distributed import driver, units
 from tests.faulty_server import FaultyServer
-from tests.runs.distributed_run import program, scoring_server
-from tests.runs.score_command import ScoreCommand
+from tests.runs.score_command import SCRIPT, TASK, ScoreCommand, export_of, line, over_http
 
 
 class RayError(Exception):
@@ -131,3 +133,31 @@ def in_this_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
     monkeypatch.setattr(driver, "cluster", cluster)
     with scoring_server() as server:
         yield Command(folder, server, ray)
+
+
+def program(folder: Path, spec: str = "openai/m") -> Path:
+    """An export: a single call for one aspect, a debate for the other."""
+    debate = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})
+    return export_of(folder / "program", TASK, build_preset("single", {}), debate, lm=spec)
+
+
+def group(number: int, candidates: int = 2) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(line(number, candidates))
+    return record
+
+
+def write_groups(path: Path, numbers: range) -> Path:
+    """Groups as JSON Lines, or a row for each text as CSV or Parquet, by the file's name."""
+    groups = [group(number) for number in numbers]
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(record) + "\n" for record in groups), encoding="utf-8")
+        return path
+    frame = pd.DataFrame([(g["group"], c["id"], g["source"], c["text"]) for g in groups for c in g["candidates"]])
+    frame.columns = ["group", "candidate", "source", "text"]
+    (frame.to_csv if path.suffix == ".csv" else frame.to_parquet)(path, index=False)
+    return path
+
+
+def scoring_server(latency: float = 0.0) -> FaultyServer:
+    """A chat server that scores the texts."""
+    return FaultyServer(over_http(SCRIPT), latency=latency)

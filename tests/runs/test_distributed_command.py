@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sqlite3
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pandas as pd
+import psutil
+import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 from fsspec.implementations.memory import MemoryFileSystem
 
 from debate_judge.programs import build_preset
+from debate_judge.programs.lm.store import FILE
+from debate_judge.runs.distributed import driver, units
 from debate_judge.runs.distributed.actor import ScoringActor, ScoringJob
 from debate_judge.runs.distributed.driver import UnitDriver
 from debate_judge.runs.distributed.units import find_inputs, with_fingerprints
@@ -22,9 +31,9 @@ from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED
 from tests.config_keys import keys
-from tests.runs.distributed_command import Command, in_this_process
-from tests.runs.distributed_run import TASK, group, write_groups
-from tests.runs.score_command import export_of
+from tests.faulty_server import FaultyServer
+from tests.runs.distributed_command import TASK, Command, group, in_this_process, program, scoring_server, write_groups
+from tests.runs.score_command import ScoreCommand, export_of
 
 pytestmark = pytest.mark.integration
 
@@ -289,3 +298,103 @@ def test_a_set_of_the_hub_is_known_by_its_content(tmp_path: Path, monkeypatch: p
     assert before == fingerprints(f"hf:{folder}@train") != [""]
     write_groups(folder / "train.parquet", range(5))
     assert fingerprints(f"hf:{folder}@train") != before
+
+
+# --- by Ray itself: the rows of one process, although an actor is killed on the way ---
+
+
+GROUPS = 90
+CONCURRENCY = 8
+"""Of two actors together."""
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Ray on this machine."""
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    # Workers have the environment that Ray was started in.
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+    monkeypatch.setattr(units, "MIN_UNIT_BYTES", 1000)
+    monkeypatch.setattr(units, "TARGET_UNITS", 1 << 20)
+    with driver.cluster(None, 2) as cluster:
+        yield cluster
+
+
+def actor_processes() -> list[int]:
+    """The processes below this one in which an actor scores."""
+
+    def title(process: psutil.Process) -> str:
+        try:
+            return " ".join(process.cmdline())
+        except psutil.Error:
+            return ""
+
+    below = psutil.Process().children(recursive=True)
+    return sorted(process.pid for process in below if title(process).startswith("ray::ScoringActor"))
+
+
+class Saboteur(threading.Thread):
+    """Kills an actor when some parts are there.
+
+    `unstored` is how many replies were on their way from the server to the store at that moment, of both actors.
+    """
+
+    def __init__(self, folder: Path, server: FaultyServer) -> None:
+        super().__init__(daemon=True)
+        self.folder, self.server = folder, server
+        self.killed: list[int] = []
+        self.unstored = 0
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while len(list((self.folder / "out.parquet").glob("part-*"))) < 3 and not self.over.is_set():
+            time.sleep(0.02)
+        self.killed = actor_processes()[:1]
+        for process in self.killed:
+            # What is stored is counted while the actor is stopped: it stores nothing more.
+            os.kill(process, signal.SIGSTOP)
+            try:
+                self.unstored = -self._stored()
+            finally:
+                os.kill(process, signal.SIGKILL)
+            self.unstored += self.server.answered.total()
+
+    def _stored(self) -> int:
+        (file,) = (self.folder / "store").rglob(FILE)
+        with closing(sqlite3.connect(file)) as database:
+            return int(database.execute("SELECT count(*) FROM replies").fetchone()[0])
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_killed_actor_loses_nothing(tmp_path: Path) -> None:
+    third = GROUPS // 3
+    write_groups(tmp_path / "in-0.jsonl", range(third))
+    write_groups(tmp_path / "in-1.csv", range(third, 2 * third))
+    write_groups(tmp_path / "in-2.parquet", range(2 * third, GROUPS))
+    with scoring_server(latency=0.05) as server:
+        command = ScoreCommand(tmp_path, program(tmp_path), **{"api-base": server.url})
+        saboteur = Saboteur(tmp_path, server)
+        saboteur.start()
+        flags = {"in": f"file://{tmp_path}/in-*", "out": tmp_path / "out.parquet", "concurrency": str(CONCURRENCY)}
+        assert command("--engine", "ray", "--rpm", "100000", **flags) == 0
+        saboteur.over.set()
+        saboteur.join()
+        assert saboteur.killed
+        rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+        expected = [(f"g{g}", f"c{c}", a) for g in range(GROUPS) for c in range(2) for a in ("tone", "help")]
+        assert [(row["group"], row["candidate"], row["aspect"]) for row in rows] == expected
+        assert all(row["unscored"] is None for row in rows)
+        # Three calls for each text. Of the killed actor what was in flight is paid again, at most its share of
+        # --concurrency, and what was answered but not yet stored; nothing that was stored.
+        assert len(server.answered) == GROUPS * 2 * 3
+        calls = server.answered.total()
+        assert calls - len(server.answered) <= CONCURRENCY // 2 + saboteur.unstored
+        # They are the rows of one process, which the store has all answers for.
+        alone: list[dict[str, Any]] = []
+        for file in sorted(tmp_path.glob("in-*")):
+            command.out = tmp_path / f"scores-{file.stem}.jsonl"
+            assert command(**{"in": file}) == 0
+            alone += command.rows()
+        assert rows == alone
+        assert server.answered.total() == calls

@@ -245,7 +245,7 @@ def one_of_each(text: str) -> tuple[blocks.ReportBlock, ...]:
     )
 
 
-Shown = Callable[..., OpenPage]
+OpenReport = Callable[..., OpenPage]
 
 
 def in_a_browser(test: Callable[..., None]) -> Callable[..., None]:
@@ -254,7 +254,7 @@ def in_a_browser(test: Callable[..., None]) -> Callable[..., None]:
 
 
 @pytest.fixture
-def shown(browser: Browser, tmp_path: Path) -> Shown:
+def open_report(browser: Browser, tmp_path: Path) -> OpenReport:
     """Opens the report on a corpus with these parts, or a page that is given."""
 
     def show(on: Corpus | str, *parts: blocks.ReportBlock, **look: Any) -> OpenPage:
@@ -302,10 +302,10 @@ SHORT = [text[:200] for text in HOSTILE]
 
 @in_a_browser
 @pytest.mark.parametrize("full", [False, True])
-def test_hostile_texts_are_shown_and_do_nothing(shown: Shown, tmp_path: Path, full: bool) -> None:
+def test_hostile_texts_are_shown_and_do_nothing(open_report: OpenReport, tmp_path: Path, full: bool) -> None:
     """On a page with these texts wherever it can have one."""
     hostile, texts = report(corpus(*HOSTILE), *(block for text in SHORT for block in one_of_each(text)))
-    page = shown(Page(replace(hostile, title=SHORT[0], stand_in=SHORT[1])).html(texts if full else None))
+    page = open_report(Page(replace(hostile, title=SHORT[0], stand_in=SHORT[1])).html(texts if full else None))
     assert page.value("window.hacked") is None
     assert (page.dialogs, page.complaints) == ([], [])
     assert page.requests == [(tmp_path / "page.html").as_uri()]
@@ -319,9 +319,9 @@ def test_hostile_texts_are_shown_and_do_nothing(shown: Shown, tmp_path: Path, fu
 
 
 @in_a_browser
-def test_every_text_arrives_letter_by_letter(shown: Shown, tmp_path: Path) -> None:
+def test_every_text_arrives_letter_by_letter(open_report: OpenReport, tmp_path: Path) -> None:
     """Even what HTML cannot hold, but for half of a surrogate pair; a long text is cut until it is asked for."""
-    page = shown(corpus(*HOSTILE))
+    page = open_report(corpus(*HOSTILE))
     choose(page, "order", "file")
     for number, text in enumerate(HOSTILE):
         place = 3 * number
@@ -344,8 +344,8 @@ def test_every_text_arrives_letter_by_letter(shown: Shown, tmp_path: Path) -> No
 
 
 @in_a_browser
-def test_the_policy_forbids_all_but_the_pages_own_script(shown: Shown) -> None:
-    page = shown(corpus("plain"))
+def test_the_policy_forbids_all_but_the_pages_own_script(open_report: OpenReport) -> None:
+    page = open_report(corpus("plain"))
     markup = "try { document.body.insertAdjacentHTML('beforeend', '<i>') ; 'done' } catch (error) { error.name }"
     assert page.value(markup) == "TypeError"
     assert page.value("fetch('http://127.0.0.1:9/').then(() => 'done', error => error.name)") == "TypeError"
@@ -359,8 +359,8 @@ def test_the_policy_forbids_all_but_the_pages_own_script(shown: Shown) -> None:
 
 
 @in_a_browser
-def test_a_debate_is_shown_as_a_conversation_the_largest_disagreement_first(shown: Shown) -> None:
-    page = shown(corpus("a"))
+def test_a_debate_is_shown_as_a_conversation_the_largest_disagreement_first(open_report: OpenReport) -> None:
+    page = open_report(corpus("a"))
     # Of three candidates the scores are 2, 4, none; mean ratings 1.5, 2.5, 3.5 (clarity) and 0, 2, 4 (wit).
     assert rows(page) == [
         "+37.5 % g0 · c1 clarity: raters 2.5, judge 4",
@@ -382,8 +382,8 @@ def test_a_debate_is_shown_as_a_conversation_the_largest_disagreement_first(show
 
 
 @in_a_browser
-def test_filters_and_search(shown: Shown) -> None:
-    page = shown(corpus("apple", "pear"))
+def test_filters_and_search(open_report: OpenReport) -> None:
+    page = open_report(corpus("apple", "pear"))
     assert choose(page, "aspect", "wit") == "6 of 12"
     assert choose(page, "rounds", "2") == "2 of 12"
     assert choose(page, "search", "PEAR") == "1 of 12"
@@ -401,7 +401,7 @@ def test_filters_and_search(shown: Shown) -> None:
 
 
 @in_a_browser
-def test_comments_are_not_credited_to_ratings(shown: Shown, tmp_path: Path) -> None:
+def test_comments_are_not_credited_to_ratings(open_report: OpenReport, tmp_path: Path) -> None:
     """One rater is silent and another leaves the rating blank: two ratings and two comments, of three raters."""
     file = tmp_path / "long.csv"
     row = "summary,article,s1,clarity,{},{},{}\n"
@@ -410,14 +410,14 @@ def test_comments_are_not_credited_to_ratings(shown: Shown, tmp_path: Path) -> N
     on, aspect = load(str(file), TASK), ASPECTS[0]
     scores = (GroupScores(on.groups[0].id, ("s1",), tuple(on.groups[0].ratings(aspect.name)), (3.0,)),)
     debates, texts = debates_of(on, (aspect,), {"metric": JudgedScores({aspect.name: scores})}, "id")
-    text = detail(shown(Page(Report("compile", "toy", "Toy", "id", (), debates)).html(texts)))
+    text = detail(open_report(Page(Report("compile", "toy", "Toy", "id", (), debates)).html(texts)))
     assert "Ratings: 2, 5; mean 3.5 (scale 1 to 5)" in text
     assert "comment of a raterclearcomment of a ratergave up: could not read it" in text
 
 
 @in_a_browser
-def test_of_thousands_of_debates_few_rows_are_drawn(shown: Shown) -> None:
-    page = shown(corpus(*(f"text {i}" for i in range(834))))
+def test_of_thousands_of_debates_few_rows_are_drawn(open_report: OpenReport) -> None:
+    page = open_report(corpus(*(f"text {i}" for i in range(834))))
     assert texts_of(page, ".count") == ["5,004 of 5,004"]
     assert 5 < count(page, ".row") < 60
     page.value("document.querySelector('.list').dispatchEvent(new KeyboardEvent('keydown', {key: 'End'}))")
@@ -433,9 +433,9 @@ WIDTH = "document.documentElement.scrollWidth"
 
 @in_a_browser
 @pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_wider_than_the_window(shown: Shown, width: int) -> None:
+def test_nothing_is_wider_than_the_window(open_report: OpenReport, width: int) -> None:
     long = "unbroken" * 60
-    assert shown(corpus(long), *one_of_each(long), width=width, height=800).value(WIDTH) <= width
+    assert open_report(corpus(long), *one_of_each(long), width=width, height=800).value(WIDTH) <= width
 
 
 @in_a_browser
@@ -444,9 +444,9 @@ def test_nothing_is_wider_than_the_window(shown: Shown, width: int) -> None:
     [(False, "rgb(255, 255, 255)", "rgb(26, 31, 38)"), (True, "rgb(20, 24, 29)", "rgb(228, 232, 236)")],
 )
 def test_light_and_dark_a_stand_in_is_named_beside_every_figure(
-    shown: Shown, dark: bool, ground: str, ink: str
+    open_report: OpenReport, dark: bool, ground: str, ink: str
 ) -> None:
-    page = shown(corpus("plain"), *one_of_each("a"), dark=dark)
+    page = open_report(corpus("plain"), *one_of_each("a"), dark=dark)
     assert page.value("getComputedStyle(document.body).backgroundColor") == ground
     assert page.value("getComputedStyle(document.body).color") == ink
     assert page.value("getComputedStyle(document.querySelector('svg text')).fill") == ink
@@ -457,9 +457,9 @@ def test_light_and_dark_a_stand_in_is_named_beside_every_figure(
 
 
 @in_a_browser
-def test_on_paper_everything_is_open_and_nothing_is_to_be_pressed(shown: Shown) -> None:
+def test_on_paper_everything_is_open_and_nothing_is_to_be_pressed(open_report: OpenReport) -> None:
     long = "unbroken" * 20
-    page = shown(corpus(long), *one_of_each(long))
+    page = open_report(corpus(long), *one_of_each(long))
     page.send("Emulation.setEmulatedMedia", {"media": "print"})
     page.value("window.dispatchEvent(new Event('beforeprint'))")
     assert count(page, "details:not([open])") == 0

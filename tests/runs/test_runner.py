@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -15,14 +16,17 @@ from dspy import lm15
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.optimize.tuners.guide import add_guide
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_judges
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict, corpus_items
+from debate_judge.programs.debate.personas import ADVOCATE, PLAIN
+from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, Unscored, Verdict, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore, Messages, Reply
 from debate_judge.programs.transcript import Transcript
+from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.judge_usage import JudgeUsage, UsageByJudge, charged_to
 from debate_judge.runs.runner.runner import (
     JudgeRunner,
@@ -34,6 +38,8 @@ from debate_judge.runs.runner.runner import (
 )
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
+from tests.programs.tables import JOINT_TASK, cells, joint_judge, joint_table_script
+from tests.runs.exports import items
 from tests.runs.rated_corpora import COHERENCE, arguing, corpus, the_number
 
 CORPUS = corpus([1, 2, 5], [4, 2])
@@ -314,3 +320,67 @@ def test_an_answer_on_its_way_when_the_run_ends_is_kept_and_not_paid_twice(
     run(lm_of(engine, store=store), notes("a", "b"), judgements)
     assert scores_of(judgements) == [4, 4]
     assert engine.events == [">b", "<b"]
+
+
+# --- debates that are kept while a run lasts ---
+
+LETTERS = [replace(item, source=f"Letter {item.group}.") for item in items(3)]
+STRICT_DEBATE = Debate(ADVOCATE, DebateConfig(2, tie_breaker=True))
+
+
+def test_what_is_known_is_not_asked_again_and_says_the_same() -> None:
+    """Every turn scores differently, so that a mixture of debates would show."""
+    script = debater(score=lambda prompt: str(1 + len(prompt) % 5), final_score="2", decision="ISSUE", feedback="No.")
+    judgements, requests = [], []
+    for cache, rounds in ((DebateCache(), (2, 1, 0, 2)), (None, (2, 1, 0, 2)), (DebateCache(), (2, 1, 0))):
+        lm = scripted_lm(script)
+        with JudgeRunner(lm, progress=False, cache=cache) as runner:
+            debates = [(n, [t.until(n) for t in runner.converse(STRICT_DEBATE, LETTERS, n)]) for n in rounds]
+            settled = [(n, t) for n, cut in debates for t in runner.break_tie(STRICT_DEBATE, LETTERS, cut)]
+        judgements.append([STRICT_DEBATE.judgement(t, n).score for n, t in settled])
+        requests.append(lm.meter.requested.total())
+    assert judgements[0] == judgements[1]
+    assert requests[0] == requests[2] < requests[1]
+
+
+def with_instructions(text: str) -> Judge:
+    judge = STRICT_DEBATE.deepcopy()
+    judge.scorer.signature = judge.scorer.signature.with_instructions(text)
+    return judge
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Debate(PLAIN, DebateConfig(2)),
+        STRICT_DEBATE.from_config({**STRICT_DEBATE.config(), "together": 2}),
+        STRICT_DEBATE.from_config({**STRICT_DEBATE.config(), "order": 3}),
+        with_instructions("Be kind."),
+    ],
+)
+def test_another_judge_is_asked_itself_also_where_its_prompts_are_the_same(other: Judge) -> None:
+    lm = scripted_lm(debater())
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
+        for judge in (STRICT_DEBATE, STRICT_DEBATE, other):
+            runner.converse(judge, LETTERS, 1)
+    assert lm.meter.requested.total() == 2 * 2 * len(LETTERS)
+
+
+def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwise() -> None:
+    plain = joint_judge()
+    first, second = (aspect.name for aspect in JOINT_TASK.aspects)
+    lm = scripted_lm(joint_table_script(lambda prompt, text, aspect: 3))
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
+        for judge in (plain, add_guide(plain, "Long words are liked.")):
+            (shared,) = shared_judges({first: plain, second: judge})
+            runner.judge(shared.judge, cells("One.", "Two."))
+    assert len(lm.prompts) == 2
+
+
+def test_a_failure_is_not_remembered() -> None:
+    lm = scripted_lm(lambda prompt: "No field.")
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
+        assert all(transcript.failure is not None for transcript in runner.converse(STRICT_DEBATE, LETTERS, 1))
+        requests = lm.meter.requested.total()
+        runner.converse(STRICT_DEBATE, LETTERS, 1)
+    assert lm.meter.requested.total() == 2 * requests

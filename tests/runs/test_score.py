@@ -143,7 +143,7 @@ def test_ids_of_any_characters_come_back_as_they_were(command: Command) -> None:
     out, ids = command.folder / "out.csv", ['a "b", c', "line\nend", "carriage\rreturn", "=1"]
     command.source = command.folder / "in.csv"
     texts = {"group": range(4), "candidate": ids, "source": "message", "text": [f"reply {i}" for i in range(4)]}
-    pd.DataFrame(texts).to_csv(command.source, index=False)
+    pd.DataFrame(texts).to_csv(command.source, index=False, quoting=csv.QUOTE_ALL)
     assert command("--aspects", "tone", out=out) == 0
     assert [(r["candidate"], r["score"], r["unscored"]) for r in read_csv(out)] == [
         (name, f"{score}.0", "") for score, name in enumerate(ids, 2)

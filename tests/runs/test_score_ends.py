@@ -20,6 +20,7 @@ from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
 from debate_judge.runs.scoring import scorer
 from debate_judge.runs.scoring.output import ResultWriter
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED
+from tests.bench import soak
 from tests.config_keys import keys
 from tests.fakes import debater, section
 from tests.faulty_server import FaultyServer
@@ -313,3 +314,33 @@ def test_an_lm_that_needs_longer_replies_is_given_them(http: HttpCommand, undist
         stopped = http(server, "long")
         assert (stopped.code, "max-tokens" in stopped.err) == (EXIT_INPUT, True)
         assert http(server, "long", *keys(max_tokens=9000)).rows == undisturbed
+
+
+# --- long runs; `pytest -m soak` runs the long ones, which take some minutes ---
+
+LONG = {"lm": "openai/mock", "rounds": 0, "concurrency": 64}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("items", "options", "unscored"),
+    [
+        # A Scorer and a Critic each, a revision for three in four, and what failed.
+        (300, {"faults": "mix", "lm": "openai/mock", "rounds": 1, "concurrency": 32}, range(15)),
+        # One call in 250 cannot be answered, and a second question has faults of its own.
+        pytest.param(20_000, {"faults": "mix", **LONG}, range(51, 160), marks=pytest.mark.soak),
+        pytest.param(100_000, {"faults": "none", **LONG}, range(1), marks=pytest.mark.soak),
+        pytest.param(100_000, {"faults": "none", **LONG, "lm": "offline"}, range(1), marks=pytest.mark.soak),
+    ],
+)
+def test_every_item_has_its_row_and_no_answer_is_paid_again(
+    items: int, options: dict[str, Any], unscored: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    result = soak.run(items, **options)
+    assert (result.code, result.in_order, result.wrong, result.paid_twice) == (0, True, 0, 0)
+    assert result.rss_mb < 600
+    assert sum(result.unscored.values()) in unscored
+    assert set(result.unscored) <= {"lm error", "refused", "unreadable reply", "truncated"}
+    if options["rounds"]:
+        assert result.requests > items * 2.75 * 1.1

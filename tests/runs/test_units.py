@@ -23,8 +23,7 @@ from debate_judge.runs.distributed.units import ReadingOptions, cut_into_units, 
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
 from debate_judge.runs.scoring.scorer import new_groups
 from tests.data.test_formats import workbook
-from tests.runs.distributed_command import Command, in_this_process
-from tests.runs.distributed_run import group, write_groups
+from tests.runs.distributed_command import Command, group, in_this_process, write_groups
 from tests.runs.score_command import TASK
 
 
