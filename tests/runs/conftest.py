@@ -25,14 +25,14 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 @pytest.fixture
 def lms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[ScriptedLM]:
     """The LMs that exports are loaded under, in order; each answers by the `script` of the test's module."""
-    made: list[ScriptedLM] = []
+    loaded_under: list[ScriptedLM] = []
 
     def make(spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
-        made.append(scripted_lm(request.module.script, store=store, concurrency=concurrency))
-        return made[-1]
+        loaded_under.append(scripted_lm(request.module.script, store=store, concurrency=concurrency))
+        return loaded_under[-1]
 
     monkeypatch.setattr(loaded, "make_lm", make)
-    return made
+    return loaded_under
 
 
 @pytest.fixture(scope="session")

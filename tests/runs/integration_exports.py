@@ -18,16 +18,9 @@ def save_judge(folder: Path, *, together: int = 0, lm: str = "scripted/lm") -> P
     return export_of(folder, TASK, build_preset("single", {"together": together} if together else {}), lm=lm)
 
 
-def number_in(text: str) -> int:
-    """The number in a text such as `reply 17`."""
-    found = re.search(r"\d+", text)
-    assert found, text
-    return int(found[0])
-
-
 def score_for(text: str) -> float:
-    """What the scripted LM gives a text; `reply 17` and `reply 18` get different scores."""
-    return 1 + number_in(text) % 9 / 2
+    """What the scripted LM gives a text by its number; `reply 17` and `reply 18` get different scores."""
+    return 1 + int(re.findall(r"\d+", text)[0]) % 9 / 2
 
 
 def script(prompt: str) -> str:

@@ -33,14 +33,6 @@ RATED = corpus(*([1 + (g + i * (1 + g % 2)) % 5 for i in range(5)] for g in rang
 """Every candidate's text begins with its rating."""
 
 
-def shifted(prompt: str) -> str:
-    return f"{float(the_number(prompt)) * 0.6 + 0.4:.2f}"
-
-
-def lost(prompt: str) -> str:
-    return str(1 + len(prompt) % 2)
-
-
 def noisy(prompt: str) -> str:
     """A point off in some texts of every other source."""
     number = int(the_number(prompt))
@@ -50,29 +42,25 @@ def noisy(prompt: str) -> str:
 LMS: dict[str, Callable[[str], str]] = {
     "scripted/old": the_number,
     "scripted/same": the_number,
-    "scripted/shifted": shifted,
-    "scripted/lost": lost,
+    "scripted/shifted": lambda prompt: f"{float(the_number(prompt)) * 0.6 + 0.4:.2f}",
+    "scripted/lost": lambda prompt: str(1 + len(prompt) % 2),
     "scripted/noisy": noisy,
 }
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def lm_specs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The specs of the LMs that were made, in order; one that is not in `LMS` is gone."""
-    made: list[str] = []
+    specs: list[str] = []
 
     def make(spec: str, *, store: Any, concurrency: int, **rest: Any) -> Any:
-        made.append(spec)
+        specs.append(spec)
         if spec not in LMS:
             raise dspy.LMUnsupportedModelError(f"{spec} was retired")
         return scripted_lm(debater(score=LMS[spec]), store=store, concurrency=concurrency)
 
     monkeypatch.setattr(loaded, "make_lm", make)
-    return made
-
-
-def part(rated: Corpus, first: int, last: int) -> Corpus:
-    return replace(rated, groups=rated.groups[first:last])
+    return specs
 
 
 def scores_of(rated: Corpus, score: Callable[[float], float | None]) -> dict[str, list[GroupScores]]:
@@ -89,8 +77,8 @@ def export(
     folder: Path, *, spec: str = "scripted/old", by: Any = "export", keeps: bool = True, kind: str = "debate"
 ) -> Path:
     """The judge that gives each text its rating, compiled on the first `SEEN` sources and measured on the others."""
-    held_out = part(RATED, SEEN, len(RATED.groups))
-    own = scores_of(held_out, lambda rating: rating)
+    held_out = replace(RATED, groups=RATED.groups[SEEN:])
+    scores = scores_of(held_out, lambda rating: rating)
     evidence: dict[str, Any] = {
         "exported": {"judge": "compiled", "why": "it is good"},
         "objective": {"statistic": "spearman", "level": "summary"},
@@ -98,7 +86,7 @@ def export(
     }
     if keeps:
         seen = {group.source_id for group in RATED.groups[:SEEN]}
-        evidence[RECORDED] = recorded_scores_json(held_out, own, own, scored_by=by, train_dev_sources=seen)
+        evidence[RECORDED] = recorded_scores_json(held_out, scores, scores, scored_by=by, train_dev_sources=seen)
     judge = AspectJudge(build(kind, JUDGES["single"].config), calibration=Calibration(((1, 1), (5, 5)), 4, 20))
     compiled = CompiledJudge(TASK, {COHERENCE.name: judge})
     return save(folder, compiled, lm={"spec": spec}, evidence=evidence, name="mine")

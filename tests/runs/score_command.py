@@ -1,4 +1,4 @@
-"""The command that scores a file, in a folder of its own, with a scripted LM."""
+"""The command that scores a file, in a folder of its own, and what a scripted LM answers it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from debate_judge.programs.judge import Judge
 from debate_judge.runs import score
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import save
-from tests.fakes import ScriptedLM, debater, scripted_lm, section
+from tests.fakes import Script, ScriptedLM, debater, scripted_lm, section
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -38,6 +38,11 @@ def digit(prompt: str) -> str:
 
 
 SCRIPT = debater(score=digit)
+
+
+def over_http(script: Script) -> Callable[[bytes], str]:
+    """What a script makes of the messages in the body of a request."""
+    return lambda body: script("\n\n".join(message["content"] for message in json.loads(body)["messages"]))
 
 
 def export_of(
@@ -63,18 +68,31 @@ lines, and a ""quote\"\""
 """
 
 
-class Command:
-    """`score.py` in a folder of its own, with a scripted LM."""
+class ScoreCommand:
+    """`debate score` on an export, in a folder of its own, with these flags."""
+
+    def __init__(self, folder: Path, program: Path, **flags: str | Path) -> None:
+        self.folder, self.program, self.flags = folder, program, flags
+        self.source, self.out = folder / "in.jsonl", folder / "out.jsonl"
+
+    def __call__(self, *more: str, program: Path | None = None, **flags: str | Path) -> int:
+        flags = {"in": self.source, "out": self.out, "store": self.folder / "store", **self.flags, **flags}
+        arguments = [str(part) for name, value in flags.items() for part in (f"--{name}", value)]
+        return score.main([str(program or self.program), *arguments, *more])
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(row) for row in self.out.read_text(encoding="utf-8").splitlines()]
+
+
+class Command(ScoreCommand):
+    """With a scripted LM."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder = folder
-        self.out = folder / "out.jsonl"
-        self.source = folder / "in.jsonl"
+        debate = build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": False})
+        super().__init__(folder, export_of(folder / "program", TASK, build_preset("single", {}), debate))
         self.lm = scripted_lm(SCRIPT)
         self.script: Callable[[str], str] = SCRIPT
         self.write([line(g) for g in range(5)])
-        debate = build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": False})
-        self.program = export_of(folder / "program", TASK, build_preset("single", {}), debate)
         monkeypatch.setattr(loaded, "make_lm", self._make)
 
     def _make(self, spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
@@ -84,21 +102,8 @@ class Command:
     def write(self, lines: list[str]) -> None:
         self.source.write_text("".join(text + "\n" for text in lines), encoding="utf-8")
 
-    def __call__(self, *more: str, **replace: str | Path) -> int:
-        arguments: dict[str, str | Path] = {
-            "--in": self.source,
-            "--out": self.out,
-            "--store": self.folder / "store",
-        }
-        program = str(replace.pop("program", self.program))
-        arguments |= {"--" + k: v for k, v in replace.items()}
-        return score.main([program, *(str(part) for pair in arguments.items() for part in pair), *more])
-
     def write_table(self, text: str = TABLE) -> tuple[str, ...]:
         """Score a table of other columns from now on; returns the flags that name them."""
         self.source = self.folder / "in.csv"
         self.source.write_text(text, encoding="utf-8", newline="")
         return ("--columns", "source=customer,text=answer")
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [json.loads(text) for text in self.out.read_text(encoding="utf-8").splitlines()]

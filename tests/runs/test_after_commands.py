@@ -1,17 +1,19 @@
-"""The commands after a compile: `debate recheck`, `debate measure` and `debate next`."""
+"""The commands after a compile: `debate recheck`, `debate measure`, `debate next` and `debate carry`."""
 
 from __future__ import annotations
 
-import csv
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 
 import debate_judge
@@ -25,35 +27,38 @@ from debate_judge.runs.after import measure
 from debate_judge.runs.after import next as next_sources
 from debate_judge.runs.after import recheck as recheck_command
 from debate_judge.runs.after.common import recorded_scores_for
+from debate_judge.runs.export.folder import load, read
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.export.recorded import RECORDED, recorded_scores_json
+from debate_judge.runs.export.recorded import RECORDED, recorded_scores_in, recorded_scores_json
+from debate_judge.runs.flags.invocation import COMMANDS
 from tests.fakes import section
-from tests.runs.known_judges import LMS, RATED, SEEN, asked, command, export, file_of, scores_of
+from tests.runs.known_judges import LMS, RATED, SEEN, command, export, file_of, lm_specs, scores_of
 from tests.runs.rated_corpora import TASK, the_number
 from tests.runs.score_command import export_of
 
-__all__ = ["asked"]
+__all__ = ["lm_specs"]
 
 NEW = [replace(g, id=f"new {g.id}", source=f"A new source: {g.source}") for g in RATED.groups[:12]]
 
 
 def rated(groups: list[RatedGroup], by: Any) -> list[RatedGroup]:
     """The groups with other ratings: a function of rating and place of the candidate."""
-    return [
-        replace(
-            g,
-            candidates=tuple(
-                replace(c, ratings={"coherence": (by(c.ratings["coherence"][0], i),)})
-                for i, c in enumerate(g.candidates)
-            ),
-        )
-        for g in groups
-    ]
+
+    def changed(candidate: Candidate, place: int) -> Candidate:
+        return replace(candidate, ratings={"coherence": (by(candidate.ratings["coherence"][0], place),)})
+
+    return [replace(g, candidates=tuple(changed(c, i) for i, c in enumerate(g.candidates))) for g in groups]
+
+
+@pytest.fixture(autouse=True)
+def _folder(lm_specs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A working directory with rated data."""
+    monkeypatch.chdir(tmp_path)
+    file_of(tmp_path / "rated.jsonl", RATED.groups)
 
 
 @pytest.fixture
-def exported(asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.chdir(tmp_path)
+def exported(tmp_path: Path) -> Path:
     return export(tmp_path / "export")
 
 
@@ -139,17 +144,14 @@ def lines(path: Path, records: list[dict[str, object]]) -> str:
 
 def test_rows_of_scores_and_few_ratings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two systems, `b` half a point better in ratings and scores."""
-    rows: list[dict[str, object]] = [
-        {
-            "group": f"g{i}",
-            "candidate": system,
-            "aspect": "coherence",
-            "rating": 3 + (i % 3) / 2 + 0.5 * (system == "b") + 0.1 * (i % 2) if i < 6 else None,
-            "score": 2 + (i % 3) / 2 + 0.5 * (system == "b"),
-        }
-        for i in range(20)
-        for system in "ab"
-    ]
+    rows: list[dict[str, object]] = []
+    for i in range(20):
+        for system in "ab":
+            score = 2 + (i % 3) / 2 + 0.5 * (system == "b")
+            rating = score + 1 + 0.1 * (i % 2) if i < 6 else None
+            rows.append(
+                {"group": f"g{i}", "candidate": system, "aspect": "coherence", "rating": rating, "score": score}
+            )
     path, out = lines(tmp_path / "rows.jsonl", rows), tmp_path / "m.json"
     assert measure.main([path, "--json", str(out)]) == 0
     assert "6 rated sources and 14" in capsys.readouterr().out
@@ -174,8 +176,8 @@ def test_scores_of_a_file_beside_the_ratings_of_another(tmp_path: Path, capsys: 
             text["ratings"] = {"fluency": [rating]} if place < 10 else {}
 
     def measured() -> dict[str, Any]:
-        given = [lines(tmp_path / "texts.jsonl", records), "--scores", lines(tmp_path / "scores.jsonl", scores)]
-        assert measure.main([*given, "--json"]) == 0
+        files = [lines(tmp_path / "texts.jsonl", records), "--scores", lines(tmp_path / "scores.jsonl", scores)]
+        assert measure.main([*files, "--json"]) == 0
         result: dict[str, Any] = json.loads(capsys.readouterr().out)["fluency"]
         return result
 
@@ -204,22 +206,20 @@ def split_minds(prompt: str) -> str:
 
 
 @pytest.fixture
-def lm(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def lm(lm_specs: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setitem(LMS, "scripted/old", split_minds)
-    return asked
+    return lm_specs
 
 
 def export_guided(folder: Path, guided: bool = True, **evidence: Any) -> str:
-    """A single call of both aspects, with something about the raters in its instructions unless it is a plain one."""
+    """A single call of both aspects, with a guide to the raters in its instructions unless it is a plain one."""
     judge = build_preset("single", {})
     if guided:
         scorer = judge.scorer
         scorer.signature = scorer.signature.with_instructions(f"{scorer.signature.instructions} {GUIDE}")
-    own = scores_of(RATED, lambda rating: rating)
-    known = recorded_scores_json(
-        RATED, own, {}, scored_by="folds", train_dev_sources={g.source_id for g in RATED.groups}
-    )
-    return str(export_of(folder, TASK, judge, lm="scripted/old", **{**evidence, RECORDED: known}))
+    scores, seen = scores_of(RATED, lambda rating: rating), {g.source_id for g in RATED.groups}
+    recorded = recorded_scores_json(RATED, scores, {}, scored_by="folds", train_dev_sources=seen)
+    return str(export_of(folder, TASK, judge, lm="scripted/old", **{**evidence, RECORDED: recorded}))
 
 
 Choose = Callable[..., dict[str, Any]]
@@ -277,13 +277,12 @@ def test_random_sources_ask_no_lm_and_may_prove(
     assert (result.ratings, len(result.groups), result.distances, lm) == (40, 4, (), [])
     assert "drawn" not in out.read_text().splitlines()[0]
     assert {source["drawn"] for source in choose("--budget", "160")["sources"]} == {None}, "all sources are no choice"
-    printed = []
+    outputs = []
     for draw in ([], ["--draw", "chosen"]):
         assert next_sources.main([address, "--pool", pool, "--budget", "40", "--store", store, *draw]) == 0
-        printed.append(capsys.readouterr().out)
-    assert all(group.id in printed[0] for group in result.groups)
-    assert ["rankings apart" in text for text in printed] == [False, True]
-    assert [int(n) for n in re.findall(r"\d+", printed[1].partition("\n")[0])] == [4, 16, 20, 40]
+        outputs.append(capsys.readouterr().out)
+    assert all(group.id in outputs[0] for group in result.groups)
+    assert ["rankings apart" in output for output in outputs] == [False, True]
 
 
 @pytest.mark.integration
@@ -306,15 +305,10 @@ def test_conclusive_aspects_and_raters_are_those_of_the_evidence(choose: Choose,
 
 
 def fill_table(path: Path) -> None:
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert {row["coherence"] for row in rows} == {""}
-    for place, row in enumerate(rows):
-        row["coherence"], row["fluency"] = str(1 + place % 5), str(5 - place % 5)
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    assert set(table["coherence"]) == {""}
+    table["coherence"], table["fluency"] = table.index % 5 + 1, 5 - table.index % 5
+    table.to_csv(path, index=False)
 
 
 def fill_tasks(path: Path) -> None:
@@ -332,11 +326,7 @@ def fill_tasks(path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "fill"), [("rate.csv", fill_table), ("tasks.json", fill_tasks)])
 def test_a_file_that_was_filled_in_loads_back_and_proves_nothing(
-    name: str,
-    fill: Callable[[Path], None],
-    choose: Choose,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    name: str, fill: Callable[[Path], None], choose: Choose, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / name
     result = choose("--budget", "60", "--out", str(out))
@@ -346,13 +336,13 @@ def test_a_file_that_was_filled_in_loads_back_and_proves_nothing(
     assert {g.id: g.sampling_probability for g in corpus.groups} == drawn
     sources = {group.id: group for group in POOL}
     for group in corpus.groups:
-        own = sources[group.id]
-        assert (group.source, [c.id for c in group.candidates]) == (own.source, [c.id for c in own.candidates])
+        chosen = sources[group.id]
+        assert (group.source, [c.id for c in group.candidates]) == (chosen.source, [c.id for c in chosen.candidates])
         assert [c.ratings["coherence"] for c in group.candidates] == [(1,), (2,), (3,), (4,), (5,)]
     assert check.main([str(out), "--task", "summarization"]) == 0
-    printed = capsys.readouterr().out
-    assert f"{len(corpus.groups)} groups were selected" in printed
-    assert "not read" not in printed
+    output = capsys.readouterr().out
+    assert f"{len(corpus.groups)} groups were selected" in output
+    assert "not read" not in output
     arguments = [str(tmp_path / "judge"), "--task", "summarization", "--store", str(tmp_path / "store")]
     assert recheck_command.main([*arguments, "--data", str(out)]) == 2
     assert "all sources were selected" in capsys.readouterr().err
@@ -369,3 +359,105 @@ def test_of_chosen_and_other_sources_the_others_prove(
     result = json.loads(capsys.readouterr().out)
     assert result["sources"] == len(POOL) - 2
     assert "2 sources were selected" in result["notes"][0]
+
+
+# --- carry ---
+
+HELD_OUT = len(RATED.groups) - SEEN
+
+
+def carry(address: Path, lm: str, *more: str) -> tuple[int, dict[str, Any]]:
+    return command("carry", address, "--lm", lm, "--data", "rated.jsonl", "--store", "store", *more)
+
+
+def test_an_lm_that_scores_alike_carries_the_judge(lm_specs: list[str], tmp_path: Path) -> None:
+    code, result = carry(export(tmp_path / "old"), "scripted/same")
+    assert (code, result["verdict"], result["old_scores"]) == (0, "carry", "asked")
+    assert (result["sources"], result["held_out"]) == (HELD_OUT, True)
+    assert lm_specs == ["scripted/same", "scripted/old"]
+    carried = read(result["export"])
+    assert (carried.manifest["lm"]["spec"], carried.manifest["name"]) == ("scripted/same", "mine-on-scripted-same")
+    assert carried.manifest["evidence"]["held_out"]["carried"]["average"]["summary"]["spearman"]["value"] == 1
+    old = read(tmp_path / "old")
+    assert carried.judge.aspects["coherence"].calibration == old.judge.aspects["coherence"].calibration
+    # The new export can be carried again: it keeps its own scores, and knows what it was tuned on.
+    recorded = recorded_scores_in(carried.manifest)
+    assert (len(recorded.sources), len(recorded.train_dev_sources), recorded.scored_by) == (
+        HELD_OUT,
+        SEEN,
+        "export",
+    )
+    assert set(recorded.calibrated) == {"coherence"}
+
+
+def test_an_lm_with_the_same_ranks_and_other_scores_gets_a_new_map(tmp_path: Path) -> None:
+    code, result = carry(export(tmp_path / "old"), "scripted/shifted", "--name", "new")
+    assert (code, result["verdict"]) == (0, "recalibrate")
+    aspect = result["aspects"]["coherence"]
+    # .6 x + .4 of ratings from 1 to 5 is .8 lower in the mean.
+    assert aspect["shift"]["value"] == pytest.approx(-0.8)
+    assert (aspect["spread"], aspect["between"]) == (pytest.approx(0.6), pytest.approx(1))
+    assert aspect["error_refitted"]["value"] < 0.05 < aspect["error_new"]["value"]
+    calibration = read("store/exports/new").judge.aspects["coherence"].calibration
+    assert calibration.map_score(0.6 * 4 + 0.4) == pytest.approx(4, abs=0.02)
+
+
+def test_an_lm_that_loses_more_than_the_users_margin_is_not_carried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, noisy = export(tmp_path / "old"), ("scripted/noisy", "--shift", "1", "--margin")
+    for arguments in (("scripted/lost",), (*noisy, "0.001")):
+        code, result = carry(address, *arguments)
+        assert (code, result["verdict"], result["export"]) == (1, "recompile", None)
+        assert "agrees less" in result["why"]
+    assert not Path("store/exports").exists()
+    assert carry(address, *noisy, "0.5")[1]["verdict"] == "carry"
+    # The tables, without --json.
+    arguments = [str(address), "--lm", "scripted/lost", "--data", "rated.jsonl", "--store", "store"]
+    assert import_module(COMMANDS["carry"][0]).main(arguments) == 1
+    output = capsys.readouterr().out
+    assert output.startswith("recompile: ")
+    assert "12 held-out sources" in output
+
+
+def test_what_speaks_for_an_lm_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    code, result = carry(export(tmp_path / "recorded", spec="scripted/gone"), "scripted/same")
+    assert (code, result["verdict"], result["old_scores"]) == (0, "carry", "recorded")
+    assert "was retired" in result["notes"][0]
+    stored = export(tmp_path / "stored", keeps=False)
+    assert carry(stored, "scripted/same")[0] == 0
+    monkeypatch.setitem(LMS, "scripted/old", lambda prompt: pytest.fail("the old LM was asked"))
+    code, result = carry(stored, "scripted/same", "--name", "again")
+    assert (code, result["old_scores"], result["sources"]) == (0, "asked", len(RATED.groups))
+    for number, more in enumerate(({"keeps": False}, {"by": "folds"})):
+        assert carry(export(tmp_path / f"old{number}", spec="scripted/gone", **more), "scripted/same")[0] == 2
+        assert "has no scores" in capsys.readouterr().err
+
+
+USERS_JUDGE = "own_judge_after_a_compile:Small"
+
+
+@pytest.mark.parametrize("name", ["carry", "recheck", "measure"])
+def test_an_export_of_a_judge_of_ones_own_is_opened_where_it_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lm_specs: list[str]
+) -> None:
+    module = USERS_JUDGE.partition(":")[0]
+    (tmp_path / f"{module}.py").write_text(
+        "from debate_judge.programs.debate.judge import Debate\n\nclass Small(Debate): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    address = str(export(tmp_path / "old", kind=USERS_JUDGE))
+    monkeypatch.delitem(sys.modules, module)
+    new = [replace(g, id=f"n{g.id}", source=f"New: {g.source}") for g in RATED.groups]
+    rated = file_of(tmp_path / "new.jsonl", new)
+    arguments = {
+        "carry": [address, "--lm", "scripted/same", "--data", rated],
+        "recheck": [address, "--data", rated],
+        "measure": [rated, "--program", address],
+    }[name]
+    assert command(name, *arguments)[0] == 2
+    assert f"--config judge={USERS_JUDGE} " in " ".join(capsys.readouterr().err.split())
+    assert (lm_specs, module in sys.modules) == ([], False)
+    assert command(name, *arguments, "--config", f"judge={USERS_JUDGE}")[0] == 0, capsys.readouterr().err
+    with load(address, judges=[USERS_JUDGE]) as judge:
+        assert judge.score(source="s", text="4 t")["coherence"].score == 4

@@ -184,9 +184,7 @@ def options(*texts: str) -> dict[str, Any]:
     [
         ((), {}),
         (("score-mode=sampled:5", "joint=true"), {"score_mode": "sampled:5", "joint": True}),
-        (("turns=3", "both-orders=false"), {"turns": 3, "both_orders": False}),
-        (("together=4", "roles=critic, scientist"), {"together": 4, "roles": ["critic", "scientist"]}),
-        (("same-role=annotator",), {"same_role": "annotator"}),
+        (("turns=3", "roles=critic, scientist"), {"turns": 3, "roles": ["critic", "scientist"]}),
     ],
 )
 def test_flags_become_options(texts: tuple[str, ...], expected: dict[str, Any]) -> None:
@@ -199,8 +197,6 @@ def test_roles_come_from_a_file_and_one_role_can_be_everybodys(tmp_path: Path) -
     judge: Any = build_preset("chateval", options(f"roles={roles}"))
     assert judge.role_texts == {"librarian": "You keep books.", "coach": "You train a team."}
     assert judge.instructions()["roles['coach']"].startswith("You train a team.")
-    judge = build_preset("chateval", options(f"roles={roles}", "same-role=coach"))
-    assert judge.role_texts == {"coach-1": "You train a team.", "coach-2": "You train a team."}
     judge = build_preset("chateval", options("same-role=annotator"))
     assert judge.role_texts == {f"annotator-{i}": ROLES["annotator"] for i in (1, 2, 3)}
 

@@ -25,7 +25,7 @@ from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.printed_output import unwrapped
-from tests.runs.score_command import export_of
+from tests.runs.score_command import export_of, over_http
 from tests.stores import count
 
 ASPECTS = ["coherence", "relevance"]
@@ -66,10 +66,6 @@ def command(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     return Compare(rated, tmp_path, capsys)
 
 
-def calls(table: dict[str, Any]) -> dict[str, float]:
-    return {name: judge["lm_calls_per_item"] for name, judge in table["judges"].items()}
-
-
 # --- judges, data and statistics ---
 
 
@@ -82,18 +78,13 @@ def test_the_family_stands_in_one_table_and_the_same_command_goes_on_from_the_st
     command.table("single")
     assert replies() == ITEMS
     table = command.table(",".join(names), "--lm", "offline")
-    output, known = command.output(), replies()
+    output, stored = command.output(), replies()
     assert list(table["judges"]) == names
     assert set(table["differences"]) == set(names[1:])
-    assert all(judge["agreement"]["average"]["summary"]["spearman"]["groups"] > 0 for judge in table["judges"].values())
-    by_name = calls(table)
-    assert by_name["single"] == 1 <= min(by_name.values())
-    assert by_name["debate"] <= by_name["debate+tiebreak"]
-    assert "coherence ρ/τ-b" in output
     assert "offline LM" in output
     # What a judge needs is not less because it was answered before.
     assert command.table(",".join(names), "--lm", "offline") == table
-    assert (command.output(), replies()) == (output, known)
+    assert (command.output(), replies()) == (output, stored)
 
 
 def test_where_raters_are_several_judges_stand_beside_them(command: Compare) -> None:
@@ -104,7 +95,6 @@ def test_where_raters_are_several_judges_stand_beside_them(command: Compare) -> 
     assert (single["raters"], single["ceiling"]) == (3, metric["ceiling"])
     # ROUGE-L has a scale of its own: its distance from ratings means nothing.
     assert (metric["error"], single["error"]["value"] > 0) == (None, True)
-    assert "human ceiling" in command.output()
 
 
 def test_decisions_are_shown_where_ratings_have_two_values(command: Compare) -> None:
@@ -112,7 +102,6 @@ def test_decisions_are_shown_where_ratings_have_two_values(command: Compare) -> 
     decisions = command.table("single,rouge-l", "--part", "all")["decisions"]
     assert "balanced acc." in command.output()
     assert set(decisions) == {"single", "rouge-l"}
-    assert decisions["single"]["coherence"]["measures"]["accuracy"]["value"] is not None
 
 
 def test_held_out_groups_of_compiles_split_are_scored_unless_others_are_wanted(command: Compare) -> None:
@@ -159,8 +148,6 @@ def test_settings_make_judges_of_their_own_in_table_report_and_estimate(command:
     table = command.table(judges, *more)
     names = list(table["judges"])
     assert len(names) == 7
-    by_name = calls(table)
-    assert by_name["single"] == by_name["debate[rounds=0]"] == 1 < by_name["debate[rounds=1]"]
     assert table["judges"]["single"]["agreement"] == table["judges"]["debate[rounds=0]"]["agreement"]
     (varied,) = table["variability"]
     assert (varied["judge"], varied["share_of_items_changed"]) == ("debate[rounds=1]", 0)
@@ -196,7 +183,7 @@ def test_scores_from_a_file_take_part(command: Compare) -> None:
     file.write_text("\n".join(map(json.dumps, rows[1:])))
     table = command.table("single", "--external", f"oracle={file}", *keys(baseline="oracle"))
     oracle = table["judges"]["oracle"]
-    assert (list(table["judges"]), list(table["differences"])) == (["single", "oracle"], ["single"])
+    assert list(table["differences"]) == ["single"]
     assert oracle["agreement"]["average"]["summary"]["spearman"]["value"] == pytest.approx(1)
     assert (oracle["lm_calls_per_item"], oracle["usd_per_1000_items"]) == (None, None)
     assert oracle["unscored"] == {"not in the file": 1}
@@ -238,10 +225,7 @@ def test_an_export_scores_with_its_own_lm_in_its_own_aspects_and_may_be_varied(c
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
     """An LM that knows no evaluation steps."""
 
-    def answer(body: bytes) -> str:
-        prompt = json.loads(body)["messages"][-1]["content"]
-        return "" if "[[ ## steps ## ]]" in prompt else debater(score="4")(prompt)
-
+    answer = over_http(lambda prompt: "" if "[[ ## steps ## ]]" in prompt else debater(score="4")(prompt))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with FaultyServer(answer) as server:
         yield server
@@ -265,7 +249,6 @@ def test_dollars_are_what_each_judge_would_pay_alone_and_a_stop_pays_no_call_twi
     call = (60 * 10 + 40 * 1 + 20 * 100) / 1e6
     usd = {name: judge["usd_per_1000_items"] for name, judge in table["judges"].items()}
     assert (usd["single"], usd["debate"]) == (pytest.approx(1000 * call), pytest.approx(2000 * call))
-    assert "2.64" in command.output()
     # Samples are really asked anew.
     assert server.requests == 2 * ITEMS + 3 * 2 * ITEMS
     assert 4 * [body["temperature"] for body in bodies].count(1.0) == 3 * len(bodies)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,12 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from debate_judge.data.agreement.tables import Statistic
 from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Corpus, Origin, Task
+from debate_judge.data.sets import faireval
+from debate_judge.data.sets.factuality import ANSWERS, SUMMARIES
+from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS
@@ -23,6 +29,13 @@ from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.plan import ComparisonContext
+from debate_judge.runs.comparison.published import (
+    PublishedTable,
+    load_published_tables,
+    matching_correlation_tables,
+    matching_decision_tables,
+    published_tables,
+)
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, compare_all
 from debate_judge.runs.comparison.table import format_usd, judges_table, legend
 from debate_judge.runs.comparison.variability import run_variability, variability_table
@@ -34,8 +47,8 @@ from debate_judge.runs.reports.absolute_agreement import table_by_judge
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
-from tests.printed_output import printed
-from tests.runs.rated_corpora import COHERENCE, FLUENCY, TASK, arguing, evaluated_judge, setup
+from tests.printed_output import printed, unwrapped
+from tests.runs.rated_corpora import COHERENCE, FLUENCY, TASK, arguing, corpus, evaluated_judge, setup
 from tests.runs.score_command import export_of
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
@@ -52,7 +65,7 @@ def scored(script: Callable[[str], str], *names: str) -> tuple[Mapping[str, Eval
     return evaluated(lm, build_entrants(parse_judges(names), SETUP.aspects)).judges, lm
 
 
-def made(text: str, personas: Path | None = None) -> list[Entrant]:
+def entrants_of(text: str, personas: Path | None = None) -> list[Entrant]:
     return build_entrants(parse_judges(split_commas(text)), SETUP.aspects, personas)
 
 
@@ -73,8 +86,6 @@ def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_al
         assert (judge.scores, judge.calls, judge.usage) == (alone.scores, alone.calls, alone.usage)
         # Intervals rest on sources.
         assert [group.source_id for group in judge.scores["coherence"]] == [g.source_id for g in SETUP.corpus.groups]
-    unpriced = compare_all(SETUP, together, baseline="single")
-    assert {result.usd for result in unpriced.results} == {None}
     usage = together["debate"].usage
     priced = compare_all(SETUP, together, baseline="single", price=Price(1.0, 1.0, 2.0))
     (debate,) = (result.usd for result in priced.results if result.name == "debate")
@@ -88,7 +99,7 @@ class Impossible(Debate):
 
 def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
     broken, lm = Entrant("broken", {"coherence": single(Impossible)}), scripted_lm(debater())
-    done = evaluated(lm, [broken, *made("single")])
+    done = evaluated(lm, [broken, *entrants_of("single")])
     assert (list(done.judges), list(done.failed)) == (["single"], ["broken"])
     # As the baseline it leaves the table without differences.
     comparison = compare_all(SETUP, done.judges, baseline="broken", failed=done.failed)
@@ -135,7 +146,6 @@ def test_the_table_says_who_saw_candidates_side_by_side_and_aspects_jointly() ->
 
 
 # --- who is told apart from whom ---
-
 
 MANY = setup(*([1, 2, 3, 4, 5] for _ in range(24)), aspects=(COHERENCE, FLUENCY), resamples=2000)
 Score = Callable[[float, int], float]
@@ -193,19 +203,15 @@ def test_distances_are_those_of_judges_on_the_raters_scale_alone() -> None:
     agreement = compare_all(on, entries, baseline="right").absolute_agreement
     # The baseline first, for changes are from it.
     assert list(agreement) == ["right", "high"]
-    # 1, 2, 3, 4, 5 become 2, 3, 4, 5, 5: four of five a point off, and one decision of five another.
-    measures = agreement["high"][AVERAGE].measures
-    assert [measures[name].value for name in ("mae", "kappa")] == pytest.approx([0.8, (0.8 - 0.48) / (1 - 0.48)])
+    # 1, 2, 3, 4, 5 become 2, 3, 4, 5, 5: four of five a point off.
     table = table_by_judge(agreement)
-    assert table.header == ("judge", "error", "CCC", "kappa at 4", "scores")
+    assert table.header[1:4] == ("error", "CCC", "kappa at 4")
     assert (table.rows[1][1], table.rows[1][-1]) == ("0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])", "240")
     assert compare_all(replace(on, cuts={}), entries, baseline="right").absolute_agreement == {}
 
 
 def test_the_text_marks_the_best_and_gives_the_interval_of_the_average() -> None:
     table = judges_table(compared({"the_best": (right, right), "other": (wrong, torn)}, "other"))
-    # What is wider than a terminal goes on below.
-    assert max(map(len, printed(table).splitlines())) <= 100
     best, other = table.rows
     assert best[0] == "the_best"
     # All 24 groups are at the end: the exact bound on their share is .025^(1/24) = .857, on the scale 2 * .857 - 1.
@@ -213,7 +219,6 @@ def test_the_text_marks_the_best_and_gives_the_interval_of_the_average() -> None
     assert any("< 0.001" in cell for cell in best)
     assert "*" not in "".join(other)
     assert other.count("–") == 3, "no calls, and no difference to itself"
-    assert table.header[1] == "coherence ρ/τ-b"
     assert "$" not in " ".join(table.header), "no price is known"
     assert [format_usd(usd) for usd in (0, 0.0123, 0.5, 1.5, 12.345)] == ["0", "0.012", "0.5", "1.50", "12.35"]
 
@@ -228,16 +233,14 @@ def judge(entrant: Entrant) -> Any:
 def test_settings_stand_in_brackets_and_alternatives_are_judges_of_their_own(tmp_path: Path) -> None:
     personas = tmp_path / "mine.toml"
     personas.write_text('grumpy = "You never like a score."\n')
-    plain = ["debate[rounds=0,persona=plain]", "debate[rounds=2,persona=plain]"]
     text = "debate[rounds=0|2,persona=plain],chateval[roles=[critic,news-author],turns=3]"
-    zero, two, chat, own = made(f"{text},debate[persona=grumpy,tie-breaker=true]", personas)
-    assert [entrant.name for entrant in (zero, two)] == plain
-    assert chat.name == "chateval[roles=[critic,news-author],turns=3]"
+    zero, two, chat, grumpy = entrants_of(f"{text},debate[persona=grumpy,tie-breaker=true]", personas)
+    assert (zero.name, two.name) == ("debate[rounds=0,persona=plain]", "debate[rounds=2,persona=plain]")
     assert [judge(entrant).debate_config.rounds for entrant in (zero, two)] == [0, 2]
     assert judge(two).instructions()["critic"] == PERSONAS["plain"].text
     assert list(judge(chat).role_texts) == ["critic", "news-author"]
-    assert judge(own).instructions()["critic"] == "You never like a score."
-    assert (judge(own).debate_config, judge(own).config()["persona"]) == (DebateConfig(3, True), "grumpy")
+    assert judge(grumpy).instructions()["critic"] == "You never like a score."
+    assert (judge(grumpy).debate_config, judge(grumpy).config()["persona"]) == (DebateConfig(3, True), "grumpy")
 
 
 def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: Path) -> None:
@@ -249,15 +252,16 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
         for place in ("a", "b")
     )
     assert len({id(named.export) for named in parse_judges([f"{folder}[rounds=0|1|2]"])}) == 1, "opened once"
-    whole, short, plain = made(f"{folder},{folder}[rounds=1,together=4],{folder}[persona=plain]")
-    assert [one.name for one in (whole, short, plain)] == ["mine", "mine[rounds=1,together=4]", "mine[persona=plain]"]
+    whole, short, plain = entrants_of(f"{folder},{folder}[rounds=1,together=4],{folder}[persona=plain]")
+    names = ["mine", "mine[rounds=1,together=4]", "mine[persona=plain]"]
+    assert [entrant.name for entrant in (whole, short, plain)] == names
     assert (judge(short).debate_config.rounds, judge(short).together) == (1, 4)
     assert judge(short).instructions() == judge(whole).instructions()
     assert short.aspect_judges["coherence"].granularity == "half"
     instructions = judge(plain).instructions()
     assert (instructions["scorer"], instructions["critic"]) == ("Score like our raters.", PERSONAS["plain"].text)
     # Exports with the same folder name go by their paths, and say what they were not tuned on.
-    both = [(entrant.name, entrant.held_out_fingerprint) for entrant in made(f"{folder},{other}")]
+    both = [(entrant.name, entrant.held_out_fingerprint) for entrant in entrants_of(f"{folder},{other}")]
     assert both == [(str(folder), "a"), (str(other), "b")]
 
 
@@ -277,11 +281,11 @@ def test_scores_keep_to_the_steps_of_a_scale(name: str, expected: str) -> None:
 
 def test_every_n_is_the_beginning_of_the_longest_debate_and_costs_no_call_more() -> None:
     lm = scripted_lm(arguing(2))
-    judges = evaluated(lm, made("debate[rounds=0|1|2|3|4]")).judges.values()
+    judges = evaluated(lm, entrants_of("debate[rounds=0|1|2|3|4]")).judges.values()
     # The Critic objects twice and is content in the third round: what the debate of four rounds needs alone.
     assert lm.meter.executed.total() == 6 * ITEMS
-    assert [one.calls for one in judges] == [1, 3, 5, 6, 6]
-    values = [SETUP.agreement(one.scores).average["summary"]["spearman"].value for one in judges]
+    assert [judge.calls for judge in judges] == [1, 3, 5, 6, 6]
+    values = [SETUP.agreement(judge.scores).average["summary"]["spearman"].value for judge in judges]
     # Before the second round every score is the same: a judge that ranks nothing earns 0.
     assert values == [0, 0, *[pytest.approx(1)] * 3]
 
@@ -299,16 +303,100 @@ def test_variability_is_over_runs_and_items() -> None:
     runs = [(1, 2, 5, 4, 2, 3), (5, 2, 1, 4, 2, 3), (3, 2, 4, 4, None, 3)]
     judges = {f"debate[sample={n}]": run(*scores) for n, scores in enumerate(runs)}
     comparison = compare_all(small, judges, baseline="debate[sample=0]")
-    (variability,) = run_variability(comparison, made("debate[sample=0|1|2]"))
+    (variability,) = run_variability(comparison, entrants_of("debate[sample=0|1|2]"))
     # The third run's second group has ratings 4 and 2 that it orders rightly.
     second = [stats.spearmanr([4, 2, 2], [4, 2, 3]).statistic] * 2 + [1.0]
     first = [stats.spearmanr([1, 2, 5], scores[:3]).statistic for scores in runs]
     agreement = [statistics.fmean(pair) for pair in zip(first, second, strict=True)]
-    assert (variability.judge, variability.varied, variability.items) == ("debate", "sample", 6)
-    assert variability.to_json()["agreement"]["coherence"]["runs"] == pytest.approx(agreement)
     assert variability.mean_agreement("coherence") == pytest.approx(statistics.fmean(agreement))
     assert variability.agreement_sd("coherence") == pytest.approx(statistics.stdev(agreement))
     # Two items vary, by 1, 5, 3 and 5, 1, 4; the one that a run left out has two equal scores.
     assert variability.score_sd == pytest.approx((statistics.stdev([1, 5, 3]) + statistics.stdev([5, 1, 4])) / 6)
     assert variability.share_changed == pytest.approx(2 / 6)
     assert "33.3 %" in printed(variability_table([variability], comparison, "openai/m"))
+
+
+# --- published figures ---
+
+# As printed: in both places the paper's average is not the mean of its columns.
+ODD = {("summeval", "GPTScore", "spearman"), ("topical_chat", "MoverScore", "spearman")}
+
+
+def setup_of(data: str, task: Task, *statistics: Statistic) -> EvalSetup:
+    rated = Corpus(task, corpus([1, 2]).groups, Origin(data, "nowhere"))
+    return EvalSetup(rated, task.aspects, "summary", statistics)
+
+
+SUMMEVAL = setup_of("summeval", SUMMARIZATION, "spearman", "kendall")
+TOPICAL = setup_of("topical_chat", DIALOGUE, "pearson", "spearman")
+CORRELATIONS = [table for table in load_published_tables() if table.level is not None]
+
+
+@pytest.mark.parametrize("table", CORRELATIONS, ids=lambda t: f"{t.source}: {t.data[0]}")
+def test_rows_are_whole_and_their_averages_fit(table: PublishedTable) -> None:
+    for row in table.rows:
+        assert len(row.values) == 2 * (1 + len(table.aspects))
+        assert all(v is None or -1 <= v <= 1 for v in row.values)
+        for statistic in table.statistics if table.aspects else ():
+            columns = [table.cell(row, aspect, statistic) for aspect in table.aspects]
+            average = table.cell(row, None, statistic)
+            if average is not None and None not in columns and (table.data[0], row.judge, statistic) not in ODD:
+                assert math.fsum(columns) / len(columns) == pytest.approx(average, abs=0.0016), (row, statistic)
+
+
+@pytest.mark.parametrize(
+    ("data", "lm", "aspect", "values"),
+    [
+        ("summeval", "GPT-4", None, (0.597, 0.575)),
+        ("summeval", "GPT-4", "relevance", (0.593, 0.582)),
+        ("summeval", "GPT-3.5", None, (0.472, 0.447)),
+        ("topical_chat", "GPT-4", "groundedness", (0.745, 0.800)),
+    ],
+)
+def test_the_main_results_stand_where_they_belong(
+    data: str, lm: str, aspect: str | None, values: tuple[float, float]
+) -> None:
+    (table,) = (t for t in CORRELATIONS if t.data == (data,) and t.source == "DEBATE (Kim et al. 2024), Table 1")
+    (row,) = (r for r in table.rows if (r.judge, r.lm) == ("DEBATE", lm))
+    assert tuple(table.cell(row, aspect, s) for s in table.statistics) == values
+
+
+DEBATE, CHATEVAL = "DEBATE (Kim et al. 2024), Table 1", "ChatEval (Chan et al. 2023), Table 2"
+
+
+@pytest.mark.parametrize(
+    ("of", "sources"),
+    [
+        (TOPICAL, {DEBATE}),
+        (replace(SUMMEVAL, level="system"), set()),
+        (replace(SUMMEVAL, statistics=("pearson",)), set()),
+        (replace(TOPICAL, level="sample", statistics=("spearman",)), {CHATEVAL}),
+        (setup_of("sample", SUMMARIZATION, "spearman"), set()),
+    ],
+)
+def test_only_tables_of_the_same_set_level_and_statistics_fit(of: EvalSetup, sources: set[str]) -> None:
+    assert {t.source for t in matching_correlation_tables(of)} == sources
+    assert {t.data for t in matching_correlation_tables(SUMMEVAL)} == {("summeval",)}
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "source"),
+    [
+        ("faireval", faireval.TASK, "ChatEval (Chan et al. 2023), Table 1"),
+        ("factool", ANSWERS, "Sun et al. 2024, Table 2, responses"),
+        ("halueval", ANSWERS, "Sun et al. 2024, Table 3, QA"),
+        ("halueval", SUMMARIES, "Sun et al. 2024, Table 3, summarization"),
+    ],
+)
+def test_decisions_on_the_same_set_fit(name: str, task: Task, source: str) -> None:
+    assert [t.source for t in matching_decision_tables(setup_of(name, task).corpus)] == [source]
+    assert matching_decision_tables(setup_of("mine", task).corpus) == []
+
+
+def test_the_decisions_say_that_they_were_not_made_here_and_by_which_convention() -> None:
+    table = printed(*published_tables(setup_of("faireval", faireval.TASK, "spearman")))
+    assert "published, not run here" in table
+    assert "mean of five runs" in unwrapped(table)
+    assert "0.638" in table
+    # ChatEval printed neither.
+    assert "precision" not in table

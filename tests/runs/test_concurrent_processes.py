@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import pytest
 
 from debate_judge.optimize.compile import main
 from debate_judge.programs import JUDGES, build, build_preset
-from debate_judge.runs import score
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.scoring import scorer
@@ -29,7 +29,7 @@ from tests.optimize.small_corpus import small_corpus
 from tests.programs import faults
 from tests.programs.batches import SHORT_WAITS, recorded
 from tests.runs.exports import items, number_of_note, single_call
-from tests.runs.score_command import export_of
+from tests.runs.score_command import ScoreCommand, export_of, over_http
 from tests.stores import count
 
 pytestmark = [
@@ -53,20 +53,20 @@ def _hurry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer, "lm_options", lambda flags: replace(usual(flags), batch_timing=timing, first_wait=wait))
 
 
-def scoring(folder: Path, server: BatchServer) -> list[str]:
-    """Arguments of `score.py` for 30 letters."""
+def scoring(folder: Path, server: BatchServer) -> Callable[..., int]:
+    """`debate score` of 30 letters in batch jobs."""
     debate = build("debate", {**JUDGES["debate"].config, "rounds": 1})
     program = export_of(folder / "program", faults.TASK, debate, lm="openai/mock")
     rows = [{"group": i.group, "source": i.source, "candidate": "c", "text": i.text} for i in faults.items(30)]
     (folder / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    files = ["--in", folder / "in.jsonl", "--out", folder / "out.jsonl", "--store", folder, "--api-base", server.url]
-    return [str(program), *map(str, files), *keys(batch="openai", preflight=False)]
+    command = ScoreCommand(folder, program, **{"store": folder, "api-base": server.url})
+    return partial(command, *keys(batch="openai"))
 
 
 @pytest.mark.usefixtures("_hurry")
 def test_the_calls_that_try_an_lm_out_wait_for_no_job(tmp_path: Path) -> None:
     with BatchServer(faults.answer) as server:
-        assert score.main(scoring(tmp_path, server)[:-2]) == 0
+        assert scoring(tmp_path, server)() == 0
         assert server.direct > 0
         assert server.made_calls.keys() == JOBS.keys()
 
@@ -85,21 +85,21 @@ def test_scoring_that_was_killed_goes_on_with_its_jobs(method: str, path: str, f
     """It is killed as soon as the service has received such a request, which it does not answer."""
     reached = threading.Event()
 
-    def door(own_method: str, own_path: str, number: int) -> str | None:
-        if own_method != method or not own_path.startswith(path):
+    def door(requested_method: str, requested_path: str, number: int) -> str | None:
+        if requested_method != method or not requested_path.startswith(path):
             return None
         reached.set()
         return fault
 
     with BatchServer(faults.answer) as server:
-        server.on_request, arguments = door, scoring(tmp_path, server)
-        process = FORK.Process(target=score.main, args=(arguments,))
+        server.on_request, command = door, partial(scoring(tmp_path, server), *keys(preflight=False))
+        process = FORK.Process(target=command)
         process.start()
         assert reached.wait(120)
         process.kill()
         process.join()
         server.on_request = lambda method, path, number: None
-        assert score.main(arguments) == 0
+        assert command() == 0
         assert server.made_calls == JOBS
         assert set(server.executed.values()) == {1}
     rows = (tmp_path / "out.jsonl").read_text().splitlines()
@@ -161,11 +161,6 @@ def test_a_runner_that_was_started_before_the_fork_is_an_error_in_the_child_alon
         assert len(runner.judge(debate, items(3))) == 3
 
 
-def score_by_length(body: bytes) -> str:
-    prompt = "\n\n".join(message["content"] for message in json.loads(body)["messages"])
-    return debater(score=str(1 + len(prompt) % 5))(prompt)
-
-
 def test_compiles_at_once_pay_once_for_what_they_have_in_common(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,15 +171,15 @@ def test_compiles_at_once_pay_once_for_what_they_have_in_common(
         begin.wait(60)
         os._exit(main(arguments))
 
-    with FaultyServer(score_by_length, latency=0.01) as server:
+    with FaultyServer(over_http(debater(score=lambda prompt: str(1 + len(prompt) % 5))), latency=0.01) as server:
         data = small_corpus(tmp_path, groups=8, candidates=3)
         # Once for both: MLflow is imported, and its tables made, in seconds.
         open_tracking_store(None, tmp_path / "store", "debate/small")
         common = ["--data", str(data), "--lm", "openai/mock", "--api-base", server.url]
         common += ["--store", str(tmp_path / "store"), "--aspects", "coherence", "--tuner", "none", "--effort", "light"]
         common += ["--max-rounds", "0", *keys(trials=1, resamples=100, preflight=False, report="none")]
-        own = (["--name", "one"], ["--name", "another", "--seed", "1"])
-        processes = [FORK.Process(target=compiled, args=(*common, *more), daemon=True) for more in own]
+        runs = (["--name", "one"], ["--name", "another", "--seed", "1"])
+        processes = [FORK.Process(target=compiled, args=(*common, *more), daemon=True) for more in runs]
         for process in processes:
             process.start()
         for process in processes:

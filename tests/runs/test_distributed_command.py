@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sqlite3
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pandas as pd
+import psutil
+import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 from fsspec.implementations.memory import MemoryFileSystem
 
 from debate_judge.programs import build_preset
+from debate_judge.programs.lm.store import FILE
+from debate_judge.runs.distributed import driver, units
 from debate_judge.runs.distributed.actor import ScoringActor, ScoringJob
 from debate_judge.runs.distributed.driver import UnitDriver
 from debate_judge.runs.distributed.units import find_inputs, with_fingerprints
@@ -22,9 +31,9 @@ from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED
 from tests.config_keys import keys
-from tests.runs.distributed_command import Command, in_this_process
-from tests.runs.distributed_run import TASK, group, write_csv, write_jsonl, write_parquet
-from tests.runs.score_command import export_of
+from tests.faulty_server import FaultyServer
+from tests.runs.distributed_command import TASK, Command, group, in_this_process, program, scoring_server, write_groups
+from tests.runs.score_command import ScoreCommand, export_of
 
 pytestmark = pytest.mark.integration
 
@@ -51,12 +60,12 @@ def alone(command: Command, *flags: str, **more: str | Path) -> list[str]:
 def test_rows_are_those_of_one_process_and_repeated_runs_pay_nothing(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(14))
-    write_csv(command.folder / "in-1.csv", range(14, 24))
-    write_parquet(command.folder / "in-2.parquet", range(24, 64))
+    write_groups(command.folder / "in-0.jsonl", range(14))
+    write_groups(command.folder / "in-1.csv", range(14, 24))
+    write_groups(command.folder / "in-2.parquet", range(24, 64))
     assert command() == 0
-    rows, calls, parts = command.rows(), command.server.asked.total(), command.parts()
-    assert calls == len(command.server.asked) == 64 * 2 * 3
+    rows, calls, parts = command.lines(), command.server.answered.total(), command.parts()
+    assert calls == len(command.server.answered) == 64 * 2 * 3
     # A part that was lost or damaged is made again from the store, and no other.
     (command.out / parts[0]).unlink()
     (command.out / parts[-1]).write_bytes(b"{}\n")
@@ -65,11 +74,11 @@ def test_rows_are_those_of_one_process_and_repeated_runs_pay_nothing(
     message = capsys.readouterr().err
     assert all(part in message for part in ("256 items in", "2 parts of", "already present", "nothing left to do"))
     assert [handle.begun for handle in command.ray.actors] == [[parts[0][5:-6]], [parts[-1][5:-6]]]
-    assert command.rows() == rows == alone(command)
-    assert command.server.asked.total() == calls
+    assert command.lines() == rows == alone(command)
+    assert command.server.answered.total() == calls
     # Another judge or input is refused.
     assert command(aspects="tone") == command("--columns", "text=other") == EXIT_INPUT
-    write_jsonl(command.folder / "in-0.jsonl", range(4))
+    write_groups(command.folder / "in-0.jsonl", range(4))
     assert command() == EXIT_INPUT
     message = capsys.readouterr().err
     assert all(f"different {name}" in message for name in ("aspects", "columns", "inputs"))
@@ -81,7 +90,7 @@ def test_rows_can_be_joined_as_those_of_one_process(command: Command, flags: tup
     (command.folder / "in-0.jsonl").write_text("".join(json.dumps(each) + "\n" for each in groups))
     assert command(*flags) == 0
     assert len(command.parts()) > 2
-    rows = command.rows()
+    rows = command.lines()
     assert rows == alone(command, *flags)
     table = command.folder / "out.parquet"
     assert command(*flags, out=table) == 0
@@ -104,7 +113,7 @@ def test_groups_of_one_source_share_calls_as_in_one_process(
     assert command(program=program) == 0
     # A source is not cut, however long it is, where its groups share calls.
     assert (len(command.parts()) == 1) == (together > 0 and sources == 100)
-    assert command.rows() == alone(command, program=program)
+    assert command.lines() == alone(command, program=program)
 
 
 # --- who writes them ---
@@ -113,7 +122,7 @@ def test_groups_of_one_source_share_calls_as_in_one_process(
 def test_a_folder_is_written_by_one_run_that_all_actors_see(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(3))
+    write_groups(command.folder / "in-0.jsonl", range(3))
     other, start = command.folder / "other.jsonl", ScoringActor.__init__
     assert command(out=other) == 0
     with FileLock(other / "_lock"):
@@ -139,33 +148,33 @@ def test_a_folder_is_written_by_one_run_that_all_actors_see(
 
 
 def test_the_users_limits_hold_over_all_actors_together(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(20))
+    write_groups(command.folder / "in-0.jsonl", range(20))
     limits = keys(tpm=9e6)
     assert command(*limits, rpm="90000", budget="calls=101,tokens=999999", concurrency="6") == EXIT_LM
     message = capsys.readouterr().err
     assert "share of one actor" in message
     assert "raise --budget" in message
     # What was asked before the actors started counts.
-    assert command.server.asked.total() <= 101
+    assert command.server.answered.total() <= 101
     jobs = [handle._actor.result()._job for handle in command.ray.actors]
-    own = [(job.flags.concurrency, job.options.rpm, job.options.tpm, job.options.budget.calls) for job in jobs]
-    assert [sum(values) for values in zip(*own, strict=True)][:3] == [6, 90_000, 9e6]
-    assert 0 < len(command.rows()) < 80
+    limits_of_actors = [(job.flags.concurrency, job.options.rpm, job.options.tpm) for job in jobs]
+    assert [sum(values) for values in zip(*limits_of_actors, strict=True)] == [6, 90_000, 9e6]
+    assert 0 < len(command.lines()) < 80
     assert command() == 0
     assert "already present" in capsys.readouterr().err
-    assert len(command.rows()) == 80
-    assert max(command.server.asked.values()) == 1
+    assert len(command.lines()) == 80
+    assert max(command.server.answered.values()) == 1
 
 
 def test_a_budget_ends_with_the_last_actor_that_has_a_share(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What was killed may have spent its share, so no other process gets it; the others go on with theirs."""
-    write_jsonl(command.folder / "in-0.jsonl", range(30))
+    write_groups(command.folder / "in-0.jsonl", range(30))
     command.ray.dies_of = lambda handle, unit: handle is command.ray.actors[0] and len(handle.begun) == 3
     assert command(budget="calls=1000") == 0
     assert len(command.ray.actors) == 2
-    assert len(command.rows()) == 120
+    assert len(command.lines()) == 120
     command.ray.actors.clear()
     command.ray.dies_of = lambda handle, unit: len(handle.begun) == 3
     assert command(budget="calls=1000", out=command.folder / "other.jsonl") == EXIT_LM
@@ -175,7 +184,7 @@ def test_a_budget_ends_with_the_last_actor_that_has_a_share(
 def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(30))
+    write_groups(command.folder / "in-0.jsonl", range(30))
     command.server.latency = 0.02
     wait = UnitDriver._wait
 
@@ -188,20 +197,20 @@ def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
         patch.setattr(UnitDriver, "_wait", interrupt)
         assert command() == EXIT_INTERRUPTED
     assert "resumes" in capsys.readouterr().err
-    assert 0 < len(command.rows()) < 120
+    assert 0 < len(command.lines()) < 120
     assert command() == 0
-    assert len(command.rows()) == 120
+    assert len(command.lines()) == 120
     # Also what was in flight when it was stopped.
-    assert max(command.server.asked.values()) == 1
+    assert max(command.server.answered.values()) == 1
 
 
 def test_what_has_no_score_has_its_code_and_is_asked_again_if_the_lm_gave_no_answer(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def without_score() -> set[str]:
-        return {row["group"] for row in map(json.loads, command.rows()) if row["unscored"]}
+        return {row["group"] for row in map(json.loads, command.lines()) if row["unscored"]}
 
-    write_jsonl(command.folder / "in-0.jsonl", range(9))
+    write_groups(command.folder / "in-0.jsonl", range(9))
     faults = {b"reply 31": "400", b"reply 1\\n": "unreadable"}
     command.server.script = lambda body, attempt: next((fault for text, fault in faults.items() if text in body), None)
     assert command(*keys(preflight=False, max_unscored=0)) == EXIT_UNSCORED
@@ -224,7 +233,7 @@ def test_what_has_no_score_has_its_code_and_is_asked_again_if_the_lm_gave_no_ans
 def test_a_unit_that_ends_its_process_each_time_is_given_up(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(12))
+    write_groups(command.folder / "in-0.jsonl", range(12))
     command.ray.dies_of = lambda handle, unit: unit == "00000-00001"
     assert command() == EXIT_UNSCORED
     message = capsys.readouterr().err
@@ -233,9 +242,9 @@ def test_a_unit_that_ends_its_process_each_time_is_given_up(
     assert sum(handle.begun.count("00000-00001") for handle in command.ray.actors) == 4
     command.ray.dies_of = lambda handle, unit: False
     assert command() == 0
-    assert command.rows() == alone(command)
+    assert command.lines() == alone(command)
     # A cluster on which every actor dies ends the run.
-    write_jsonl(command.folder / "in-0.jsonl", range(60))
+    write_groups(command.folder / "in-0.jsonl", range(60))
     command.ray.dies_of = lambda handle, unit: True
     assert command(*keys(actors=1), out=command.folder / "other.jsonl") == EXIT_INPUT
     assert "one after the other" in capsys.readouterr().err
@@ -254,13 +263,13 @@ def test_an_edit_in_the_middle_of_a_file_is_noticed(tmp_path: Path, address: str
     url, texts = f"{address}{tmp_path}/in.jsonl", (b"a" * 500_000, b"a" * 250_000 + b"b" * 250_000)
     system, path = fsspec.core.url_to_fs(url)
     system.makedirs(tmp_path, exist_ok=True)
-    known = []
+    prints = []
     for text in texts:
         system.pipe_file(path, text)
         if "memory" not in address:
             os.utime(path, (0, 0))
-        known += [fingerprints(url), fingerprints(url)]
-    assert known[0] == known[1] != known[2] == known[3]
+        prints += [fingerprints(url), fingerprints(url)]
+    assert prints[0] == prints[1] != prints[2] == prints[3]
 
 
 def test_of_a_store_without_versions_the_ends_of_a_file_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,11 +279,11 @@ def test_of_a_store_without_versions_the_ends_of_a_file_are_known(monkeypatch: p
         return {name: value for name, value in info(self, path, **more).items() if name in ("name", "size", "type")}
 
     monkeypatch.setattr(MemoryFileSystem, "info", bare)
-    known = []
+    prints = []
     for end in (b"b", b"c"):
         fsspec.filesystem("memory").pipe_file("/texts/in.jsonl", b"a" * 499_999 + end)
-        known += fingerprints("memory://texts/in.jsonl")
-    assert known[0] != known[1]
+        prints += fingerprints("memory://texts/in.jsonl")
+    assert prints[0] != prints[1]
 
 
 def test_a_set_of_the_hub_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,8 +293,108 @@ def test_a_set_of_the_hub_is_known_by_its_content(tmp_path: Path, monkeypatch: p
     datasets.disable_progress_bars()
     folder = tmp_path / "replies"
     folder.mkdir()
-    write_parquet(folder / "train.parquet", range(4))
+    write_groups(folder / "train.parquet", range(4))
     before = fingerprints(f"hf:{folder}@train")
     assert before == fingerprints(f"hf:{folder}@train") != [""]
-    write_parquet(folder / "train.parquet", range(5))
+    write_groups(folder / "train.parquet", range(5))
     assert fingerprints(f"hf:{folder}@train") != before
+
+
+# --- by Ray itself: the rows of one process, although an actor is killed on the way ---
+
+
+GROUPS = 90
+CONCURRENCY = 8
+"""Of two actors together."""
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Ray on this machine."""
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    # Workers have the environment that Ray was started in.
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+    monkeypatch.setattr(units, "MIN_UNIT_BYTES", 1000)
+    monkeypatch.setattr(units, "TARGET_UNITS", 1 << 20)
+    with driver.cluster(None, 2) as cluster:
+        yield cluster
+
+
+def actor_processes() -> list[int]:
+    """The processes below this one in which an actor scores."""
+
+    def title(process: psutil.Process) -> str:
+        try:
+            return " ".join(process.cmdline())
+        except psutil.Error:
+            return ""
+
+    below = psutil.Process().children(recursive=True)
+    return sorted(process.pid for process in below if title(process).startswith("ray::ScoringActor"))
+
+
+class Saboteur(threading.Thread):
+    """Kills an actor when some parts are there.
+
+    `unstored` is how many replies were on their way from the server to the store at that moment, of both actors.
+    """
+
+    def __init__(self, folder: Path, server: FaultyServer) -> None:
+        super().__init__(daemon=True)
+        self.folder, self.server = folder, server
+        self.killed: list[int] = []
+        self.unstored = 0
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while len(list((self.folder / "out.parquet").glob("part-*"))) < 3 and not self.over.is_set():
+            time.sleep(0.02)
+        self.killed = actor_processes()[:1]
+        for process in self.killed:
+            # What is stored is counted while the actor is stopped: it stores nothing more.
+            os.kill(process, signal.SIGSTOP)
+            try:
+                self.unstored = -self._stored()
+            finally:
+                os.kill(process, signal.SIGKILL)
+            self.unstored += self.server.answered.total()
+
+    def _stored(self) -> int:
+        (file,) = (self.folder / "store").rglob(FILE)
+        with closing(sqlite3.connect(file)) as database:
+            return int(database.execute("SELECT count(*) FROM replies").fetchone()[0])
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_killed_actor_loses_nothing(tmp_path: Path) -> None:
+    third = GROUPS // 3
+    write_groups(tmp_path / "in-0.jsonl", range(third))
+    write_groups(tmp_path / "in-1.csv", range(third, 2 * third))
+    write_groups(tmp_path / "in-2.parquet", range(2 * third, GROUPS))
+    with scoring_server(latency=0.05) as server:
+        command = ScoreCommand(tmp_path, program(tmp_path), **{"api-base": server.url})
+        saboteur = Saboteur(tmp_path, server)
+        saboteur.start()
+        flags = {"in": f"file://{tmp_path}/in-*", "out": tmp_path / "out.parquet", "concurrency": str(CONCURRENCY)}
+        assert command("--engine", "ray", "--rpm", "100000", **flags) == 0
+        saboteur.over.set()
+        saboteur.join()
+        assert saboteur.killed
+        rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+        expected = [(f"g{g}", f"c{c}", a) for g in range(GROUPS) for c in range(2) for a in ("tone", "help")]
+        assert [(row["group"], row["candidate"], row["aspect"]) for row in rows] == expected
+        assert all(row["unscored"] is None for row in rows)
+        # Three calls for each text. Of the killed actor what was in flight is paid again, at most its share of
+        # --concurrency, and what was answered but not yet stored; nothing that was stored.
+        assert len(server.answered) == GROUPS * 2 * 3
+        calls = server.answered.total()
+        assert calls - len(server.answered) <= CONCURRENCY // 2 + saboteur.unstored
+        # They are the rows of one process, which the store has all answers for.
+        alone: list[dict[str, Any]] = []
+        for file in sorted(tmp_path.glob("in-*")):
+            command.out = tmp_path / f"scores-{file.stem}.jsonl"
+            assert command(**{"in": file}) == 0
+            alone += command.rows()
+        assert rows == alone
+        assert server.answered.total() == calls

@@ -82,7 +82,7 @@ def test_what_is_really_asked_lies_within_the_estimate(name: str) -> None:
     estimate, calls_by_role = estimated(judge_of(name)), executed(judge_of(name), make_lm("offline"))
     for role, calls in calls_by_role.items():
         low, _, high = (used.calls for used in estimate.rows[role])
-        # Only a sample was run dry: where a role's calls differ from item to item, its share is not exact.
+        # Only a sample was run dry.
         assert 0.85 * low - 1e-6 <= calls <= 1.15 * high + 1e-6, role
     low, usual, high = (used.calls for used in estimate.total)
     assert 0.99 * low <= sum(calls_by_role.values()) <= 1.01 * high
@@ -214,12 +214,9 @@ def test_score_estimates_without_a_key_what_the_store_does_not_know(
     assert all(part in text for part in ("Estimate for openai/gpt-4o-mini", "US dollars", "lower estimate"))
     assert sorted(folder.rglob("*")) == before
     assert score.main(command) == 0
-    rows = len((folder / "out.jsonl").read_text().splitlines())
     capsys.readouterr()
     assert score.main([*command, "--estimate"]) == 0
-    text = capsys.readouterr().out
-    assert f"{rows} items to score" in text
-    assert totals(text) == [calls(0)]
+    assert totals(capsys.readouterr().out) == [calls(0)]
     assert score.main([*command, "--estimate", "--store", "elsewhere"]) == 0
     assert totals(capsys.readouterr().out) != [calls(0)]
     assert not (folder / "elsewhere").exists()
@@ -228,9 +225,7 @@ def test_score_estimates_without_a_key_what_the_store_does_not_know(
 def test_compare_estimates_without_a_key(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["--judges", "rouge-l,single", "--aspects", "coherence", "--lm", "anthropic/claude-sonnet-4-5"]
     assert compare.main([*command, "--estimate"]) == 0
-    text = capsys.readouterr().out
-    assert "Estimate for anthropic/claude-sonnet-4-5" in text
-    assert "rouge-l  0 / 0 / 0" in text
+    assert "rouge-l  0 / 0 / 0" in capsys.readouterr().out
     assert list(folder.iterdir()) == []
 
 
@@ -247,11 +242,8 @@ def test_recheck_estimates_new_texts_and_old_ones_of_held_out_sources(
     data += ["--again", file_of(folder / "old.jsonl", RATED.groups)]
     before = sorted(folder.rglob("*"))
     assert recheck.main(["hosted", *data, "--estimate"]) == 0
-    text = capsys.readouterr().out
     # A source that the compile knew is not asked about; of the old texts the held-out ones are.
-    assert totals(text) == [calls(len(NEW)), calls(HELD_OUT)]
-    assert f"new texts: {5 * len(NEW)} items of {len(NEW)} sources" in text
-    assert "US dollars" in text
+    assert totals(capsys.readouterr().out) == [calls(len(NEW)), calls(HELD_OUT)]
     assert sorted(folder.rglob("*")) == before
     # Stored replies cost nothing, but are not recalled for old texts.
     assert recheck.main(["judge", *data]) in (0, 1)
@@ -292,7 +284,6 @@ def test_each_role_and_round_has_its_row_and_what_is_not_known_is_said() -> None
     assert tokens == [400, 600, 100, 550]
     # 400 fresh at 1, 600 cached at half, 100 of output at 4 dollars a million.
     assert (rows[0]["usd"], rows[0]["usd_saved"]) == pytest.approx(((400 + 300 + 400) / 1e6, (500 + 200) / 1e6))
-    assert rows[-1]["usd"] == pytest.approx(sum(r["usd"] for r in rows[:-1]))
     prices = (None, price, Price(0.0, 0.0, 0.0))
     unpriced, priced, free = (printed(*cost_summary(cost_rows(meter, each))) for each in prices)
     assert "prices=FILE" in unpriced

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dspy
 import pytest
 
+from debate_judge import Aspect, Debate, Scale, Task, load
 from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.store import FILE
 from debate_judge.programs.roles.examples import RatedExample, examples_of, with_examples
-from debate_judge.runs.export.folder import read
+from debate_judge.runs.evaluation.entrants import build_entrants, parse_judges
+from debate_judge.runs.export import loaded
+from debate_judge.runs.export.folder import open_export, read
+from debate_judge.runs.export.from_mlflow import MLflowStore
+from debate_judge.runs.export.judge_cache import cached_judge
 from debate_judge.runs.export.manifest import program_fingerprint
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import scripted_lm
-from tests.runs.exports import SCRIPT, TASK, compiled, write
+from tests.config_keys import keys
+from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.faulty_server import FaultyServer
+from tests.runs.exports import SCRIPT, TASK, compiled, number_of_note, single_call, write
+from tests.runs.score_command import ScoreCommand
+from tests.stores import count
 
 
 def prompts(judge: CompiledJudge) -> list[tuple[str, str]]:
@@ -39,7 +54,6 @@ def test_comes_back_with_the_same_parts_and_the_same_prompts(tmp_path: Path) -> 
     before = compiled()
     after = read(write(tmp_path / "x", before)).judge
     assert after.task == before.task
-    assert list(after.aspects) == list(before.aspects)
     personas = {"tone": "tuned", "Überblick v1.0": "devils-advocate", "help": "sophisticated"}
     for name, expected in before.aspects.items():
         loaded = after.aspects[name]
@@ -59,7 +73,7 @@ def test_an_export_of_an_earlier_release_is_read(tmp_path: Path) -> None:
     for name, entry in manifest["aspects"].items():
         file = manifest_file.parent / entry["state"]
         state = json.loads(file.read_text("utf-8"))
-        states[name] = {f"{predictor}.predict": own for predictor, own in state.items()}
+        states[name] = {f"{predictor}.predict": saved for predictor, saved in state.items()}
         file.write_text(json.dumps(states[name]), "utf-8")
         if entry["kind"] == "debate":
             entry["config"] |= {"granularity": "free", "batch_rounds": 0}
@@ -120,14 +134,13 @@ def test_no_secret_and_no_path_of_this_machine_is_written(tmp_path: Path, monkey
     }
     folder = write(tmp_path / "x", judge, lm=lm, evidence=evidence)
     assert not [text for text in (b"secret", str(tmp_path).encode(), b"Users") if text in content(folder)]
-    assert {f.suffix for f in folder.rglob("*") if f.is_file()} == {".json", ".md"}
     manifest = read(folder).manifest
     assert manifest["lm"] == {"spec": "openai/m", "temperature": 0.0, "api_base": "https://host:8000/v1"}
     assert manifest["evidence"]["data"] == {"location": "ratings.jsonl", "also": "ratings.csv"}
 
 
 def test_addresses_are_kept_without_credentials(tmp_path: Path) -> None:
-    for given, kept in {
+    for address, kept in {
         "localhost:8000/v1/": "localhost:8000/v1/",
         "https://key@host/a@b?k=1#x": "https://host/a@b",
         "user:p%40ss@host": "host",
@@ -135,7 +148,7 @@ def test_addresses_are_kept_without_credentials(tmp_path: Path) -> None:
         "https://key@gateway/http://host/v1": "https://gateway/http://host/v1",
         None: None,
     }.items():
-        folder = write(tmp_path / "x", lm={"spec": "openai/m", "api_base": given})
+        folder = write(tmp_path / "x", lm={"spec": "openai/m", "api_base": address})
         assert read(folder).manifest["lm"].get("api_base") == kept
 
 
@@ -151,3 +164,265 @@ def test_an_export_replaces_itself_keeps_another_program_and_is_written_whole_or
     write(tmp_path / "x", other)
     assert list(read(tmp_path / "x").judge.aspects) == ["tone"]
     assert read(tmp_path / f"x.{first.fingerprint[:8]}").fingerprint == first.fingerprint
+
+
+# --- loaded: under the LM that was asked for, at no address that only the export names ---
+
+
+@pytest.fixture
+def lm(monkeypatch: pytest.MonkeyPatch) -> ScriptedLM:
+    """The LM that exports are loaded with."""
+    lm = scripted_lm(SCRIPT)
+
+    def make(spec: str, **options: Any) -> ScriptedLM:
+        lm.made_with = {"spec": spec, **options}
+        return lm
+
+    monkeypatch.setattr(loaded, "make_lm", make)
+    return lm
+
+
+def test_scores_say_how_they_came_about_until_the_judge_is_closed(tmp_path: Path, lm: ScriptedLM) -> None:
+    judge = load(write(tmp_path / "x"))
+    scores = judge.score(source="My order is late.", text="Sorry!", context="Be polite.")
+    assert list(scores) == ["tone", "Überblick v1.0", "help"]
+    # 2.26 by the Tie-breaker, in half steps of the scale; 1 + 2 x 2 + 1 calls.
+    tone = scores["tone"]
+    assert (tone.score, tone.rounds, tone.stop_reason, tone.unscored, tone.calls) == (2.5, 2, "tie-breaker", None, 6)
+    assert (scores["help"].score, scores["help"].stop_reason, scores["help"].calls) == (4.3, "rounds over", 3)
+    # 4.3 is not on the scale from 0 to 1; asked twice, never clamped.
+    off = scores["Überblick v1.0"]
+    assert (off.score, off.stop_reason, off.unscored, off.calls) == (None, None, "unreadable reply", 2)
+    assert "outside the scale" in off.detail
+    assert len(lm.prompts) == 11
+    assert judge.score(text="Sorry!", source="", aspects="help")["help"].score is not None
+    assert all("[[ ## source ## ]]" not in prompt for prompt in lm.prompts[11:])
+    judge.close()
+    with pytest.raises(ValueError, match="closed"):
+        judge.score(text="t", source="s")
+
+
+def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(tmp_path: Path, lm: ScriptedLM) -> None:
+    lm_of_export = {"spec": "openai/own", "api_base": "http://own/v1", "temperature": 0.5, "max_tokens": 77}
+    folder = write(tmp_path / "x", lm=lm_of_export)
+
+    def made_with(**arguments: Any) -> tuple[object, ...]:
+        load(folder, **arguments).close()
+        return tuple(lm.made_with[k] for k in ("spec", "api_base", "temperature", "max_tokens"))
+
+    assert made_with(api_base="http://own/v1") == ("openai/own", "http://own/v1", 0.5, 77)
+    assert made_with(api_base="http://other") == ("openai/own", "http://other", 0.5, 77)
+    assert made_with(lm="openai/other", store=tmp_path / "replies") == ("openai/other", None, 0.5, 77)
+    assert (tmp_path / "replies" / FILE).exists()
+
+
+@pytest.mark.integration
+def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the store that MLflow was told of, else from the one that a compile makes below the working directory."""
+    from mlflow.tracking import MlflowClient
+
+    (tmp_path / "runs/store").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    uri = f"sqlite:///{tmp_path / 'runs/store/mlflow.db'}"
+    folder, client = write(tmp_path / "x"), MlflowClient(tracking_uri=uri)
+    run = client.create_run(client.create_experiment("e", artifact_location=(tmp_path / "artifacts").as_uri())).info
+    client.log_artifacts(run.run_id, str(folder), "export")
+    client.create_registered_model("toy")
+    client.create_model_version("toy", f"{run.artifact_uri}/export", run.run_id)
+    client.set_registered_model_alias("toy", "champion", "1")
+    addresses = (f"runs:/{run.run_id}/export", run.run_id, "models:/toy/1", "models:/toy@champion")
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="models:/toy/1"):
+        open_export("models:/toy/1")
+    assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
+    assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
+    for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
+        judges = build_entrants(parse_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
+        assert [entrant.name for entrant in judges] == ["single", "mine", "toy/1", "toy@champion", "x"]
+        assert all(entrant.held_out_fingerprint is not None for entrant in judges[1:])
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
+    with pytest.raises(InputError, match="models:/nobody/1") as caught:
+        open_export("models:/nobody/1")
+    assert "MLFLOW_TRACKING_URI" in str(caught.value.remedy)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+# --- as a DSPy program ---
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A judge with a graded aspect and one of yes or no, for the offline LM."""
+    aspects = Aspect("tone", "Its manner.", Scale(1, 5)), Aspect("polite", "Whether it is polite.", Scale(0, 1))
+    judges = {"tone": AspectJudge(Debate(rounds=1), "half"), "polite": AspectJudge(Debate(rounds=0))}
+    judge = CompiledJudge(Task("support", "customer message", "reply", aspects), judges)
+    return write(tmp_path_factory.mktemp("exports") / "my-judge", judge, lm={"spec": "offline"})
+
+
+def test_an_export_is_called_evaluated_and_copied_like_any_program(export: Path) -> None:
+    with load(export) as judge:
+        assert isinstance(judge, dspy.Module)
+        assert len(judge.named_predictors()) == 6
+        prediction = judge(source="Late!", text="Sorry, we are late.", aspect="tone")
+        assert prediction.score == judge.score(source="Late!", text="Sorry, we are late.")["tone"].score
+        assert prediction.score * 2 == int(prediction.score * 2)
+        assert prediction.reason
+        listed = judge(source="Late!", texts=["Sorry.", "No."], aspect="polite")
+        assert [score >= listed.cut for score in listed.scores] == listed.decisions
+        every = judge(source="Late!", text="Sorry, we are late.")
+        assert every.scores == {"tone": prediction.score, "polite": every.scores["polite"]}
+        assert list(every.reasons) == ["tone", "polite"]
+        assert (list(every.decisions), every.cuts) == (["polite"], {"polite": 0.5})
+        assert judge(source="Late!", texts=["Sorry.", "No."]).scores["polite"] == listed.scores
+        assert asyncio.run(judge.acall(source="Late!", text="Sorry.", aspect="support.tone")).score is not None
+        copy = judge.deepcopy()
+        assert copy.lm is judge.lm
+        assert copy.judges["tone"] is not judge.judges["tone"]
+        rated = dspy.Example(source="s", texts=["a b", "c"], aspect="tone").with_inputs("source", "texts", "aspect")
+        evaluate = dspy.Evaluate(devset=[rated], metric=lambda example, prediction: len(prediction.scores))
+        assert evaluate(copy).score == evaluate(judge).score == 200
+
+
+def test_an_exports_own_lm_answers_unless_a_context_names_another(export: Path, request: Any) -> None:
+    call, lms = {"source": "s", "text": "t", "aspect": "polite"}, [scripted_lm(debater(score="1")) for _ in range(2)]
+    request.addfinalizer(lambda before=dspy.settings.lm: dspy.configure(lm=before))
+    dspy.configure(lm=lms[0])
+    with load(export) as judge:
+        judge(**call)
+        with dspy.context(lm=lms[1]):
+            assert judge(**call).score == 1
+    assert [len(lm.prompts) for lm in lms] == [0, 1]
+
+
+# --- one judge for a process ---
+
+
+def test_a_judge_is_shared_until_it_is_closed_or_a_setting_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export, settings = single_call(tmp_path / "export"), {"api_base": "http://127.0.0.1:9/v1"}
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
+    first = cached_judge(export, {**settings, "rpm": None})
+    monkeypatch.setenv("DEBATE_API_BASE", settings["api_base"])
+    assert cached_judge(export, {}) is first
+    monkeypatch.setenv("DEBATE_RPM", "30")
+    paced = cached_judge(export, {})
+    assert paced is cached_judge(export, {"rpm": 30}) is not first
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-second-0123456789")
+    assert cached_judge(export, {}) is not paced
+    monkeypatch.undo()
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
+    first.close()
+    assert cached_judge(export, settings) is not first
+
+
+@pytest.mark.integration
+def test_the_budget_of_the_environment_holds_for_all_loads_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = single_call(tmp_path / "export")
+    for name, value in {"OPENAI_API_KEY": "unused", "DEBATE_BUDGET": "calls=2", "DEBATE_STORE": tmp_path}.items():
+        monkeypatch.setenv(name, str(value))
+    with FaultyServer(number_of_note) as server:
+        for number in (1, 2, 1):
+            judge = cached_judge(export, {"api_base": server.url})
+            assert judge.score(text=f"Note-{number}", source="A letter.")["clarity"].score == number
+        with pytest.raises(dspy.LMError, match="exceed the budget"):
+            judge.score(text="Note-3", source="A letter.")
+        assert server.requests == 2
+    judge.close()
+    assert count(tmp_path / "replies" / "openai_m") == 2
+
+
+# --- addresses that only an export names ---
+
+PROVIDERS = ("openai", "anthropic", "groq", "gemini", "hosted_vllm", "ollama_chat", "mistral")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
+    for provider in PROVIDERS:
+        monkeypatch.setenv(f"{provider.upper()}_API_KEY", f"sk-of-{provider}-0123456789")
+        monkeypatch.delenv(f"{provider.upper()}_API_BASE", raising=False)
+    with FaultyServer(number_of_note) as server:
+        yield server
+
+
+def run(folder: Path, address: str | None, *more: str, spec: str = "openai/m") -> int:
+    """Score one text by an export with this address."""
+    text = {"group": "g", "source": "A letter.", "candidates": [{"id": "c", "text": "A note."}]}
+    (folder / "in.jsonl").write_text(json.dumps(text) + "\n")
+    return ScoreCommand(folder, single_call(folder / "export", spec, address))(*keys(preflight=False), *more)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_address_of_the_export_gets_nothing(
+    provider: str, server: FaultyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = f"{provider}/m"
+    for lm in (None, spec):
+        with pytest.raises(InputError, match="names the server"):
+            load(single_call(tmp_path / "export", spec, server.url), lm=lm)
+    assert run(tmp_path, server.url, spec=spec) == 2
+    message = capsys.readouterr().err
+    assert server.url in message
+    assert "--api-base" in message
+    assert not (tmp_path / "out.jsonl").exists()
+    # An estimate sends nothing, so it needs no address.
+    assert run(tmp_path, server.url, "--estimate", spec=spec) == 0
+    assert "calls" in capsys.readouterr().out
+    assert server.requests == 0
+
+
+@pytest.mark.integration
+def test_an_address_of_the_users_is_used_and_named(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "http://elsewhere.example/v1", "--api-base", server.url) == 0
+    assert f"texts go to {server.url}, with the key in OPENAI_API_KEY" in capsys.readouterr().err
+    with load(tmp_path / "export", api_base=server.url) as judge:
+        assert judge.score(text="Note-2", source="A letter.")["clarity"].score == 2
+    # So is one that the environment names as the export does.
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("OPENAI_API_BASE", server.url + "/")
+    assert run(tmp_path / "other", server.url) == 0
+    assert server.requests == 3
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("reply", "terminal", "code"),
+    [("yes\n", True, 0), ("y\n", True, 2), ("\n", True, 2), ("", True, 2), ("yes\n", False, 2)],
+)
+def test_an_export_is_trusted_once_the_user_has_said_so_at_a_terminal(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: str, terminal: bool, code: int
+) -> None:
+    question, stdin = io.StringIO(), io.StringIO(reply)
+    stdin.isatty = lambda: terminal  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", stdin)
+    monkeypatch.setattr("sys.stderr", question)
+    assert run(tmp_path, server.url, *keys(trust_export=True)) == code
+    assert server.requests == (code == 0)
+    assert server.url in question.getvalue()
+    assert not terminal or "OPENAI_API_KEY" in question.getvalue()
+
+
+@pytest.mark.integration
+def test_two_servers_named_by_the_environment_do_not_share_replies(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FaultyServer(number_of_note) as other:
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        assert run(tmp_path, None) == 0
+        monkeypatch.setenv("OPENAI_API_BASE", other.url)
+        # The rows that are there are of the other server, and must not be mixed with this one's.
+        assert run(tmp_path, None) == 2
+        assert "api_base" in capsys.readouterr().err
+        (tmp_path / "out.jsonl").unlink()
+        assert run(tmp_path, None) == 0
+        assert (server.requests, other.requests) == (1, 1)

@@ -1,9 +1,10 @@
-"""MLflow: a judge as a scorer, and an alignment that compiles one, against the real library."""
+"""MLflow: a judge as a scorer, an alignment that compiles one, and people's assessments as rated data."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import Mock
 
 import mlflow
 import pytest
@@ -12,11 +13,20 @@ from mlflow.genai.judges import make_judge
 
 from debate_judge import data, load
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Scale
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.optimize import rated_data
+from debate_judge.optimize.settings import Settings
+from debate_judge.programs import build_preset
+from debate_judge.runs.after.common import corpus_for, find_export
+from debate_judge.runs.after.recheck import RecheckFlags
+from debate_judge.runs.check import main
+from debate_judge.runs.export.folder import read
+from debate_judge.runs.human_ratings import resolve_data
 from debate_judge.runs.integrations import DebateAligner, DebateScorer
 from debate_judge.runs.integrations.mlflow_judge import AlignedJudge, _as_type
 from tests.fakes import ScriptedLM
 from tests.runs.integration_exports import save_judge, score_for, script
+from tests.runs.score_command import export_of
 
 __all__ = ["script"]
 
@@ -43,12 +53,11 @@ def test_evaluate_has_a_feedback_for_each_aspect(
         trace.data.spans[0].outputs: {a.name: a for a in trace.info.assessments if isinstance(a, Feedback)}
         for trace in traces
     }
-    assert {text: set(own) for text, own in feedback.items()} == {text: {"tone", "help"} for text in texts}
+    assert {text: set(by_aspect) for text, by_aspect in feedback.items()} == {text: {"tone", "help"} for text in texts}
     scores = {"reply 3": score_for("reply 3"), "reply 16": score_for("reply 16"), "unreadable 4": None}
-    assert {text: own["tone"].value for text, own in feedback.items()} == scores
+    assert {text: by_aspect["tone"].value for text, by_aspect in feedback.items()} == scores
     scored, failed = feedback["reply 16"]["help"], feedback["unreadable 4"]["help"]
     assert (scored.rationale, scored.source.source_type) == ("I read reply 16.", "LLM_JUDGE")
-    assert scored.metadata["stop_reason"] == "single call"
     assert "unreadable reply" in str(failed.error)
     assert result.metrics["tone/mean"] == pytest.approx((score_for("reply 3") + score_for("reply 16")) / 2)
 
@@ -71,9 +80,10 @@ def traced(source: str, text: str, *ratings: tuple[str, Any]) -> Trace:
     mlflow.flush_trace_async_logging()
     trace = mlflow.get_trace(span.trace_id)
     trace.info.assessments.append(Feedback("coherence", 1, source=AssessmentSource("LLM_JUDGE", "gpt")))
-    for place, (rater, value) in enumerate(ratings):
-        given = {"source": AssessmentSource("HUMAN", rater), "rationale": f"{rater} says {value}"}
-        trace.info.assessments.append(Feedback("coherence", value, create_time_ms=place, **given))
+    for time, (rater, value) in enumerate(ratings):
+        human, rationale = AssessmentSource("HUMAN", rater), f"{rater} says {value}"
+        feedback = Feedback("coherence", value, source=human, rationale=rationale, create_time_ms=time)
+        trace.info.assessments.append(feedback)
     return trace
 
 
@@ -87,20 +97,14 @@ JUDGE = {
 def test_ratings_are_those_of_all_raters_and_of_each_the_newest(
     experiment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    traces = [
-        traced("s", "b", ("ann", 4), ("ann", 2), ("bob", 5)),
-        traced("s", "a", ("bob", 3)),
-        traced("s", "a", ("cyd", 1)),
-        traced("other", "c"),
-    ]
-    compiled: list[Any] = []
-    monkeypatch.setattr("debate_judge.runs.integrations.mlflow_judge.AlignedJudge.of", lambda *given: given)
-    monkeypatch.setattr(
-        "debate_judge.optimize.python_api.compile", lambda *given, **rest: compiled.append((given, rest))
-    )
+    traces = [traced("s", "b", ("ann", 4), ("ann", 2), ("bob", 5)), traced("s", "a", ("bob", 3))]
+    traces += [traced("s", "a", ("cyd", 1)), traced("other", "c")]
+    compiled = Mock()
+    monkeypatch.setattr("debate_judge.runs.integrations.mlflow_judge.AlignedJudge.of", Mock())
+    monkeypatch.setattr("debate_judge.optimize.python_api.compile", compiled)
     make_judge(**JUDGE, feedback_value_type=float).align(traces, DebateAligner(scale=(1, 5)))
-    (((corpus,), settings),) = compiled
-    assert settings["lm"] == "openai/gpt-5-mini"
+    (corpus,) = compiled.call_args.args
+    assert compiled.call_args.kwargs["lm"] == "openai/gpt-5-mini"
     (group,) = corpus.groups
     assert [(c.text, c.ratings["coherence"]) for c in group.candidates] == [("a", (3, 1)), ("b", (2, 5))]
     assert group.candidates[1].comments["coherence"] == ("ann says 2", "bob says 5")
@@ -140,3 +144,62 @@ def test_align_says_what_it_lacks(experiment: str) -> None:
     kinds: list[Any] = [bool, Literal["yes", "no"], Literal[1, 2, 3], int, float, str]
     assert [_as_type(0.5, kind) for kind in kinds] == [True, "yes", 1, 0, 0.5, "0.5"]
     assert [_as_type(2.6, kind) for kind in kinds[2:]] == [3, 3, 2.6, "2.6"]
+
+
+# --- what people assessed, as rated data ---
+
+TASK = Task("support", "question", "answer", (Aspect("helpfulness", "Does it help?", Scale(1, 5)),))
+SPEC = "mlflow:support chat"
+
+
+@pytest.fixture
+def store(tmp_path: Path, fluent_store: str) -> str:
+    mlflow.create_experiment("support chat", artifact_location=(tmp_path / "files").as_uri())
+    mlflow.set_experiment("support chat")
+    for number in range(3):
+        with mlflow.start_span("chat") as span:
+            span.set_inputs({"question": f"Where is parcel {number}?"})
+            span.set_outputs(f"It is on its way, {number}.")
+        mlflow.flush_trace_async_logging()
+        for kind, rater, value in (("HUMAN", "ann", number + 1), ("HUMAN", "bob", number + 1), ("LLM_JUDGE", "lm", 5)):
+            mlflow.log_feedback(
+                trace_id=span.trace_id,
+                name="helpfulness",
+                value=value,
+                source=AssessmentSource(kind, rater),
+                rationale=f"says {rater}",
+            )
+    return fluent_store
+
+
+def test_what_people_assessed_is_rated_data(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    groups = sorted(data.load(resolve_data(SPEC, store), TASK).groups, key=lambda group: group.source)
+    assert [group.source for group in groups] == [f"Where is parcel {number}?" for number in range(3)]
+    candidates = [group.candidates[0] for group in groups]
+    assert [candidate.ratings["helpfulness"] for candidate in candidates] == [(n, n) for n in (1, 2, 3)]
+    assert candidates[0].text == "It is on its way, 0."
+    assert set(candidates[0].comments["helpfulness"]) == {"says ann", "says bob"}
+    assert main([SPEC, "--tracking-uri", store]) == 0
+    assert "3 sources, 3 candidates" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"(?s)'support chats'.*'support chat'"):
+        data.load(resolve_data("mlflow:support chats", store), TASK)
+    # As the test set of a compile.
+    (tmp_path / "old.csv").write_text("question,answer,helpfulness\nHow much?,1 euro,1\nHow far?,2 miles,2\n")
+    old = data.load(str(tmp_path / "old.csv"), TASK, ["source=question", "text=answer"])
+    both = rated_data.load(Settings(held_out=SPEC, tracking_uri=store), old)
+    assert (len(both.held_out.groups), len(both.corpus.groups)) == (3, 5)
+    with pytest.raises(InputError, match="--held-out"):
+        rated_data.load(Settings(held_out="mlflow:nothing", tracking_uri=store), old)
+
+
+def test_commands_after_a_compile_take_them_and_exports_from_the_store_that_is_named(
+    store: str, tmp_path: Path
+) -> None:
+    folder = export_of(tmp_path / "mine", TASK, build_preset("single", {}), lm="offline")
+    with mlflow.start_run() as run:
+        mlflow.log_artifacts(str(folder), "export")
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/other.db")
+    flags = RecheckFlags(export=run.info.run_id, data=SPEC, tracking_uri=store)
+    export = find_export(flags, flags.export)
+    assert export.fingerprint == read(folder).fingerprint
+    assert len(corpus_for(export, SPEC, flags).groups) == 3

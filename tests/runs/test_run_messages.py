@@ -29,7 +29,7 @@ from debate_judge.runs.distributed.actor import ActorReport, UnitResult
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals
 from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_shortest, preflight, preflight_checks
-from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress, StepProgress
+from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.scoring.output import RowTotals
 from tests.fakes import Script, debater, requested, scripted_lm, section
@@ -42,13 +42,12 @@ TASK = Task("notes", "letter", "note", (TONE, HELP))
 
 def corpus(*groups: tuple[str, Sequence[str]]) -> Corpus:
     """Sources and their texts."""
-    made = [
-        RatedGroup(
-            f"g{n}", source, tuple(Candidate(f"c{i}", text, {"tone": (1.0 + i,)}) for i, text in enumerate(texts))
-        )
-        for n, (source, texts) in enumerate(groups, 1)
-    ]
-    return Corpus(TASK, tuple(made), Origin("x", ""))
+
+    def candidates(texts: Sequence[str]) -> tuple[Candidate, ...]:
+        return tuple(Candidate(f"c{i}", text, {"tone": (1.0 + i,)}) for i, text in enumerate(texts))
+
+    rated = (RatedGroup(f"g{n}", source, candidates(texts)) for n, (source, texts) in enumerate(groups, 1))
+    return Corpus(TASK, tuple(rated), Origin("x", ""))
 
 
 LETTERS = corpus(*((letter, [f"Note on {letter}", "Short."]) for letter in ("A letter.", "A very long letter.", "?")))
@@ -87,11 +86,11 @@ def test_every_role_speaks_once_about_the_longest_item() -> None:
     lm, stand_in = scripted_lm(debater()), make_lm("offline")
     check(lm)
     assert [requested(prompt)[0] for prompt in lm.prompts] == ["rationale", "review", "reasoning"]
-    shown = {(section(prompt, "source"), section(prompt, "candidate")) for prompt in lm.prompts}
-    assert shown == {("A very long letter.", "Note on A very long letter.")}
+    questions = {(section(prompt, "source"), section(prompt, "candidate")) for prompt in lm.prompts}
+    assert questions == {("A very long letter.", "Note on A very long letter.")}
     check(lm, "rouge-l")
     check(stand_in)
-    assert (len(lm.prompts), stand_in.meter.requested.total()) == (3, 0)
+    assert (len(lm.prompts), stand_in.meter.requested.total()) == (3, 0), "neither needs to be tried"
     # Each scale is tried.
     single, same_scale = build_preset("single", {}), replace(TONE, name="other")
     tried = [check.questions[0].items[0].aspect.name for check in checks(single, LETTERS, (TONE, HELP, same_scale))]
@@ -166,8 +165,8 @@ def test_a_table_is_tried_where_calls_are_shared(
     on = corpus(*((f"Letter {n}.", [f"Note {n}{i} " * (n + 1) for i in range(size)]) for n, size in enumerate(sizes)))
     lm = scripted_lm(joint_table_script(lambda *_: 2, lambda *_: "TOO LOW"))
     check(lm, on=on, aspects=(TONE, HELP), **options)
-    shown = [(section(prompt, "source"), len(shown_candidates(prompt))) for prompt in lm.prompts]
-    assert shown[:4] == [(source, candidates)] * 4
+    questions = [(section(prompt, "source"), len(shown_candidates(prompt))) for prompt in lm.prompts]
+    assert questions[:4] == [(source, candidates)] * 4
     assert len(requested_cells(lm.prompts[0], "scores")) == cells
 
 
@@ -177,8 +176,7 @@ PHASES = [RunPhase("tuning", 0.2, 2), RunPhase("search", 0.6, 3), RunPhase("held
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
+    now = 100.0
 
     def __call__(self) -> float:
         return self.now
@@ -190,7 +188,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def shown(clock: Clock) -> RunProgress:
+def progress(clock: Clock) -> RunProgress:
     """The progress of a run whose calls cost 10 cents."""
     lm = scripted_lm(debater())
     lm.price = Price(100.0, 100.0, 0.0)
@@ -203,131 +201,129 @@ def figures(line: str) -> list[str]:
     return re.findall(r"\d+(?:\.\d+)?", line)
 
 
-def spend(shown: RunProgress, calls: int) -> None:
+def spend(progress: RunProgress, calls: int) -> None:
     for _ in range(calls):
-        shown.lm.meter.count_request("scorer")
-        shown.lm.meter.count_reply("scorer", Reply("4", 1000, 0, 100))
+        progress.lm.meter.count_request("scorer")
+        progress.lm.meter.count_reply("scorer", Reply("4", 1000, 0, 100))
 
 
-def drawn(text: str) -> str:
+def visible(text: str) -> str:
     """What has been written, without what steers the terminal."""
     return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", text)
 
 
 def test_step_items_agreement_calls_money_and_time_in_one_text_as_wide_as_the_terminal(
-    shown: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    progress: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     stream = io.StringIO()
-    shown.phases = PHASES
-    shown.best_value = 0.617
-    with stage("fluency: tuning"), shown.track("guides", 4):
+    progress.phases = PHASES
+    progress.best_value = 0.617
+    with stage("fluency: tuning"), progress.track("guides", 4):
         pass
     with stage("fluency: search, debates dev"):
         for _ in range(2):
-            with shown.track("debates", 10):
+            with progress.track("debates", 10):
                 pass
-        with shown.track("fluency: n=1", 10) as items:
+        with progress.track("fluency: n=1", 10) as items:
             for _ in range(5):
                 items.advance()
-            spend(shown, 14)
+            spend(progress, 14)
             clock.now += 70
             # Of the search 2.5 of 3 passes: .2 + .6 * 2.5 / 3 = .7 of the work in 70 s.
-            assert shown.share == pytest.approx(0.7)
-            assert figures(shown.line()) == ["2", "3", "0.62", "14", "20", "1.40", "2.00", "30", "1", "5", "10"]
-            shown.tick(stream, terminal=True)
-    shown.stop()
-    assert max(map(len, drawn(stream.getvalue()).splitlines())) <= 60
-    text = " ".join(drawn(stream.getvalue()).split())
+            assert progress.share == pytest.approx(0.7)
+            assert figures(progress.line()) == ["2", "3", "0.62", "14", "20", "1.40", "2.00", "30", "1", "5", "10"]
+            progress.tick(stream, terminal=True)
+    progress.stop()
+    assert max(map(len, visible(stream.getvalue()).splitlines())) <= 60
+    text = " ".join(visible(stream.getvalue()).split())
     parts = ("step 2 of 3, search", "14 LM calls of about 20", "$1.40 of about $2.00", "30 s left", "5 of 10")
     assert [part for part in parts if part not in text] == []
 
 
-def test_passes_without_phases_are_extrapolated_one_by_one(shown: RunProgress, clock: Clock) -> None:
-    with shown.track("judges", 10):
-        spend(shown, 40)
+def test_passes_without_phases_are_extrapolated_one_by_one(progress: RunProgress, clock: Clock) -> None:
+    with progress.track("judges", 10):
+        spend(progress, 40)
         clock.now += 100
-    with shown.track("ablations", 10) as items:
+    with progress.track("ablations", 10) as items:
         for _ in range(5):
             items.advance()
-        spend(shown, 20)
+        spend(progress, 20)
         clock.now += 30
-        assert figures(shown.line()) == ["60", "80", "6.00", "8.00", "30", "5", "10"]
-    assert StepProgress("items read", None).line() == "items read: 0"
+        assert figures(progress.line()) == ["60", "80", "6.00", "8.00", "30", "5", "10"]
 
 
-def test_the_share_never_falls_and_steps_go_forwards(shown: RunProgress) -> None:
+def test_the_share_never_falls_and_steps_go_forwards(progress: RunProgress) -> None:
     shares = []
-    shown.phases = PHASES
+    progress.phases = PHASES
     for name in ("a: tuning", "a: search, debates dev", "b: tuning", "a: held-out", "a: search, debates dev", "odd"):
-        with stage(name), shown.track(name, 2) as items:
+        with stage(name), progress.track(name, 2) as items:
             items.advance()
-            shares.append(shown.share)
+            shares.append(progress.share)
     assert shares == sorted(shares)
-    assert shown.line().startswith("step 3 of 3, held-out")
-    assert shown.share == pytest.approx(1.0)
+    assert progress.line().startswith("step 3 of 3, held-out")
+    assert progress.share == pytest.approx(1.0)
 
 
-def test_lines_come_now_and_then_where_there_is_no_terminal(shown: RunProgress, clock: Clock) -> None:
+def test_lines_come_now_and_then_where_there_is_no_terminal(progress: RunProgress, clock: Clock) -> None:
     stream = io.StringIO()
     clock.now += 8
-    shown.tick(stream, terminal=False)
+    progress.tick(stream, terminal=False)
     assert stream.getvalue() == "", "nothing has been asked"
-    shown.lm.meter.count_request("scorer")
+    progress.lm.meter.count_request("scorer")
     for _ in range(12):
-        shown.tick(stream, terminal=False)
+        progress.tick(stream, terminal=False)
         clock.now += 1
     (waiting,) = stream.getvalue().splitlines()
-    assert f"{shown.lm.model} ({FIRST_REPLY_DELAY:.0f} s)" in waiting
-    with shown.track("scoring", 10) as items:
+    assert f"{progress.lm.model} ({FIRST_REPLY_DELAY:.0f} s)" in waiting
+    with progress.track("scoring", 10) as items:
         items.advance()
-        spend(shown, 1)
-        assert "waiting" not in shown.line()
+        spend(progress, 1)
+        assert "waiting" not in progress.line()
         for _ in range(2 * int(LINE_INTERVAL)):
             clock.now += 1
-            shown.tick(stream, terminal=False)
+            progress.tick(stream, terminal=False)
     lines = stream.getvalue().splitlines()[1:]
     assert len(lines) == 2
     assert all("1 of 10" in line for line in lines)
 
 
 def test_on_a_terminal_one_bar_is_drawn_again_and_again(
-    shown: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    progress: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     stream = io.StringIO()
-    shown.phases = PHASES
-    with stage("a: search, debates dev"), shown.track("debates", 4) as items:
-        shown.tick(stream, terminal=True)
+    progress.phases = PHASES
+    with stage("a: search, debates dev"), progress.track("debates", 4) as items:
+        progress.tick(stream, terminal=True)
         assert stream.getvalue() == "", "what is over at once needs no bar"
         clock.now += 3
         for _ in range(2):
             items.advance()
-            spend(shown, 1)
-            shown.tick(stream, terminal=True)
+            spend(progress, 1)
+            progress.tick(stream, terminal=True)
         before = stream.getvalue()
-        shown.tick(stream, terminal=True)
+        progress.tick(stream, terminal=True)
         assert stream.getvalue() == before, "nothing is drawn where nothing is new"
-    shown.stop()
-    assert " 30% " in drawn(stream.getvalue()), "half a pass of three: .2 + .6 / 6"
+    progress.stop()
+    assert " 30% " in visible(stream.getvalue()), "half a pass of three: .2 + .6 / 6"
     assert (before.count("\n"), before.count("\x1b[1A")) == (2, 1), "two lines, drawn over the two before"
     assert "\x1b[?25l" not in stream.getvalue(), "a run that is killed would leave the terminal without a cursor"
 
 
 def test_what_is_written_meanwhile_stands_above_the_bar(
-    shown: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    progress: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     handler = logging.StreamHandler(stream)
     # A handler of a library, and the one that looks for the stream anew.
-    handlers = {"of.a.library": handler, "of.another": logging.lastResort}
-    for name, own in handlers.items():
-        logging.getLogger(name).addHandler(own)
-    with shown.track("debates", 4):
+    for library in (handler, logging.lastResort):
+        logging.getLogger("of.a.library").addHandler(library)
+    with progress.track("debates", 4):
         clock.now += 3
-        shown.tick(stream, terminal=True)
+        progress.tick(stream, terminal=True)
         for write in (
             lambda: handler.emit(logging.makeLogRecord({"msg": "logged [/x] by a library"})),
             lambda: print("printed", file=sys.stderr),
@@ -337,32 +333,31 @@ def test_what_is_written_meanwhile_stands_above_the_bar(
             # The bar is erased, the line written whole, and the bar drawn below it.
             erased, _, text = stream.getvalue()[before:].partition("\x1b[2K")
             assert erased.strip("\r") == ""
-            assert re.search(r"(logged \[/x\] by a library|printed)\n(.*\n)*.*debates: 0 of 4", drawn(text))
-    shown.stop()
+            assert re.search(r"(logged \[/x\] by a library|printed)\n(.*\n)*.*debates: 0 of 4", visible(text))
+    progress.stop()
     assert sys.stderr is handler.stream is stream
-    for name, own in handlers.items():
-        logging.getLogger(name).removeHandler(own)
+    logging.getLogger("of.a.library").handlers.clear()
 
 
 def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
-    def progress(totals: RunTotals, price: Price | None = None) -> DistributedProgress:
-        shown = DistributedProgress(totals, price)
-        shown.clock, shown.started = clock, clock() - 100
-        return shown
+    def progress_of(totals: RunTotals, price: Price | None = None) -> DistributedProgress:
+        progress = DistributedProgress(totals, price)
+        progress.clock, progress.started = clock, clock() - 100
+        return progress
 
     totals, rows = RunTotals({"0": 90, "1": 90, "2": 720}), RowTotals(rows=50)
     rows.unscored["no [\x1b] reply"] = 2
     totals.add(UnitResult("0", rows))
     # Items, a second, unscored, calls, per cent and minutes.
-    assert figures(progress(totals).line()) == ["50", "0.5", "2", "0", "10", "15"]
-    assert "2 no [?] reply" in progress(totals).line()
+    assert figures(progress_of(totals).line()) == ["50", "0.5", "2", "0", "10", "15"]
+    assert "2 no [?] reply" in progress_of(totals).line()
     calls = {"a": Usage(calls=3, fresh=900_000), "b": Usage(calls=2, fresh=100_000, output=500_000)}
     for (name, used), at in zip(calls.items(), ({"0": 50, "1": 4}, {"2": 4}), strict=True):
         meter = Meter(executed=Counter({"scorer": used.calls}), accounts={("scorer", 0): used})
         totals.report(name, ActorReport(meter, at))
-    spending = progress(totals, Price(1.0, 0.5, 4.0))
+    spending = progress_of(totals, Price(1.0, 0.5, 4.0))
     assert "5 LM calls, $3.00" in spending.line()
     # What a unit that is done has said before counts once.
     assert spending.line().startswith("58 items scored")
     assert spending.share == 0.1
-    assert progress(RunTotals({"all": 900})).share is None, "how much of it is done is not known"
+    assert progress_of(RunTotals({"all": 900})).share is None, "how much of it is done is not known"

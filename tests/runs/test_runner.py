@@ -1,14 +1,13 @@
-"""Debates on one loop: from any thread, stopped without harm, in one pass of many judges, and side by side."""
+"""Debates on one loop: from any thread, stopped without harm, and in one pass of many judges."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -17,19 +16,17 @@ from dspy import lm15
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import build_preset
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.optimize.tuners.guide import add_guide
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_judges
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict, corpus_items
+from debate_judge.programs.debate.personas import ADVOCATE, PLAIN
+from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, Unscored, Verdict, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore, Messages, Reply
-from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.estimates.dry_run import EstimateTarget
-from debate_judge.runs.estimates.items import estimate_scoring
-from debate_judge.runs.runner import streaming
+from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.judge_usage import JudgeUsage, UsageByJudge, charged_to
 from debate_judge.runs.runner.runner import (
     JudgeRunner,
@@ -40,13 +37,10 @@ from debate_judge.runs.runner.runner import (
     run_shared_pass,
 )
 from debate_judge.runs.runner.streaming import judge_in_order
-from tests.batch_server import BatchServer
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
-from tests.programs.batches import lm_at
-from tests.programs.tables import shown_candidates
+from tests.programs.tables import JOINT_TASK, cells, joint_judge, joint_table_script
+from tests.runs.exports import items
 from tests.runs.rated_corpora import COHERENCE, arguing, corpus, the_number
-from tests.runs.together_command import TASK as SUPPORT
-from tests.runs.together_command import TONE, script, stream
 
 CORPUS = corpus([1, 2, 5], [4, 2])
 ITEMS = corpus_items(CORPUS, COHERENCE)
@@ -328,73 +322,65 @@ def test_an_answer_on_its_way_when_the_run_ends_is_kept_and_not_paid_twice(
     assert engine.events == [">b", "<b"]
 
 
-# --- candidates side by side ---
+# --- debates that are kept while a run lasts ---
+
+LETTERS = [replace(item, source=f"Letter {item.group}.") for item in items(3)]
+STRICT_DEBATE = Debate(ADVOCATE, DebateConfig(2, tie_breaker=True))
 
 
-def compiled(together: int) -> CompiledJudge:
-    judge = AspectJudge(build_preset("single", {"together": together}))
-    return CompiledJudge(SUPPORT, {aspect.name: judge for aspect in SUPPORT.aspects})
+def test_what_is_known_is_not_asked_again_and_says_the_same() -> None:
+    """Every turn scores differently, so that a mixture of debates would show."""
+    script = debater(score=lambda prompt: str(1 + len(prompt) % 5), final_score="2", decision="ISSUE", feedback="No.")
+    judgements, requests = [], []
+    for cache, rounds in ((DebateCache(), (2, 1, 0, 2)), (None, (2, 1, 0, 2)), (DebateCache(), (2, 1, 0))):
+        lm = scripted_lm(script)
+        with JudgeRunner(lm, progress=False, cache=cache) as runner:
+            debates = [(n, [t.until(n) for t in runner.converse(STRICT_DEBATE, LETTERS, n)]) for n in rounds]
+            settled = [(n, t) for n, cut in debates for t in runner.break_tie(STRICT_DEBATE, LETTERS, cut)]
+        judgements.append([STRICT_DEBATE.judgement(t, n).score for n, t in settled])
+        requests.append(lm.meter.requested.total())
+    assert judgements[0] == judgements[1]
+    assert requests[0] == requests[2] < requests[1]
 
 
-Row = tuple[str, str, str, float, int]
+def with_instructions(text: str) -> Judge:
+    judge = STRICT_DEBATE.deepcopy()
+    judge.scorer.signature = judge.scorer.signature.with_instructions(text)
+    return judge
 
 
-def table_rows(lm: JudgeLM, judge: CompiledJudge, items: Iterator[Item]) -> list[Row]:
-    with JudgeRunner(lm, progress=False) as runner:
-        return [
-            (i.group, i.candidate, i.aspect.name, j.score, j.transcript.together)
-            for i, j in judge_in_order(runner, judge, items)
-            if isinstance(j, Verdict)
-        ]
+@pytest.mark.parametrize(
+    "other",
+    [
+        Debate(PLAIN, DebateConfig(2)),
+        STRICT_DEBATE.from_config({**STRICT_DEBATE.config(), "together": 2}),
+        STRICT_DEBATE.from_config({**STRICT_DEBATE.config(), "order": 3}),
+        with_instructions("Be kind."),
+    ],
+)
+def test_another_judge_is_asked_itself_also_where_its_prompts_are_the_same(other: Judge) -> None:
+    lm = scripted_lm(debater())
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
+        for judge in (STRICT_DEBATE, STRICT_DEBATE, other):
+            runner.converse(judge, LETTERS, 1)
+    assert lm.meter.requested.total() == 2 * 2 * len(LETTERS)
 
 
-def expected(groups: int, candidates: int) -> list[Row]:
-    """The rows of tables of four."""
-    return [
-        (f"g{g}", f"c{c}", a.name, 1 + (c + (a is TONE)) % 5, 4)
-        for g in range(groups)
-        for c in range(candidates)
-        for a in SUPPORT.aspects
-    ]
-
-
-@pytest.mark.parametrize(("together", "calls"), [(4, 2 * 12 * 2), (8, 2 * 12), (3, 3 * 12 * 2)])
-def test_a_stream_makes_the_calls_that_are_estimated_and_those_of_a_corpus(together: int, calls: int) -> None:
-    usage, count = estimate_scoring(EstimateTarget("offline"), compiled(together), SUPPORT.aspects, stream(12, 8))
-    assert count == 192
-    assert [round(used.calls, 6) for used in usage.total] == [calls] * 3
-    lm, of_corpus = scripted_lm(script, concurrency=4), scripted_lm(script)
-    rows = table_rows(lm, compiled(together), stream(12, 8))
-    assert [row[:4] for row in rows] == [row[:4] for row in expected(12, 8)]
-    assert len(lm.prompts) == calls
-    with JudgeRunner(of_corpus, progress=False) as runner:
-        runner.judge(compiled(together).aspects["tone"].judge, list(stream(12, 8))[::-1])
-    assert sorted(lm.prompts) == sorted(of_corpus.prompts)
-
-
-def test_a_source_of_any_length_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "MAX_GROUPED", 6)
-    lm = scripted_lm(script)
-    table_rows(lm, compiled(8), stream(1, 10))
-    assert sorted(len(shown_candidates(prompt)) for prompt in lm.prompts) == [4, 4, 6, 6]
-
-
-def test_what_came_before_a_bad_line_is_judged() -> None:
-    def broken() -> Iterator[Item]:
-        yield from stream(1, 3)
-        raise ValueError("a bad line")
-
-    lm = scripted_lm(script)
-    candidates: list[str] = []
-    with JudgeRunner(lm, progress=False) as runner, pytest.raises(ValueError, match="a bad line"):
-        candidates.extend(item.candidate for item, _ in judge_in_order(runner, compiled(4), broken()))
-    assert candidates == ["c0", "c0", "c1", "c1", "c2", "c2"]
+def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwise() -> None:
+    plain = joint_judge()
+    first, second = (aspect.name for aspect in JOINT_TASK.aspects)
+    lm = scripted_lm(joint_table_script(lambda prompt, text, aspect: 3))
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
+        for judge in (plain, add_guide(plain, "Long words are liked.")):
+            (shared,) = shared_judges({first: plain, second: judge})
+            runner.judge(shared.judge, cells("One.", "Two."))
     assert len(lm.prompts) == 2
 
 
-@pytest.mark.integration
-def test_tables_go_in_batch_jobs(tmp_path: Path) -> None:
-    with BatchServer(lambda body: script(json.loads(body)["messages"][-1]["content"])) as server:
-        rows = table_rows(lm_at(server, store=SqlStore(tmp_path)), compiled(4), stream(10, 4))
-        assert (server.made_calls, server.direct) == ({("scorer", "0"): 20}, 0)
-    assert rows == expected(10, 4)
+def test_a_failure_is_not_remembered() -> None:
+    lm = scripted_lm(lambda prompt: "No field.")
+    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
+        assert all(transcript.failure is not None for transcript in runner.converse(STRICT_DEBATE, LETTERS, 1))
+        requests = lm.meter.requested.total()
+        runner.converse(STRICT_DEBATE, LETTERS, 1)
+    assert lm.meter.requested.total() == 2 * requests

@@ -55,13 +55,13 @@ import mlflow
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, spark_partition_id, struct
 
-asked = json.loads(sys.stdin.read())
-mlflow.set_tracking_uri(asked["store"])
+request = json.loads(sys.stdin.read())
+mlflow.set_tracking_uri(request["store"])
 settings = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    "spark.default.parallelism": str(asked["partitions"]),
+    "spark.default.parallelism": str(request["partitions"]),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
@@ -70,18 +70,18 @@ for name, value in settings.items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
-use = dict(env_manager="local", extra_env={"DEBATE_API_BASE": asked["url"]})
+use = dict(env_manager="local", extra_env={"DEBATE_API_BASE": request["url"]})
 
 scores = mlflow.pyfunc.spark_udf(
-    spark, asked["model"], result_type=asked["columns"], params={"layout": "columns"}, **use
+    spark, request["model"], result_type=request["columns"], params={"layout": "columns"}, **use
 )
-rows = [tuple(row) for row in asked["rows"]]
-table = spark.createDataFrame(rows * asked["partitions"], "letter string, note string, aspect string")
+rows = [tuple(row) for row in request["rows"]]
+table = spark.createDataFrame(rows * request["partitions"], "letter string, note string, aspect string")
 given = struct(col("letter").alias("source"), col("note").alias("text"), "aspect")
 wide = table.withColumn("part", spark_partition_id()).withColumn("found", scores(given)).select("part", "found.*")
 wide = [row.asDict() for row in wide.collect()]
 
-usual = mlflow.pyfunc.spark_udf(spark, asked["model"], **use)
+usual = mlflow.pyfunc.spark_udf(spark, request["model"], **use)
 few = spark.createDataFrame(rows, table.schema).fillna("truth", subset=["aspect"]).coalesce(1)
 long = [row.asDict() for row in few.withColumn("found", usual(given)).select("found.*").collect()]
 print(json.dumps({"wide": wide, "long": long}))
@@ -110,7 +110,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         return "unreadable" if f"Letter-{BAD}:".encode() in body else None
 
     with FaultyServer(_answer, refuse) as server:
-        asked = {
+        request = {
             "store": tracker.tracking_store.uri,
             "model": uri,
             "url": server.url,
@@ -120,7 +120,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         }
         done = subprocess.run(
             [sys.executable, "-c", JOB],
-            input=json.dumps(asked),
+            input=json.dumps(request),
             cwd=folder,
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
             capture_output=True,
@@ -131,9 +131,9 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         assert done.returncode == 0, done.stderr[-3000:]
         requests = server.requests
         with load(export, api_base=server.url) as judge:
-            own = judge.score_many([{"source": source, "text": text} for source, text, _ in ROWS])
+            expected = judge.score_many([{"source": source, "text": text} for source, text, _ in ROWS])
     rows = json.loads(done.stdout.splitlines()[-1])
-    return SimpleNamespace(**rows, own=own, requests=requests, own_requests=server.requests - requests)
+    return SimpleNamespace(**rows, expected=expected, requests=requests, judge_requests=server.requests - requests)
 
 
 def test_scores_are_those_of_the_judge_bit_for_bit(job: SimpleNamespace) -> None:
@@ -141,12 +141,12 @@ def test_scores_are_those_of_the_judge_bit_for_bit(job: SimpleNamespace) -> None
     for row in job.wide:
         parts.setdefault(row["part"], []).append(row)
     assert len(parts) == PARTITIONS
-    expected = [{aspect: score.score for aspect, score in by_aspect.items()} for by_aspect in job.own]
+    expected = [{aspect: score.score for aspect, score in by_aspect.items()} for by_aspect in job.expected]
     assert len({score for row in expected for score in row.values()}) > 3
     for rows in parts.values():
         assert [{aspect: row[aspect] for aspect in ("clarity", "truth")} for row in rows[: len(ROWS)]] == expected
     # Batches and tasks of a worker share one store of replies: each of two workers asks at most once.
-    assert job.own_requests <= job.requests <= 2 * job.own_requests
+    assert job.judge_requests <= job.requests <= 2 * job.judge_requests
 
 
 def test_what_cannot_be_scored_is_null_with_a_reason(job: SimpleNamespace) -> None:
@@ -160,9 +160,9 @@ def test_what_cannot_be_scored_is_null_with_a_reason(job: SimpleNamespace) -> No
         (unknown, "'grace'", 1),
     ):
         assert (row["clarity"], row["truth"], row["unscored"].count(reason)) == (None, None, aspects)
-    assert (single["clarity"], single["truth"], single["unscored"]) == (None, job.own[0]["truth"].score, "")
+    assert (single["clarity"], single["truth"], single["unscored"]) == (None, job.expected[0]["truth"].score, "")
     # Rows that name their aspect need no parameter and no type: the type of the column is the model's, and a null
     # among whole numbers must not fail the job.
-    assert [row["score"] for row in job.long[: len(ROWS)]] == [scores["truth"].score for scores in job.own]
+    assert [row["score"] for row in job.long[: len(ROWS)]] == [scores["truth"].score for scores in job.expected]
     assert [row["rounds"] for row in job.long[len(ROWS) :]] == [None, None, None, 0]
     assert [row["aspect"] for row in job.long[-2:]] == ["grace", "truth"]

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
+import time
 import tomllib
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import psycopg
 import pytest
+import yaml
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
-from debate_judge.runs import score, serve
+from debate_judge.runs import serve
 from debate_judge.runs.export.judge_cache import SETTINGS, environment_variable
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.flags.parser import make_parser, read_settings
@@ -30,22 +35,25 @@ from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.postgresql import PASSWORD, PostgresServer, free_port
-from tests.runs.compose_services import ROOT, TEAM, composed, example, filled_in, started
 from tests.runs.registered_models import registration
-from tests.runs.score_command import export_of
+from tests.runs.score_command import ScoreCommand, export_of, over_http
 from tests.source_tree import SOURCES
 
+ROOT = Path(__file__).parents[2]
+TEAM = ROOT / "runs" / "team"
+COMPOSE: dict[str, Any] = yaml.safe_load((TEAM / "compose.yaml").read_text(encoding="utf-8"))
+LINES = (TEAM / "example.env").read_text(encoding="utf-8").splitlines()
+EXAMPLE = dict(line.split("=", 1) for line in LINES if line and not line.startswith("#"))
 
-@pytest.fixture(scope="module")
-def compose() -> dict[str, Any]:
-    return composed()
+
+def filled_in(text: str, values: Mapping[str, str]) -> str:
+    """A text with its variables, as compose fills them in."""
+    return re.sub(r"\$\{(\w+)(?::[-?]([^}]*))?\}", lambda m: values.get(m[1]) or m[2] or "", text)
 
 
-def test_services_say_whether_they_are_well_and_are_published_on_loopback(compose: dict[str, Any]) -> None:
-    assert set(compose["services"]) == {"database", "mlflow", "judge", "serve"}
-    for name, service in compose["services"].items():
-        # Of a major version.
-        assert re.search(r":\d+(\.\d+)*(-\w+)?$", service["image"]), name
+def test_services_say_whether_they_are_well_and_are_published_on_loopback() -> None:
+    assert set(COMPOSE["services"]) == {"database", "mlflow", "judge", "serve"}
+    for name, service in COMPOSE["services"].items():
         assert service["healthcheck"]["test"][0] == "CMD", name
         for needed, condition in service.get("depends_on", {}).items():
             assert condition == {"condition": "service_healthy"}, (name, needed)
@@ -54,23 +62,22 @@ def test_services_say_whether_they_are_well_and_are_published_on_loopback(compos
         # What is mounted and built from is there.
         for mounted in service["volumes"]:
             source = mounted.split(":")[0]
-            assert (TEAM / source).is_file() if source.startswith(".") else source in compose["volumes"]
+            assert (TEAM / source).is_file() if source.startswith(".") else source in COMPOSE["volumes"]
         if "build" in service:
             context = (TEAM / service["build"]["context"]).resolve()
             assert context == ROOT
             assert (context / service["build"]["dockerfile"]).is_file()
     dockerfile = (TEAM / "Dockerfile").read_text()
-    assert re.search(r"^FROM python:3\.\d+", dockerfile, re.MULTILINE)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (wanted,) = re.findall(r"/source\[([\w,]+)\]", dockerfile)
     assert {*wanted.split(",")} <= set(extras)
 
 
-def test_secrets_come_from_a_file_that_git_ignores_and_get_into_no_layer_of_the_image(compose: dict[str, Any]) -> None:
+def test_secrets_come_from_a_file_that_git_ignores_and_get_into_no_layer_of_the_image() -> None:
     text = (TEAM / "compose.yaml").read_text(encoding="utf-8")
-    assert set(re.findall(r"\$\{(\w+)", text)) == set(example())
-    assert {name for name, value in example().items() if value} & {"POSTGRES_PASSWORD", "OPENAI_API_KEY"} == set()
-    for service in compose["services"].values():
+    assert set(re.findall(r"\$\{(\w+)", text)) == set(EXAMPLE)
+    assert {name for name, value in EXAMPLE.items() if value} & {"POSTGRES_PASSWORD", "OPENAI_API_KEY"} == set()
+    for service in COMPOSE["services"].values():
         for name, value in service["environment"].items():
             if re.search("PASSWORD|KEY", name):
                 assert value.startswith("${"), name
@@ -87,41 +94,81 @@ def test_secrets_come_from_a_file_that_git_ignores_and_get_into_no_layer_of_the_
     assert patterns[-5:] == ["runs/store", "runs/team", "**/.*", "!.src/debate_judge", "**/__pycache__"]
 
 
-def test_the_command_of_the_service_is_one_of_ours_and_needs_its_key(
-    compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = compose["services"]["serve"]
-    words = [filled_in(word, example()) for word in service["command"]]
+def test_the_command_of_the_service_is_one_of_ours_and_needs_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = COMPOSE["services"]["serve"]
+    words = [filled_in(word, EXAMPLE) for word in service["command"]]
     assert words[:2] == ["debate", "serve"]
-    own = {key for key in compose["services"]["judge"]["environment"] if key.startswith("DEBATE_")}
-    assert own <= {environment_variable(name) for name in SETTINGS} | {"DEBATE_REPLIES"}
+    variables = {key for key in COMPOSE["services"]["judge"]["environment"] if key.startswith("DEBATE_")}
+    assert variables <= {environment_variable(name) for name in SETTINGS} | {"DEBATE_REPLIES"}
     flags = read_settings(ServeFlags, make_parser("serve", "", ServeFlags).parse_args(words[2:]))
     assert f":{flags.port}:{flags.port}" in service["ports"][0]
     assert lm_options(flags).budget.usd == 20
-    monkeypatch.setenv(serve.KEY_VARIABLE, filled_in(service["environment"][serve.KEY_VARIABLE], example()))
+    monkeypatch.setenv(serve.KEY_VARIABLE, filled_in(service["environment"][serve.KEY_VARIABLE], EXAMPLE))
     with pytest.raises(InputError, match="or a key in"):
         serve.bearer_key(flags.host)
 
 
-def test_the_databases_that_are_named_are_made(compose: dict[str, Any], postgres: PostgresServer) -> None:
+def test_the_databases_that_are_named_are_made(postgres: PostgresServer) -> None:
     named = set(re.findall(r"@database:5432/(\w+)", (TEAM / "compose.yaml").read_text()))
     with psycopg.connect(postgres.new_database(), autocommit=True) as connection:
         for statement in (TEAM / "databases.sql").read_text().split(";"):
             connection.execute(statement.strip().encode())
-        made = {name for (name,) in connection.execute("SELECT datname FROM pg_database").fetchall()}
-        assert named <= made | {compose["services"]["database"]["environment"]["POSTGRES_DB"]}
+        created = {name for (name,) in connection.execute("SELECT datname FROM pg_database").fetchall()}
+        assert named <= created | {COMPOSE["services"]["database"]["environment"]["POSTGRES_DB"]}
         for name in ("mlflow", "studies"):
             connection.execute(f"DROP DATABASE {name}")
 
 
 # --- running ---
 
+
+@contextmanager
+def started(name: str, env: Mapping[str, str], substitutes: Mapping[str, str], *arguments: str) -> Iterator[str]:
+    """Run a service until the block ends; yields its address once it says that it is well.
+
+    Args:
+        name: Of the service, whose command begins with `mlflow`.
+        env: What a user has put into .env.
+        substitutes: What stands in the command and in the environment -> what takes its place on this machine.
+        arguments: Arguments.
+    """
+
+    def local(text: str) -> str:
+        # At one go: what has been put in may hold such a text, too.
+        return re.sub("|".join(map(re.escape, substitutes)), lambda match: substitutes[match[0]], text)
+
+    service = COMPOSE["services"][name]
+    values = {**EXAMPLE, **env}
+    words = [local(filled_in(word, values)) for word in service["command"]]
+    # Nothing else: a container has no more.
+    environment = {variable: os.environ[variable] for variable in ("PATH", "HOME")}
+    environment |= {variable: local(filled_in(str(text), values)) for variable, text in service["environment"].items()}
+    address = f"http://127.0.0.1:{words[words.index('--port') + 1]}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", *words, *arguments], env=environment, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 120
+        while not _is_well(address):
+            assert process.poll() is None, f"{name} has ended"
+            assert time.monotonic() < until, f"{name} was not well"
+            time.sleep(0.1)
+        yield address
+    finally:
+        os.killpg(process.pid, 15)
+        process.wait(60)
+
+
+def _is_well(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
 LETTER = "A letter about a ferry."
-
-
-def answer(body: bytes) -> str:
-    prompt = "\n\n".join(message["content"] for message in json.loads(body)["messages"])
-    return debater(score=str(1 + len(prompt) % 5))(prompt)
 
 
 @pytest.fixture(scope="module")
@@ -133,15 +180,15 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(runs_database: str, artifacts: Path) -> Iterator[str]:
     """The address of MLflow's server."""
     database, port = runs_database.replace("://", "+psycopg://"), str(free_port())
-    here = {"postgresql+psycopg://judge@database:5432/mlflow": database, "/artifacts": str(artifacts)}
-    here |= {"0.0.0.0": "127.0.0.1", "5000": port}
-    with started("mlflow", {"POSTGRES_PASSWORD": PASSWORD}, here, "--workers", "1") as address:
+    substitutes = {"postgresql+psycopg://judge@database:5432/mlflow": database, "/artifacts": str(artifacts)}
+    substitutes |= {"0.0.0.0": "127.0.0.1", "5000": port}
+    with started("mlflow", {"POSTGRES_PASSWORD": PASSWORD}, substitutes, "--workers", "1") as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def lm() -> Iterator[FaultyServer]:
-    with FaultyServer(answer) as server:
+    with FaultyServer(over_http(debater(score=lambda prompt: str(1 + len(prompt) % 5)))) as server:
         yield server
 
 
@@ -165,11 +212,11 @@ def judge(
     """The address of the service, whose judge was registered with MLflow's server."""
     store = tmp_path_factory.mktemp("judge")
     with Tracker(uri=served, store=store, experiment="debate/served", run_name="compiled") as tracker:
-        tracker.log_model(export, name="judge", registration=registration(example()["JUDGE"]))
-    given = {"POSTGRES_PASSWORD": PASSWORD, "OPENAI_API_KEY": "unused", "DEBATE_API_BASE": lm.url}
-    here = {"http://mlflow:5000": served, "postgresql://judge@database:5432/replies": replies}
-    here |= {"/replies": str(store), "0.0.0.0": "127.0.0.1", "8080": str(free_port())}
-    with started("judge", given, here) as address:
+        tracker.log_model(export, name="judge", registration=registration(EXAMPLE["JUDGE"]))
+    env = {"POSTGRES_PASSWORD": PASSWORD, "OPENAI_API_KEY": "unused", "DEBATE_API_BASE": lm.url}
+    substitutes = {"http://mlflow:5000": served, "postgresql://judge@database:5432/replies": replies}
+    substitutes |= {"/replies": str(store), "0.0.0.0": "127.0.0.1", "8080": str(free_port())}
+    with started("judge", env, substitutes) as address:
         yield address
 
 
@@ -193,10 +240,9 @@ def test_the_service_gives_the_scores_of_the_command_and_shares_its_replies(
     candidates = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
     (tmp_path / "in.jsonl").write_text(json.dumps({"group": "g", "source": LETTER, "candidates": candidates}))
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    arguments = [str(export), "--api-base", lm.url, "--in", str(tmp_path / "in.jsonl")]
-    arguments += ["--out", str(tmp_path / "out.jsonl"), "--store", str(tmp_path / "store")]
-    assert score.main([*arguments, *keys(replies=replies, preflight=False)]) == 0
-    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    command = ScoreCommand(tmp_path, export, **{"api-base": lm.url})
+    assert command(*keys(replies=replies, preflight=False)) == 0
+    rows = command.rows()
     assert [(row["aspect"], row["score"]) for row in scored] == [(row["aspect"], row["score"]) for row in rows]
     assert [row["aspect"] for row in rows] == ["clarity", "tone"] * 6
     assert len({row["score"] for row in rows}) > 2

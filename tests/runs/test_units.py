@@ -23,8 +23,7 @@ from debate_judge.runs.distributed.units import ReadingOptions, cut_into_units, 
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM
 from debate_judge.runs.scoring.scorer import new_groups
 from tests.data.test_formats import workbook
-from tests.runs.distributed_command import Command, in_this_process
-from tests.runs.distributed_run import group, write_csv, write_jsonl, write_parquet
+from tests.runs.distributed_command import Command, group, in_this_process, write_groups
 from tests.runs.score_command import TASK
 
 
@@ -63,7 +62,7 @@ def memory() -> Iterator[fsspec.AbstractFileSystem]:
 def test_ranges_of_bytes_hold_every_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Lines of any length, with blank ones between and without an end, are read whole."""
     sized(monkeypatch, size)
-    path, plain = tmp_path / "in.jsonl", write_jsonl(tmp_path / "plain.jsonl", range(40))
+    path, plain = tmp_path / "in.jsonl", write_groups(tmp_path / "plain.jsonl", range(40))
     groups = [{**group(n), "source": "ä" * (n * 37 % 400 + 1)} for n in range(30)]
     path.write_text("\n\n".join(json.dumps(g, ensure_ascii=False) for g in groups), encoding="utf-8-sig")
     for file, count in ((plain, 40), (path, 30)):
@@ -74,11 +73,11 @@ def test_ranges_of_bytes_hold_every_group_once(tmp_path: Path, monkeypatch: pyte
 
 
 def write_table(path: Path, sources: int) -> Path:
-    """Rows without ids, some of them over several lines, of which as many belong to a source."""
-    rows = [{"source": f"message {n // sources}", "text": f"reply\n{n}"} for n in range(60)]
+    """Rows without ids, over two lines each, of which as many belong to a source."""
+    rows = [[f"message {n // sources}", f"reply\n{n}"] for n in range(60)]
     if path.suffix == ".xlsx":
-        return workbook(path, [["source", "text"], *([row["source"], row["text"]] for row in rows)])
-    frame = pd.DataFrame(rows)
+        return workbook(path, [["source", "text"], *rows])
+    frame = pd.DataFrame(rows, columns=["source", "text"])
     if path.suffix == ".jsonl":
         frame.to_json(path, orient="records", lines=True)
     else:
@@ -113,11 +112,10 @@ def test_globs_and_urls_name_files_in_order(
 ) -> None:
     sized(monkeypatch, 300)
     for number in (2, 0, 1):
-        file = write_jsonl(tmp_path / f"in-{number}.jsonl", range(number * 5, number * 5 + 5))
+        file = write_groups(tmp_path / f"in-{number}.jsonl", range(number * 5, number * 5 + 5))
         memory.pipe_file(f"/texts/{file.name}", file.read_bytes())
     for pattern in (tmp_path / "in-*.jsonl", f"file://{tmp_path}/in-*.jsonl", "memory://texts/in-*.jsonl"):
         assert ids(read(pattern)[0]) == [f"g{n}" for n in range(15)]
-    assert [file.name for file in find_inputs("memory://texts/in-1.jsonl")] == ["memory:///texts/in-1.jsonl"]
 
 
 def test_columns_have_the_names_that_the_user_gives(memory: fsspec.AbstractFileSystem) -> None:
@@ -130,9 +128,7 @@ def test_columns_have_the_names_that_the_user_gives(memory: fsspec.AbstractFileS
 
 
 def write_sources(path: Path, sources: list[int]) -> Path:
-    lines = [
-        json.dumps({**group(n), "task": TASK.name, "source": f"message {source}"}) for n, source in enumerate(sources)
-    ]
+    lines = [json.dumps({**group(n), "source": f"message {source}"}) for n, source in enumerate(sources)]
     path.write_text("\n\n".join(lines[:70]) + "\n" + "\n".join(lines[70:]), encoding="utf-8")
     return path
 
@@ -149,20 +145,18 @@ def test_groups_that_share_calls_are_in_one_unit(tmp_path: Path, monkeypatch: py
 
 def test_where_sources_change_is_found_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_sources(tmp_path / "in.jsonl", [1] * 1000 + [2] * 10)
-    passed = 0
+    counts: list[int] = []
 
     class Counted(io.FileIO):
         def readinto(self, buffer: Any) -> int | None:
-            nonlocal passed
-            count = super().readinto(buffer)
-            passed += count or 0
-            return count
+            counts.append(super().readinto(buffer) or 0)
+            return counts[-1]
 
     monkeypatch.setattr(units, "open_input", lambda place: io.BufferedReader(Counted(place)))
     sized(monkeypatch, path.stat().st_size // 20 + 1)
     assert [len(groups) for groups in read(path, shared=True)[1]] == [1000, 10]
     # Once to find the places, and once to copy each unit.
-    assert passed < 2.2 * path.stat().st_size
+    assert sum(counts) < 2.2 * path.stat().st_size
 
 
 RECORDS = [json.dumps(group(n)) for n in range(4)]
@@ -213,7 +207,7 @@ def test_any_number_of_bad_lines_cost_only_themselves(
     path.write_bytes(b"\n".join(lines))
     monkeypatch.setattr(units, "MIN_UNIT_BYTES", size)
     assert command(aspects="tone") == EXIT_INPUT
-    assert [json.loads(row)["group"] for row in command.rows()] == [f"g{n}" for n in range(200) if n not in bad]
+    assert [json.loads(row)["group"] for row in command.lines()] == [f"g{n}" for n in range(200) if n not in bad]
     output = capsys.readouterr().err
     assert "25 records" in output
     shown = bad if size == 2000 else bad[:20]
@@ -226,9 +220,9 @@ def test_any_number_of_bad_lines_cost_only_themselves(
 def test_a_run_from_one_store_to_another_goes_on_after_a_stop(
     command: Command, memory: fsspec.AbstractFileSystem, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(10))
-    write_csv(command.folder / "in-1.csv", range(10, 15))
-    write_parquet(command.folder / "in-2.parquet", range(15, 20))
+    write_groups(command.folder / "in-0.jsonl", range(10))
+    write_groups(command.folder / "in-1.csv", range(10, 15))
+    write_groups(command.folder / "in-2.parquet", range(15, 20))
     memory.put(f"{command.folder}/in-*", "/texts/")
     places: dict[str, str | Path] = {"in": "memory://texts/in-*", "out": "memory://texts/scores.parquet"}
     assert command(budget="calls=60", **places) == EXIT_LM
@@ -240,10 +234,10 @@ def test_a_run_from_one_store_to_another_goes_on_after_a_stop(
     rows = pq.read_table(sorted(parts), filesystem=memory).to_pylist()
     assert [row["group"] for row in rows] == [f"g{n}" for n in range(20) for _ in range(4)]
     assert all(row["score"] is not None for row in rows)
-    assert max(command.server.asked.values()) == 1
+    assert max(command.server.answered.values()) == 1
     # The same texts on this machine have the same rows.
     assert command() == 0
-    assert [json.loads(row) for row in command.rows()] == rows
+    assert [json.loads(row) for row in command.lines()] == rows
     # A part that is lost is made again; an input that has changed is refused.
     memory.rm_file(parts[1])
     assert command(**places) == 0
@@ -267,7 +261,7 @@ def test_a_table_is_read_up_to_its_first_bad_row(
     (command.folder / "in-2.csv").write_text("group,answer\n" + "g,reply\n" * 500, encoding="utf-8")
     assert command(aspects="tone") == EXIT_INPUT
     # The group of the row before may go on behind it.
-    assert [json.loads(row)["group"] for row in command.rows()] == ["g0"]
+    assert [json.loads(row)["group"] for row in command.lines()] == ["g0"]
     output = capsys.readouterr().err
     assert [output.count(text) for text in ("in.csv, line 4: ", "in-2.csv")] == [1, 1]
     assert "what follows is not read" in output

@@ -1,9 +1,10 @@
-"""Scores of calls that aspects share, and on the raters' scale: in streams, rows, from Python and in estimates."""
+"""Scores of calls that candidates and aspects share, and on the raters' scale: in streams, rows, from Python."""
 
 from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,30 @@ from debate_judge import load
 from debate_judge.data.calibration import Calibration
 from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.roles.guide import with_guide
-from debate_judge.runs import score
 from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.estimates.items import estimate_scoring
 from debate_judge.runs.export.folder import read
+from debate_judge.runs.runner import streaming
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
+from tests.batch_server import BatchServer
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm, section
-from tests.programs.tables import block, joint_table_script, requested_cells
-from tests.runs import together_command
-from tests.runs.score_command import export_of
-from tests.runs.together_command import TASK, TONE, arguments, exported, rows_of, stream
+from tests.programs.batches import lm_at
+from tests.programs.tables import block, joint_table_script, requested_cells, shown_candidates
+from tests.runs.score_command import TASK, ScoreCommand, export_of, line, over_http
 
 pytestmark = pytest.mark.usefixtures("lms")
 
+TONE, HELP = TASK.aspects
 Row = tuple[Any, ...]
 
 
-def of_cell(prompt: str, text: str, aspect: str) -> int:
+def digit(prompt: str, text: str, aspect: str) -> int:
     # The label of the only aspect of a table is empty.
     tone = aspect == "tone" or (not aspect and section(prompt, "aspect").startswith("tone"))
     return 1 + (int(text.split()[-1]) + tone) % 5
@@ -40,9 +45,17 @@ def of_cell(prompt: str, text: str, aspect: str) -> int:
 
 def script(prompt: str) -> str:
     text = section(prompt, "candidate")
-    if text.startswith("note"):
-        return f"{block('rationale', 'So.')}\n\n{block('score', text.split()[-1])}"
-    return together_command.script(prompt) if text else joint_table_script(of_cell)(prompt)
+    if not text:
+        return joint_table_script(digit)(prompt)
+    score = text.split()[-1] if text.startswith("note") else digit(prompt, text, "")
+    return f"{block('rationale', 'So.')}\n\n{block('score', score)}"
+
+
+def stream(groups: int, candidates: int) -> Iterator[Item]:
+    for g in range(groups):
+        for c in range(candidates):
+            for aspect in TASK.aspects:
+                yield Item(f"g{g}", f"c{c}", TASK, aspect, f"message {g}", f"reply {g * 10 + c}")
 
 
 def judge(together: int, guide: str = "", joint: bool = True) -> AspectJudge:
@@ -57,15 +70,24 @@ def compiled(together: int = 4, tone: AspectJudge | None = None) -> CompiledJudg
     return CompiledJudge(TASK, {"tone": tone or judge(together, "Friendly."), "help": judge(together, "Short.")})
 
 
+def separate(together: int) -> CompiledJudge:
+    """A judge that shares calls between candidates, but not between aspects."""
+    return CompiledJudge(TASK, dict.fromkeys(("tone", "help"), judge(together, joint=False)))
+
+
+def judged(lm: JudgeLM, program: CompiledJudge, items: Iterable[Item]) -> list[Row]:
+    with JudgeRunner(lm, progress=False) as runner:
+        judgements = list(judge_in_order(runner, program, items))
+    assert sum(j.calls for _, j in judgements) == pytest.approx(lm.meter.requested.total())
+    return [
+        (i.group, i.candidate, i.aspect.name, j.score, j.transcript.together, j.transcript.joint) for i, j in judgements
+    ]
+
+
 def streamed(program: CompiledJudge, groups: int, candidates: int) -> tuple[list[Row], list[str]]:
     """Rows and prompts."""
     lm = scripted_lm(script, concurrency=4)
-    with JudgeRunner(lm, progress=False) as runner:
-        judgements = list(judge_in_order(runner, program, stream(groups, candidates)))
-    assert sum(j.calls for _, j in judgements) == pytest.approx(len(lm.prompts))
-    return [
-        (i.group, i.candidate, i.aspect.name, j.score, j.transcript.together, j.transcript.joint) for i, j in judgements
-    ], lm.prompts
+    return judged(lm, program, stream(groups, candidates)), lm.prompts
 
 
 def expected(groups: int, candidates: int, together: int, joint: int) -> list[Row]:
@@ -95,8 +117,47 @@ def test_aspects_whose_judges_differ_are_asked_about_by_themselves() -> None:
     assert len(prompts) == 3 + 12
 
 
+@pytest.mark.parametrize(("together", "calls"), [(4, 2 * 12 * 2), (8, 2 * 12), (3, 3 * 12 * 2)])
+def test_a_stream_makes_the_calls_that_are_estimated_and_those_of_a_corpus(together: int, calls: int) -> None:
+    estimate, _ = estimate_scoring(EstimateTarget("offline"), separate(together), TASK.aspects, stream(12, 8))
+    assert [round(used.calls, 6) for used in estimate.total] == [calls] * 3
+    rows, prompts = streamed(separate(together), 12, 8)
+    assert [row[:4] for row in rows] == [row[:4] for row in expected(12, 8, together, 1)]
+    assert len(prompts) == calls
+    lm = scripted_lm(script)
+    with JudgeRunner(lm, progress=False) as runner:
+        runner.judge(judge(together, joint=False).judge, list(stream(12, 8))[::-1])
+    assert sorted(lm.prompts) == sorted(prompts)
+
+
+def test_a_source_of_any_length_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "MAX_GROUPED", 6)
+    _, prompts = streamed(separate(8), 1, 10)
+    assert sorted(len(shown_candidates(prompt)) for prompt in prompts) == [4, 4, 6, 6]
+
+
+def test_what_came_before_a_bad_line_is_judged() -> None:
+    def broken() -> Iterator[Item]:
+        yield from stream(1, 3)
+        raise ValueError("a bad line")
+
+    lm = scripted_lm(script)
+    candidates: list[str] = []
+    with JudgeRunner(lm, progress=False) as runner, pytest.raises(ValueError, match="a bad line"):
+        candidates.extend(item.candidate for item, _ in judge_in_order(runner, separate(4), broken()))
+    assert (candidates, len(lm.prompts)) == (["c0", "c0", "c1", "c1", "c2", "c2"], 2)
+
+
+@pytest.mark.integration
+def test_tables_go_in_batch_jobs(tmp_path: Path) -> None:
+    with BatchServer(over_http(script)) as server:
+        rows = judged(lm_at(server, store=SqlStore(tmp_path)), separate(4), stream(10, 4))
+        assert (server.made_calls, server.direct) == ({("scorer", "0"): 20}, 0)
+    assert rows == expected(10, 4, 4, 1)
+
+
 def test_a_loaded_judge_scores_all_aspects_of_a_group_in_one_call(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    with load(exported(tmp_path, compiled())) as loaded:
+    with load(export_of(tmp_path / "program", TASK, *compiled().aspects.values())) as loaded:
         group = loaded.score_group(texts=[f"reply {n}" for n in range(4)], source="message 1")
         assert [(row["tone"].score, row["help"].score) for row in group] == [(2, 1), (3, 2), (4, 3), (5, 4)]
         assert {(s.calls, s.together, s.joint) for row in group for s in row.values()} == {(0.125, 4, 2)}
@@ -109,17 +170,22 @@ def test_a_loaded_judge_scores_all_aspects_of_a_group_in_one_call(tmp_path: Path
     assert section(lms[0].prompts[2], "candidate") == "reply 7"
 
 
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(row) for row in path.read_text().splitlines()]
+
+
 def test_rows_say_what_calls_were_shared_with(tmp_path: Path, lms: list[ScriptedLM]) -> None:
-    command = arguments(tmp_path, exported(tmp_path, compiled()), 3, 4)
+    command = ScoreCommand(tmp_path, export_of(tmp_path / "program", TASK, *compiled().aspects.values()))
+    command.source.write_text("".join(f"{line(g, 4)}\n" for g in range(3)))
     debates = tmp_path / "debates.jsonl"
-    assert score.main([*command, "--out", str(tmp_path / "out.jsonl"), *keys(transcripts=debates)]) == 0
+    assert command(*keys(transcripts=debates)) == 0
     fields = ("group", "candidate", "aspect", "score", "together", "joint")
-    rows = [tuple(row[name] for name in fields) for row in rows_of(tmp_path / "out.jsonl")]
+    rows = [tuple(row[name] for name in fields) for row in command.rows()]
     assert rows == expected(3, 4, 4, 2)
     assert {(row["calls"], row["together"], row["joint"]) for row in rows_of(debates)} == {(0.125, 4, 2)}
     # What is tried before the run is a call of the run.
     assert len(lms[-1].prompts) == 3
-    assert score.main([*command, "--out", str(tmp_path / "out.csv")]) == 0
+    assert command(out=tmp_path / "out.csv") == 0
     assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("unscored,reason,together,joint")
     assert lms[-1].prompts == []
 
@@ -144,8 +210,7 @@ def saved(folder: Path, *aspects: str) -> Path:
 def scored(folder: Path, program: Path, out: str, *more: str) -> int:
     texts = [{"id": f"c{n}", "text": f"note {n}"} for n in (4, 1, 9, 2)]
     (folder / "in.jsonl").write_text(json.dumps({"group": "g", "source": "message", "candidates": texts}) + "\n")
-    places = ["--in", str(folder / "in.jsonl"), "--out", str(folder / out), "--store", str(folder / "store")]
-    return score.main([str(program), *places, *keys(max_unscored=1, preflight=False), *more])
+    return ScoreCommand(folder, program, out=folder / out)(*keys(max_unscored=1, preflight=False), *more)
 
 
 def test_an_export_keeps_the_maps(tmp_path: Path) -> None:
@@ -160,35 +225,27 @@ def test_an_export_keeps_the_maps(tmp_path: Path) -> None:
 
 def test_rows_hold_the_raters_score_and_the_judges_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program, raters = saved(tmp_path, *MAPS), ["--scale", "raters"]
-    assert scored(tmp_path, program, "own.jsonl") == scored(tmp_path, program, "raters.jsonl", *raters) == 0
-    own, mapped = (rows_of(tmp_path / name) for name in ("own.jsonl", "raters.jsonl"))
-    assert all("judge_score" not in row for row in own)
-    assert [row["judge_score"] for row in mapped] == [row["score"] for row in own]
+    assert scored(tmp_path, program, "judge.jsonl") == scored(tmp_path, program, "raters.jsonl", *raters) == 0
+    unmapped, mapped = (rows_of(tmp_path / name) for name in ("judge.jsonl", "raters.jsonl"))
+    assert all("judge_score" not in row for row in unmapped)
+    assert [row["judge_score"] for row in mapped] == [row["score"] for row in unmapped]
     for row in mapped:
         number = row["candidate"][1:]
         # 9 is not on the scale, so the judge leaves that text without a score.
         assert row["score"] == EXPECTED[row["aspect"]].get(number)
         assert (row["unscored"] is None) == (number != "9")
-    assert list(mapped[0])[-1] == "judge_score"
-    assert scored(tmp_path, program, "own.jsonl", *raters) == 2
+    assert scored(tmp_path, program, "judge.jsonl", *raters) == 2
     assert "different scale" in capsys.readouterr().err
-    # In CSV and transcripts, too, and a second run adds nothing.
-    files = [tmp_path / "raters.csv", tmp_path / "t.jsonl"]
-    contents = []
-    for _ in range(2):
-        assert scored(tmp_path, program, "raters.csv", *raters, *keys(transcripts=files[1])) == 0
-        contents.append([file.read_bytes() for file in files])
-    assert contents[0] == contents[1]
-    rows = list(csv.DictReader(files[0].read_text().splitlines()))
-    assert [(r["score"], r["judge_score"]) for r in rows[:2]] == [("3.5", "4.0"), ("1.75", "4.0")]
-    debate = rows_of(files[1])[0]
-    assert (debate["score"], debate["judge_score"]) == (3.5, 4.0)
+    # In CSV and transcripts, too.
+    table, debates = tmp_path / "raters.csv", tmp_path / "debates.jsonl"
+    assert scored(tmp_path, program, table.name, *raters, *keys(transcripts=debates)) == 0
+    rows = [*list(csv.DictReader(table.read_text().splitlines()))[:1], rows_of(debates)[0]]
+    assert [(float(row["score"]), float(row["judge_score"])) for row in rows] == [(3.5, 4.0)] * 2
 
 
 def test_scores_from_python(tmp_path: Path) -> None:
     with load(saved(tmp_path, *MAPS)) as judge:
-        own, mapped = (judge.score(source="message", text="note 2", scale=scale) for scale in ("judge", "raters"))
         group = judge.score_group(texts=["note 4", "note 9"], source="message", scale="raters")
-    scores = [(s.score, s.judge_score) for by_aspect in (own, mapped) for s in by_aspect.values()]
-    assert scores == [(2, 2), (2, 2), (2.25, 2), (1.25, 2)]
+        mapped = judge.score(source="message", text="note 2", scale="raters").values()
+    assert [(score.score, score.judge_score) for score in mapped] == [(2.25, 2), (1.25, 2)]
     assert [(s["tone"].score, s["tone"].judge_score) for s in group] == [(3.5, 4), (None, None)]
