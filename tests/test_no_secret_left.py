@@ -67,8 +67,8 @@ def quoting(status: str, form: str) -> HostileServer:
 
 def require_clean(*texts: str) -> None:
     for text in texts:
-        found = [secret for secret in (*SECRETS, *map(str.strip, IN_USE.values())) if secret in text]
-        assert found == [], text[:3000]
+        secrets = [secret for secret in (*SECRETS, *map(str.strip, IN_USE.values())) if secret in text]
+        assert secrets == [], text[:3000]
 
 
 def left_in(folder: Path) -> Iterator[str]:

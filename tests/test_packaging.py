@@ -118,9 +118,9 @@ def _environment(folder: Path, file: Path) -> Path:
 
 
 def _site(folder: Path) -> Path:
-    found = next(folder.glob("lib/python*/site-packages"))
-    assert found.is_dir()
-    return found
+    site = next(folder.glob("lib/python*/site-packages"))
+    assert site.is_dir()
+    return site
 
 
 @pytest.fixture
@@ -162,12 +162,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {Path(name) for name in archive.namelist() if not name.endswith("/")}
     assert {name.parts[0] for name in names} == {"debate_judge", "debate_judge-0.1.0.dist-info"}
-    found = {name.relative_to("debate_judge").as_posix() for name in names if name.parts[0] == "debate_judge"}
+    files = {name.relative_to("debate_judge").as_posix() for name in names if name.parts[0] == "debate_judge"}
     sample = {"README.md", "summarization.jsonl", "dialogue.jsonl"}
     page = {"report.css", "report.html.j2", "report.js"}
     others = {*(f"data/sample/{name}" for name in sample), *(f"runs/reports/html/{name}" for name in page)}
     others.add("runs/comparison/published.toml")
-    assert found == {*map(name_of, SOURCES), "py.typed", *others}
+    assert files == {*map(name_of, SOURCES), "py.typed", *others}
 
 
 def test_the_sdist_holds_the_files_of_the_wheel_and_no_links(checkout: Path, wheel: Path, tmp_path: Path) -> None:
@@ -222,8 +222,8 @@ def test_processes_share_a_judge_by_its_export(
 ) -> None:
     """Functions and scores go through pickle; each process loads the judge for itself."""
     (tmp_path / "work.py").write_text(_WORK)
-    found = Path(run(installed.python, "work.py", exported).strip())
-    assert found.resolve() == installed.package / "__init__.py"
+    module_file = Path(run(installed.python, "work.py", exported).strip())
+    assert module_file.resolve() == installed.package / "__init__.py"
 
 
 _TYPED = """
@@ -254,11 +254,11 @@ def checked(checker: str, *options: str, folder: Path) -> str:
 
 def test_pyright_and_so_pylance_finds_what_is_installed(bare: Path, tmp_path: Path) -> None:
     output = checked("pyright", "--outputjson", "--pythonpath", str(bare), folder=tmp_path)
-    found = json.loads(output)["generalDiagnostics"]
-    assert [one["severity"] for one in found] == ["information"] * 3 + ["error"], output
-    assert "Score" in found[0]["message"]
-    assert "Corpus" in found[2]["message"]
-    assert found[3]["rule"] == "reportArgumentType"
+    diagnostics = json.loads(output)["generalDiagnostics"]
+    assert [diagnostic["severity"] for diagnostic in diagnostics] == ["information"] * 3 + ["error"], output
+    assert "Score" in diagnostics[0]["message"]
+    assert "Corpus" in diagnostics[2]["message"]
+    assert diagnostics[3]["rule"] == "reportArgumentType"
 
 
 def test_mypy_finds_what_is_installed(bare: Path, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ ONCE = ("--folds", "1")
 
 def commands(readme: str) -> list[list[str]]:
     """The arguments of `debate` of each command in the file's shell blocks."""
-    found = []
+    command_lines = []
     for block in BLOCK.findall((ROOT / readme).read_text(encoding="utf-8")):
         for line in block.replace("\\\n", " ").splitlines():
             if not line.strip() or line.startswith(ELSEWHERE):
@@ -62,8 +62,8 @@ def commands(readme: str) -> list[list[str]]:
             if words[0] == "python":
                 words = ["debate", Path(words[1]).stem, *words[2:]]
             assert words[0] == "debate", line
-            found.append(words[1:])
-    return found
+            command_lines.append(words[1:])
+    return command_lines
 
 
 def test_there_are_commands_to_try() -> None:
@@ -91,8 +91,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sample = [json.loads(line) for line in (ROOT / "data/sample/summarization.jsonl").read_text().splitlines()]
     for group in sample:
         group["candidates"] = group["candidates"][:4]
-        for one in group["candidates"]:
-            one["ratings"] = {aspect: one["ratings"][aspect] for aspect in ("coherence", "fluency")}
+        for candidate in group["candidates"]:
+            candidate["ratings"] = {aspect: candidate["ratings"][aspect] for aspect in ("coherence", "fluency")}
     texts = [{**g, "candidates": [{"id": c["id"], "text": c["text"]} for c in g["candidates"]]} for g in sample[:2]]
     for name in ("new.jsonl", "texts.jsonl"):
         (path / name).write_text("".join(json.dumps(group) + "\n" for group in texts))
@@ -193,7 +193,7 @@ def register(name: str) -> None:
     """Register the judge of the last compile: so few sources show no agreement, without which none is registered."""
     # By an absolute address: MLflow keeps what it has opened by the words of the address, whatever the folder is now.
     with use_tracking_uri(f"sqlite:///{Path.cwd()}/runs/store/mlflow.db"):
-        ids = [one.experiment_id for one in mlflow.search_experiments()]
+        ids = [experiment.experiment_id for experiment in mlflow.search_experiments()]
         newest, *_ = mlflow.search_logged_models(ids, output_format="list")
         version = mlflow.register_model(newest.model_uri, name).version
         mlflow.MlflowClient().set_registered_model_alias(name, "champion", version)
@@ -207,8 +207,8 @@ def test_the_commands_of_a_readme_work(
     monkeypatch.chdir(folder)
     monkeypatch.setattr("webbrowser.open", lambda address: True)
     if not (folder / "runs/store/exports/my-judge").exists():
-        made = ["compile", "--data", "ratings.csv", "--lm", EXAMPLE_LM, "--name", "my-judge"]
-        assert main(tried(made)) == 0
+        arguments_of_compile = ["compile", "--data", "ratings.csv", "--lm", EXAMPLE_LM, "--name", "my-judge"]
+        assert main(tried(arguments_of_compile)) == 0
         register("my-judge")
     for arguments in commands(readme):
         capsys.readouterr()
