@@ -180,14 +180,14 @@ def test_no_class_has_the_name_of_another() -> None:
 
 def test_there_are_no_cycles_among_modules() -> None:
     """Counting the imports at the top of files; one inside a function may close a circle without harm."""
-    known = {module_of(path): path for path in SOURCES}
+    sources = {module_of(path): path for path in SOURCES}
 
     def needed(module: str) -> set[str]:
-        body = tree(known[module]).body
+        body = tree(sources[module]).body
         imported = set(modules_in(body))
         imported |= {f"{n.module}.{alias.name}" for n in body if isinstance(n, ast.ImportFrom) for alias in n.names}
         # Importing a module imports the packages that it is in; what these need is seen from their own names.
-        return {name for name in imported & set(known) if not module.startswith(name + ".")}
+        return {name for name in imported & set(sources) if not module.startswith(name + ".")}
 
     done: set[str] = set()
 
@@ -198,7 +198,7 @@ def test_there_are_no_cycles_among_modules() -> None:
                 visit(other, (*above, module))
             done.add(module)
 
-    for module in known:
+    for module in sources:
         visit(module, ())
 
 

@@ -78,9 +78,9 @@ def copy(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / folder, package / folder, ignore=shutil.ignore_patterns("store", "__pycache__"))
     for (file, table), code in blocks().items():
         if table:
-            place, text = package / file, (package / file).read_text(encoding="utf-8")
+            path, text = package / file, (package / file).read_text(encoding="utf-8")
             start = re.search(rf"^{table}\b.*?\{{\n", text, re.MULTILINE | re.DOTALL)
-            place.write_text(text[: start.end()] + code + text[start.end() :], encoding="utf-8")
+            path.write_text(text[: start.end()] + code + text[start.end() :], encoding="utf-8")
         elif "/" in file:
             (package / file).write_text(code, encoding="utf-8")
     return tmp_path

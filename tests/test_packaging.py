@@ -54,16 +54,16 @@ class Installed:
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout, in a folder that is no module's name, with what runs and builds leave in it."""
-    place = tmp_path_factory.mktemp("sources") / "my checkout-2"
+    root = tmp_path_factory.mktemp("sources") / "my checkout-2"
     for layer in LAYERS:
-        shutil.copytree(ROOT / layer, place / layer, ignore=shutil.ignore_patterns("__pycache__", "store"))
+        shutil.copytree(ROOT / layer, root / layer, ignore=shutil.ignore_patterns("__pycache__", "store"))
     for name in ("__init__.py", "testing.py", "py.typed", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copyfile(ROOT / name, place / name)
-    shutil.copytree(ROOT / ".src", place / ".src", symlinks=True, ignore=shutil.ignore_patterns("*.egg-info"))
+        shutil.copyfile(ROOT / name, root / name)
+    shutil.copytree(ROOT / ".src", root / ".src", symlinks=True, ignore=shutil.ignore_patterns("*.egg-info"))
     for name in ("runs/store/artifacts/code/debate_judge/data/schema.py", "runs/store/mine.py", "tests/test_it.py"):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text("")
-    return place
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    return root
 
 
 def _built(kind: str, checkout: Path, folder: Path) -> Path:
@@ -90,13 +90,15 @@ def installed(request: pytest.FixtureRequest, checkout: Path, tmp_path_factory: 
     """The package in an environment that borrows everything else from the one that the tests run in."""
     folder = tmp_path_factory.mktemp(request.param)
     file = request.getfixturevalue(request.param)
-    place = _environment(folder / "venv", file)
+    environment = _environment(folder / "venv", file)
     # A path in a .pth file is searched, but the .pth files there, such as that of another checkout, are not read.
-    (_site(place) / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
-    package = checkout if request.param == "editable" else _site(place) / "debate_judge"
+    (_site(environment) / "borrowed.pth").write_text(
+        f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n"
+    )
+    package = checkout if request.param == "editable" else _site(environment) / "debate_judge"
     # As pip does; without it each of the many processes would compile the package for itself.
     assert compileall.compile_dir(package, quiet=1)
-    return Installed(place, package)
+    return Installed(environment, package)
 
 
 def _environment(folder: Path, file: Path) -> Path:

@@ -80,8 +80,8 @@ def test_the_lm_of_the_examples_is_one_that_stays_and_has_a_price() -> None:
     assert price_of(EXAMPLE_LM) is not None
     assert is_reasoning_model(EXAMPLE_LM)
     (table,) = [Path(p) for p in importlib.util.find_spec("litellm").submodule_search_locations]  # type: ignore[union-attr]
-    known = json.loads((table / "model_prices_and_context_window_backup.json").read_text("utf-8"))
-    assert "deprecation_date" not in known[EXAMPLE_LM.partition("/")[2]], "it has been announced to be retired"
+    prices = json.loads((table / "model_prices_and_context_window_backup.json").read_text("utf-8"))
+    assert "deprecation_date" not in prices[EXAMPLE_LM.partition("/")[2]], "it has been announced to be retired"
 
 
 @pytest.fixture(scope="module")
@@ -168,25 +168,25 @@ MADE_UP = {
 
 def tried(arguments: list[str]) -> list[str]:
     """The arguments with what this test has in place of what a user has."""
-    name, *rest = [new for word in arguments for new in MADE_UP.get(word, (word,))]
-    if "--columns" in rest:
-        rest[0] = "renamed.csv"
-    table = any(word.endswith(".csv") for word in rest)
-    if table and name in ("compile", "compare", "check") and not {"--task", "--write-task"} & set(rest):
-        rest += ["--task", "summarization"]
+    name, *options = [new for word in arguments for new in MADE_UP.get(word, (word,))]
+    if "--columns" in options:
+        options[0] = "renamed.csv"
+    table = any(word.endswith(".csv") for word in options)
+    if table and name in ("compile", "compare", "check") and not {"--task", "--write-task"} & set(options):
+        options += ["--task", "summarization"]
     if name == "compile":
-        if "--folds" not in rest:
-            rest += ONCE
-        if "--name" not in rest:
-            rest += ["--aspects", "coherence"]
-        part = any(word.startswith("sources=") for word in rest)
-        rest += [*QUICK, "--max-rounds", "0" if part or "learning-curve=true" in rest else "1"]
-        rest += ["--tuner", "none"] if part else []
+        if "--folds" not in options:
+            options += ONCE
+        if "--name" not in options:
+            options += ["--aspects", "coherence"]
+        partial = any(word.startswith("sources=") for word in options)
+        options += [*QUICK, "--max-rounds", "0" if partial or "learning-curve=true" in options else "1"]
+        options += ["--tuner", "none"] if partial else []
         # A single call would have no map to the raters' scale.
-        rest += keys(keep="compiled") if "--name" in rest else []
-    if name in ("compile", "compare") and "--data" not in rest:
-        rest += ["--data", "ratings.jsonl"]
-    return [name, *rest]
+        options += keys(keep="compiled") if "--name" in options else []
+    if name in ("compile", "compare") and "--data" not in options:
+        options += ["--data", "ratings.jsonl"]
+    return [name, *options]
 
 
 def register(name: str) -> None:
@@ -245,7 +245,7 @@ STANDS_FOR = {"N": "1"}
 
 def test_inline_commands_and_flags_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands are parsed by their own parsers; what only names a flag, names one that exists."""
-    known = parsers(monkeypatch)
+    parser_of = parsers(monkeypatch)
     names = {script(name): name for name in COMMANDS}
     parsed, unknown = [], []
     for readme in READMES:
@@ -255,12 +255,12 @@ def test_inline_commands_and_flags_exist(monkeypatch: pytest.MonkeyPatch) -> Non
             name = {"debate": words[1:2], "python": [names.get(word, word) for word in words[1:2]]}.get(words[0], [])
             if words[:2] == ["debate", "help"] or (not name and words[0][0] != "-"):
                 continue
-            candidates = [known[name[0]]] if name else list(known.values())
+            candidates = [parser_of[name[0]]] if name else list(parser_of.values())
             flags = {flag: action for parser in candidates for flag, action in parser._option_string_actions.items()}
             last = flags.get(words[-1])
             unknown += [(readme, code) for word in words if re.match("--[a-z]", word) and word not in flags]
             if name and len(words) > 2 and (last is None or last.nargs == 0):
-                known[name[0]].parse_args([STANDS_FOR.get(word, word) for word in words[2:]])
+                parser_of[name[0]].parse_args([STANDS_FOR.get(word, word) for word in words[2:]])
                 parsed.append(code)
     assert unknown == []
     assert len(parsed) > 12, parsed

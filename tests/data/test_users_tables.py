@@ -121,8 +121,8 @@ def test_names_of_people_are_given_ours(
 ) -> None:
     file.write_text(text)
     named = ColumnNames.parse(columns)
-    for given, task in ((columns, TASK), ([], replace(TASK, columns=named.renamed))):
-        (candidate,) = candidates(file, given, task)
+    for names, task in ((columns, TASK), ([], replace(TASK, columns=named.renamed))):
+        (candidate,) = candidates(file, names, task)
         assert (candidate.text, candidate.ratings) == ("x", expected)
     assert data.load(str(file), TASK, columns).groups
     assert not caplog.text
@@ -208,9 +208,9 @@ def test_repeated_texts_are_of_raters_or_of_candidates(file: Path, columns: list
     "around", [{"rows": ...}, {"version": "[1: {", "data": ...}, {"cases": ...}], ids=["rows", "data", "cases"]
 )
 def test_records_in_a_list_of_one_object(tmp_path: Path, around: dict[str, object], indent: int | None) -> None:
-    held = [{"text": "x", "tone": 4}, {"text": "y", "tone": 2}]
+    records = [{"text": "x", "tone": 4}, {"text": "y", "tone": 2}]
     file = tmp_path / "a.json"
-    file.write_text(json.dumps({name: held if v is ... else v for name, v in around.items()}, indent=indent))
+    file.write_text(json.dumps({name: records if v is ... else v for name, v in around.items()}, indent=indent))
     assert [(c.text, c.ratings) for c in candidates(file)] == [("x", {"tone": (4.0,)}), ("y", {"tone": (2.0,)})]
     assert f"the list {list(around)[-1]!r} of one JSON object" in detect_format(file).format
     lines = [record.line for record in read_records(file)]
