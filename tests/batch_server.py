@@ -44,9 +44,9 @@ def wrong_line(raw: bytes, seen: set[str], models: set[str]) -> str | None:
     return "model_mismatch" if len(models) > 1 else None
 
 
-def shown(job: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: value for name, value in job.items() if name not in ("number", "lines", "size")}
-    return {**shown, "request_counts": dict(job["request_counts"])}
+def public_fields(job: dict[str, Any]) -> dict[str, Any]:
+    fields = {name: value for name, value in job.items() if name not in ("number", "lines", "size")}
+    return {**fields, "request_counts": dict(job["request_counts"])}
 
 
 def error_response(
@@ -110,10 +110,10 @@ class BatchServer(LoopbackServer):
     @property
     def made_calls(self) -> dict[tuple[str, str], int]:
         """Role and round -> number of calls in all jobs that were made, however many jobs these are."""
-        made: Counter[tuple[str, str]] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
         for role, turn, calls in self.made:
-            made[role, turn] += calls
-        return dict(made)
+            counts[role, turn] += calls
+        return dict(counts)
 
     async def listen(self) -> None:
         app = web.Application(client_max_size=300 * 2**20, middlewares=[self._guard])
@@ -181,14 +181,14 @@ class BatchServer(LoopbackServer):
     # --- jobs ---
 
     async def _create(self, request: web.Request) -> web.Response:
-        asked = await request.json()
-        metadata = asked.get("metadata") or {}
-        file = self.files.get(asked.get("input_file_id"))
+        payload = await request.json()
+        metadata = payload.get("metadata") or {}
+        file = self.files.get(payload.get("input_file_id"))
         if file is None or file["purpose"] != "batch":
             return error_response(
-                400, f"Cannot find file {asked.get('input_file_id')}, or it does not have access to it."
+                400, f"Cannot find file {payload.get('input_file_id')}, or it does not have access to it."
             )
-        if (asked.get("endpoint"), asked.get("completion_window")) != ("/v1/chat/completions", "24h"):
+        if (payload.get("endpoint"), payload.get("completion_window")) != ("/v1/chat/completions", "24h"):
             return error_response(400, "Invalid value")
         if len(metadata) > 16 or any(len(k) > 64 or len(v) > 512 for k, v in metadata.items()):
             return error_response(400, "Invalid 'metadata'")
@@ -196,7 +196,7 @@ class BatchServer(LoopbackServer):
         job = {
             "id": f"batch_{number}",
             "object": "batch",
-            "endpoint": asked["endpoint"],
+            "endpoint": payload["endpoint"],
             "input_file_id": file["id"],
             "completion_window": "24h",
             "status": "validating",
@@ -211,7 +211,7 @@ class BatchServer(LoopbackServer):
             "size": len(file["data"]),
         }
         self.jobs[job["id"]] = job
-        return web.json_response(shown(job))
+        return web.json_response(public_fields(job))
 
     async def _list(self, request: web.Request) -> web.Response:
         limit, after = int(request.query.get("limit", "20")), request.query.get("after")
@@ -220,7 +220,7 @@ class BatchServer(LoopbackServer):
         newest = list(reversed(self.jobs.values()))
         if after is not None:
             newest = newest[[j["id"] for j in newest].index(after) + 1 :]
-        page = [shown(job) for job in newest[:limit]]
+        page = [public_fields(job) for job in newest[:limit]]
         ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
         return web.json_response({"object": "list", "data": page, "has_more": len(newest) > limit, **ends})
 
@@ -228,7 +228,7 @@ class BatchServer(LoopbackServer):
         job = self.jobs.get(request.match_info["id"])
         if job is None:
             return error_response(404, f"No batch found with id '{request.match_info['id']}'.")
-        before = shown(job)
+        before = public_fields(job)
         self._move_on(job)
         return web.json_response(before)
 
@@ -239,7 +239,7 @@ class BatchServer(LoopbackServer):
         if job["status"] not in ("validating", "in_progress", "finalizing"):
             return error_response(409, f"Cannot cancel a batch with status '{job['status']}'.")
         job["status"] = "cancelling"
-        return web.json_response(shown(job))
+        return web.json_response(public_fields(job))
 
     def _move_on(self, job: dict[str, Any]) -> None:
         status, fate = job["status"], self.on_job(job["number"])
@@ -274,14 +274,14 @@ class BatchServer(LoopbackServer):
             return [error("token_limit_exceeded", message)]
         if not 0 < len(job["lines"]) <= self.most_calls:
             return [error("too_many_tasks")]
-        found, seen, models = [], set[str](), set[str]()
+        errors, seen, models = [], set[str](), set[str]()
         for number, raw in enumerate(job["lines"], 1):
             code = wrong_line(raw, seen, models)
             if code is None and self.models is not None and not models <= self.models:
                 code = "model_not_found"
             if code is not None:
-                found.append(error(code, f"line {number}: {code}", number))
-        return found
+                errors.append(error(code, f"line {number}: {code}", number))
+        return errors
 
     def _carry_out(self, job: dict[str, Any], fate: str | None) -> None:
         """Write the files of answers, their lines in another order than they were asked."""
@@ -314,8 +314,8 @@ class BatchServer(LoopbackServer):
         if fault in (None, "length"):
             self.executed[key] += 1
             text = self.answer(body) if fault is None else self.answer(body)[:9]
-            told = json.loads(completion(text, fault or "stop", f"chat-{key}"))
-            response = {"status_code": 200, "request_id": "r", "body": told}
+            completed = json.loads(completion(text, fault or "stop", f"chat-{key}"))
+            response = {"status_code": 200, "request_id": "r", "body": completed}
         elif fault == "status 0":
             response = {"status_code": 0, "request_id": "", "body": None}
         elif fault == "garbage":

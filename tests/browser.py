@@ -101,8 +101,8 @@ class OpenPage:
 
     def value(self, expression: str) -> Any:
         """The JSON value of an expression in the page; a promise is waited for."""
-        asked = {"expression": expression, "returnByValue": True, "awaitPromise": True}
-        answer = self.send("Runtime.evaluate", asked)
+        parameters = {"expression": expression, "returnByValue": True, "awaitPromise": True}
+        answer = self.send("Runtime.evaluate", parameters)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -164,7 +164,7 @@ class _Connection:
             await self._next()
 
     async def _next(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((await self._socket.receive()).data)
-        if "method" in found:
-            self.events.append(found)
-        return found
+        message: dict[str, Any] = json.loads((await self._socket.receive()).data)
+        if "method" in message:
+            self.events.append(message)
+        return message

@@ -107,25 +107,25 @@ def runs_database(postgres: PostgresServer) -> str:
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all workers of this run of the tests share."""
-    own = tmp_path_factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(scope="session")
 def new_tables(run_folder: Path) -> Callable[[Path], None]:
     """Writes the database of a new tracking store, as a copy of one whose making took MLflow seconds."""
     make = store._create_tables
-    made = run_folder / "tables.db"
+    template = run_folder / "tables.db"
 
     def copy(file: Path) -> None:
-        with FileLock(f"{made}.lock"):
-            if not made.exists():
+        with FileLock(f"{template}.lock"):
+            if not template.exists():
                 first = run_folder / "tables.first.db"
                 first.touch()
                 make(f"sqlite:///{first}")
-                first.rename(made)
+                first.rename(template)
         file.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(made, file)
+        shutil.copyfile(template, file)
 
     return copy
 

@@ -35,11 +35,11 @@ def debater(**fields: str | Callable[[str], str]) -> Script:
             scores and decisions `3` and `NO ISSUE`.
     """
     usual: dict[str, str | Callable[[str], str]] = {"score": "3", "final_score": "3", "decision": "NO ISSUE"}
-    known = {**usual, **fields}
+    replies = {**usual, **fields}
 
     def script(prompt: str) -> str:
-        asked = requested(prompt)
-        values = {name: known.get(name, f"My {name} about it.") for name in asked}
+        names = requested(prompt)
+        values = {name: replies.get(name, f"My {name} about it.") for name in names}
         texts = {name: value if isinstance(value, str) else value(prompt) for name, value in values.items()}
         return "\n\n".join(f"[[ ## {name} ## ]]\n{text}" for name, text in texts.items())
 
@@ -54,8 +54,8 @@ def requested(prompt: str) -> list[str]:
 def section(prompt: str, name: str) -> str:
     """The part of a prompt under the header `name`, or an empty text."""
     end = r"(?=\n\n\[\[ ## |\n\nReply with these fields|\Z)"
-    found = re.search(rf"^\[\[ ## {name} ## \]\]\n(.*?){end}", prompt, re.MULTILINE | re.DOTALL)
-    return found[1] if found else ""
+    match = re.search(rf"^\[\[ ## {name} ## \]\]\n(.*?){end}", prompt, re.MULTILINE | re.DOTALL)
+    return match[1] if match else ""
 
 
 def hold(lm: dspy.LM, work: Awaitable[T], **settings: Any) -> T:

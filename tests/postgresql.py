@@ -25,9 +25,9 @@ USER, PASSWORD = "judge", "Open Sesame: 94/17"
 
 def binaries() -> Path | None:
     """The folder of `initdb` and `postgres`, of the newest version that Debian's packages have installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which("initdb")
-    return found[-1].parent if found else Path(on_path).parent if on_path else None
+    return installed[-1].parent if installed else Path(on_path).parent if on_path else None
 
 
 def free_port() -> int:

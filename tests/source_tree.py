@@ -68,10 +68,10 @@ class ParserReadyError(Exception):
 
 def parsers_of(starts: Iterable[Callable[[], object]], monkeypatch: pytest.MonkeyPatch) -> list[ArgumentParser]:
     """The parser that each of the commands makes."""
-    made: list[ArgumentParser] = []
+    parsers: list[ArgumentParser] = []
 
     def stop(parser: ArgumentParser, *_: object) -> None:
-        made.append(parser)
+        parsers.append(parser)
         raise ParserReadyError
 
     monkeypatch.setattr(ArgumentParser, "parse_args", stop)
@@ -79,4 +79,4 @@ def parsers_of(starts: Iterable[Callable[[], object]], monkeypatch: pytest.Monke
         with suppress(ParserReadyError):
             start()
     monkeypatch.undo()
-    return made
+    return parsers

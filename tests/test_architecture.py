@@ -72,14 +72,14 @@ def layer_of(path: Path) -> str:
 
 def own_imports(path: Path) -> set[tuple[str, ...]]:
     """What a file imports of this package, each as its path inside it: `("programs", "lm", "client", "JudgeLM")`."""
-    found = set()
+    imported = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == PACKAGE:
-            found |= {(*str(node.module).split(".")[1:], alias.name) for alias in node.names}
+            imported |= {(*str(node.module).split(".")[1:], alias.name) for alias in node.names}
         elif isinstance(node, ast.Import):
             parts = [tuple(alias.name.split(".")) for alias in node.names]
-            found |= {part[1:] for part in parts if part[0] == PACKAGE}
-    return found
+            imported |= {part[1:] for part in parts if part[0] == PACKAGE}
+    return imported
 
 
 # --- imports ---
@@ -100,7 +100,7 @@ def test_imports_point_left_only() -> None:
     wrong = {}
     for path in SOURCES:
         right = LAYERS[LAYERS.index(layer_of(path)) + 1 :]
-        wrong[name_of(path)] = {".".join(found) for found in own_imports(path) if found and found[0] in right}
+        wrong[name_of(path)] = {".".join(names) for names in own_imports(path) if names and names[0] in right}
         wrong[name_of(path)] |= {module for module in imports(path) if module.partition(".")[0] == "tests"}
     none_wrong(wrong)
 
@@ -119,7 +119,7 @@ def test_rooms_know_only_those_to_their_left(layer: str) -> None:
     wrong = []
     for path in inside:
         room = room_of(path)
-        inner = {found[1] for found in own_imports(path) if found[:1] == (layer,) and len(found) > 1}
+        inner = {names[1] for names in own_imports(path) if names[:1] == (layer,) and len(names) > 1}
         others = (inner & set(step)) - {room}
         wrong += [f"{name_of(path)} imports {other}" for other in sorted(others) if step[other] >= step[room]]
     assert wrong == []
@@ -180,14 +180,14 @@ def test_no_class_has_the_name_of_another() -> None:
 
 def test_there_are_no_cycles_among_modules() -> None:
     """Counting the imports at the top of files; one inside a function may close a circle without harm."""
-    known = {module_of(path): path for path in SOURCES}
+    sources = {module_of(path): path for path in SOURCES}
 
     def needed(module: str) -> set[str]:
-        body = tree(known[module]).body
-        found = set(modules_in(body))
-        found |= {f"{n.module}.{alias.name}" for n in body if isinstance(n, ast.ImportFrom) for alias in n.names}
+        body = tree(sources[module]).body
+        imported = set(modules_in(body))
+        imported |= {f"{n.module}.{alias.name}" for n in body if isinstance(n, ast.ImportFrom) for alias in n.names}
         # Importing a module imports the packages that it is in; what these need is seen from their own names.
-        return {name for name in found & set(known) if not module.startswith(name + ".")}
+        return {name for name in imported & set(sources) if not module.startswith(name + ".")}
 
     done: set[str] = set()
 
@@ -198,7 +198,7 @@ def test_there_are_no_cycles_among_modules() -> None:
                 visit(other, (*above, module))
             done.add(module)
 
-    for module in known:
+    for module in sources:
         visit(module, ())
 
 
@@ -208,9 +208,9 @@ def test_no_file_of_a_folder_with_scripts_hides_a_module(folder: str) -> None:
     stems = {path.stem for path in (ROOT / folder).iterdir() if path.suffix in (".py", "") and path.stem[0] not in "._"}
     assert stems
     assert not stems & set(sys.stdlib_module_names)
-    found = {stem: spec for stem in stems if (spec := importlib.util.find_spec(stem)) is not None}
+    specs = {stem: spec for stem in stems if (spec := importlib.util.find_spec(stem)) is not None}
     # pytest knows the checkout as a package of its folder's name, which may be any.
-    assert {stem for stem, spec in found.items() if spec.origin != str(ROOT / "__init__.py")} == set()
+    assert {stem for stem, spec in specs.items() if spec.origin != str(ROOT / "__init__.py")} == set()
 
 
 # --- sizes ---
@@ -276,9 +276,9 @@ HOSTS = re.compile(
 
 
 def test_no_file_knows_the_machine_it_was_written_on() -> None:
-    here = re.compile("|".join(re.escape(str(place)) + r"\b" for place in {ROOT, Path(sys.prefix)}))
+    machine_paths = re.compile("|".join(re.escape(str(folder)) + r"\b" for folder in {ROOT, Path(sys.prefix)}))
     for name, text in texts():
-        assert not here.search(text), name
+        assert not machine_paths.search(text), name
         # Tests make addresses and folders up.
         if not name.startswith("tests/"):
             assert not MACHINE.search(text), (name, MACHINE.findall(text))
@@ -293,6 +293,6 @@ def test_the_pages_name_everything_that_can_be_chosen() -> None:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     texts = [page.read_text(encoding="utf-8") for page in pages]
     names = [*JUDGES, *data.LOADERS, *TUNERS]
-    told = "\n".join(texts)
-    assert [n for n in names if not re.search(rf"(?<![\w+-]){re.escape(n)}(?![\w+-])", told)] == []
+    documentation = "\n".join(texts)
+    assert [n for n in names if not re.search(rf"(?<![\w+-]){re.escape(n)}(?![\w+-])", documentation)] == []
     assert len(texts[0].splitlines()) <= 200

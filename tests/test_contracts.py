@@ -24,8 +24,8 @@ def test_judge(name: str, task: str, tmp_path: Path) -> None:
     corpus = data.load("sample", task)
     group, aspects = corpus.groups[0], corpus.task.aspects
     items = [item for aspect in (aspects[0], aspects[-1]) for item in items_of(corpus.task, group, aspect)[:3]]
-    found = with_tiny_model(JUDGES[name], tmp_path)
-    check_judge(build(found.kind, found.config), items)
+    spec = with_tiny_model(JUDGES[name], tmp_path)
+    check_judge(build(spec.kind, spec.config), items)
 
 
 @pytest.mark.parametrize("kind", JUDGE_CLASSES)
@@ -45,8 +45,8 @@ def test_tuner(name: str) -> None:
     small = type(corpus)(corpus.task, corpus.groups[:3], corpus.origin)
     judge = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
-        found = examples(small, [aspect], grouped=True, seed=0)
+        rated = examples(small, [aspect], grouped=True, seed=0)
         tuning = TunerContext(
             statistic="spearman", runner=runner, reflection_lm=runner.lm, proposals=1, trials=3, seed=0, label="test"
         )
-        check_tuner(TUNERS[name](tuning), judge, found)
+        check_tuner(TUNERS[name](tuning), judge, rated)

@@ -55,9 +55,9 @@ def test_a_judge_is_one_file(tmp_path: Path, new_tables: Callable[[Path], None])
     table = run(tmp_path, "-c", RUN, "compare", "--data", "sample", *options, "--judges", f"single,{judge}")
     assert judge in table
     options = (*options, "--name", "mine", *keys(json="result.json", sources="20"), *SMALL)
-    told = run(tmp_path, "-c", RUN, "compile", "--data", "sample", "--judge", judge, *options)
-    assert "no MLflow model" in told
-    assert "flaw-finder" in told, "the table of costs calls the role what its author calls it"
+    output = run(tmp_path, "-c", RUN, "compile", "--data", "sample", "--judge", judge, *options)
+    assert "no MLflow model" in output
+    assert "flaw-finder" in output, "the table of costs calls the role what its author calls it"
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["chosen"]["coherence"]["rounds"] == 0
     texts = {"group": "1", "source": "Rain fell.", "candidates": [{"id": "a", "text": "It rained."}]}
@@ -78,9 +78,9 @@ def copy(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / folder, package / folder, ignore=shutil.ignore_patterns("store", "__pycache__"))
     for (file, table), code in blocks().items():
         if table:
-            place, text = package / file, (package / file).read_text(encoding="utf-8")
+            path, text = package / file, (package / file).read_text(encoding="utf-8")
             start = re.search(rf"^{table}\b.*?\{{\n", text, re.MULTILINE | re.DOTALL)
-            place.write_text(text[: start.end()] + code + text[start.end() :], encoding="utf-8")
+            path.write_text(text[: start.end()] + code + text[start.end() :], encoding="utf-8")
         elif "/" in file:
             (package / file).write_text(code, encoding="utf-8")
     return tmp_path

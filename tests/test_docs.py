@@ -56,8 +56,8 @@ def imported(code: str) -> set[str]:
 
 
 def test_there_are_examples_of_all_tools() -> None:
-    found = {library for code in PYTHON for library in imported(code)}
-    assert {"mlflow", "dspy", "pandas", "deepeval", "inspect_ai", "opentelemetry", "debate_judge"} <= found
+    libraries = {library for code in PYTHON for library in imported(code)}
+    assert {"mlflow", "dspy", "pandas", "deepeval", "inspect_ai", "opentelemetry", "debate_judge"} <= libraries
 
 
 @pytest.mark.integration
@@ -97,8 +97,8 @@ def test_promptfoo(folder: Path) -> None:
     (text,) = [code for language, code in BLOCKS if language == "yaml"]
     (test,) = yaml.safe_load(text)["tests"]
     (asserted,) = test["assert"]
-    found = promptfoo_assert.get_assert("The council voted.", {"vars": test["vars"], "config": asserted["config"]})
-    assert list(found["namedScores"]) == ["coherence"]
+    result = promptfoo_assert.get_assert("The council voted.", {"vars": test["vars"], "config": asserted["config"]})
+    assert list(result["namedScores"]) == ["coherence"]
     assert asserted["value"] == "file://judge.py"
 
 
@@ -106,11 +106,11 @@ def test_serve() -> None:
     (command,) = [
         line for language, code in BLOCKS if language == "sh" for line in code.splitlines() if "serve " in line
     ]
-    given = make_parser("serve", "", ServeFlags).parse_args(command.split()[2:])
-    assert given.program == EXPORT
-    known = {flag for action in make_parser("serve", "", ServeFlags)._actions for flag in action.option_strings}
+    arguments = make_parser("serve", "", ServeFlags).parse_args(command.split()[2:])
+    assert arguments.program == EXPORT
+    options = {flag for action in make_parser("serve", "", ServeFlags)._actions for flag in action.option_strings}
     section = PAGE[PAGE.index("## HTTP") : PAGE.index("## OpenTelemetry")]
-    assert {flag.rstrip("`") for flag in re.findall(r"`(--[a-z-]+)", section)} <= known
+    assert {flag.rstrip("`") for flag in re.findall(r"`(--[a-z-]+)", section)} <= options
 
 
 # --- SECURITY.md ---
@@ -124,20 +124,20 @@ UNITS = {"": 1, " s": 1, " KiB": 1024, " MiB": 1024**2}
 def value(name: str) -> object:
     """What a dotted name stands for, in this project or in Python."""
     root = "" if name.startswith("sys.") else "debate_judge."
-    module, _, rest = (root + name).rpartition(".")
-    names = [rest]
+    module, _, attribute_name = (root + name).rpartition(".")
+    names = [attribute_name]
     while True:
         try:
-            found: object = importlib.import_module(module)
+            target: object = importlib.import_module(module)
         except ModuleNotFoundError:
-            module, _, rest = module.rpartition(".")
-            names.insert(0, rest)
+            module, _, attribute_name = module.rpartition(".")
+            names.insert(0, attribute_name)
             continue
         break
     for attribute in names:
-        fields = getattr(found, "__dataclass_fields__", {})
-        found = fields[attribute].default if attribute in fields else getattr(found, attribute)
-    return found
+        fields = getattr(target, "__dataclass_fields__", {})
+        target = fields[attribute].default if attribute in fields else getattr(target, attribute)
+    return target
 
 
 def test_every_number_in_the_table_has_its_constant() -> None:
@@ -167,16 +167,16 @@ ROOMS = {
 def settings(command: str) -> list[type]:
     """The classes of a command's settings."""
     module = importlib.import_module(COMMANDS[command][0])
-    return [one for one in vars(module).values() if isinstance(one, type) and "__pydantic_fields__" in vars(one)]
+    return [cls for cls in vars(module).values() if isinstance(cls, type) and "__pydantic_fields__" in vars(cls)]
 
 
 def names(*commands: str) -> set[str]:
-    return {name.replace("_", "-") for command in commands for one in settings(command) for name in setting_fields(one)}
+    return {name.replace("_", "-") for command in commands for cls in settings(command) for name in setting_fields(cls)}
 
 
 def flags(*commands: str) -> set[str]:
-    known = [one for command in commands for cls in settings(command) for one in setting_fields(cls).values()]
-    return {"--config"} | {one.cli_name for one in known if one.is_flag}
+    fields = [field for command in commands for cls in settings(command) for field in setting_fields(cls).values()]
+    return {"--config"} | {field.cli_name for field in fields if field.is_flag}
 
 
 def texts(file: Path) -> list[str]:
@@ -196,40 +196,40 @@ def test_a_message_names_no_flag_that_is_none(room: str) -> None:
     gone = {f"--{name}" for name in names(*COMMANDS)} | {"--program", "--no-preflight", "--level", *REMOVED_FLAGS}
     wrong = {}
     for file in SOURCES:
-        place = file.relative_to(ROOT).as_posix()
-        if place.startswith(f"{room}/" if room else ""):
-            found = {flag for text in texts(file) for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)}
-            if bad := found & gone - allowed:
-                wrong[place] = bad
+        path = file.relative_to(ROOT).as_posix()
+        if path.startswith(f"{room}/" if room else ""):
+            flags_named = {flag for text in texts(file) for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)}
+            if bad := flags_named & gone - allowed:
+                wrong[path] = bad
     assert wrong == {}
 
 
 def test_a_message_names_no_key_that_is_none() -> None:
-    found = {
+    keys = {
         (file.name, key)
         for file in SOURCES
         for text in texts(file)
         for key in re.findall(r"--config '?([a-z][a-z-]*)=", text)
     }
-    assert found
-    assert {(file, key) for file, key in found if key not in names(*COMMANDS)} == set()
+    assert keys
+    assert {(file, key) for file, key in keys if key not in names(*COMMANDS)} == set()
 
 
 def declarations(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[type, ...]]:
     """Command -> the classes that its help and its keys come from."""
     starts = [partial(importlib.import_module(module).main, []) for module, _ in COMMANDS.values()]
-    found: list[Any] = parsers_of(starts, monkeypatch)
-    return {name: parser.settings_classes for name, parser in zip(COMMANDS, found, strict=True)}
+    parsers: list[Any] = parsers_of(starts, monkeypatch)
+    return {name: parser.settings_classes for name, parser in zip(COMMANDS, parsers, strict=True)}
 
 
 def test_the_page_of_settings_has_the_keys_of_all_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: dict[tuple[str, str, str], list[str]] = {}
     for command, classes in declarations(monkeypatch).items():
-        for one in (one for cls in classes for one in setting_fields(cls).values() if not one.is_flag):
-            value = one.option("default_text") or (None if one.field.default == () else one.field.default)
+        for field in (field for cls in classes for field in setting_fields(cls).values() if not field.is_flag):
+            value = field.option("default_text") or (None if field.field.default == () else field.field.default)
             default = str(value).lower() if isinstance(value, bool) else "–" if value is None else f"{value}"
-            known = f" ({', '.join(one.choices)})" if one.choices else ""
-            rows.setdefault((one.cli_name, default, f"{one.field.description}{known}"), []).append(command)
+            choices = f" ({', '.join(field.choices)})" if field.choices else ""
+            rows.setdefault((field.cli_name, default, f"{field.field.description}{choices}"), []).append(command)
     assert {command for commands in rows.values() for command in commands} >= {"compile", "score", "serve", "compare"}
     table = ["| key | commands | default | meaning |", "|---|---|---|---|"]
     table += [f"| `{key}` | {', '.join(of)} | {default} | {meaning} |" for (key, default, meaning), of in rows.items()]

@@ -57,9 +57,9 @@ def test_a_text_gets_a_score_and_its_reason_and_texts_of_a_source_get_lists(offl
     first = alone[0]
     assert (first.score, first.judgement.rounds) == (first.judgement.score, 1)
     assert first.reason in [turn.text for turn in first.judgement.transcript.turns if turn.role == "scorer"]
-    found = judge(source=SOURCE, texts=texts, aspect="coherence")
-    assert (found.scores, found.reasons) == ([one.score for one in alone], [one.reason for one in alone])
-    assert len(found.judgements) == 3
+    listed = judge(source=SOURCE, texts=texts, aspect="coherence")
+    assert (listed.scores, listed.reasons) == ([p.score for p in alone], [p.reason for p in alone])
+    assert len(listed.judgements) == 3
     tables = Debate(rounds=1, together=2)(source=SOURCE, texts=texts, aspect="fluency")
     assert sorted(judgement.transcript.together for judgement in tables.judgements) == [1, 2, 2]
 
@@ -76,19 +76,19 @@ def test_the_reason_is_the_last_that_decided() -> None:
 
 def test_a_text_without_a_score_has_none_and_says_why() -> None:
     with says(score="nine"):
-        found = Debate(rounds=0)(source="s", texts=["t", "u"], aspect="fluency")
-    assert found.scores == [None, None]
-    assert all(isinstance(judgement, Unscored) for judgement in found.judgements)
-    assert all(reason.startswith("unreadable reply") for reason in found.reasons)
+        prediction = Debate(rounds=0)(source="s", texts=["t", "u"], aspect="fluency")
+    assert prediction.scores == [None, None]
+    assert all(isinstance(judgement, Unscored) for judgement in prediction.judgements)
+    assert all(reason.startswith("unreadable reply") for reason in prediction.reasons)
 
 
 def test_a_yes_no_aspect_has_its_decision_and_names_the_cut() -> None:
     judge = Debate(rounds=0)
     for score, decision in (("0.7", True), ("0.5", True), ("0.2", False), ("nine", None)):
         with says(score=score):
-            found = judge(source="s", text="t", aspect=POLITE)
+            prediction = judge(source="s", text="t", aspect=POLITE)
             listed = judge(source="s", texts=["t"], aspect="groundedness")
-        assert (found.decision, found.cut, listed.decisions) == (decision, 0.5, [decision])
+        assert (prediction.decision, prediction.cut, listed.decisions) == (decision, 0.5, [decision])
     with says(score="3"):
         assert "decision" not in judge(source="s", text="t", aspect=TONE)
 
@@ -115,8 +115,8 @@ def test_context_and_references_reach_the_judge() -> None:
         Debate(rounds=0)(source="s", text="t", aspect="groundedness", context="Elms are trees.")
     assert "Elms are trees." in lm.prompts[0]
     with dspy.context(lm=None):
-        found = build_preset("rouge-l", {})(source="s", text="a b", aspect="fluency", references=["a b"])
-    assert found.score == 1
+        prediction = build_preset("rouge-l", {})(source="s", text="a b", aspect="fluency", references=["a b"])
+    assert prediction.score == 1
 
 
 def test_acall_and_calls_within_a_running_loop_or_threads(offline: Any) -> None:
@@ -125,12 +125,12 @@ def test_acall_and_calls_within_a_running_loop_or_threads(offline: Any) -> None:
 
     async def notebook() -> list[float]:
         both = await asyncio.gather(judge.acall(**call), judge.acall(**call))
-        return [*(one.score for one in both), judge(**call).score]
+        return [*(prediction.score for prediction in both), judge(**call).score]
 
     assert asyncio.run(notebook()) == [expected] * 3
     with ThreadPoolExecutor(4) as pool:
         dspy.configure(lm=offline)
-        assert {one.score for one in pool.map(lambda _: judge(**call), range(8))} == {expected}
+        assert {prediction.score for prediction in pool.map(lambda _: judge(**call), range(8))} == {expected}
 
 
 def test_a_judge_works_with_any_lm_of_dspy() -> None:
@@ -171,9 +171,9 @@ def test_evaluate_prints_the_summary_level_correlation(offline: Any) -> None:
     judge, rated = Debate(rounds=1), examples(corpus("sample"), ["coherence", "fluency"])
     result = dspy.Evaluate(devset=rated, metric=group_agreement, num_threads=4, display_progress=False)(judge)
     by_aspect: dict[str, list[GroupScores]] = {"coherence": [], "fluency": []}
-    for number, (example, found, _) in enumerate(result.results):
+    for number, (example, prediction, _) in enumerate(result.results):
         names = tuple(map(str, range(len(example.texts))))
-        group = GroupScores(f"g{number}", names, tuple(example.ratings), tuple(found.scores))
+        group = GroupScores(f"g{number}", names, tuple(example.ratings), tuple(prediction.scores))
         by_aspect[example.aspect].append(group)
     weighted = 0.0
     for aspect, groups in by_aspect.items():
@@ -188,13 +188,13 @@ def test_examples_have_what_a_call_needs(tmp_path: Path) -> None:
         return {"group": name, "source": f"message {name}", "context": "Be polite.", "candidates": rated}
 
     file = tmp_path / "own.jsonl"
-    file.write_text("\n".join(json.dumps(group(*one)) for one in (("a", 1, 3), ("b", 2, 2))))
-    made = examples(corpus(file, task=SUPPORT), ["tone"])
-    assert (len(made), made.left_out, made[0].ratings) == (1, {"tone": 1}, [1, 3])
+    file.write_text("\n".join(json.dumps(group(*row)) for row in (("a", 1, 3), ("b", 2, 2))))
+    devset = examples(corpus(file, task=SUPPORT), ["tone"])
+    assert (len(devset), devset.left_out, devset[0].ratings) == (1, {"tone": 1}, [1, 3])
     expected = {"source": "message a", "texts": ["a 0", "a 1"], "aspect": "tone", "context": "Be polite."}
-    assert made[0].inputs().toDict().items() >= expected.items()
+    assert devset[0].inputs().toDict().items() >= expected.items()
     with says(score="3"):
-        assert Debate(rounds=0)(**made[0].inputs()).scores == [3, 3]
+        assert Debate(rounds=0)(**devset[0].inputs()).scores == [3, 3]
 
 
 def test_parts_are_those_of_a_compile() -> None:
@@ -216,9 +216,9 @@ def test_parts_are_those_of_a_compile() -> None:
     ],
 )
 def test_the_metric_is_a_correlation_and_always_a_number(scores: list[Any], value: float) -> None:
-    gold, found = dspy.Example(texts=list("abc"), ratings=[1.0, 3.0, 5.0]), dspy.Prediction(scores=scores)
-    assert group_agreement(gold, found) == pytest.approx(value)
-    assert group_agreement(gold, found, trace=[]) == pytest.approx(value)
+    gold, prediction = dspy.Example(texts=list("abc"), ratings=[1.0, 3.0, 5.0]), dspy.Prediction(scores=scores)
+    assert group_agreement(gold, prediction) == pytest.approx(value)
+    assert group_agreement(gold, prediction, trace=[]) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("together", [0, 8])
@@ -227,19 +227,19 @@ def test_feedback_says_who_was_scored_too_high_and_names_several_by_their_number
 ) -> None:
     example, trace = train[0], list[Any]()
     with dspy.context(trace=trace):
-        found = Debate(rounds=1, together=together)(**example.inputs())
+        prediction = Debate(rounds=1, together=together)(**example.inputs())
     call = trace[1] if together else trace[-1]
-    feedback = group_agreement(example, found, trace, "critic", [call])
-    assert feedback.score == group_agreement(example, found)
+    feedback = group_agreement(example, prediction, trace, "critic", [call])
+    assert feedback.score == group_agreement(example, prediction)
     assert "wrong order" in feedback.feedback
     if not together:
         assert "This call was about candidate" in feedback.feedback
         return
-    shown = [text.strip() for text in re.split(r"\[\[ ## candidate_\d+ ## \]\]\n", call[1]["candidates"])[1:]]
-    assert shown != example.texts[: len(shown)]
+    candidates = [text.strip() for text in re.split(r"\[\[ ## candidate_\d+ ## \]\]\n", call[1]["candidates"])[1:]]
+    assert candidates != example.texts[: len(candidates)]
     ratings = dict(zip(example.texts, example.ratings, strict=True))
     means = re.findall(r"This call was about candidate (\d+)\. The raters gave it ([\d.]+)", feedback.feedback)
-    assert dict(means) == {str(number): f"{ratings[text]:.2f}" for number, text in enumerate(shown, start=1)}
+    assert dict(means) == {str(number): f"{ratings[text]:.2f}" for number, text in enumerate(candidates, start=1)}
 
 
 # --- DSPy's own optimizers ---
@@ -279,10 +279,10 @@ def test_an_optimizer_tunes_a_debate(name: str, train: list[dspy.Example], tmp_p
         changed = tuned.instructions() != judge.instructions() or any(p.demos for p in tuned.predictors())
         assert changed, "it tuned nothing"
     tuned.save(tmp_path / "judge.json")
-    again = Debate(rounds=1, tie_breaker=True)
-    again.load(tmp_path / "judge.json")
-    assert again.instructions() == tuned.instructions()
-    assert again(**train[0].inputs()).scores == tuned(**train[0].inputs()).scores
+    loaded = Debate(rounds=1, tie_breaker=True)
+    loaded.load(tmp_path / "judge.json")
+    assert loaded.instructions() == tuned.instructions()
+    assert loaded(**train[0].inputs()).scores == tuned(**train[0].inputs()).scores
 
 
 def test_demonstrations_are_turns_before_the_question(train: list[dspy.Example], offline: Any) -> None:
@@ -306,12 +306,12 @@ def test_trace_callbacks_history_and_usage_are_those_of_the_calls(offline: Any) 
             seen.append("predictor" if isinstance(instance, dspy.Predict) else type(instance).__name__)
 
     with dspy.context(trace=trace, callbacks=[Watch()], track_usage=True):
-        found = judge(source=SOURCE, text=TEXT, aspect="coherence")
+        prediction = judge(source=SOURCE, text=TEXT, aspect="coherence")
     predictors = {id(predictor): name for name, predictor in judge.named_predictors()}
     assert [predictors[id(step[0])] for step in trace] == ["scorer", "critic", "scorer"]
     assert seen == ["Debate", "predictor", "predictor", "predictor"]
-    assert len(trace) == len(offline.history) == found.judgement.calls
-    (usage,) = found.get_lm_usage().values()
+    assert len(trace) == len(offline.history) == prediction.judgement.calls
+    (usage,) = prediction.get_lm_usage().values()
     assert usage["prompt_tokens"] > 0
 
 

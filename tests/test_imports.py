@@ -72,10 +72,10 @@ def test_an_import_does_nothing_but_define() -> None:
     """
     absent = {library for library in OPTIONAL if find_spec(library) is None}
     tried = [path for path in SOURCES if not absent & {m.partition(".")[0] for m in modules_in(tree(path).body)}]
-    own = [module_of(path) for path in tried]
+    modules = [module_of(path) for path in tried]
     needed = {module for path in tried for module in modules_in(tree(path).body)}
     foreign = sorted(module for module in needed if module.partition(".")[0] not in (PACKAGE, "__future__"))
-    done = run("-B", "-c", _EFFECTS, json.dumps([foreign, own]))
+    done = run("-B", "-c", _EFFECTS, json.dumps([foreign, modules]))
     assert json.loads(done.stdout.splitlines()[-1]) == {"events": [], "changed": []}
     assert done.stdout.count("\n") == 1, "an import printed something"
 

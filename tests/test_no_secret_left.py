@@ -67,8 +67,8 @@ def quoting(status: str, form: str) -> HostileServer:
 
 def require_clean(*texts: str) -> None:
     for text in texts:
-        found = [secret for secret in (*SECRETS, *map(str.strip, IN_USE.values())) if secret in text]
-        assert found == [], text[:3000]
+        secrets = [secret for secret in (*SECRETS, *map(str.strip, IN_USE.values())) if secret in text]
+        assert secrets == [], text[:3000]
 
 
 def left_in(folder: Path) -> Iterator[str]:
@@ -102,8 +102,8 @@ def test_the_faults_of_the_fault_server(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with FaultyServer(lambda body: "fine", lambda body, attempt: fault) as server:
-        shown = shown_by(with_password(server.url, "openai/m"), "openai/m", tmp_path, IMPATIENT)
-    require_clean(shown, caplog.text, *capfd.readouterr(), *left_in(tmp_path))
+        output = shown_by(with_password(server.url, "openai/m"), "openai/m", tmp_path, IMPATIENT)
+    require_clean(output, caplog.text, *capfd.readouterr(), *left_in(tmp_path))
 
 
 @pytest.mark.parametrize("spec", ["openai/m", "anthropic/m"])
@@ -126,24 +126,24 @@ def test_a_server_that_quotes_what_it_was_sent(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with quoting(status, form) as server:
-        shown = shown_by(with_password(server.url, spec), spec, tmp_path)
+        output = shown_by(with_password(server.url, spec), spec, tmp_path)
         assert server.requests
-    assert shown
-    require_clean(shown, caplog.text, *capfd.readouterr(), *left_in(tmp_path))
+    assert output
+    require_clean(output, caplog.text, *capfd.readouterr(), *left_in(tmp_path))
 
 
 def test_a_compile_leaves_none_on_the_terminal_in_the_store_and_in_mlflow(tmp_path: Path) -> None:
     with quoting("401 No", "json") as server:
         command = [sys.executable, "-m", "debate_judge.optimize.compile", "--lm", "openai/m", "--tuner", "none"]
         command += ["--api-base", with_password(server.url, "openai/m"), "--store", str(tmp_path / "store")]
-        known = {name: os.environ[name] for name in ("PATH",)}
-        environment = {**known, **IN_USE, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+        inherited = {name: os.environ[name] for name in ("PATH",)}
+        environment = {**inherited, **IN_USE, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert server.requests
     assert done.returncode == 3, done.stderr
     assert "OPENAI_API_KEY" in done.stderr
-    left = list(left_in(tmp_path))
+    contents = list(left_in(tmp_path))
     # Not a pass on nothing: the database of the runs is among what was looked through, and holds the run.
-    assert any(text.startswith("SQLite format 3") for text in left)
-    assert any(re.search("127.0.0.1", text) for text in (*left, done.stderr))
-    require_clean(done.stdout, done.stderr, *left)
+    assert any(text.startswith("SQLite format 3") for text in contents)
+    assert any(re.search("127.0.0.1", text) for text in (*contents, done.stderr))
+    require_clean(done.stdout, done.stderr, *contents)

@@ -54,16 +54,16 @@ class Installed:
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout, in a folder that is no module's name, with what runs and builds leave in it."""
-    place = tmp_path_factory.mktemp("sources") / "my checkout-2"
+    root = tmp_path_factory.mktemp("sources") / "my checkout-2"
     for layer in LAYERS:
-        shutil.copytree(ROOT / layer, place / layer, ignore=shutil.ignore_patterns("__pycache__", "store"))
+        shutil.copytree(ROOT / layer, root / layer, ignore=shutil.ignore_patterns("__pycache__", "store"))
     for name in ("__init__.py", "testing.py", "py.typed", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copyfile(ROOT / name, place / name)
-    shutil.copytree(ROOT / ".src", place / ".src", symlinks=True, ignore=shutil.ignore_patterns("*.egg-info"))
+        shutil.copyfile(ROOT / name, root / name)
+    shutil.copytree(ROOT / ".src", root / ".src", symlinks=True, ignore=shutil.ignore_patterns("*.egg-info"))
     for name in ("runs/store/artifacts/code/debate_judge/data/schema.py", "runs/store/mine.py", "tests/test_it.py"):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text("")
-    return place
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    return root
 
 
 def _built(kind: str, checkout: Path, folder: Path) -> Path:
@@ -90,13 +90,15 @@ def installed(request: pytest.FixtureRequest, checkout: Path, tmp_path_factory: 
     """The package in an environment that borrows everything else from the one that the tests run in."""
     folder = tmp_path_factory.mktemp(request.param)
     file = request.getfixturevalue(request.param)
-    place = _environment(folder / "venv", file)
+    environment = _environment(folder / "venv", file)
     # A path in a .pth file is searched, but the .pth files there, such as that of another checkout, are not read.
-    (_site(place) / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
-    package = checkout if request.param == "editable" else _site(place) / "debate_judge"
+    (_site(environment) / "borrowed.pth").write_text(
+        f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n"
+    )
+    package = checkout if request.param == "editable" else _site(environment) / "debate_judge"
     # As pip does; without it each of the many processes would compile the package for itself.
     assert compileall.compile_dir(package, quiet=1)
-    return Installed(place, package)
+    return Installed(environment, package)
 
 
 def _environment(folder: Path, file: Path) -> Path:
@@ -118,9 +120,9 @@ def _environment(folder: Path, file: Path) -> Path:
 
 
 def _site(folder: Path) -> Path:
-    found = next(folder.glob("lib/python*/site-packages"))
-    assert found.is_dir()
-    return found
+    site = next(folder.glob("lib/python*/site-packages"))
+    assert site.is_dir()
+    return site
 
 
 @pytest.fixture
@@ -162,12 +164,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {Path(name) for name in archive.namelist() if not name.endswith("/")}
     assert {name.parts[0] for name in names} == {"debate_judge", "debate_judge-0.1.0.dist-info"}
-    found = {name.relative_to("debate_judge").as_posix() for name in names if name.parts[0] == "debate_judge"}
+    files = {name.relative_to("debate_judge").as_posix() for name in names if name.parts[0] == "debate_judge"}
     sample = {"README.md", "summarization.jsonl", "dialogue.jsonl"}
     page = {"report.css", "report.html.j2", "report.js"}
     others = {*(f"data/sample/{name}" for name in sample), *(f"runs/reports/html/{name}" for name in page)}
     others.add("runs/comparison/published.toml")
-    assert found == {*map(name_of, SOURCES), "py.typed", *others}
+    assert files == {*map(name_of, SOURCES), "py.typed", *others}
 
 
 def test_the_sdist_holds_the_files_of_the_wheel_and_no_links(checkout: Path, wheel: Path, tmp_path: Path) -> None:
@@ -222,8 +224,8 @@ def test_processes_share_a_judge_by_its_export(
 ) -> None:
     """Functions and scores go through pickle; each process loads the judge for itself."""
     (tmp_path / "work.py").write_text(_WORK)
-    found = Path(run(installed.python, "work.py", exported).strip())
-    assert found.resolve() == installed.package / "__init__.py"
+    module_file = Path(run(installed.python, "work.py", exported).strip())
+    assert module_file.resolve() == installed.package / "__init__.py"
 
 
 _TYPED = """
@@ -254,11 +256,11 @@ def checked(checker: str, *options: str, folder: Path) -> str:
 
 def test_pyright_and_so_pylance_finds_what_is_installed(bare: Path, tmp_path: Path) -> None:
     output = checked("pyright", "--outputjson", "--pythonpath", str(bare), folder=tmp_path)
-    found = json.loads(output)["generalDiagnostics"]
-    assert [one["severity"] for one in found] == ["information"] * 3 + ["error"], output
-    assert "Score" in found[0]["message"]
-    assert "Corpus" in found[2]["message"]
-    assert found[3]["rule"] == "reportArgumentType"
+    diagnostics = json.loads(output)["generalDiagnostics"]
+    assert [diagnostic["severity"] for diagnostic in diagnostics] == ["information"] * 3 + ["error"], output
+    assert "Score" in diagnostics[0]["message"]
+    assert "Corpus" in diagnostics[2]["message"]
+    assert diagnostics[3]["rule"] == "reportArgumentType"
 
 
 def test_mypy_finds_what_is_installed(bare: Path, tmp_path: Path) -> None:

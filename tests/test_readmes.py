@@ -53,7 +53,7 @@ ONCE = ("--folds", "1")
 
 def commands(readme: str) -> list[list[str]]:
     """The arguments of `debate` of each command in the file's shell blocks."""
-    found = []
+    command_lines = []
     for block in BLOCK.findall((ROOT / readme).read_text(encoding="utf-8")):
         for line in block.replace("\\\n", " ").splitlines():
             if not line.strip() or line.startswith(ELSEWHERE):
@@ -62,8 +62,8 @@ def commands(readme: str) -> list[list[str]]:
             if words[0] == "python":
                 words = ["debate", Path(words[1]).stem, *words[2:]]
             assert words[0] == "debate", line
-            found.append(words[1:])
-    return found
+            command_lines.append(words[1:])
+    return command_lines
 
 
 def test_there_are_commands_to_try() -> None:
@@ -80,8 +80,8 @@ def test_the_lm_of_the_examples_is_one_that_stays_and_has_a_price() -> None:
     assert price_of(EXAMPLE_LM) is not None
     assert is_reasoning_model(EXAMPLE_LM)
     (table,) = [Path(p) for p in importlib.util.find_spec("litellm").submodule_search_locations]  # type: ignore[union-attr]
-    known = json.loads((table / "model_prices_and_context_window_backup.json").read_text("utf-8"))
-    assert "deprecation_date" not in known[EXAMPLE_LM.partition("/")[2]], "it has been announced to be retired"
+    prices = json.loads((table / "model_prices_and_context_window_backup.json").read_text("utf-8"))
+    assert "deprecation_date" not in prices[EXAMPLE_LM.partition("/")[2]], "it has been announced to be retired"
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +91,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sample = [json.loads(line) for line in (ROOT / "data/sample/summarization.jsonl").read_text().splitlines()]
     for group in sample:
         group["candidates"] = group["candidates"][:4]
-        for one in group["candidates"]:
-            one["ratings"] = {aspect: one["ratings"][aspect] for aspect in ("coherence", "fluency")}
+        for candidate in group["candidates"]:
+            candidate["ratings"] = {aspect: candidate["ratings"][aspect] for aspect in ("coherence", "fluency")}
     texts = [{**g, "candidates": [{"id": c["id"], "text": c["text"]} for c in g["candidates"]]} for g in sample[:2]]
     for name in ("new.jsonl", "texts.jsonl"):
         (path / name).write_text("".join(json.dumps(group) + "\n" for group in texts))
@@ -168,32 +168,32 @@ MADE_UP = {
 
 def tried(arguments: list[str]) -> list[str]:
     """The arguments with what this test has in place of what a user has."""
-    name, *rest = [new for word in arguments for new in MADE_UP.get(word, (word,))]
-    if "--columns" in rest:
-        rest[0] = "renamed.csv"
-    table = any(word.endswith(".csv") for word in rest)
-    if table and name in ("compile", "compare", "check") and not {"--task", "--write-task"} & set(rest):
-        rest += ["--task", "summarization"]
+    name, *options = [new for word in arguments for new in MADE_UP.get(word, (word,))]
+    if "--columns" in options:
+        options[0] = "renamed.csv"
+    table = any(word.endswith(".csv") for word in options)
+    if table and name in ("compile", "compare", "check") and not {"--task", "--write-task"} & set(options):
+        options += ["--task", "summarization"]
     if name == "compile":
-        if "--folds" not in rest:
-            rest += ONCE
-        if "--name" not in rest:
-            rest += ["--aspects", "coherence"]
-        part = any(word.startswith("sources=") for word in rest)
-        rest += [*QUICK, "--max-rounds", "0" if part or "learning-curve=true" in rest else "1"]
-        rest += ["--tuner", "none"] if part else []
+        if "--folds" not in options:
+            options += ONCE
+        if "--name" not in options:
+            options += ["--aspects", "coherence"]
+        partial = any(word.startswith("sources=") for word in options)
+        options += [*QUICK, "--max-rounds", "0" if partial or "learning-curve=true" in options else "1"]
+        options += ["--tuner", "none"] if partial else []
         # A single call would have no map to the raters' scale.
-        rest += keys(keep="compiled") if "--name" in rest else []
-    if name in ("compile", "compare") and "--data" not in rest:
-        rest += ["--data", "ratings.jsonl"]
-    return [name, *rest]
+        options += keys(keep="compiled") if "--name" in options else []
+    if name in ("compile", "compare") and "--data" not in options:
+        options += ["--data", "ratings.jsonl"]
+    return [name, *options]
 
 
 def register(name: str) -> None:
     """Register the judge of the last compile: so few sources show no agreement, without which none is registered."""
     # By an absolute address: MLflow keeps what it has opened by the words of the address, whatever the folder is now.
     with use_tracking_uri(f"sqlite:///{Path.cwd()}/runs/store/mlflow.db"):
-        ids = [one.experiment_id for one in mlflow.search_experiments()]
+        ids = [experiment.experiment_id for experiment in mlflow.search_experiments()]
         newest, *_ = mlflow.search_logged_models(ids, output_format="list")
         version = mlflow.register_model(newest.model_uri, name).version
         mlflow.MlflowClient().set_registered_model_alias(name, "champion", version)
@@ -207,8 +207,8 @@ def test_the_commands_of_a_readme_work(
     monkeypatch.chdir(folder)
     monkeypatch.setattr("webbrowser.open", lambda address: True)
     if not (folder / "runs/store/exports/my-judge").exists():
-        made = ["compile", "--data", "ratings.csv", "--lm", EXAMPLE_LM, "--name", "my-judge"]
-        assert main(tried(made)) == 0
+        arguments_of_compile = ["compile", "--data", "ratings.csv", "--lm", EXAMPLE_LM, "--name", "my-judge"]
+        assert main(tried(arguments_of_compile)) == 0
         register("my-judge")
     for arguments in commands(readme):
         capsys.readouterr()
@@ -245,7 +245,7 @@ STANDS_FOR = {"N": "1"}
 
 def test_inline_commands_and_flags_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands are parsed by their own parsers; what only names a flag, names one that exists."""
-    known = parsers(monkeypatch)
+    parser_of = parsers(monkeypatch)
     names = {script(name): name for name in COMMANDS}
     parsed, unknown = [], []
     for readme in READMES:
@@ -255,12 +255,12 @@ def test_inline_commands_and_flags_exist(monkeypatch: pytest.MonkeyPatch) -> Non
             name = {"debate": words[1:2], "python": [names.get(word, word) for word in words[1:2]]}.get(words[0], [])
             if words[:2] == ["debate", "help"] or (not name and words[0][0] != "-"):
                 continue
-            candidates = [known[name[0]]] if name else list(known.values())
+            candidates = [parser_of[name[0]]] if name else list(parser_of.values())
             flags = {flag: action for parser in candidates for flag, action in parser._option_string_actions.items()}
             last = flags.get(words[-1])
             unknown += [(readme, code) for word in words if re.match("--[a-z]", word) and word not in flags]
             if name and len(words) > 2 and (last is None or last.nargs == 0):
-                known[name[0]].parse_args([STANDS_FOR.get(word, word) for word in words[2:]])
+                parser_of[name[0]].parse_args([STANDS_FOR.get(word, word) for word in words[2:]])
                 parsed.append(code)
     assert unknown == []
     assert len(parsed) > 12, parsed

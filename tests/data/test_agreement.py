@@ -172,14 +172,14 @@ def test_average_is_undefined_where_an_aspect_is() -> None:
 
 def test_a_seed_decides_the_resampled_intervals_and_nothing_else() -> None:
     groups = random_groups(7, noise=0.7, points=False)
-    first, again, other = (agreement_table({"x": groups}, resamples=300, seed=s) for s in (1, 1, 2))
-    assert first == again
+    first, same_seed, other_seed = (agreement_table({"x": groups}, resamples=300, seed=s) for s in (1, 1, 2))
+    assert first == same_seed
     for level in LEVELS:
         for statistic in STATISTICS:
-            one, two = (table.aspects["x"][level][statistic] for table in (first, other))
-            assert -1 <= one.low < one.value < one.high <= 1
-            assert one.value == two.value
-            assert ((one.low, one.high) == (two.low, two.high)) == (level != "system")
+            cell, other_cell = (table.aspects["x"][level][statistic] for table in (first, other_seed))
+            assert -1 <= cell.low < cell.value < cell.high <= 1
+            assert cell.value == other_cell.value
+            assert ((cell.low, cell.high) == (other_cell.low, other_cell.high)) == (level != "system")
     single = agreement_table({"x": [group("a", [1, 2, 3], [1, 3, 2])]}).aspects["x"]["summary"]["pearson"]
     assert (single.value, single.low, single.high) == (pytest.approx(0.5), None, None)
 

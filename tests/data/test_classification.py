@@ -20,7 +20,10 @@ def decided(rows: list[Row], resamples: int = 1000, seed: int = 0) -> DecisionRe
     by_source: dict[str, list[Row]] = {}
     for row in rows:
         by_source.setdefault(row[0], []).append(row)
-    groups = [group(name, [r for _, r, _ in own], [s for *_, s in own]) for name, own in by_source.items()]
+    groups = [
+        group(name, [r for _, r, _ in rows_of_source], [s for *_, s in rows_of_source])
+        for name, rows_of_source in by_source.items()
+    ]
     rule = DecisionRule("binary", 0.5, 0.5)
     return evaluate_decisions({"x": groups}, {"x": rule}, resamples=resamples, seed=seed)["x"]
 
@@ -59,21 +62,21 @@ def test_many_groups_are_drawn_in_bundles_without_changing_the_width() -> None:
     # The standard error of the accuracy is sqrt(.25 / 6000) = .00645, so the interval is about 4 x .98 of it wide.
     rng = np.random.default_rng(5)
     labels = rng.permutation(np.repeat([0.0, 1.0], 3000)).tolist()
-    found = decided(
+    result = decided(
         [(str(i // 2), label, s) for i, (label, s) in enumerate(zip(labels, rng.random(6000), strict=True))]
     )
-    accuracy, area = found.measures["accuracy"], found.measures["auroc"]
+    accuracy, area = result.measures["accuracy"], result.measures["auroc"]
     assert accuracy.high - accuracy.low == pytest.approx(3.92 * 0.00645, rel=0.1)
     # Of scores that say nothing: sqrt((n + m + 1) / (12 n m)) = .00745 (Mann-Whitney).
     assert area.high - area.low == pytest.approx(3.92 * 0.00745, rel=0.1)
-    assert found.sources == 3000
+    assert result.sources == 3000
 
 
 def test_one_group_has_no_interval_and_one_seed_one_interval() -> None:
     alone = decided([("g", label, score) for _, label, score in TEN]).measures["accuracy"]
     assert (alone.value, alone.low, alone.high) == (pytest.approx(0.7), None, None)
-    first, again, other = (decided(TEN, seed=seed) for seed in (3, 3, 4))
-    assert first == again != other
+    first, same_seed, other_seed = (decided(TEN, seed=seed) for seed in (3, 3, 4))
+    assert first == same_seed != other_seed
 
 
 def test_the_auroc_of_pairs_is_that_of_the_differences_in_either_order() -> None:
@@ -86,16 +89,16 @@ def test_the_auroc_of_pairs_is_that_of_the_differences_in_either_order() -> None
         for i, (r, s) in enumerate(zip(ratings, scores.tolist(), strict=True))
     ]
     swapped = [replace(g, ratings=g.ratings[::-1], scores=g.scores[::-1]) for g in pairs]
-    found, other = (
+    auroc, swapped_auroc = (
         evaluate_decisions({"x": groups}, {"x": DecisionRule("pairs")})["x"].measures["auroc"]
         for groups in (pairs, swapped)
     )
     untied = better < 2
     gain = np.where(better == 0, 1, -1)[untied] * (scores[:, 0] - scores[:, 1])[untied]
     expected = stats.mannwhitneyu(gain, -gain).statistic / len(gain) ** 2
-    assert found.value == pytest.approx(expected)
-    assert (found.low, found.high) == pytest.approx((other.low, other.high))
-    assert found.low < expected < found.high < 1
+    assert auroc.value == pytest.approx(expected)
+    assert (auroc.low, auroc.high) == pytest.approx((swapped_auroc.low, swapped_auroc.high))
+    assert auroc.low < expected < auroc.high < 1
     tied = [g for g in pairs if g.ratings == (0.5, 0.5)]
     none = evaluate_decisions({"x": tied}, {"x": DecisionRule("pairs")})["x"].measures["auroc"]
     assert (none.value, none.low) == (None, None)
@@ -109,7 +112,7 @@ def test_all_values_are_those_of_scikit_learn() -> None:
     score = np.round(label * 0.3 + rng.random(200) - 0.2, 1)
     yes = (score >= 0.5).astype(int)
     rows = [(str(i % 50), float(a), float(s)) for i, (a, s) in enumerate(zip(label, score, strict=True))]
-    found = decided(rows, resamples=0)
+    result = decided(rows, resamples=0)
     expected = {
         "accuracy": metrics.accuracy_score(label, yes),
         "kappa": metrics.cohen_kappa_score(label, yes),
@@ -119,46 +122,50 @@ def test_all_values_are_those_of_scikit_learn() -> None:
         "f1": metrics.f1_score(label, yes),
         "auroc": metrics.roc_auc_score(label, score),
     }
-    assert values(found) == pytest.approx(expected)
+    assert values(result) == pytest.approx(expected)
     lower = [
         metric(label, yes, pos_label=0) for metric in (metrics.precision_score, metrics.recall_score, metrics.f1_score)
     ]
-    assert [measure.value for measure in found.lower.values()] == pytest.approx(lower)
+    assert [measure.value for measure in result.lower.values()] == pytest.approx(lower)
 
 
 def test_decisions_of_one_a_group_have_the_interval_of_jeffreys_prior() -> None:
-    found = decided(TEN, resamples=40_000).measures
+    measures = decided(TEN, resamples=40_000).measures
     # 7 of 10 right, and half a decision in each of four cells, two of them right.
-    assert (found["accuracy"].low, found["accuracy"].high) == pytest.approx(stats.beta(8, 4).interval(0.95), abs=0.01)
+    assert (measures["accuracy"].low, measures["accuracy"].high) == pytest.approx(
+        stats.beta(8, 4).interval(0.95), abs=0.01
+    )
     # Of 4 positive ones 3 were found.
-    assert (found["recall"].low, found["recall"].high) == pytest.approx(stats.beta(3.5, 1.5).interval(0.95), abs=0.015)
-    assert {found[name].method for name in ("accuracy", "kappa", "recall", "f1")} == {"dirichlet"}
+    assert (measures["recall"].low, measures["recall"].high) == pytest.approx(
+        stats.beta(3.5, 1.5).interval(0.95), abs=0.015
+    )
+    assert {measures[name].method for name in ("accuracy", "kappa", "recall", "f1")} == {"dirichlet"}
 
 
 def test_a_recall_without_a_miss_has_an_interval_with_a_width() -> None:
     rows = [(str(i), *outcome) for i, outcome in enumerate([(1, 0.9)] * 5 + [(0, 0.1)] * 15)]
-    found = decided(rows, resamples=20_000).measures
-    assert (found["recall"].value, found["recall"].high) == (1.0, 1.0)
-    assert found["recall"].low == pytest.approx(stats.beta(5.5, 0.5).ppf(0.025), abs=0.015)
-    assert found["kappa"].low < 0.9
+    measures = decided(rows, resamples=20_000).measures
+    assert (measures["recall"].value, measures["recall"].high) == (1.0, 1.0)
+    assert measures["recall"].low == pytest.approx(stats.beta(5.5, 0.5).ppf(0.025), abs=0.015)
+    assert measures["kappa"].low < 0.9
 
 
 def test_groups_of_several_decisions_are_left_out_in_turn_and_laid_off_on_the_logit() -> None:
     rng = np.random.default_rng(8)
     right = rng.binomial(5, rng.uniform(0.4, 1.0, size=12))
     rows = [(f"g{g}", 1, 0.9 if i < k else 0.1) for g, k in enumerate(right) for i in range(5)]
-    found = decided(rows).measures["accuracy"]
+    accuracy = decided(rows).measures["accuracy"]
     # Of a mean the jackknife gives the usual standard error, and the logit changes by 1 / (p (1 - p)).
     mean = right.mean() / 5
     half = stats.t.ppf(0.975, 11) * stats.sem(right / 5) / (mean * (1 - mean))
     middle = special.logit(mean)
-    assert (found.low, found.high) == pytest.approx(special.expit([middle - half, middle + half]))
-    assert found.method == "logit"
+    assert (accuracy.low, accuracy.high) == pytest.approx(special.expit([middle - half, middle + half]))
+    assert accuracy.method == "logit"
 
 
 def test_groups_that_are_all_right_have_the_exact_bound() -> None:
     rows = [(f"g{i // 4}", *outcome) for i, outcome in enumerate([(1, 0.9), (0, 0.1)] * 20)]
-    found = decided(rows, resamples=500).measures
+    measures = decided(rows, resamples=500).measures
     low = stats.binomtest(10, 10).proportion_ci(0.95, "exact").low
-    assert (found["accuracy"].low, found["accuracy"].high) == pytest.approx((low, 1.0))
-    assert (found["kappa"].low, found["kappa"].method) == (pytest.approx(2 * low - 1), "exact")
+    assert (measures["accuracy"].low, measures["accuracy"].high) == pytest.approx((low, 1.0))
+    assert (measures["kappa"].low, measures["kappa"].method) == (pytest.approx(2 * low - 1), "exact")

@@ -44,9 +44,9 @@ def test_compared_are_the_same_candidates_and_groups() -> None:
         group("judge constant", [1, 2, 3, 4], [1, 2, 3, 4], ids),
         group("both", [1, 2, 3, 4], [1, 3, 2, 4], ids),
     ]
-    found = compare({"x": a}, {"x": b}, resamples=0)
-    assert found.value == pytest.approx((0.2 - 1 - 1.5) / 3)
-    assert (found.groups, found.low, found.p_value) == (3, None, None)
+    difference = compare({"x": a}, {"x": b}, resamples=0)
+    assert difference.value == pytest.approx((0.2 - 1 - 1.5) / 3)
+    assert (difference.groups, difference.low, difference.p_value) == (3, None, None)
 
 
 def test_differences_are_averaged_over_aspects_that_humans_ranked() -> None:
@@ -61,8 +61,14 @@ def test_differences_are_averaged_over_aspects_that_humans_ranked() -> None:
 
 def test_nothing_to_agree_with_is_no_difference() -> None:
     groups = {"x": [group("a", [3, 3], [1, 2])]}
-    found = compare(groups, groups, resamples=10)
-    assert (found.value, found.low, found.high, found.p_value, found.groups) == (None, None, None, None, 0)
+    difference = compare(groups, groups, resamples=10)
+    assert (difference.value, difference.low, difference.high, difference.p_value, difference.groups) == (
+        None,
+        None,
+        None,
+        None,
+        0,
+    )
 
 
 def test_holm_step_down() -> None:
@@ -76,17 +82,17 @@ def test_holm_step_down() -> None:
 
 def test_the_interval_is_that_of_a_paired_t_test_and_the_p_value_that_of_all_sign_flips() -> None:
     a, b = random_groups(701, noise=0.5, groups=9), random_groups(702, noise=1.0, groups=9)
-    found = compare({"x": a}, {"x": b}, resamples=1)
+    difference = compare({"x": a}, {"x": b}, resamples=1)
     apart = [
         stats.spearmanr(x.ratings, x.scores).statistic - stats.spearmanr(y.ratings, y.scores).statistic
         for x, y in zip(a, b, strict=True)
     ]
     expected = stats.ttest_1samp(apart, 0).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-    assert found.method == "t"
-    assert found.deviation == pytest.approx(np.std(apart, ddof=1))
+    assert (difference.low, difference.high) == pytest.approx((expected.low, expected.high))
+    assert difference.method == "t"
+    assert difference.deviation == pytest.approx(np.std(apart, ddof=1))
     flipped = stats.permutation_test((apart, np.zeros(9)), lambda x, y: np.mean(x - y), permutation_type="samples")
-    assert found.p_value == pytest.approx(flipped.pvalue)
+    assert difference.p_value == pytest.approx(flipped.pvalue)
 
 
 def test_many_groups_are_flipped_at_random_or_in_bundles_near_the_exact_p_value() -> None:
@@ -106,14 +112,14 @@ def test_many_groups_are_flipped_at_random_or_in_bundles_near_the_exact_p_value(
 def test_below_six_groups_there_is_no_p_value_and_the_text_says_why(level: Level) -> None:
     for groups, words in ((5, "no p: with fewer than 6"), (6, "p = ")):
         a, b = (random_groups(seed, noise=noise, groups=groups) for seed, noise in ((701, 0.2), (702, 3.0)))
-        found = compare({"x": a}, {"x": b}, level=level, resamples=50)
-        assert (found.p_value is None) == (groups < 6)
-        assert words in str(found)
+        difference = compare({"x": a}, {"x": b}, level=level, resamples=50)
+        assert (difference.p_value is None) == (groups < 6)
+        assert words in str(difference)
 
 
 def test_pooled_scores_are_compared_by_the_pseudo_values_of_groups() -> None:
     a, b = random_groups(701, noise=0.4, groups=7), random_groups(702, noise=1.2, groups=7)
-    found = compare({"x": a}, {"x": b}, level="sample", resamples=1)
+    difference = compare({"x": a}, {"x": b}, level="sample", resamples=1)
 
     def pooled(side: Sequence[GroupScores]) -> float:
         pairs = [pair for g in side for pair in zip(g.ratings, g.scores, strict=True)]
@@ -123,23 +129,23 @@ def test_pooled_scores_are_compared_by_the_pseudo_values_of_groups() -> None:
     apart = [7 * whole - 6 * (pooled(a[:i] + a[i + 1 :]) - pooled(b[:i] + b[i + 1 :])) for i in range(7)]
     shifted = np.array(apart) - np.mean(apart) + whole
     expected = stats.ttest_1samp(shifted, 0).confidence_interval(0.95)
-    assert (found.value, found.low, found.high) == pytest.approx((whole, expected.low, expected.high))
+    assert (difference.value, difference.low, difference.high) == pytest.approx((whole, expected.low, expected.high))
     flipped = stats.permutation_test((shifted, np.zeros(7)), lambda x, y: np.mean(x - y), permutation_type="samples")
-    assert found.p_value == pytest.approx(flipped.pvalue)
+    assert difference.p_value == pytest.approx(flipped.pvalue)
 
 
 def test_the_p_value_of_systems_exchanges_scores_within_groups() -> None:
     a, b = random_groups(701, noise=0.4, groups=7), random_groups(702, noise=2.5, groups=7)
-    found = compare({"x": a}, {"x": b}, level="system", statistic="pearson", resamples=0)
+    difference = compare({"x": a}, {"x": b}, level="system", statistic="pearson", resamples=0)
     y = np.array([g.ratings for g in a], dtype=float).mean(axis=0)
     x, z = (stats.zscore([g.scores for g in side], axis=None) for side in (a, b))
     differences = []
     for swap in itertools.product([False, True], repeat=7):
         where = np.array(swap)[:, None]
-        one, other = np.where(where, z, x).mean(axis=0), np.where(where, x, z).mean(axis=0)
-        differences.append(stats.pearsonr(one, y).statistic - stats.pearsonr(other, y).statistic)
-    assert differences[0] == pytest.approx(found.value)
-    assert found.p_value == pytest.approx(np.mean(np.abs(differences) >= abs(differences[0]) - 1e-9))
+        means_a, means_b = np.where(where, z, x).mean(axis=0), np.where(where, x, z).mean(axis=0)
+        differences.append(stats.pearsonr(means_a, y).statistic - stats.pearsonr(means_b, y).statistic)
+    assert differences[0] == pytest.approx(difference.value)
+    assert difference.p_value == pytest.approx(np.mean(np.abs(differences) >= abs(differences[0]) - 1e-9))
 
 
 def test_a_cell_minus_a_cell_is_the_difference_where_a_judge_is_constant_in_some_groups() -> None:
@@ -168,15 +174,15 @@ def test_power_is_that_of_the_noncentral_t_distribution() -> None:
             limit, shift = stats.t.ppf(0.975, n - 1), difference * math.sqrt(n) / deviation
             powers.append(stats.nct.sf(limit, n - 1, shift) + stats.nct.cdf(-limit, n - 1, shift))
         assert powers[0] < 0.8 <= powers[1]
-    found = detectable_difference(0.14, 20)
-    limit, shift = stats.t.ppf(0.975, 19), found * math.sqrt(20) / 0.14
+    detectable = detectable_difference(0.14, 20)
+    limit, shift = stats.t.ppf(0.975, 19), detectable * math.sqrt(20) / 0.14
     assert stats.nct.sf(limit, 19, shift) + stats.nct.cdf(-limit, 19, shift) == pytest.approx(0.8, abs=1e-6)
 
 
 def test_the_power_of_a_comparison_rests_on_its_deviation() -> None:
     a, b = random_groups(701, noise=0.5, groups=9), random_groups(702, noise=1.0, groups=9)
-    found = compare({"x": a}, {"x": b}, resamples=1)
-    power = statistical_power(found)
-    assert power.detectable == detectable_difference(found.deviation, 9)
-    assert power.more_for_small == groups_to_detect(0.02, found.deviation) - 9
+    difference = compare({"x": a}, {"x": b}, resamples=1)
+    power = statistical_power(difference)
+    assert power.detectable == detectable_difference(difference.deviation, 9)
+    assert power.more_for_small == groups_to_detect(0.02, difference.deviation) - 9
     assert statistical_power(compare({"x": a}, {"x": a}, resamples=1)) is None

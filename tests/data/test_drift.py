@@ -30,31 +30,31 @@ from debate_judge.data.schema import Scale
 
 
 def groups(seed: int, noise: float, count: int = 12) -> list[GroupScores]:
-    rng, again = np.random.default_rng(seed), np.random.default_rng(seed + 1)
-    found = []
+    rng, noise_rng = np.random.default_rng(seed), np.random.default_rng(seed + 1)
+    sample = []
     for number in range(count):
         ratings = rng.integers(1, 6, 6) * 1.0
-        scores = np.clip(ratings + noise * again.normal(size=6), 1, 5)
-        found.append(GroupScores(f"g{number}", tuple("abcdef"), tuple(ratings), tuple(scores)))
-    return found
+        scores = np.clip(ratings + noise * noise_rng.normal(size=6), 1, 5)
+        sample.append(GroupScores(f"g{number}", tuple("abcdef"), tuple(ratings), tuple(scores)))
+    return sample
 
 
 def test_the_standard_error_is_that_of_the_tables_interval() -> None:
     scores = {"x": groups(1, 1.0), "y": groups(5, 2.0)}
-    found = agreement_estimate(scores, "spearman", "summary")
+    estimate = agreement_estimate(scores, "spearman", "summary")
     cell = agreement_table(scores).average["summary"]["spearman"]
     assert cell.high is not None
-    assert found.value == pytest.approx(cell.value)
+    assert estimate.value == pytest.approx(cell.value)
     half = (math.atanh(cell.high) - math.atanh(cell.value)) * (1 - cell.value**2)
-    assert found.standard_error == pytest.approx(half / t_quantile(12))
+    assert estimate.standard_error == pytest.approx(half / t_quantile(12))
     published = estimate_from_interval(cell.value, cell.low, cell.high, 12)
-    assert (published.standard_error, published.sources) == (pytest.approx(found.standard_error), found.sources)
+    assert (published.standard_error, published.sources) == (pytest.approx(estimate.standard_error), estimate.sources)
 
 
 @pytest.mark.parametrize("level", ["sample", "system"])
 def test_other_levels_have_the_bootstraps_error(level: str) -> None:
-    found = agreement_estimate({"x": groups(2, 1.0)}, "pearson", level)  # type: ignore[arg-type]
-    assert 0 < found.standard_error < 0.5
+    estimate = agreement_estimate({"x": groups(2, 1.0)}, "pearson", level)  # type: ignore[arg-type]
+    assert 0 < estimate.standard_error < 0.5
 
 
 def test_verdicts_follow_the_interval() -> None:
@@ -70,11 +70,11 @@ def test_non_inferiority_is_the_paired_interval_above_the_margin() -> None:
     old, new = {"x": groups(3, 0.4)}, {"x": groups(3, 0.5)}
     apart = compare(new, old)
     mappings = {"x": ScoreMapping(Scale(1, 5), True, None)}
-    for margin, shown in ((-apart.low + 0.001, True), (-apart.low - 0.001, False)):
-        found = compare_lms(old, new, mappings, Margins(margin, shift=1.0))
-        assert found.difference == apart
-        assert (found.verdict == "carry") is shown
-    assert found.sufficient_sources is not None
+    for margin, carries in ((-apart.low + 0.001, True), (-apart.low - 0.001, False)):
+        result = compare_lms(old, new, mappings, Margins(margin, shift=1.0))
+        assert result.difference == apart
+        assert (result.verdict == "carry") is carries
+    assert result.sufficient_sources is not None
 
 
 # --- the next sources ---
@@ -96,9 +96,9 @@ def group(*scores: float | None) -> GroupScores:
     ],
 )
 def test_probabilities_follow_the_priority(priority: Sequence[float], count: int, expected: Sequence[float]) -> None:
-    found = inclusion_probabilities(np.array(priority, dtype=float), count)
-    assert found == pytest.approx(np.array(expected))
-    assert found.sum() == pytest.approx(count)
+    probabilities = inclusion_probabilities(np.array(priority, dtype=float), count)
+    assert probabilities == pytest.approx(np.array(expected))
+    assert probabilities.sum() == pytest.approx(count)
 
 
 def test_sources_come_as_often_as_their_probability_says() -> None:

@@ -115,7 +115,7 @@ def test_a_sheet_of_excel(tmp_path: Path, case: str, expected: object, caplog: p
 def test_a_workbook_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
     run = subprocess.run
-    monkeypatch.setattr(subprocess, "run", lambda *given, **more: started.append(given) or run(*given, **more))
+    monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: started.append(args) or run(*args, **kwargs))
     path = workbook(tmp_path / "a.xlsx", [("text", "tone"), ("x", "4,5"), ("y", 2)])
     first, second = read_records(path), read_records(path)
     assert [next(first).values, next(second).values] == [{"text": "x", "tone": "4,5"}] * 2

@@ -68,7 +68,7 @@ def test_the_names_of_a_table_are_matched_once_and_what_is_streamed_has_no_limit
     monkeypatch.setattr(groups, "_MAX_RECORDS", 50)
     matched: list[object] = []
     match = ColumnNames.match
-    monkeypatch.setattr(ColumnNames, "match", lambda *given: matched.append(given) or match(*given))
+    monkeypatch.setattr(ColumnNames, "match", lambda *args: matched.append(args) or match(*args))
     (tmp_path / "a.csv").write_text("text,tone\n" + "x,4\n" * 100)
     assert len(list(iter_groups(tmp_path / "a.csv", TASK))) == 100
     assert len(matched) < 20

@@ -157,13 +157,13 @@ def test_a_scale_of_decimal_fractions_has_its_two_values_and_all_digits() -> Non
 
 
 def test_what_is_there_stays_as_it_is_and_what_is_not_stays_away(tmp_path: Path) -> None:
-    there, new, pipe = tmp_path / "a.json", tmp_path / "b" / "c" / "d.json", tmp_path / "pipe"
-    there.write_text("old")
+    existing, new, pipe = tmp_path / "a.json", tmp_path / "b" / "c" / "d.json", tmp_path / "pipe"
+    existing.write_text("old")
     # A pipe that nobody reads is not waited for.
     os.mkfifo(pipe)
-    for place in (there, new, None, "/dev/null", pipe):
-        require_writable(place, "--json")
-    assert there.read_text() == "old"
+    for path in (existing, new, None, "/dev/null", pipe):
+        require_writable(path, "--json")
+    assert existing.read_text() == "old"
     assert [*new.parent.iterdir()] == []
     write_json(new, {"a": 1}, "--json")
     assert new.read_text() == '{\n  "a": 1\n}\n'

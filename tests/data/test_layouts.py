@@ -101,9 +101,12 @@ def read(
 def test_outputs_that_look_like_json_stay_texts_and_conversations_become_one(tmp_path: Path) -> None:
     turns = [{"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "Which one?"}]
     tasks = label_studio(question=[turns, '"Where" or "when"'], answer=['{"parcel": 3}', "[]"])
-    one, other = read(tmp_path, "a.json", tasks)
-    assert (one.source, one.candidates[0].text) == ("user: Where is it?\nassistant: Which one?", '{"parcel": 3}')
-    assert (other.source, other.candidates[0].text) == ('"Where" or "when"', "[]")
+    conversation, text = read(tmp_path, "a.json", tasks)
+    assert (conversation.source, conversation.candidates[0].text) == (
+        "user: Where is it?\nassistant: Which one?",
+        '{"parcel": 3}',
+    )
+    assert (text.source, text.candidates[0].text) == ('"Where" or "when"', "[]")
 
 
 def test_equal_outputs_are_two_candidates_by_the_ids_of_the_user_or_the_tool_and_rated_or_not(tmp_path: Path) -> None:
@@ -185,9 +188,9 @@ def annotations(**columns: Callable[[int, int], object]) -> Rows:
     """Rows of Label Studio's CSV, with its alphabetical columns: two annotators of each of six tasks."""
 
     def row(task: int, rater: int) -> dict[str, object]:
-        own = {name: value(task, rater) for name, value in columns.items()}
+        values = {name: value(task, rater) for name, value in columns.items()}
         usual = {"annotation_id": 10 * task + rater, "annotator": rater, "id": task, "lead_time": 1.5}
-        return dict(sorted({**usual, "question": f"q{task // 2}", **own}.items()))
+        return dict(sorted({**usual, "question": f"q{task // 2}", **values}.items()))
 
     return [row(task, rater) for task in range(6) for rater in range(2)]
 

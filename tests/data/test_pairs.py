@@ -239,7 +239,7 @@ def test_intervals_of_pairs_are_those_of_their_sources() -> None:
         difference = compare(groups, {"preference": scores(other, by)}, resamples=500)
         assert decided.sources == difference.groups == (10 if by else 80)
         spans = [accuracy, *(table[level]["pearson"] for level in ("summary", "sample")), difference]
-        widths.append([(one.high or 0) - (one.low or 0) for one in spans])
+        widths.append([(estimate.high or 0) - (estimate.low or 0) for estimate in spans])
         assert accuracy.value == 0.9
     # Equal pairs of a source say no more than one of them; the root of 8 is 2.8.
     assert (np.array(widths[1]) / widths[0] > 2.5).all()
@@ -247,8 +247,8 @@ def test_intervals_of_pairs_are_those_of_their_sources() -> None:
 
 def test_what_is_measured_after_a_compile_rests_on_sources() -> None:
     def scores(by: str) -> list[GroupScores]:
-        drawn = np.random.default_rng(3)
-        apart = [float(drawn.normal()) for _ in range(12)]
+        rng = np.random.default_rng(3)
+        apart = [float(rng.normal()) for _ in range(12)]
         return [
             GroupScores(f"{q}-{n}", ("1", "2"), (a, 0.0), (a / 2, 0.1 * q), (), by.format(q))
             for q, a in enumerate(apart)

@@ -82,7 +82,7 @@ def faireval_folder(path: Path, *, nested: bool = False, **files: Any) -> Path:
         faireval.SYSTEMS["gpt35"]: files.get("gpt", answers("gpt")),
         faireval.SYSTEMS["vicuna-13b"]: files.get("vicuna", answers("vicuna")),
     }
-    texts = {name: "\n".join(json.dumps(row) for row in found) for name, found in rows.items()}
+    texts = {name: "\n".join(json.dumps(row) for row in records) for name, records in rows.items()}
     texts[faireval.REVIEW] = files.get("labels", "CHATGPT\nTIE\nVICUNA13B\n")
     for name, text in texts.items():
         file = path / (name if nested else Path(name).name)
@@ -175,8 +175,8 @@ PACKED |= {"system_output": "Wet .", "scores": {"coherence": 2.0, "consistency":
 )  # fmt: skip
 def test_records_of_one_source_are_one_group(tmp_path: Path, name: str, rows: list[Row], groups: list[Any]) -> None:
     corpus = loaded(tmp_path, name, *rows, raters=2 if name == "dialsummeval" else None)
-    found = [(group.source, group.context, tuple(c.id for c in group.candidates)) for group in corpus.groups]
-    assert found == [(source, context, tuple(ids)) for source, context, ids in groups]
+    contents = [(group.source, group.context, tuple(c.id for c in group.candidates)) for group in corpus.groups]
+    assert contents == [(source, context, tuple(ids)) for source, context, ids in groups]
 
 
 def test_raters_of_dialogues_keep_their_order(tmp_path: Path) -> None:
@@ -186,10 +186,10 @@ def test_raters_of_dialogues_keep_their_order(tmp_path: Path) -> None:
 
 
 def test_newsroom_is_a_list_inside_of_an_object(tmp_path: Path) -> None:
-    asked = ("Informativeness", "Relevance", "Fluency", "Coherence")
-    given = {name: {"mean_human": 4.0, "individual_human_scores": [4, n, 5]} for n, name in enumerate(asked, 1)}
+    aspects = ("Informativeness", "Relevance", "Fluency", "Coherence")
+    annotations = {name: {"mean_human": 4.0, "individual_human_scores": [4, n, 5]} for n, name in enumerate(aspects, 1)}
     text = "### Generated Summary\n\nelm has a {} .\n\n### Source Article\n\nThe town of Elm."
-    rows = [{"id": i, "instance": text.format(w), "annotations": given} for i, w in enumerate(("bus", "inn"))]
+    rows = [{"id": i, "instance": text.format(w), "annotations": annotations} for i, w in enumerate(("bus", "inn"))]
     path = tmp_path / "newsroom.json"
     path.write_text(json.dumps({"dataset": "newsroom", "annotations": [{"metric": "x"}], "instances": rows}))
     corpus = newsroom.load(path)
@@ -249,23 +249,23 @@ class Rows(list[Row]):
 
 def home(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
     """The calls of `datasets.load_dataset`, which answers so or as a function of its arguments says."""
-    asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     def load_dataset(*args: Any, **kwargs: Any) -> Any:
-        asked.append((args, kwargs))
+        calls.append((args, kwargs))
         if isinstance(answer, Exception):
             raise answer
         return answer(**kwargs) if callable(answer) else answer
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    return asked
+    return calls
 
 
 def test_summeval_comes_from_its_pinned_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = home(monkeypatch, Rows([ARTICLE]))
+    calls = home(monkeypatch, Rows([ARTICLE]))
     corpus = data.load("summeval")
     revision = "bfc121155064afa2d81b5505682ffc0d96f4334c"
-    assert asked == [(("mteb/summeval",), {"split": "test", "revision": revision})]
+    assert calls == [(("mteb/summeval",), {"split": "test", "revision": revision})]
     assert (corpus.origin.location, corpus.origin.revision) == ("mteb/summeval", revision)
 
 
@@ -300,8 +300,8 @@ def test_faireval_is_fetched_as_four_files(monkeypatch: pytest.MonkeyPatch) -> N
     rows |= {faireval.SYSTEMS["gpt35"]: answers("gpt"), faireval.SYSTEMS["vicuna-13b"]: answers("vicuna")}
 
     def fetch(name: str, remote: hub.RemoteSet) -> list[Record]:
-        own = rows[remote.address.removeprefix(faireval.BASE_URL)]
-        return [Record(row, remote.address, n) for n, row in enumerate(own, 1)]
+        contents = rows[remote.address.removeprefix(faireval.BASE_URL)]
+        return [Record(row, remote.address, n) for n, row in enumerate(contents, 1)]
 
     monkeypatch.setattr(hub, "fetch", fetch)
     home(monkeypatch, lambda data_files, split: rows[data_files.removeprefix(faireval.BASE_URL)])
@@ -314,10 +314,10 @@ def test_the_adversarial_part_of_llmbar_is_four_files(monkeypatch: pytest.Monkey
     def answer(data_files: str, split: str) -> Rows:
         return Rows([{"input": data_files, "output_1": "The Ash.", "output_2": "Water.", "label": 1}])
 
-    asked = home(monkeypatch, answer)
+    calls = home(monkeypatch, answer)
     corpus = data.load("llmbar_adversarial")
     check_corpus(corpus)
-    addresses = [kwargs["data_files"] for _, kwargs in asked]
+    addresses = [kwargs["data_files"] for _, kwargs in calls]
     assert [address.split("/")[-2] for address in addresses] == ["Neighbor", "GPTInst", "GPTOut", "Manual"]
     assert [group.source for group in corpus.groups] == addresses
     assert corpus.origin.revision in addresses[0]

@@ -50,16 +50,16 @@ def test_all_fields_of_a_line(tmp_path: Path) -> None:
 
 
 def test_comments_are_one_text_or_several_per_aspect_and_are_written_and_digested(tmp_path: Path) -> None:
-    given = ({"tone": "curt", "solved": ["partly", "", " "]}, {"tone": None, "solved": []}, None)
+    inputs = ({"tone": "curt", "solved": ["partly", "", " "]}, {"tone": None, "solved": []}, None)
     lines = [
         record(name, candidates=[{"id": "a", "text": "x", "comments": comments}])
-        for name, comments in zip("ghi", given, strict=True)
+        for name, comments in zip("ghi", inputs, strict=True)
     ]
     corpus = load(jsonl(tmp_path / "f.jsonl", *lines), TASK)
     comments = [group.candidates[0].comments for group in corpus.groups]
     assert comments == [{"tone": ("curt",), "solved": ("partly",)}, {}, {}]
-    again = load(jsonl(tmp_path / "again.jsonl", *(group_to_json(g) for g in corpus.groups)), TASK)
-    assert (again.groups, again.digest) == (corpus.groups, corpus.digest)
+    reloaded = load(jsonl(tmp_path / "again.jsonl", *(group_to_json(g) for g in corpus.groups)), TASK)
+    assert (reloaded.groups, reloaded.digest) == (corpus.groups, corpus.digest)
     plain, commented = (load(jsonl(tmp_path / "one.jsonl", line), TASK) for line in (record("g"), lines[0]))
     assert plain.digest != commented.digest
     assert "comments" not in str(group_to_json(plain.groups[0]))

@@ -26,7 +26,7 @@ def rated(noise: float, *, groups: int = 40, points: bool = False) -> list[Group
     if points:
         seen, scores = np.round(seen + 3), np.round(scores + 3)
     rows = enumerate(zip(seen.mean(axis=2).tolist(), scores.tolist(), seen.tolist(), strict=True))
-    return [GroupScores(f"g{i}", IDS, tuple(r), tuple(s), tuple(map(tuple, own))) for i, (r, s, own) in rows]
+    return [GroupScores(f"g{i}", IDS, tuple(r), tuple(s), tuple(map(tuple, ratings))) for i, (r, s, ratings) in rows]
 
 
 def test_alpha_is_that_of_the_textbook_example() -> None:
@@ -91,17 +91,17 @@ def test_differences_between_groups_count_at_sample_level_only() -> None:
 @pytest.mark.parametrize("noise", [0.4, 1.5])
 def test_the_correction_undoes_the_raters_noise(noise: float) -> None:
     groups = rated(noise, groups=400)
-    found = compare_with_raters(groups, statistic="pearson", level="sample", resamples=0)
+    comparison = compare_with_raters(groups, statistic="pearson", level="sample", resamples=0)
     # The mean of three raters has the variance 1 + noise^2 / 3.
-    assert found.reliability == pytest.approx(1 / (1 + noise**2 / 3), abs=0.03)
+    assert comparison.reliability == pytest.approx(1 / (1 + noise**2 / 3), abs=0.03)
     raw = agreement_table({"x": groups}, resamples=0).aspects["x"]["sample"]["pearson"].value
     assert raw == pytest.approx(0.7 / math.sqrt(1 + noise**2 / 3), abs=0.03)
-    assert found.noise_corrected == pytest.approx(0.7, abs=0.03)
+    assert comparison.noise_corrected == pytest.approx(0.7, abs=0.03)
 
 
 def test_each_rater_is_compared_with_the_mean_of_the_others_and_so_is_the_judge() -> None:
     groups = rated(0.8, groups=10)
-    found = compare_with_raters(groups, resamples=1)
+    comparison = compare_with_raters(groups, resamples=1)
     humans, judge = [], []
     for i in range(3):
         for g in groups:
@@ -109,51 +109,56 @@ def test_each_rater_is_compared_with_the_mean_of_the_others_and_so_is_the_judge(
             others = np.delete(values, i, axis=1).mean(axis=1)
             humans.append(stats.spearmanr(values[:, i], others).statistic)
             judge.append(stats.spearmanr(g.scores, others).statistic)
-    assert found.ceiling.value == pytest.approx(np.mean(humans))
-    assert found.judge.value == pytest.approx(np.mean(judge))
-    assert found.below_ceiling.value == pytest.approx(np.mean(judge) - np.mean(humans))
+    assert comparison.ceiling.value == pytest.approx(np.mean(humans))
+    assert comparison.judge.value == pytest.approx(np.mean(judge))
+    assert comparison.below_ceiling.value == pytest.approx(np.mean(judge) - np.mean(humans))
     # One value per group: the mean over raters.
     apart = (np.array(judge) - np.array(humans)).reshape(3, 10).mean(axis=0)
     expected = stats.ttest_1samp(apart, 0).confidence_interval(0.95)
-    assert (found.below_ceiling.low, found.below_ceiling.high) == pytest.approx((expected.low, expected.high))
+    assert (comparison.below_ceiling.low, comparison.below_ceiling.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_points_have_kappas_and_other_ratings_have_none() -> None:
-    found = compare_with_raters(rated(0.5, points=True), resamples=0)
-    assert found.kappa_of_raters > found.kappa_of_judge > 0
+    comparison = compare_with_raters(rated(0.5, points=True), resamples=0)
+    assert comparison.kappa_of_raters > comparison.kappa_of_judge > 0
     graded = compare_with_raters(rated(0.5), resamples=0)
     assert (graded.kappa_of_raters, graded.kappa_of_judge) == (None, None)
     elsewhere = compare_with_raters(rated(0.5, points=True), on_scale=False, resamples=0)
     assert (elsewhere.kappa_of_judge, elsewhere.error, elsewhere.bias) == (None, None, None)
-    assert elsewhere.kappa_of_raters == found.kappa_of_raters
+    assert elsewhere.kappa_of_raters == comparison.kappa_of_raters
 
 
 def test_error_and_bias_are_means_with_t_intervals_over_groups() -> None:
     groups = rated(0.5, groups=7)
     error, bias = error_and_bias(groups)
     apart = np.array([np.subtract(g.scores, g.ratings) for g in groups])  # type: ignore[arg-type]
-    for found, values in ((error, np.abs(apart).mean(axis=1)), (bias, apart.mean(axis=1))):
+    for estimate, values in ((error, np.abs(apart).mean(axis=1)), (bias, apart.mean(axis=1))):
         expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
-        assert found.value == pytest.approx(values.mean())
-        assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+        assert estimate.value == pytest.approx(values.mean())
+        assert (estimate.low, estimate.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_single_ratings_have_error_and_bias_and_nothing_else() -> None:
     group = GroupScores("g", ("a", "b", "c"), (1.0, 2.0, None), (2.0, 2.0, 4.0), ((1.0,), (2.0,), ()))
-    found = compare_with_raters([group])
-    assert found.raters == 1
-    assert (found.error.value, found.error.low) == (0.5, None)
-    assert (found.ceiling, found.alpha, found.reliability, found.noise_corrected) == (None, None, None, None)
-    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["bias"]["value"] == 0.5
+    comparison = compare_with_raters([group])
+    assert comparison.raters == 1
+    assert (comparison.error.value, comparison.error.low) == (0.5, None)
+    assert (comparison.ceiling, comparison.alpha, comparison.reliability, comparison.noise_corrected) == (
+        None,
+        None,
+        None,
+        None,
+    )
+    assert json.loads(json.dumps(comparison.to_json(), allow_nan=False))["bias"]["value"] == 0.5
 
 
 def test_lists_of_unequal_length_and_unscored_candidates_are_borne() -> None:
     raters = ((1.0, 2.0), (2.0, 2.0, 2.0), (3.0,), (), (4.0, 5.0, 3.0))
     ratings, scores = (1.5, 2.0, 3.0, None, 4.0), (1.0, None, 3.0, 4.0, 5.0)
-    found = compare_with_raters([GroupScores(name, tuple("abcde"), ratings, scores, raters) for name in "gh"])
-    assert found.raters == 3
-    assert found.alpha is not None
-    assert json.dumps(found.to_json(), allow_nan=False)
+    comparison = compare_with_raters([GroupScores(name, tuple("abcde"), ratings, scores, raters) for name in "gh"])
+    assert comparison.raters == 3
+    assert comparison.alpha is not None
+    assert json.dumps(comparison.to_json(), allow_nan=False)
 
 
 def test_raters_are_parallel_to_candidates() -> None:

@@ -23,7 +23,7 @@ def scores_of(ratings: Array, scores: Array) -> list[GroupScores]:
     return [group(f"g{i}", r, s, ids) for i, (r, s) in rows]
 
 
-def made(groups: int, size: int, *, points: bool) -> tuple[Array, Array]:
+def random_values(groups: int, size: int, *, points: bool) -> tuple[Array, Array]:
     rng = np.random.default_rng(groups)
     quality = rng.normal(3, 1, size=(groups, size)) + rng.normal(size=(groups, 1))
     ratings, scores = (quality + rng.normal(size=quality.shape) for _ in range(2))
@@ -38,7 +38,7 @@ def on_fishers_z(mean: float, error: float, groups: int) -> Any:
 
 @pytest.mark.parametrize("name", STATISTICS)
 def test_summary_intervals_are_t_on_the_group_values_laid_off_on_fishers_z(name: Statistic) -> None:
-    ratings, scores = made(8, 12, points=False)
+    ratings, scores = random_values(8, 12, points=False)
     cell = agreement_table({"x": scores_of(ratings, scores)}, resamples=1).aspects["x"]["summary"][name]
     values = [FUNCTIONS[name](r, s).statistic for r, s in zip(ratings, scores, strict=True)]
     assert (cell.low, cell.high) == pytest.approx(on_fishers_z(np.mean(values), stats.sem(values), 8))
@@ -47,59 +47,59 @@ def test_summary_intervals_are_t_on_the_group_values_laid_off_on_fishers_z(name:
 
 @pytest.mark.parametrize("name", STATISTICS)
 def test_sample_intervals_are_t_with_the_jackknife_over_groups(name: Statistic) -> None:
-    ratings, scores = made(20, 5, points=True)
-    found = agreement_table({"x": scores_of(ratings, scores)}, resamples=1).aspects["x"]["sample"][name]
+    ratings, scores = random_values(20, 5, points=True)
+    cell = agreement_table({"x": scores_of(ratings, scores)}, resamples=1).aspects["x"]["sample"][name]
     without = [
         FUNCTIONS[name](np.delete(ratings, i, axis=0).ravel(), np.delete(scores, i, axis=0).ravel()).statistic
         for i in range(20)
     ]
     error = math.sqrt(19 / 20 * np.sum((without - np.mean(without)) ** 2))
-    assert found.value is not None
-    assert (found.low, found.high) == pytest.approx(on_fishers_z(found.value, error, 20))
-    assert found.method == "t-fisher-z"
+    assert cell.value is not None
+    assert (cell.low, cell.high) == pytest.approx(on_fishers_z(cell.value, error, 20))
+    assert cell.method == "t-fisher-z"
 
 
 @pytest.mark.parametrize("systems", [5, 12])
 @pytest.mark.parametrize("name", STATISTICS)
 def test_system_intervals_are_t_on_fishers_z_of_a_plain_cluster_bootstrap(name: Statistic, systems: int) -> None:
-    ratings, scores = made(20, systems, points=False)
-    found = agreement_table({"x": scores_of(ratings, scores)}, resamples=150, seed=5).aspects["x"]["system"][name]
+    ratings, scores = random_values(20, systems, points=False)
+    cell = agreement_table({"x": scores_of(ratings, scores)}, resamples=150, seed=5).aspects["x"]["system"][name]
     rng, replicates = np.random.default_rng(5), []
     for _ in range(150):
-        drawn = rng.integers(20, size=20)
+        resample = rng.integers(20, size=20)
         # Rounded, for the means of equal sums may differ in their last digits.
-        means = (side[drawn].mean(axis=0).round(10) for side in (ratings, scores))
+        means = (side[resample].mean(axis=0).round(10) for side in (ratings, scores))
         replicates.append(float(FUNCTIONS[name](*means).statistic))
     # A replicate at an end has no z: it counts as half a pair of systems away from it.
-    assert found.value is not None
+    assert cell.value is not None
     most = 1 - 1 / (math.comb(systems, 2) + 1)
-    most = max(most, abs(found.value)) if abs(found.value) < 1 else most
+    most = max(most, abs(cell.value)) if abs(cell.value) < 1 else most
     half = stats.t.ppf(0.975, 19) * np.sqrt(20 / 19) * np.arctanh(np.clip(replicates, -most, most)).std(ddof=1)
-    z = np.arctanh(np.clip(found.value, -most, most))
+    z = np.arctanh(np.clip(cell.value, -most, most))
     low, high = np.quantile(replicates, (0.025, 0.975))
-    expected = (min(np.tanh(z - half), low), max(np.tanh(z + half), high, found.value))
-    assert (found.low, found.high) == pytest.approx(expected, abs=1e-6)
-    assert found.method == "fisher-z"
+    expected = (min(np.tanh(z - half), low), max(np.tanh(z + half), high, cell.value))
+    assert (cell.low, cell.high) == pytest.approx(expected, abs=1e-6)
+    assert cell.method == "fisher-z"
 
 
 def test_aspects_without_a_common_group_have_the_variances_of_their_means_added() -> None:
-    ratings, scores = made(30, 12, points=False)
+    ratings, scores = random_values(30, 12, points=False)
     groups = scores_of(ratings, scores)
-    found = agreement_table({"a": groups[:10], "b": groups[10:]}, resamples=1).average["summary"]["pearson"]
+    cell = agreement_table({"a": groups[:10], "b": groups[10:]}, resamples=1).average["summary"]["pearson"]
     values = np.array([stats.pearsonr(r, s).statistic for r, s in zip(ratings, scores, strict=True)])
     # Each mean has the variance s^2 (n - 1) / n of its own groups; 30 groups in all give the degrees of freedom.
     variance = (values[:10].var() / 10 + values[10:].var() / 20) / 4 * 30 / 29
     middle = (values[:10].mean() + values[10:].mean()) / 2
-    assert (found.low, found.high) == pytest.approx(on_fishers_z(middle, np.sqrt(variance), 30))
+    assert (cell.low, cell.high) == pytest.approx(on_fishers_z(middle, np.sqrt(variance), 30))
 
 
 def test_bundles_give_the_interval_that_single_groups_would() -> None:
     rng = np.random.default_rng(2)
     ratings = rng.normal(size=(6000, 3))
     scores = ratings + rng.normal(size=ratings.shape)
-    found = agreement_table({"x": scores_of(ratings, scores)}, resamples=2000, levels=("sample",))
+    agreement = agreement_table({"x": scores_of(ratings, scores)}, resamples=2000, levels=("sample",))
     # 18,000 independent pairs: the standard error of Fisher's z is the normal one, and t is as good as normal.
-    cell = found.aspects["x"]["sample"]["pearson"]
+    cell = agreement.aspects["x"]["sample"]["pearson"]
     expected = stats.pearsonr(ratings.ravel(), scores.ravel()).confidence_interval(0.95)
     width = expected.high - expected.low
     assert (cell.low, cell.high) == pytest.approx((expected.low, expected.high), abs=0.06 * width)

@@ -30,18 +30,18 @@ FIVE = Scale(1, 5)
 
 
 def fitted(groups: list[GroupScores], scale: Scale = FIVE, *, on_scale: bool = True) -> Calibration:
-    found = fit_calibration(groups, scale, on_scale=on_scale)
-    assert found is not None
-    return found
+    calibration = fit_calibration(groups, scale, on_scale=on_scale)
+    assert calibration is not None
+    return calibration
 
 
 def test_steps_are_put_at_the_mean_of_their_scores() -> None:
     """Ratings 2, 4, 3, 5 for scores 1, 2, 3, 4: the middle two are one step of 3.5 at 2.5."""
-    found = fitted([group("a", [2, 4], [1, 2]), group("b", [3, 5], [3, 4])])
-    assert (found.groups, found.candidates) == (2, 4)
-    assert [x for x, _ in found.knots] == [1, 2.5, 4, 5]
+    calibration = fitted([group("a", [2, 4], [1, 2]), group("b", [3, 5], [3, 4])])
+    assert (calibration.groups, calibration.candidates) == (2, 4)
+    assert [x for x, _ in calibration.knots] == [1, 2.5, 4, 5]
     for score, rating in ((1, 2), (1.75, 2.75), (2.5, 3.5), (3.25, 4.25), (4, 5), (5, 5)):
-        assert found.map_score(score) == pytest.approx((1 - IDENTITY_WEIGHT) * rating + IDENTITY_WEIGHT * score)
+        assert calibration.map_score(score) == pytest.approx((1 - IDENTITY_WEIGHT) * rating + IDENTITY_WEIGHT * score)
 
 
 def test_beyond_what_was_fitted_it_is_flat_but_for_the_order_and_what_is_missing_is_left_out() -> None:
@@ -57,12 +57,12 @@ def test_beyond_what_was_fitted_it_is_flat_but_for_the_order_and_what_is_missing
 def test_scores_on_another_scale_are_mapped_too_and_have_no_error_before() -> None:
     """ROUGE from .1 to .4 beside ratings on 1 to 5."""
     groups = [group(f"g{i}", [1, 2, 5], [0.1, 0.2, 0.4]) for i in range(3)]
-    found = fitted(groups, on_scale=False)
-    assert found.map_score(0.1) == pytest.approx(1)
-    assert found.map_score(0.3) == pytest.approx(3.5, abs=0.01)
-    assert found.map_score(0.9) == found.map_score(0.4) == pytest.approx(5)
+    calibration = fitted(groups, on_scale=False)
+    assert calibration.map_score(0.1) == pytest.approx(1)
+    assert calibration.map_score(0.3) == pytest.approx(3.5, abs=0.01)
+    assert calibration.map_score(0.9) == calibration.map_score(0.4) == pytest.approx(5)
     assert fitted([group("a", [2, 3], [0.3, 0.3])], on_scale=False).map_score(0.7) == 2.5
-    effect = calibration_effect(found, groups, "summary", on_scale=False)
+    effect = calibration_effect(calibration, groups, "summary", on_scale=False)
     assert effect.error is effect.bias is effect.change is effect.rms is None
     assert effect.error_after.value == pytest.approx(0, abs=0.01)
 
@@ -76,14 +76,16 @@ POINTS = st.lists(
 def test_every_map_increases_on_the_scale_and_its_knots_are_steps_of_the_isotonic_regression(
     points: list[tuple[float, float]],
 ) -> None:
-    found = fitted([group("a", [r for _, r in points], [s for s, _ in points])])
-    values = [found.map_score(score) for score in np.linspace(1, 5, 401)]
+    calibration = fitted([group("a", [r for _, r in points], [s for s, _ in points])])
+    values = [calibration.map_score(score) for score in np.linspace(1, 5, 401)]
     assert all(a < b for a, b in pairwise(values))
     assert all(1 <= value <= 5 for value in values)
     scores = sorted({s for s, _ in points})
     ratings = [[r for s, r in points if s == score] for score in scores]
     steps = isotonic_regression([np.mean(r) for r in ratings], weights=[len(r) for r in ratings]).x
-    mapped = {round((found.map_score(x) - IDENTITY_WEIGHT * x) / (1 - IDENTITY_WEIGHT), 6) for x, _ in found.knots}
+    mapped = {
+        round((calibration.map_score(x) - IDENTITY_WEIGHT * x) / (1 - IDENTITY_WEIGHT), 6) for x, _ in calibration.knots
+    }
     assert {round(float(height), 6) for height in steps} == mapped
 
 
@@ -118,14 +120,14 @@ Judged = dict[str, list[GroupScores]]
 
 def judged(off: float, spread: float, seed: int = 1, groups: int = 30, unscored: int = 0) -> Judged:
     """Scores that are the ratings, moved by `off` and by chance, of two aspects."""
-    found: Judged = {}
+    by_aspect: Judged = {}
     for number, aspect in enumerate(("style", "facts")):
         ratings = np.random.default_rng(number).integers(1, 6, (groups, 4)).astype(float)
         scores = ratings + off + spread * np.random.default_rng(seed).normal(size=ratings.shape)
         rows: Any = zip(ratings.tolist(), scores.tolist(), strict=True)
-        given = ((r, [None, *s[1:]] if g < unscored else s) for g, (r, s) in enumerate(rows))
-        found[aspect] = [group(f"g{g}", r, s, "abcd") for g, (r, s) in enumerate(given)]
-    return found
+        pairs = ((r, [None, *s[1:]] if g < unscored else s) for g, (r, s) in enumerate(rows))
+        by_aspect[aspect] = [group(f"g{g}", r, s, "abcd") for g, (r, s) in enumerate(pairs)]
+    return by_aspect
 
 
 def pooled(groups: list[GroupScores]) -> Any:
@@ -142,60 +144,62 @@ def compared(**judges: Judged) -> dict[str, dict[str, AbsoluteAgreement]]:
 
 def test_the_figures_are_those_of_their_definitions() -> None:
     judges = {"single": judged(1.0, 0.8), "compiled": judged(0.2, 0.5, seed=2, unscored=3)}
-    found = compared(**judges)
+    results = compared(**judges)
     for judge, by_aspect in judges.items():
         for aspect, groups in by_aspect.items():
-            own, (s, r) = found[judge][aspect], pooled(groups)
+            result, (s, r) = results[judge][aspect], pooled(groups)
             ccc = 2 * np.cov(s, r, bias=True)[0, 1] / (s.var() + r.var() + (s.mean() - r.mean()) ** 2)
-            assert own.measures["mae"].value == pytest.approx(np.abs(s - r).mean())
-            assert own.measures["ccc"].value == pytest.approx(ccc)
-            assert own.measures["kappa"].value == pytest.approx(cohen_kappa_score(s >= CUTS[aspect], r >= CUTS[aspect]))
-            assert own.candidates == len(s) == 120 - 3 * (judge == "compiled")
-        for measure, one in found[judge][AVERAGE].measures.items():
-            values = [found[judge][aspect].measures[measure].value for aspect in by_aspect]
-            assert one.value == pytest.approx(np.mean(values))
+            assert result.measures["mae"].value == pytest.approx(np.abs(s - r).mean())
+            assert result.measures["ccc"].value == pytest.approx(ccc)
+            assert result.measures["kappa"].value == pytest.approx(
+                cohen_kappa_score(s >= CUTS[aspect], r >= CUTS[aspect])
+            )
+            assert result.candidates == len(s) == 120 - 3 * (judge == "compiled")
+        for measure, average in results[judge][AVERAGE].measures.items():
+            values = [results[judge][aspect].measures[measure].value for aspect in by_aspect]
+            assert average.value == pytest.approx(np.mean(values))
 
 
 def test_a_change_is_paired_and_its_sign_tells_which_way() -> None:
-    found = compared(single=judged(2.0, 0.3), compiled=judged(-0.5, 0.2))
-    change, now = found["compiled"][AVERAGE].changes, found["compiled"][AVERAGE].measures
+    results = compared(single=judged(2.0, 0.3), compiled=judged(-0.5, 0.2))
+    change, measures = results["compiled"][AVERAGE].changes, results["compiled"][AVERAGE].measures
     mae, kappa = change["mae"], change["kappa"]
     assert mae.high < 0
     assert kappa.low > 0
-    assert found["single"][AVERAGE].changes == {}
-    assert 0 <= now["mae"].low < now["mae"].value < now["mae"].high  # type: ignore[operator]
-    text = summary_text(found, "compiled", "mapped")
+    assert results["single"][AVERAGE].changes == {}
+    assert 0 <= measures["mae"].low < measures["mae"].value < measures["mae"].high  # type: ignore[operator]
+    text = summary_text(results, "compiled", "mapped")
     assert text.startswith("mean absolute error 0.5")
     assert "no change shown" not in text
 
 
 def test_the_same_judge_changes_nothing() -> None:
     same = judged(0.5, 0.5)
-    found = compared(single=same, compiled=same)
-    assert {one.value for one in found["compiled"][AVERAGE].changes.values()} == {0}
-    assert summary_text(found, "compiled", "mapped").count("no change shown") == 2
+    results = compared(single=same, compiled=same)
+    assert {change.value for change in results["compiled"][AVERAGE].changes.values()} == {0}
+    assert summary_text(results, "compiled", "mapped").count("no change shown") == 2
 
 
 def test_the_interval_of_the_error_covers() -> None:
     """Of 200 samples of 15 sources, about 95 % hold the error of very many."""
     truth = compared(x=judged(0.4, 0.7, seed=9, groups=4000))["x"]["style"].measures["mae"].value
-    held = 0
+    covered = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
         ratings = rng.integers(1, 6, (15, 4)).astype(float)
         scores = ratings + 0.4 + 0.7 * rng.normal(size=ratings.shape)
         sample = [group(f"g{g}", r, s, "abcd") for g, (r, s) in enumerate(zip(ratings, scores, strict=True))]
-        own = absolute_agreement({"x": {"style": sample}}, CUTS, same_scale=True, seed=seed)["x"]["style"]
-        held += own.measures["mae"].low <= truth <= own.measures["mae"].high
-    assert 182 <= held <= 199
+        result = absolute_agreement({"x": {"style": sample}}, CUTS, same_scale=True, seed=seed)["x"]["style"]
+        covered += result.measures["mae"].low <= truth <= result.measures["mae"].high
+    assert 182 <= covered <= 199
 
 
 def test_what_is_undefined_is_left_out() -> None:
     above = judged(0.0, 0.1)
-    found = absolute_agreement({"x": above}, {"style": 0.5, "facts": 0.5}, same_scale=False, seed=0)["x"]
-    assert found["style"].measures["kappa"].value is None, "all ratings are on one side"
-    assert found[AVERAGE].measures["mae"].value is None, "points of different scales"
-    cells = [row[1] for row in table({"x": found}, ["x"]).rows]
+    results = absolute_agreement({"x": above}, {"style": 0.5, "facts": 0.5}, same_scale=False, seed=0)["x"]
+    assert results["style"].measures["kappa"].value is None, "all ratings are on one side"
+    assert results[AVERAGE].measures["mae"].value is None, "points of different scales"
+    cells = [row[1] for row in table({"x": results}, ["x"]).rows]
     assert cells.count("–") == 4
     unscored = {"style": [replace(g, scores=(None,) * 4) for g in above["style"]]}
     figures = absolute_agreement({"x": unscored}, CUTS, same_scale=True, seed=0)["x"]["style"]
@@ -215,32 +219,34 @@ def test_cuts_follow_the_ratings_the_scale_or_the_user() -> None:
 SCALE = Scale(1, 5)
 
 
-def drawn(seed: int, sources: int, texts: int, *, shared: float = 0.0, uneven: float = 0.0) -> list[GroupScores]:
+def sampled_groups(
+    seed: int, sources: int, texts: int, *, shared: float = 0.0, uneven: float = 0.0
+) -> list[GroupScores]:
     """Errors with a share that a source's texts have in common, and larger ones at low scores."""
     rng = np.random.default_rng(seed)
-    found = []
+    groups = []
     for number in range(sources):
         scores = rng.uniform(1.5, 4.5, texts)
         errors = math.sqrt(shared) * rng.normal() + math.sqrt(1 - shared) * rng.normal(size=texts)
-        found.append(group(f"g{number}", scores + errors * (0.3 + uneven * (5 - scores) / 4), scores))
-    return found
+        groups.append(group(f"g{number}", scores + errors * (0.3 + uneven * (5 - scores) / 4), scores))
+    return groups
 
 
 def test_equal_spread_gives_the_conformal_quantile() -> None:
     # Scores at the same height, so that the local spread is the same for all but for the text's own source.
     groups = [group(f"g{i}", [3 + 0.01 * (i + 1)], [3.0]) for i in range(19)]
-    found = fit_intervals(groups, SCALE, 0.9)
-    own = [0.01 * (i + 1) for i in range(19)]
-    in_units = sorted(size / ((sum(own) - size) / 18) for size in own)
+    intervals = fit_intervals(groups, SCALE, 0.9)
+    errors = [0.01 * (i + 1) for i in range(19)]
+    in_units = sorted(size / ((sum(errors) - size) / 18) for size in errors)
     # The 18th of 19: ceil(.9 x 20).
-    assert found.factor == pytest.approx(in_units[17])
-    assert found.at(3.0).width == pytest.approx(2 * in_units[17] * sum(own) / 19)
+    assert intervals.factor == pytest.approx(in_units[17])
+    assert intervals.at(3.0).width == pytest.approx(2 * in_units[17] * sum(errors) / 19)
 
 
 def test_too_few_sources_for_the_level_give_the_whole_scale() -> None:
     groups = [group(f"g{i}", [3 + i / 10], [3.0]) for i in range(5)]
-    found = fit_intervals(groups, SCALE, 0.9)
-    assert (found.at(2.0).low, found.at(2.0).high) == (1, 5)
+    intervals = fit_intervals(groups, SCALE, 0.9)
+    assert (intervals.at(2.0).low, intervals.at(2.0).high) == (1, 5)
     assert fit_intervals(groups[:1], SCALE) is None
 
 
@@ -249,28 +255,28 @@ def test_coverage_of_new_sources(shared: float) -> None:
     """Within .02 of the nominal, on the mean of 60 draws of 24 sources."""
     hits = []
     for seed in range(60):
-        found = fit_intervals(drawn(seed, 24, 8, shared=shared), Scale(-9, 15), 0.9)
-        for one in drawn(1000 + seed, 20, 8, shared=shared):
-            spans = [found.at(s) for s in one.scores if s is not None]
-            hits += [span.low <= (r or 0) <= span.high for span, r in zip(spans, one.ratings, strict=True)]
+        intervals = fit_intervals(sampled_groups(seed, 24, 8, shared=shared), Scale(-9, 15), 0.9)
+        for group_scores in sampled_groups(1000 + seed, 20, 8, shared=shared):
+            spans = [intervals.at(s) for s in group_scores.scores if s is not None]
+            hits += [span.low <= (r or 0) <= span.high for span, r in zip(spans, group_scores.ratings, strict=True)]
     assert 0.88 < np.mean(hits) < 0.935
 
 
 def test_intervals_are_wider_where_errors_are_larger_and_stay_on_the_scale() -> None:
-    found = fit_intervals(drawn(1, 60, 8, uneven=1.0), SCALE, 0.8)
-    assert found.at(2.5).width > found.at(4.0).width * 1.2
-    assert found.at(1.2).low == 1
-    assert found.at(4.99).high == 5
+    intervals = fit_intervals(sampled_groups(1, 60, 8, uneven=1.0), SCALE, 0.8)
+    assert intervals.at(2.5).width > intervals.at(4.0).width * 1.2
+    assert intervals.at(1.2).low == 1
+    assert intervals.at(4.99).high == 5
 
 
 def test_wide_ones_are_left_to_people() -> None:
-    groups = drawn(4, 30, 6, uneven=1.0)
+    groups = sampled_groups(4, 30, 6, uneven=1.0)
     every = evaluate_abstention(groups, SCALE, 0.8)
     some = evaluate_abstention(groups, SCALE, 0.8, max_width=2.0)
     assert every.abstained_share == 0
     assert 0.1 < some.abstained_share < 0.9
     assert every.texts == 180
     assert abs(every.covered - 0.8) < 0.06
-    kept = [s for g in some.scores.values() for s in g.scores]
-    assert sum(s is None for s in kept) == round(some.abstained_share * 180)
+    scores = [s for g in some.scores.values() for s in g.scores]
+    assert sum(s is None for s in scores) == round(some.abstained_share * 180)
     assert evaluate_abstention(groups[:2], SCALE, 0.8) is None

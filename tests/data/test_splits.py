@@ -24,7 +24,7 @@ TASK = Task("t", "source", "candidate", (Aspect("tone", "Kind?", Scale(1, 5)),))
 
 def group(name: str, *tones: float | None) -> RatedGroup:
     rated = [{} if tone is None else {"tone": (tone,)} for tone in tones]
-    return RatedGroup(name, f"source {name}", tuple(Candidate(str(i), "x", own) for i, own in enumerate(rated)))
+    return RatedGroup(name, f"source {name}", tuple(Candidate(str(i), "x", ratings) for i, ratings in enumerate(rated)))
 
 
 def corpus(groups: Sequence[RatedGroup]) -> Corpus:
@@ -63,14 +63,14 @@ def test_parts_are_a_partition_with_the_asked_sizes() -> None:
 
 def test_seed_and_text_decide_and_not_the_order_the_id_or_the_ratings() -> None:
     whole = many(30)
-    one, other = divided(whole, 4), divided(replace(whole, groups=whole.groups[::-1]), 4)
-    assert one.fingerprints == other.fingerprints
-    assert [g.id for g in one.train.groups] == [g.id for g in other.train.groups]
+    splits, reordered = divided(whole, 4), divided(replace(whole, groups=whole.groups[::-1]), 4)
+    assert splits.fingerprints == reordered.fingerprints
+    assert [g.id for g in splits.train.groups] == [g.id for g in reordered.train.groups]
     renamed = [replace(g, id=f"x{g.id}", candidates=g.candidates[::-1]) for g in whole.groups]
-    assert where(divided(corpus(renamed), 4)) == {f"x{name}": part for name, part in where(one).items()}
+    assert where(divided(corpus(renamed), 4)) == {f"x{name}": part for name, part in where(splits).items()}
     seeded = divided(whole, 5)
-    assert where(one) != where(seeded)
-    assert len({*one.fingerprints.values(), *seeded.fingerprints.values()}) == 6
+    assert where(splits) != where(seeded)
+    assert len({*splits.fingerprints.values(), *seeded.fingerprints.values()}) == 6
 
 
 def test_the_order_is_that_of_the_hash_of_seed_and_text() -> None:
@@ -87,9 +87,9 @@ def test_an_added_group_moves_at_most_one_other_across_each_cut(count: int, seed
 
 def test_a_fingerprint_changes_with_a_rating() -> None:
     whole = many(20)
-    one, other = divided(whole), divided(replace(whole, groups=(group("0", 1, 5), *whole.groups[1:])))
-    assert {n for n in PARTS if one.fingerprints[n] != other.fingerprints[n]} == {where(one)["0"]}
-    assert one.fingerprints["train"] == one.train.digest
+    splits, changed = divided(whole), divided(replace(whole, groups=(group("0", 1, 5), *whole.groups[1:])))
+    assert {n for n in PARTS if splits.fingerprints[n] != changed.fingerprints[n]} == {where(splits)["0"]}
+    assert splits.fingerprints["train"] == splits.train.digest
 
 
 def test_single_candidates_need_rated_items_that_differ() -> None:
@@ -129,10 +129,10 @@ def test_every_source_is_held_out_once_and_no_fold_uses_its_own(groups: int, cou
     held_out = [ids(splits.held_out) for splits in each]
     assert len(held_out) == count
     assert set().union(*held_out) == ids(whole)
-    assert not any(one & other for one, other in combinations(held_out, 2))
+    assert not any(a & b for a, b in combinations(held_out, 2))
     for splits in each:
         parts = ids(splits.train), ids(splits.dev), ids(splits.held_out)
-        assert not any(one & other for one, other in combinations(parts, 2))
+        assert not any(a & b for a, b in combinations(parts, 2))
         assert set().union(*parts) == ids(whole), "every other source is learnt from or chosen by"
     assert max(map(len, held_out)) - min(map(len, held_out)) <= 1
     # Folds of a half learn from the same sources, and those of one half from what the whole learns from.
@@ -154,7 +154,7 @@ def test_near_duplicates_stay_in_one_fold() -> None:
     text = "The ferry over the lake takes twenty minutes in summer and an hour when the ice is thick."
     alike = [replace(group(f"ferry {i}", 1, 2), source=text + " Now." * i) for i in range(3)]
     folds, each = folds_of(corpus([*many(21).groups, *alike]), 0, 4)
-    assert sorted(len(ids(splits.held_out) & {one.id for one in alike}) for splits in each) == [0, 0, 0, 3]
+    assert sorted(len(ids(splits.held_out) & {group.id for group in alike}) for splits in each) == [0, 0, 0, 3]
     assert "3 of 24 sources" in folds.final.near_duplicates_note()
 
 
@@ -172,8 +172,8 @@ def test_how_many_folds_a_corpus_has(sources: int, expected: int) -> None:
 def chosen(groups: int) -> Corpus:
     """24 sources, so many of which were chosen."""
     whole = many(24)
-    own = [replace(g, sampling_probability=0.25) if i < groups else g for i, g in enumerate(whole.groups)]
-    return corpus(own)
+    sampled = [replace(g, sampling_probability=0.25) if i < groups else g for i, g in enumerate(whole.groups)]
+    return corpus(sampled)
 
 
 def test_the_column_of_selected_sources_is_read_written_and_no_rating(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def test_names_of_people_are_given_ours(
 ) -> None:
     file.write_text(text)
     named = ColumnNames.parse(columns)
-    for given, task in ((columns, TASK), ([], replace(TASK, columns=named.renamed))):
-        (candidate,) = candidates(file, given, task)
+    for names, task in ((columns, TASK), ([], replace(TASK, columns=named.renamed))):
+        (candidate,) = candidates(file, names, task)
         assert (candidate.text, candidate.ratings) == ("x", expected)
     assert data.load(str(file), TASK, columns).groups
     assert not caplog.text
@@ -140,8 +140,12 @@ def test_names_are_given_ours_at_every_level_and_by_a_path(tmp_path: Path, caplo
     guess = guess_task(read_records(tmp_path / "a.jsonl"), ColumnNames.parse(columns), "a")
     assert scales(guess) == {"tone": Scale(1, 10)}
     columns += ["comments.tone=labels.why+labels.note"]
-    one, _ = candidates(tmp_path / "a.jsonl", columns, guess.task)
-    assert (one.text, one.ratings, one.comments) == ("x", {"tone": (4.0,)}, {"tone": ("because", "so")})
+    candidate, _ = candidates(tmp_path / "a.jsonl", columns, guess.task)
+    assert (candidate.text, candidate.ratings, candidate.comments) == (
+        "x",
+        {"tone": (4.0,)},
+        {"tone": ("because", "so")},
+    )
     assert not caplog.text, "the object of these fields is read"
 
 
@@ -192,8 +196,8 @@ def test_rows_with_one_source_are_one_group_and_texts_without_one_are_groups_of_
 def test_repeated_texts_are_of_raters_or_of_candidates(file: Path, columns: list[str]) -> None:
     rows = [f"q{i // 2},text {i},p{j},{(i + j) % 5 + 1},{i}{j}\n" for j in range(3) for i in range(8)]
     file.write_text("source,text,who,tone,id\n" + "".join(rows))
-    found = candidates(file, columns)
-    assert ({len(c.ratings["tone"]) for c in found}, len(found)) == (({3}, 8) if "rater=who" in columns else ({1}, 24))
+    read = candidates(file, columns)
+    assert ({len(c.ratings["tone"]) for c in read}, len(read)) == (({3}, 8) if "rater=who" in columns else ({1}, 24))
 
 
 # --- JSON ---
@@ -204,9 +208,9 @@ def test_repeated_texts_are_of_raters_or_of_candidates(file: Path, columns: list
     "around", [{"rows": ...}, {"version": "[1: {", "data": ...}, {"cases": ...}], ids=["rows", "data", "cases"]
 )
 def test_records_in_a_list_of_one_object(tmp_path: Path, around: dict[str, object], indent: int | None) -> None:
-    held = [{"text": "x", "tone": 4}, {"text": "y", "tone": 2}]
+    records = [{"text": "x", "tone": 4}, {"text": "y", "tone": 2}]
     file = tmp_path / "a.json"
-    file.write_text(json.dumps({name: held if v is ... else v for name, v in around.items()}, indent=indent))
+    file.write_text(json.dumps({name: records if v is ... else v for name, v in around.items()}, indent=indent))
     assert [(c.text, c.ratings) for c in candidates(file)] == [("x", {"tone": (4.0,)}), ("y", {"tone": (2.0,)})]
     assert f"the list {list(around)[-1]!r} of one JSON object" in detect_format(file).format
     lines = [record.line for record in read_records(file)]

@@ -137,8 +137,8 @@ def tried_points(fake: FakeScores) -> list[str]:
     ]
 
 
-def figures_of(found: SearchResult) -> tuple[Any, ...]:
-    return found.chosen.point, [(o.point, o.agreement, o.calls) for o in found.outcomes]
+def figures_of(result: SearchResult) -> tuple[Any, ...]:
+    return result.chosen.point, [(o.point, o.agreement, o.calls) for o in result.outcomes]
 
 
 def stored_trials(file: Path, *states: optuna.trial.TrialState) -> list[optuna.trial.FrozenTrial]:

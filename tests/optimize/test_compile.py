@@ -107,8 +107,8 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
         held_out = result["held_out"]["compiled"]["aspects"][aspect]["summary"]["spearman"]
         assert calibration["spearman_after"] == calibration["spearman"] == held_out["value"]
         assert calibration["fitted_on"] == {"groups": 14, "candidates": 112}
-        kept = evidence["aspects"][aspect]["calibration"]["knots"]
-        assert [[knot["score"], knot["raters"]] for knot in kept] == calibration["knots"]
+        knots = evidence["aspects"][aspect]["calibration"]["knots"]
+        assert [[knot["score"], knot["raters"]] for knot in knots] == calibration["knots"]
         assert evidence["calibration"][aspect] == calibration
     calls = evidence["lm_calls_per_item"]
     assert calls["informed_single"] == 1 / 16 <= calls["compiled"] < calls["single"] == 1
@@ -277,8 +277,8 @@ def test_pairs_are_decided_as_win_tie_or_loss(capsys: pytest.CaptureFixture[str]
         "answer_gpt35.jsonl": [f"On the {r} there are {n} bridges and a mill. See both." for n, r in enumerate(RIVERS)],
         "answer_vicuna-13b.jsonl": [f"I would not know about {'it ' * n}" for n in range(len(RIVERS))],
     }
-    for name, found in texts.items():
-        lines_of(Path("contests") / name, [{"question_id": n, "text": text} for n, text in enumerate(found)])
+    for name, answers in texts.items():
+        lines_of(Path("contests") / name, [{"question_id": n, "text": text} for n, text in enumerate(answers)])
     labels = ["CHATGPT", "VICUNA13B", "TIE", "CHATGPT"] * 3
     Path("contests/review_gpt35_vicuna-13b_human.txt").write_text("\n".join(labels), encoding="utf-8")
     data = ["--data", "faireval=contests", "--judge", "chateval-compare"]
@@ -338,8 +338,8 @@ def test_a_frame_becomes_a_judge_a_table_a_verdict_and_an_export() -> None:
     assert 1 <= score <= 5
     with debate_judge.load(done.export) as judge:
         assert judge.score(source=frame["source"][0], text=frame["text"][0])["coherence"].score == score
-    again = debate_judge.compile(frame.copy(), task="summarization", **IN_PYTHON)
-    assert (again.export, again.lm.meter.executed.total()) == (done.export, 0)
+    repeated = debate_judge.compile(frame.copy(), task="summarization", **IN_PYTHON)
+    assert (repeated.export, repeated.lm.meter.executed.total()) == (done.export, 0)
     assert debate_judge.compile(frame[::-1], task="summarization", **IN_PYTHON).export != done.export
 
 
@@ -350,8 +350,8 @@ def test_a_file_a_corpus_and_a_task_of_ones_own_are_taken(monkeypatch: pytest.Mo
     monkeypatch.setattr(python_api, "compile_judge", planned)
     file = small_corpus(Path(), 8, 3)
     worded = replace(TASK, aspects=(replace(TASK.aspects[0], definition="Whether each sentence follows."),))
-    given = ((file, "summarization"), (debate_judge.corpus(file), None), (file, TASK), (file, worded))
-    plans = [cast(CompilePlan, debate_judge.compile(data, task=task, **IN_PYTHON)) for data, task in given]
+    inputs = ((file, "summarization"), (debate_judge.corpus(file), None), (file, TASK), (file, worded))
+    plans = [cast(CompilePlan, debate_judge.compile(data, task=task, **IN_PYTHON)) for data, task in inputs]
     assert plans[0].data.corpus.groups == plans[1].data.corpus.groups
-    assert [one.data.corpus.task for one in plans[2:]] == [TASK, worded]
-    assert len({one.name for one in plans}) == 4
+    assert [plan.data.corpus.task for plan in plans[2:]] == [TASK, worded]
+    assert len({plan.name for plan in plans}) == 4

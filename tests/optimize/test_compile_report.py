@@ -61,7 +61,7 @@ def quotes_nothing(store: Path, page: str) -> bool:
     return not any(text in page for text in (*texts_of(store), "remark on"))
 
 
-def kept(file: Path) -> dict[str, Any]:
+def read(file: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(file.read_text())
     return content
 
@@ -70,7 +70,7 @@ def kept(file: Path) -> dict[str, Any]:
 
 
 def test_the_export_quotes_no_text_but_in_its_page_and_the_run_holds_a_page_without(store: Path) -> None:
-    export, run_id = export_of(store), kept(store.parent / "compiled.json")["run_id"]
+    export, run_id = export_of(store), read(store.parent / "compiled.json")["run_id"]
     assert [file.name for file in quoting(store, export)] == ["report.html"]
     assert {file.name for file in export.rglob("*.*") if "remark on" in file.read_text()} == {"report.html"}
     assert "quotes the texts" in (export / "report.html").read_text()
@@ -107,7 +107,7 @@ def test_a_tracking_store_that_others_read_gets_no_text_unless_the_user_wants_it
 
 
 def test_the_report_says_what_the_compile_printed(store: Path) -> None:
-    content, result = kept(export_of(store) / "report.json"), kept(store.parent / "compiled.json")
+    content, result = read(export_of(store) / "report.json"), read(store.parent / "compiled.json")
     titles = [section["title"] for section in content["sections"]]
     assert [*titles[:2], *titles[-2:]] == ["Verdict", "Agreement on held-out sources", "Cost", "Reproduce"]
     table = next(block for block in content["sections"][1]["blocks"] if block["kind"] == "table")
@@ -125,13 +125,14 @@ def test_the_report_says_what_the_compile_printed(store: Path) -> None:
 
 def test_it_is_made_again_from_export_run_and_file(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////nowhere.db")
-    export, run_id = export_of(store), kept(store.parent / "compiled.json")["run_id"]
+    export, run_id = export_of(store), read(store.parent / "compiled.json")["run_id"]
     first = (export / "report.html").read_bytes()
-    own, of_run = export / "report.html", store / "reports" / run_id / "report.html"
-    for address, page in ((export, own), (export / "report.json", own), (run_id, of_run), (f"runs:/{run_id}", of_run)):
-        page.unlink(missing_ok=True)
+    page, page_of_run = export / "report.html", store / "reports" / run_id / "report.html"
+    pages = {export: page, export / "report.json": page, run_id: page_of_run, f"runs:/{run_id}": page_of_run}
+    for address, file in pages.items():
+        file.unlink(missing_ok=True)
         assert report.main([str(address), "--store", str(store)]) == 0
-        assert page.read_bytes() == first
+        assert file.read_bytes() == first
     assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:////nowhere.db"
 
 
@@ -152,13 +153,13 @@ def test_texts_come_from_the_store_alone(
 def test_on_a_terminal_the_page_is_opened(
     opened: bool, store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", lambda address: asked.append(address) or opened)
+    addresses: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: addresses.append(address) or opened)
     page = export_of(store) / "report.html"
     for terminal in (False, True):
         monkeypatch.setattr(report, "is_terminal", lambda stream, terminal=terminal: terminal)
         assert report.main([str(export_of(store))]) == 0
-        assert asked == [page.resolve().as_uri()] * terminal
+        assert addresses == [page.resolve().as_uri()] * terminal
     output = capsys.readouterr()
     assert output.out.startswith(str(page))
     assert ("no browser" in output.err) == (not opened)
@@ -182,7 +183,7 @@ def test_a_comparison_leaves_its_report_beside_its_table_and_is_a_run(store: Pat
     from mlflow.tracking import MlflowClient
 
     assert "remark on" in (store.parent / "table-report.html").read_text()
-    content = kept(store.parent / "table-report.json")
+    content = read(store.parent / "table-report.json")
     judges = [(judge["name"], judge["on_scale"]) for judge in content["debates"]["judges"]]
     assert judges == [("single", True), ("rouge-l", False), (export_of(store).name, True)]
     # A metric makes no call.
@@ -191,12 +192,12 @@ def test_a_comparison_leaves_its_report_beside_its_table_and_is_a_run(store: Pat
     client = MlflowClient(f"sqlite:///{store / 'mlflow.db'}")
     (experiment,) = client.search_experiments(filter_string="name = 'debate/small'")
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
-    own = runs[content["name"]]
-    assert "| judge |" in own.data.tags["mlflow.note.content"]
-    assert {"report.html", "report.json"} <= {file.path for file in client.list_artifacts(own.info.run_id)}
-    table = kept(store.parent / "table.json")["judges"]["single"]["agreement"]["average"]["summary"]["spearman"]
+    comparison = runs[content["name"]]
+    assert "| judge |" in comparison.data.tags["mlflow.note.content"]
+    assert {"report.html", "report.json"} <= {file.path for file in client.list_artifacts(comparison.info.run_id)}
+    table = read(store.parent / "table.json")["judges"]["single"]["agreement"]["average"]["summary"]["spearman"]
     assert runs["single"].data.metrics["agreement"] == table["value"]
-    assert runs["single"].data.tags["mlflow.parentRunId"] == own.info.run_id
+    assert runs["single"].data.tags["mlflow.parentRunId"] == comparison.info.run_id
 
 
 # --- in the browser ---
@@ -205,8 +206,8 @@ def test_a_comparison_leaves_its_report_beside_its_table_and_is_a_run(store: Pat
 @needs_browser
 def test_the_pages_open_without_a_complaint(store: Path) -> None:
     with Browser() as browser:
-        for place in (export_of(store) / "report", store.parent / "table-report"):
-            file, items = Path(f"{place}.html"), len(kept(Path(f"{place}.json"))["debates"]["items"])
+        for stem in (export_of(store) / "report", store.parent / "table-report"):
+            file, items = Path(f"{stem}.html"), len(read(Path(f"{stem}.json"))["debates"]["items"])
             page = browser.open(file, width=390, height=800)
             assert page.complaints == []
             assert page.requests == [file.resolve().as_uri()]

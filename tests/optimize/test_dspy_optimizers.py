@@ -128,21 +128,21 @@ def test_train_sources_that_rank_nothing_leave_the_judge_as_it_is(tuner: str) ->
 def test_they_rewrite_the_scorers_instructions_and_the_critics_persona(tuner: str, role: str, predictor: str) -> None:
     lm, judge = scripted_lm(Mind("look again", role)), start()
     before = judge.instructions()
-    found = tuned(lm, tuner, judge, trials=10)
-    assert "look again" in found.instructions()[predictor]
-    assert found.instructions()["tie_breaker"] == before["tie_breaker"]
-    assert found.debate_config == judge.debate_config
+    rewritten = tuned(lm, tuner, judge, trials=10)
+    assert "look again" in rewritten.instructions()[predictor]
+    assert rewritten.instructions()["tie_breaker"] == before["tie_breaker"]
+    assert rewritten.debate_config == judge.debate_config
     # The judge that was given is as it was.
-    assert found is not judge
+    assert rewritten is not judge
     assert judge.instructions() == before
 
 
 def test_gepa_starts_from_the_guide_and_mipro_from_the_judge() -> None:
     lm = scripted_lm(Mind("nobody says this", "standard"))
-    found = tuning_result(tuned(lm, "gepa"))
-    assert HEADING in found.start.judge.instructions()["scorer"]
-    assert found.judge.instructions() == found.start.judge.instructions()
-    assert found.judge.instructions()["critic"] == PLAIN.text
+    result = tuning_result(tuned(lm, "gepa"))
+    assert HEADING in result.start.judge.instructions()["scorer"]
+    assert result.judge.instructions() == result.start.judge.instructions()
+    assert result.judge.instructions()["critic"] == PLAIN.text
     assert tuned(lm, "mipro").instructions() == start().instructions()
 
 
@@ -158,9 +158,9 @@ def test_instructions_lose_what_they_quote(tuner: str) -> None:
 def test_gepa_is_told_what_came_of_the_call_that_it_is_shown() -> None:
     mind = Mind("nobody says this", "standard")
     tuned(scripted_lm(mind), "gepa")
-    shown = [prompt for prompt in mind.requests if "This call was about candidate" in prompt]
-    assert len(shown) == len(mind.requests) > 1
-    assert all("The raters gave it" in prompt and "Pairs that the raters set apart" in prompt for prompt in shown)
+    prompts = [prompt for prompt in mind.requests if "This call was about candidate" in prompt]
+    assert len(prompts) == len(mind.requests) > 1
+    assert all("The raters gave it" in prompt and "Pairs that the raters set apart" in prompt for prompt in prompts)
 
 
 # --- one seed, one result; nothing twice ---
@@ -181,11 +181,11 @@ class Stopping:
 
 def in_another_order(script: Callable[[str], str], order: int) -> ScriptedLM:
     """An LM that takes another time for each reply, so that replies come in an order of this seed."""
-    dice = random.Random(order)
+    rng = random.Random(order)
 
     def answer(prompt: str) -> str:
         # For the calls that begin from now on.
-        lm.transport.latency = dice.choice((0.0, 0.001, 0.003))
+        lm.transport.latency = rng.choice((0.0, 0.001, 0.003))
         return script(prompt)
 
     lm = scripted_lm(answer)
@@ -194,12 +194,12 @@ def in_another_order(script: Callable[[str], str], order: int) -> ScriptedLM:
 
 @BOTH
 def test_equal_seeds_find_the_same_and_ask_the_same_whatever_reply_comes_first(tuner: str) -> None:
-    asked = []
+    tunings = []
     for order, seed in enumerate((3, 3, 4)):
         lm = in_another_order(Mind("look again", "role"), order)
-        asked.append((tuned(lm, tuner, seed=seed).instructions(), Counter(lm.prompts)))
-    assert asked[0] == asked[1]
-    assert asked[0][1] != asked[2][1]
+        tunings.append((tuned(lm, tuner, seed=seed).instructions(), Counter(lm.prompts)))
+    assert tunings[0] == tunings[1]
+    assert tunings[0][1] != tunings[2][1]
 
 
 @pytest.mark.integration
@@ -217,9 +217,9 @@ def test_stopped_and_repeated_it_makes_no_call_twice_and_finds_the_same(tuner: s
     second = scripted_lm(mind, store=store)
     assert tuned(second, tuner).instructions() == expected
     assert Counter(answered) + Counter(second.prompts) == Counter(whole.prompts)
-    again = scripted_lm(Mind("look again", "role"), store=store)
-    assert tuned(again, tuner).instructions() == expected
-    assert again.prompts == []
+    third = scripted_lm(Mind("look again", "role"), store=store)
+    assert tuned(third, tuner).instructions() == expected
+    assert third.prompts == []
 
 
 # --- failures, and what is said ---
@@ -284,7 +284,7 @@ class Stern(Teleprompter):
     def compile(self, student: Judge, *, trainset: list[dspy.Example]) -> Judge:
         scores = [self.metric(example, student(**example.inputs())) for example in trainset]
         assert all(-1 <= score <= 1 for score in scores)
-        critic = next(own for name, own in student.named_predictors() if name.endswith("critic"))
+        critic = next(predictor for name, predictor in student.named_predictors() if name.endswith("critic"))
         critic.signature = critic.signature.with_instructions(f"Be stern. {self.seed}")
         return student
 
@@ -298,16 +298,16 @@ class Refusing(Teleprompter):
 def test_a_class_of_ones_own_gets_what_its_constructor_names_and_batches_where_nothing_is_grouped(
     candidates: int,
 ) -> None:
-    found = tuned(make_lm("offline"), f"{HERE}:Stern", rated=corpus(candidates))
-    assert found.instructions() == {**start().instructions(), "critic": "Be stern. 0"}
+    judge = tuned(make_lm("offline"), f"{HERE}:Stern", rated=corpus(candidates))
+    assert judge.instructions() == {**start().instructions(), "critic": "Be stern. 0"}
 
 
 def test_an_optimizer_of_dspy_that_no_line_of_ours_names_tunes_a_copy_of_the_judge() -> None:
     judge = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False, "together": 16})
     sample = data.load("sample")
     lm = make_lm("offline")
-    found = tuned(lm, "dspy:BootstrapFewShot", judge, replace(sample, groups=sample.groups[:4]), trials=3)
-    assert [len(predictor.demos) > 0 for predictor in found.predictors()] == [True, True, False]
+    copy = tuned(lm, "dspy:BootstrapFewShot", judge, replace(sample, groups=sample.groups[:4]), trials=3)
+    assert [len(predictor.demos) > 0 for predictor in copy.predictors()] == [True, True, False]
     assert not any(predictor.demos for predictor in judge.predictors())
     assert lm.meter.executed.total() > 0
 

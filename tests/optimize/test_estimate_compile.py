@@ -65,15 +65,15 @@ def test_what_a_compile_executes_lies_within_its_estimate(settings: dict[str, An
 
 
 def test_every_stage_has_a_row_for_every_judge() -> None:
-    found = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=16, tuner="mipro")
+    estimate = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=16, tuner="mipro")
     stages = ("tuning, proposals", "tuning, evaluations", "search, debates", "search, tie-breaks", "held-out")
-    own = {f"{a}: {stage}" for a in ("coherence", "fluency") for stage in stages}
-    assert set(found.rows) == own | {"aspects jointly: search", "aspects jointly: held-out"}
+    rows_of_aspects = {f"{a}: {stage}" for a in ("coherence", "fluency") for stage in stages}
+    assert set(estimate.rows) == rows_of_aspects | {"aspects jointly: search", "aspects jointly: held-out"}
     # Three texts for each role, and a summary of the data in two steps.
-    assert [used.calls for used in found.rows["coherence: tuning, proposals"]] == [11, 11, 11]
+    assert [used.calls for used in estimate.rows["coherence: tuning, proposals"]] == [11, 11, 11]
     shared = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=16, shared=True, tuner="mipro")
     assert set(shared.rows) == {f"coherence+fluency: {stage}" for stage in stages}
-    for row in found.rows.values():
+    for row in estimate.rows.values():
         for name in ("calls", "input", "output", "usd"):
             values = [getattr(used, name) for used in row]
             assert values == sorted(values)

@@ -29,10 +29,10 @@ def corpus(*tones: Ratings, helps: Sequence[Ratings] = ()) -> Corpus:
 
     def group(number: int, ratings: Ratings) -> RatedGroup:
         others = helps[number - 1] if helps else [None] * len(ratings)
-        rated = [{"tone": tone, "help": other} for tone, other in zip(ratings, others, strict=True)]
+        rated = [{"tone": tone, "help": helpful} for tone, helpful in zip(ratings, others, strict=True)]
         candidates = [
-            Candidate(f"c{i}", f"Text {number}.{i}.", {name: (value,) for name, value in own.items() if value})
-            for i, own in enumerate(rated)
+            Candidate(f"c{i}", f"Text {number}.{i}.", {name: (value,) for name, value in values.items() if value})
+            for i, values in enumerate(rated)
         ]
         return RatedGroup(str(number), f"Source {number}.", tuple(candidates), f"Context {number}.")
 
@@ -45,18 +45,18 @@ def corpus(*tones: Ratings, helps: Sequence[Ratings] = ()) -> Corpus:
 
 def test_an_example_is_a_group_whose_ratings_of_an_aspect_rank_something() -> None:
     rated = corpus((1, 2, 3), (5, 4, None), (2, None, 2), helps=((4, 4, 4), (1, None, 2), (None, None, 3)))
-    found = examples(rated, [TONE, HELP], grouped=True, seed=0)
-    assert [(e.questions[0].group, e.questions[0].aspect.name, e.ratings) for e in found] == [
+    ranked = examples(rated, [TONE, HELP], grouped=True, seed=0)
+    assert [(e.questions[0].group, e.questions[0].aspect.name, e.ratings) for e in ranked] == [
         ("1", "tone", [1, 2, 3]), ("2", "tone", [5, 4, None]), ("2", "help", [1, None, 2])
     ]  # fmt: skip
-    assert [(q.candidate, q.text) for q in found[1].questions] == [(f"c{i}", f"Text 2.{i}.") for i in range(3)]
+    assert [(q.candidate, q.text) for q in ranked[1].questions] == [(f"c{i}", f"Text 2.{i}.") for i in range(3)]
 
 
 def test_without_groups_an_example_is_a_batch_of_rated_items_of_several_sources() -> None:
     singles = corpus(*((1 + i % 5,) for i in range(2 * MIN_BATCH_ITEMS + 3)), (None,))
-    found = examples(singles, [TONE], grouped=False, seed=0)
-    assert [len(example.questions) for example in found] == [MIN_BATCH_ITEMS, MIN_BATCH_ITEMS, 3]
-    pairs = [(int(q.group), r) for example in found for q, r in zip(example.questions, example.ratings, strict=True)]
+    batched = examples(singles, [TONE], grouped=False, seed=0)
+    assert [len(example.questions) for example in batched] == [MIN_BATCH_ITEMS, MIN_BATCH_ITEMS, 3]
+    pairs = [(int(q.group), r) for example in batched for q, r in zip(example.questions, example.ratings, strict=True)]
     # Every rated item once, with its own rating, in an order of its own.
     assert sorted(pairs) == [(i + 1, 1 + i % 5) for i in range(2 * MIN_BATCH_ITEMS + 3)]
     assert pairs != sorted(pairs)
@@ -100,11 +100,11 @@ def test_the_metric_of_a_group_may_be_absolute(objective: Objective, expected: f
 
 def test_examples_of_a_source_span_its_ratings_and_stand_together() -> None:
     wide = corpus((3, 3, 3, 3, 3), (1, 2, 2.1, 3, 4.9, 5), (2, 3, 4, 4.1, 4.2))
-    found = choose_examples(wide, TONE, 6, seed=0)
+    shown = choose_examples(wide, TONE, 6, seed=0)
     # Four of the source that spans the scale, and the rest of the one that spans most of what is left.
-    chosen = [(e.group, e.rating) for e in found]
+    chosen = [(e.group, e.rating) for e in shown]
     assert chosen == [("2", 5), ("2", 3), ("2", 2.1), ("2", 1), ("3", 4.2), ("3", 2)]
-    assert (found[0].source, found[0].context, found[0].candidate) == ("Source 2.", "Context 2.", "Text 2.5.")
+    assert (shown[0].source, shown[0].context, shown[0].candidate) == ("Source 2.", "Context 2.", "Text 2.5.")
     judge = with_rated_examples(Debate(), wide, (TONE,), ExamplesOption(3, nearest=True), seed=0)
     assert judge.nearest_examples == 3
     assert examples_of(judge) == tuple(rated_candidates(wide, TONE))
@@ -117,9 +117,9 @@ def test_sources_with_one_candidate_each_are_chosen_to_span_the_scale() -> None:
     assert [e.rating for e in choose_examples(singles, TONE, 1, seed=1)] == [5]
 
 
-def scores(**given: tuple[float, ...]) -> dict[tuple[str, str, str], float]:
+def scores(**by_group: tuple[float, ...]) -> dict[tuple[str, str, str], float]:
     """`tone` of the candidates of groups `g1`, `g2`, …"""
-    return {("tone", group[1:], f"c{i}"): score for group, own in given.items() for i, score in enumerate(own)}
+    return {("tone", group[1:], f"c{i}"): score for group, values in by_group.items() for i, score in enumerate(values)}
 
 
 @pytest.mark.parametrize(

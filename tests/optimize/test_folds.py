@@ -125,13 +125,13 @@ def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: FoldedC
         assert chosen_by
         assert not chosen_by & held_out
     assert len(learnings) == 2, "two halves"
-    own = {group.group for o in folded.result.searches["coherence"].outcomes for group in o.scores["coherence"]}
-    assert len(seen_by(guide_of(guided(folded.result))) | own) == SOURCES, "the exported judge uses all"
+    chosen_by = {group.group for o in folded.result.searches["coherence"].outcomes for group in o.scores["coherence"]}
+    assert len(seen_by(guide_of(guided(folded.result))) | chosen_by) == SOURCES, "the exported judge uses all"
 
 
 def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(folded: FoldedCompile) -> None:
-    asked = [(seen_by(prompt), re.findall(r"Report (g\d+) begins", prompt)) for prompt in folded.lm.prompts]
-    informed = [(seen, sources) for seen, sources in asked if seen]
+    calls = [(seen_by(prompt), re.findall(r"Report (g\d+) begins", prompt)) for prompt in folded.lm.prompts]
+    informed = [(seen, sources) for seen, sources in calls if seen]
     assert len(informed) > SOURCES
     assert not [sources for seen, sources in informed if seen & set(sources)]
 
@@ -151,9 +151,9 @@ def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: Fo
 def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: FoldedCompile) -> None:
     maps = [Calibration(((1.0, 1.0 + n), (5.0, 5.0 + n)), 9, 9) for n in range(4)]
     evaluations = [
-        replace(evaluation, judge=replace(evaluation.judge, aspects={"coherence": replace(own, calibration=one)}))
-        for one, evaluation in zip(maps, folded.result.evaluations, strict=True)
-        for own in evaluation.judge.aspects.values()
+        replace(evaluation, judge=replace(evaluation.judge, aspects={"coherence": replace(judge, calibration=step)}))
+        for step, evaluation in zip(maps, folded.result.evaluations, strict=True)
+        for judge in evaluation.judge.aspects.values()
     ]
     (mapped,) = _calibrated(folded.result.plan, evaluations).values()
     by_group = {group.group: group.scores for group in mapped}
@@ -164,8 +164,8 @@ def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: Folded
 
 def pairs(groups: list[GroupScores]) -> tuple[list[float], list[float]]:
     """All ratings, and the scores beside them."""
-    found = [(r, s) for g in groups for r, s in zip(g.ratings, g.scores, strict=True) if None not in (r, s)]
-    ratings, scores = zip(*found, strict=True)
+    rated = [(r, s) for g in groups for r, s in zip(g.ratings, g.scores, strict=True) if None not in (r, s)]
+    ratings, scores = zip(*rated, strict=True)
     return list(ratings), list(scores)
 
 
@@ -216,7 +216,7 @@ def test_the_cut_is_tuned_on_dev_alone_and_one_for_all_folds_changes_no_decision
     scores = [fold.scores["compiled"]["a"] for fold in folds]
     whole, moved = _common_rule(cuts, scores)
     assert whole.cut == pytest.approx(0.45)
-    expected = [d for cut, own in zip(cuts, scores, strict=True) for d in decisions(own, cut.cut)]
+    expected = [d for cut, groups in zip(cuts, scores, strict=True) for d in decisions(groups, cut.cut)]
     assert decisions(list(moved), whole.cut) == expected
 
 
@@ -259,10 +259,10 @@ def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
 ) -> None:
     by_judge = {**folded.result.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}}
     plan = replace(folded.result.plan, settings=Settings(keep=keep))
-    found = choose_export(plan, folded.result.compiled, replace(folded.result.held_out, gain=gain, calls=by_judge))
-    assert found.name == expected
-    assert why in found.reason
-    judge = found.judge.aspects["coherence"].judge
+    choice = choose_export(plan, folded.result.compiled, replace(folded.result.held_out, gain=gain, calls=by_judge))
+    assert choice.name == expected
+    assert why in choice.reason
+    judge = choice.judge.aspects["coherence"].judge
     compiled_judge = folded.result.compiled.aspects["coherence"].judge
     assert (judge is compiled_judge) if expected == "compiled" else judge.debate_config.rounds == 0
 
@@ -276,7 +276,7 @@ class Printed:
     result: dict[str, Any]
     output: str
     stops: int
-    asked: list[str]
+    requests: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -290,11 +290,11 @@ def by_command(tmp_path_factory: pytest.TempPathFactory) -> Printed:
     (folder / "small.jsonl").write_text("".join(json.dumps(group) + "\n" for group in rated))
     flags = ["--data", "small.jsonl", "--aspects", "coherence,fluency", "--max-rounds", "1", "--folds", "4"]
     flags += ["--store", "store", *keys(trials=2, resamples=100, json="r.json", report="none")]
-    asked: list[str] = []
+    requests: list[str] = []
     answer = offline.OfflineTransport.answer
 
     def counted(self: offline.OfflineTransport, system: str, user: str, settings: Any) -> Any:
-        asked.append(f"{system}\n{user}\n{settings}")
+        requests.append(f"{system}\n{user}\n{settings}")
         return answer(self, system, user, settings)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
@@ -303,13 +303,13 @@ def by_command(tmp_path_factory: pytest.TempPathFactory) -> Printed:
         stops = sum(command.main([*flags, "--budget", f"calls={calls}"]) != 0 for calls in (30, 60))
         assert command.main(flags) == 0
     result = json.loads((folder / "r.json").read_text())
-    return Printed(folder, result, " ".join(out.getvalue().split()), stops, asked)
+    return Printed(folder, result, " ".join(out.getvalue().split()), stops, requests)
 
 
 @pytest.mark.integration
 def test_a_compile_that_was_stopped_pays_no_call_twice_and_looks_once(by_command: Printed) -> None:
     assert by_command.stops == 2
-    assert len(by_command.asked) == len(set(by_command.asked)) > 120
+    assert len(by_command.requests) == len(set(by_command.requests)) > 120
     (line,) = (by_command.folder / "store" / "held_out_uses.jsonl").read_text().splitlines()
     assert len(json.loads(line)["held_out"]) == 9
 
@@ -340,5 +340,5 @@ def test_summary_json_run_and_export_say_what_the_figures_rest_on(by_command: Pr
     assert folds["note"] in run.data.tags["mlflow.note.content"]
     artifacts = by_command.folder / "store" / "artifacts" / run.info.run_id / "artifacts"
     assert json.loads((artifacts / "folds.json").read_text()) == folds
-    parts = {one.tags[0].value: json.loads(one.dataset.profile)["groups"] for one in run.inputs.dataset_inputs}
+    parts = {i.tags[0].value: json.loads(i.dataset.profile)["groups"] for i in run.inputs.dataset_inputs}
     assert parts == {"train": 6, "dev": 6, "held_out": 9}

@@ -93,13 +93,13 @@ def test_packs_keep_to_their_tokens_and_hold_agreements_beside_the_largest_diffe
     tokens = 8 * sources[7].tokens
     packs = pack(sources, tokens, 2)
     assert len(packs) == 2
-    for one in packs:
-        assert sum(source.tokens for source in one) <= tokens
-        differences = [source.error for source in one]
+    for sources_of_pack in packs:
+        assert sum(source.tokens for source in sources_of_pack) <= tokens
+        differences = [source.error for source in sources_of_pack]
         assert differences == sorted(differences, reverse=True)
         assert differences[0] > 20
         assert any(difference < 10 for difference in differences)
-    assert len({source.source for one in packs for source in one}) == sum(map(len, packs))
+    assert len({source.source for sources_of_pack in packs for source in sources_of_pack}) == sum(map(len, packs))
 
 
 def test_a_source_that_is_too_long_keeps_the_ends_of_the_scale() -> None:
@@ -111,8 +111,8 @@ def test_a_source_that_is_too_long_keeps_the_ends_of_the_scale() -> None:
 
 def test_equal_texts_of_a_source_are_shown_once_with_all_their_ratings() -> None:
     same = RatedCandidate("same", (4.0, 2.0), 3.0, 2.5, "why")
-    other = replace(same, ratings=(5.0,), mean=5.0, score=4.0)
-    line = json.loads(RatedSource("source", "", (same, other, replace(same, text="another"))).json_line())
+    rated_differently = replace(same, ratings=(5.0,), mean=5.0, score=4.0)
+    line = json.loads(RatedSource("source", "", (same, rated_differently, replace(same, text="another"))).json_line())
     assert [c["candidate"] for c in line["candidates"]] == ["same", "another"]
     first = {"candidate": "same", "raters_mean": 4.0, "ratings": [4.0, 2.0, 5.0], "judge": 2.5, "judge_reason": "why"}
     assert line["candidates"][0] == first
@@ -171,10 +171,10 @@ def test_a_proposal_is_judged_on_sources_that_its_author_has_not_seen(candidates
     _, lm = tuned(author, corpus(SOURCES if candidates > 1 else 40, candidates))
     for number, guide in enumerate(("large one", "large two")):
         lines = section(author.guide_prompts[number], "rated").splitlines()
-        shown = sources_in("\n".join(lines))
-        assert len(shown) == len(lines) > 1, "each source is shown once"
+        seen = sources_in("\n".join(lines))
+        assert len(seen) == len(lines) > 1, "each source is shown once"
         assert judged_under(guide, lm), guide
-        assert not judged_under(guide, lm) & shown, guide
+        assert not judged_under(guide, lm) & seen, guide
 
 
 def test_the_best_proposal_is_revised_on_half_of_what_it_has_not_seen_and_judged_on_the_rest() -> None:
@@ -197,14 +197,14 @@ def test_a_fold_names_as_unseen_the_groups_of_which_its_author_has_seen_nothing(
     first, *others = examples(corpus(12 if mixed else SOURCES), (ASPECT,), grouped=not mixed, seed=0)
     if mixed:
         fields = ("questions", "texts", "ratings", "single_ratings", "comments")
-        first = first.copy(**{name: [*first[name], *(other[name][0] for other in others)] for name in fields})
+        first = first.copy(**{name: [*first[name], *(example[name][0] for example in others)] for name in fields})
     folds = tuning_result(tuned(author, trainset=[first, *others], proposals=4)[0]).folds
     assert folds
     for number, fold in enumerate(folds):
         unseen = {int(group.removeprefix("g")) for _, group in fold.unseen}
-        shown = sources_in(section(author.guide_prompts[number], "rated"))
+        seen = sources_in(section(author.guide_prompts[number], "rated"))
         assert guide_of(fold.judge) == f"large {number}"
-        assert not shown & unseen
-        assert mixed or shown | unseen == set(range(SOURCES))
+        assert not seen & unseen
+        assert mixed or seen | unseen == set(range(SOURCES))
     if not mixed:
         assert sorted(group for fold in folds for _, group in fold.unseen) == [f"g{n}" for n in range(SOURCES)]

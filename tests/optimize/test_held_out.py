@@ -102,8 +102,8 @@ def test_a_ledger_that_cannot_be_written_costs_a_warning(tmp_path: Path, caplog:
 def test_the_inflation_is_the_standard_error_times_the_expected_largest_of_normal_values() -> None:
     assert expected_largest(1) == pytest.approx(0, abs=1e-6)
     assert expected_largest(3) == pytest.approx(1.5 / math.sqrt(math.pi), abs=1e-6)
-    drawn = np.random.default_rng(0).normal(size=(20_000, 30)).max(axis=1).mean()
-    assert expected_largest(30) == pytest.approx(drawn, abs=0.02)
+    simulated = np.random.default_rng(0).normal(size=(20_000, 30)).max(axis=1).mean()
+    assert expected_largest(30) == pytest.approx(simulated, abs=0.02)
     # t(9) has its 97.5 % point at 2.262, so that an interval of .4 rests on a standard error of .0884.
     assert inflation(2, agreement()) == pytest.approx(0.0884 / math.sqrt(math.pi), abs=1e-4)
     assert inflation(1, agreement()) == 0

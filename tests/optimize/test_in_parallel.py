@@ -31,13 +31,13 @@ def offline(body: bytes) -> str:
 def compiled(folder: Path, server: FaultyServer) -> dict[str, Any]:
     folder.mkdir()
     options = ["--aspects", "coherence,fluency", "--max-rounds", "0", "--effort", "light", *keys(report="none")]
-    place = ["--store", str(folder / "store"), *keys(json=folder / "result.json"), "--folds", "4"]
+    target = ["--store", str(folder / "store"), *keys(json=folder / "result.json"), "--folds", "4"]
     lm = ["--lm", "openai/m", "--api-base", server.url, "--concurrency", "64"]
-    assert command.main([*options, *place, *lm, "--data", str(small_corpus(folder, 8, 3)), *keys(resamples=200)]) == 0
-    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    for own in ("run_id", "export"):
-        found.pop(own)
-    return found
+    assert command.main([*options, *target, *lm, "--data", str(small_corpus(folder, 8, 3)), *keys(resamples=200)]) == 0
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    for key in ("run_id", "export"):
+        result.pop(key)
+    return result
 
 
 def most_waiting(monkeypatch: pytest.MonkeyPatch, work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], int]:
@@ -68,9 +68,9 @@ def test_the_result_is_that_of_one_step_after_the_other_and_the_calls_are_on_the
     with FaultyServer(offline, latency=0.01) as server:
         at_once, most = most_waiting(monkeypatch, lambda: compiled(tmp_path / "at-once", server))
         monkeypatch.setattr(JudgeRunner, "lm_is_remote", False)
-        in_turn, one = most_waiting(monkeypatch, lambda: compiled(tmp_path / "in-turn", server))
+        in_turn, most_in_turn = most_waiting(monkeypatch, lambda: compiled(tmp_path / "in-turn", server))
     # Two halves of the folds are tuned in two aspects.
-    assert most >= 4 > one == 1
+    assert most >= 4 > most_in_turn == 1
     calls, usual = at_once.pop("lm_calls"), in_turn.pop("lm_calls")
     assert at_once == in_turn
     assert calls["per_item"] == usual["per_item"]

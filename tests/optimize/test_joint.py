@@ -71,14 +71,14 @@ def units(
     dev = replace(CORPUS, groups=tuple(group for i, group in groups if i not in train))
     parts: Any = {"dev": dev, "train": replace(CORPUS, groups=tuple(CORPUS.groups[i] for i in train))}
     base = Debate(ADVOCATE, DebateConfig(rounds), together=8)
-    made = {}
+    units_of_aspects = {}
     for aspect in CORPUS.task.aspects:
         judges = VariantJudges({"strict": base}, (kinds or {}).get(aspect.name, ()), space)
         options: Any = {"label": aspect.name, "fixed_granularities": {}}
-        made[aspect.name] = ChoiceScores(judges, parts, (aspect,), runner, **options)
-    for unit in made.values():
-        unit.share_calls(made.values())
-    return made
+        units_of_aspects[aspect.name] = ChoiceScores(judges, parts, (aspect,), runner, **options)
+    for unit in units_of_aspects.values():
+        unit.share_calls(units_of_aspects.values())
+    return units_of_aspects
 
 
 # --- where it is tried ---
@@ -108,9 +108,9 @@ def test_readings_are_tried_where_the_judge_can_and_the_user_has_set_none(
     rated = [{"id": "c", "text": f"Text {n}.", "ratings": {"coherence": 1 + n % 5}} for n in range(60)]
     lines = [{"group": f"g{n}", "source": f"Source {n} is of {n * n}.", "candidates": [c]} for n, c in enumerate(rated)]
     Path("one.jsonl").write_text("\n".join(json.dumps({"task": "summarization", **line}) for line in lines))
-    found = plan_of(Settings(**settings), {ADVOCATE.name: ADVOCATE.text})
-    assert (found.joint_allowed, found.readings) == (joint, readings)
-    checked = {(check.judge.together, check.judge.joint) for check in _preflight_checks(found)}
+    compile_plan = plan_of(Settings(**settings), {ADVOCATE.name: ADVOCATE.text})
+    assert (compile_plan.joint_allowed, compile_plan.readings) == (joint, readings)
+    checked = {(check.judge.together, check.judge.joint) for check in _preflight_checks(compile_plan)}
     assert ((16, True) in checked) == joint
     assert len(checked) == len(readings) + joint
 
@@ -130,14 +130,14 @@ def test_joint_points_are_tried_last_and_chosen_unless_they_are_worse_for_an_asp
 
     lm = scripted_lm(lambda prompt: (alone if "score" in requested(prompt) else joint_table_script(several))(prompt))
     with JudgeRunner(lm, progress=False) as runner:
-        found = search(units(runner), SPACE, plan(None, limits_of(9)))
-    chosen = [(result.chosen.point.reading, result.chosen.calls) for result in found.values()]
+        results = search(units(runner), SPACE, plan(None, limits_of(9)))
+    chosen = [(result.chosen.point.reading, result.chosen.calls) for result in results.values()]
     assert chosen == [("joint", 0.125) if len(jointly) == 2 else ("side by side", 0.25)] * 2
     # Each aspect side by side and alone; then both of a source in one call.
     assert len(lm.prompts) == 2 * 6 + 2 * 24 + 6
     assert [len(requested_cells(prompt, "scores")) for prompt in lm.prompts[-6:]] == [8] * 6
     if len(jointly) == 2:
-        judge = found["clear"].scores.variants[found["clear"].chosen.point.variant].judge
+        judge = results["clear"].scores.variants[results["clear"].chosen.point.variant].judge
         assert (judge.together, judge.joint) == (16, True)
 
 
@@ -160,15 +160,15 @@ def test_if_all_points_are_joint_aspects_choose_the_same_configuration() -> None
     outcomes = SimpleNamespace(
         space=SearchSpace(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False,), readings=("joint",)),
         units={label: SimpleNamespace(aspects=[SimpleNamespace(name=label)]) for label in ("a", "b")},
-        by_point={p: {label: SimpleNamespace(calls=1.0) for label in found} for p, found in worth.items()},
+        by_point={p: {label: SimpleNamespace(calls=1.0) for label in by_label} for p, by_label in worth.items()},
         posterior_means=lambda points: {p: list(worth[p].values()) for p in points},
         choose=best,
     )
-    own = best(lambda p: True)
-    assert (own["a"], own["b"]) == (point(1, knowledge="none"), point(1, "plain"))
+    alone = best(lambda p: True)
+    assert (alone["a"], alone["b"]) == (point(1, knowledge="none"), point(1, "plain"))
     # Under the plain persona each has .7 and .8; what is known of the raters may differ.
     shared = {"a": point(1, "plain", "none"), "b": point(1, "plain")}
-    assert drop_unshareable_joint_points(cast(Outcomes, outcomes), own) == shared
+    assert drop_unshareable_joint_points(cast(Outcomes, outcomes), alone) == shared
     alike = dict.fromkeys(("a", "b"), point(2))
     assert drop_unshareable_joint_points(cast(Outcomes, outcomes), alike) == alike
 
@@ -179,8 +179,8 @@ def guide(aspect: str, folds: Mapping[str, str]) -> Knowledge:
     def giving(text: str) -> Any:
         return lambda judge: add_guide(judge, text)
 
-    made = tuple((giving(f"{aspect} {text}."), frozenset({(aspect, group)})) for group, text in folds.items())
-    return Knowledge("guide", giving(f"{aspect} whole."), made)
+    fold_guides = tuple((giving(f"{aspect} {text}."), frozenset({(aspect, group)})) for group, text in folds.items())
+    return Knowledge("guide", giving(f"{aspect} whole."), fold_guides)
 
 
 def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> None:
@@ -190,15 +190,15 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
     lm = scripted_lm(joint_table_script(true_rating, lambda *_: "TOO LOW"))
     at = Point("guide", "strict", 1, True, "given", reading="joint")
     with JudgeRunner(lm, progress=False) as runner:
-        made = units(runner, space, 1, (0, 1), kinds)
-        scores, calls = made["warm"].scores(at)
+        by_aspect = units(runner, space, 1, (0, 1), kinds)
+        scores, calls = by_aspect["warm"].scores(at)
         prompts = list(lm.prompts)
-        other, _ = made["clear"].scores(at)
+        scores_of_clear, _ = by_aspect["clear"].scores(at)
         # The other aspect was asked about in the same calls; so was what fewer rounds would have given.
-        made["clear"].scores(replace(at, rounds=0, tie_breaker=False))
+        by_aspect["clear"].scores(replace(at, rounds=0, tie_breaker=False))
     assert lm.prompts == prompts
     assert [g.group for g in scores["warm"]] == ["g2", "g3", "g4", "g5", "g0"]
-    assert [g.group for g in other["clear"]] == ["g2", "g3", "g4", "g5", "g0", "g1"]
+    assert [g.group for g in scores_of_clear["clear"]] == ["g2", "g3", "g4", "g5", "g0", "g1"]
     # Opening, review, revision and tie-break of six sources.
     assert len(prompts) == 4 * 6
     assert calls == pytest.approx(4 / 8)
@@ -210,8 +210,8 @@ def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> 
     assert guides["Source 0."] == ("clear first.", "warm first.", 8)
     assert guides["Source 4."] == ("clear whole.", "warm whole.", 8)
     assert guides["Source 1."] == ("", "", 4)
-    one = next(p for p in prompts if section(p, "source") == "Source 1.")
-    assert section(one, "standard").endswith("clear second.")
+    prompt = next(p for p in prompts if section(p, "source") == "Source 1.")
+    assert section(prompt, "standard").endswith("clear second.")
 
 
 # --- held-out ---
@@ -225,15 +225,15 @@ def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() ->
         return AspectJudge(add_guide(Debate(ADVOCATE, DebateConfig(rounds), together=8, joint=True), text), "half")
 
     # Two of three go together.
-    own = {"coherence": judge(1, "One."), "fluency": judge(1, "Two."), "relevance": judge(0, "Three.")}
+    aspect_judges = {"coherence": judge(1, "One."), "fluency": judge(1, "Two."), "relevance": judge(0, "Three.")}
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
         # A single call for the uncompiled judge, so that its debates do not count.
         single = replace(whole, settings=replace(settings, together=0), judge=whole.single)
         run = CompileRun(single, runner, None, cast(Any, None), lm)
-        found = evaluate_held_out(run, CompiledJudge(whole.data.corpus.task, own), {}).judgements
-    assert {granularity for _, granularity in found["compiled"].values()} == {"half"}
-    shapes = {a: {j.transcript.joint for j in judgements} for a, (judgements, _) in found["compiled"].items()}
+        by_judge = evaluate_held_out(run, CompiledJudge(whole.data.corpus.task, aspect_judges), {}).judgements
+    assert {granularity for _, granularity in by_judge["compiled"].values()} == {"half"}
+    shapes = {a: {j.transcript.joint for j in judgements} for a, (judgements, _) in by_judge["compiled"].items()}
     assert shapes == {"coherence": {2}, "fluency": {2}, "relevance": {1}}
     # Three aspects of eight candidates alone; the uncompiled judge is the same here; two tables of each source.
     sources = len(whole.data.splits.held_out.groups)

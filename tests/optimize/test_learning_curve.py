@@ -68,8 +68,8 @@ def test_its_last_step_is_the_compiled_judge_and_it_is_estimated_kept_and_paid_o
     assert [step["sources"] for step in curve["steps"]] == [0, 4, 7]
     last = curve["steps"][-1]["agreement"]["aspects"]
     for aspect in ASPECTS:
-        own = first["held_out"]["compiled"]["aspects"][aspect]["summary"]["spearman"]
-        assert (last[aspect]["summary"]["spearman"] == own) == (aspect not in curve["aspects_without_knowledge"])
+        held_out = first["held_out"]["compiled"]["aspects"][aspect]["summary"]["spearman"]
+        assert (last[aspect]["summary"]["spearman"] == held_out) == (aspect not in curve["aspects_without_knowledge"])
         fixed, chosen = curve["fixed"][aspect], first["chosen"][aspect]
         assert {**fixed, "knowledge": ""} == {**chosen, "knowledge": ""}
         assert fixed["knowledge"] == "guide"
@@ -90,16 +90,16 @@ class Step:
 
 def steps(*wrong: float) -> list[Step]:
     """Judges that rank 12 groups of four, and this share of them in a wrong order."""
-    found: list[Step] = []
+    curve: list[Step] = []
     before: dict[str, list[GroupScores]] | None = None
     for number, share in enumerate(wrong):
         rated = (1.0, 2.0, 3.0, 4.0)
         scores = [(2.0, 1.0, 4.0, 3.0) if i / 12 < share else rated for i in range(12)]
-        own = {"clarity": [GroupScores(f"g{i}", tuple("abcd"), rated, given) for i, given in enumerate(scores)]}
-        difference = None if before is None else compare(own, before, resamples=100)
-        found.append(Step(4 * number, agreement_table(own, resamples=100), difference))
-        before = own
-    return found
+        scored = {"clarity": [GroupScores(f"g{i}", tuple("abcd"), rated, s) for i, s in enumerate(scores)]}
+        difference = None if before is None else compare(scored, before, resamples=100)
+        curve.append(Step(4 * number, agreement_table(scored, resamples=100), difference))
+        before = scored
+    return curve
 
 
 @pytest.mark.parametrize(

@@ -82,10 +82,10 @@ def test_shown_are_rated_items_each_under_its_own_source_with_replies_where_ther
     items = [replace(ITEM, source=source, text=f"Text {n}.") for n, source in enumerate("aabb")]
     whole = Transcript((SCORER, CRITIC, AGAIN))
     replies = critic_replies(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
-    shown = {
+    by_source = {
         source.source: [(c.text, c.debate_fields.get("score_after")) for c in source.candidates] for source in replies
     }
-    assert shown == {"a": [("Text 0.", 3.0)], "b": [("Text 2.", None), ("Text 3.", 3.0)]}
+    assert by_source == {"a": [("Text 0.", 3.0)], "b": [("Text 2.", None), ("Text 3.", 3.0)]}
     assert count_effects(replies).total() == 2
 
 
@@ -229,9 +229,9 @@ def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own_beside_a_guid
 
 def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
     assert len(examples(CORPUS, (ASPECT,), grouped=True, seed=0)) == len(GROUPS)
-    shown = examples_knowledge(CORPUS, (ASPECT,), ExamplesOption(2), 0, {})
+    knowledge = examples_knowledge(CORPUS, (ASPECT,), ExamplesOption(2), 0, {})
     (guide,) = learnt_knowledge(BASE, learnt())
-    kinds = [guide, shown, combine(guide, shown)]
+    kinds = [guide, knowledge, combine(guide, knowledge)]
     space = SearchSpace(knowledge_values(kinds)[0], ("strict", "plain"), (0, 1, 2), (False, True))
     variants = VariantJudges(BY_PERSONA, kinds, space)
     alone, both = (variants[JudgeVariant(kind, "strict")] for kind in ("examples", "both"))

@@ -28,9 +28,9 @@ def test_posterior_means_are_those_of_the_formulas() -> None:
         + rng.normal(0, 0.2, groups) + rng.normal(0, 0.3, (points, groups))
         for _ in range(aspects)
     ]  # fmt: skip
-    means = np.array([own.mean(axis=1) for own in values])
+    means = np.array([v.mean(axis=1) for v in values])
     y = means - means.mean(axis=1, keepdims=True)
-    noise = np.array([np.mean(np.var(own - own.mean(axis=0), axis=1, ddof=1)) / groups for own in values])
+    noise = np.array([np.mean(np.var(v - v.mean(axis=0), axis=1, ddof=1)) / groups for v in values])
     products = y @ y.T / points
     shared = products[~np.eye(aspects, dtype=bool)].mean()
     own_variance = np.mean(np.diag(products) - noise) - shared
@@ -77,13 +77,13 @@ def test_pooled_values_have_the_correlation_for_mean_and_its_jackknife_error(gro
     ratings = rng.normal(size=(groups, 3))
     scores = ratings + rng.normal(size=(groups, 3))
     made_of = [group(str(i), tuple(ratings[i]), tuple(scores[i])) for i in range(groups)]
-    found = np.array(list(group_values(made_of, "spearman", "sample").values()))
-    assert found.mean() == pytest.approx(stats.spearmanr(ratings.ravel(), scores.ravel()).statistic)
-    assert len(found) == min(groups, 25)
-    blocks = [np.arange(groups) % len(found) == b for b in range(len(found))]
+    values = np.array(list(group_values(made_of, "spearman", "sample").values()))
+    assert values.mean() == pytest.approx(stats.spearmanr(ratings.ravel(), scores.ravel()).statistic)
+    assert len(values) == min(groups, 25)
+    blocks = [np.arange(groups) % len(values) == b for b in range(len(values))]
     without = [stats.spearmanr(ratings[~b].ravel(), scores[~b].ravel()).statistic for b in blocks]
-    error = np.sqrt((len(found) - 1) / len(found) * np.sum((np.array(without) - np.mean(without)) ** 2))
-    assert found.std(ddof=1) / np.sqrt(len(found)) == pytest.approx(error)
+    error = np.sqrt((len(values) - 1) / len(values) * np.sum((np.array(without) - np.mean(without)) ** 2))
+    assert values.std(ddof=1) / np.sqrt(len(values)) == pytest.approx(error)
 
 
 def test_over_all_candidates_a_missing_score_is_none_and_equal_scores_agree_with_nothing() -> None:

@@ -42,26 +42,26 @@ def pruned(fake: FakeScores, storage: Path | None = None, **options: Any) -> Sea
 
 def test_weak_points_are_pruned_after_a_few_groups_and_the_choice_is_the_same() -> None:
     fewer, whole = FakeScores(weak), FakeScores(weak)
-    found, expected = pruned(fewer), run_search(whole, None, NINE_TRIALS)
-    assert found.chosen.point == expected.chosen.point
+    result, expected = pruned(fewer), run_search(whole, None, NINE_TRIALS)
+    assert result.chosen.point == expected.chosen.point
     others = [point for point in fewer.asked if point.persona != "strict"]
     assert others
     assert {fewer.groups_asked[point] for point in others} <= {3, 6}
-    assert set(found.pruned) >= set(others)
+    assert set(result.pruned) >= set(others)
     # Known for all groups, and nothing else, is what may be chosen.
-    assert {point for point, groups in fewer.groups_asked.items() if groups == 10} == {o.point for o in found.outcomes}
-    assert not {o.point for o in found.outcomes} & set(found.pruned)
-    assert {(d.groups, d.total_groups) for d in found.pruned.values()} <= {(3, 10), (6, 10)}
-    assert all(dropped.difference_to_best < 0 for dropped in found.pruned.values())
+    assert {point for point, groups in fewer.groups_asked.items() if groups == 10} == {o.point for o in result.outcomes}
+    assert not {o.point for o in result.outcomes} & set(result.pruned)
+    assert {(d.groups, d.total_groups) for d in result.pruned.values()} <= {(3, 10), (6, 10)}
+    assert all(dropped.difference_to_best < 0 for dropped in result.pruned.values())
 
 
 def test_a_debate_that_may_win_after_one_round_is_held_no_longer_on_further_groups() -> None:
     space = replace(SPACE, knowledge=("none",), personas=("strict",), tie_breakers=(False,), granularities=("given",))
     fake = FakeScores(lambda p: {0: 2.0, 1: 0.1}.get(p.rounds, 60.0))
     assert pruned(fake, space=space).chosen.point.rounds == 1
-    asked = {point.rounds: groups for point, groups in fake.groups_asked.items()}
-    assert asked[0] == asked[1] == 10
-    assert asked[2] <= 6 >= asked[3]
+    groups_by_rounds = {point.rounds: groups for point, groups in fake.groups_asked.items()}
+    assert groups_by_rounds[0] == groups_by_rounds[1] == 10
+    assert groups_by_rounds[2] <= 6 >= groups_by_rounds[3]
 
 
 def test_of_equal_agreement_what_is_more_expensive_is_pruned() -> None:
@@ -81,26 +81,27 @@ def test_a_reading_whose_single_calls_were_pruned_has_no_debates() -> None:
 
 def test_pruned_trials_are_stored_with_their_record(tmp_path: Path) -> None:
     reported: dict[Point, TrialOutcome] = {}
-    found = pruned(FakeScores(weak), tmp_path / "s.log", on_trial=reported.__setitem__)
+    result = pruned(FakeScores(weak), tmp_path / "s.log", on_trial=reported.__setitem__)
     dropped = {point: outcome for point, outcome in reported.items() if isinstance(outcome, PrunedPoint)}
-    assert set(dropped) == set(found.pruned)
+    assert set(dropped) == set(result.pruned)
     trials = stored_trials(tmp_path / "s.log", optuna.trial.TrialState.PRUNED)
     assert [trial.user_attrs for trial in trials] == [
         {"groups": outcome.groups, "total_groups": 10, "difference_to_best": outcome.difference_to_best}
         for outcome in dropped.values()
     ]
     assert {trial.values for trial in trials} == {None}
-    assert len(stored_trials(tmp_path / "s.log", optuna.trial.TrialState.COMPLETE)) == len(found.outcomes)
+    assert len(stored_trials(tmp_path / "s.log", optuna.trial.TrialState.COMPLETE)) == len(result.outcomes)
 
 
 def test_a_point_that_is_best_for_one_aspect_and_weak_for_another_is_not_pruned() -> None:
-    one, other = FakeScores(lambda p: 50.0 if p.rounds else 0.5), FakeScores(lambda p: 0.1 if p.rounds else 8.0, seed=1)
-    other.aspects = (Aspect("b", "?", Scale(1, 6)),)
-    units = {"one": cast(ChoiceScores, one), "other": cast(ChoiceScores, other)}
+    first = FakeScores(lambda p: 50.0 if p.rounds else 0.5)
+    second = FakeScores(lambda p: 0.1 if p.rounds else 8.0, seed=1)
+    second.aspects = (Aspect("b", "?", Scale(1, 6)),)
+    units = {"one": cast(ChoiceScores, first), "other": cast(ChoiceScores, second)}
     space = replace(SPACE, personas=("strict",), tie_breakers=(False,))
-    found: Mapping[str, SearchResult] = search(units, space, plan(None, limits_of(6), prune=True))
-    assert one.groups_asked == other.groups_asked
-    assert found["other"].chosen.point.rounds > 0 == found["one"].chosen.point.rounds
+    results: Mapping[str, SearchResult] = search(units, space, plan(None, limits_of(6), prune=True))
+    assert first.groups_asked == second.groups_asked
+    assert results["other"].chosen.point.rounds > 0 == results["one"].chosen.point.rounds
 
 
 # --- scores of judges ---

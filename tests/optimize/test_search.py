@@ -63,10 +63,10 @@ def test_it_starts_with_single_calls_then_debates_then_personas_then_a_tie_break
 
 def test_some_knowledge_is_always_tried_in_a_debate() -> None:
     space = replace(SPACE, knowledge=("none", "guide", "examples", "both"))
-    found = started(space, lambda p: 3.0 * (p.knowledge != "none") - 0.5 * (p.knowledge == "examples"))
-    assert found[:6] == ["none", "guide", "examples", "both", "none strict 3", "examples strict 3"]
+    labels = started(space, lambda p: 3.0 * (p.knowledge != "none") - 0.5 * (p.knowledge == "examples"))
+    assert labels[:6] == ["none", "guide", "examples", "both", "none strict 3", "examples strict 3"]
     # Personas are then tried where single calls are better.
-    assert found[6:8] == ["none plain 1", "none mild 1"]
+    assert labels[6:8] == ["none plain 1", "none mild 1"]
 
 
 # --- what is tried ---
@@ -81,31 +81,31 @@ def test_a_budget_that_covers_the_space_tries_every_point_once() -> None:
 
 @pytest.mark.integration
 def test_the_same_seed_tries_the_same_and_another_seed_something_else() -> None:
-    asked = []
+    points_tried = []
     for seed in (0, 0, 1, 2, 3):
         fake = FakeScores(varied_noise)
         run_search(fake, None, limits_of(16), seed=seed)
-        asked.append(fake.asked)
-    assert asked[0] == asked[1]
-    assert any(other != asked[0] for other in asked[2:])
+        points_tried.append(fake.asked)
+    assert points_tried[0] == points_tried[1]
+    assert any(points != points_tried[0] for points in points_tried[2:])
     # Whatever the seed, the single call is known.
-    assert all(other[0] == Point("none", "strict", 0, False, "given") for other in asked)
+    assert all(points[0] == Point("none", "strict", 0, False, "given") for points in points_tried)
 
 
 def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_path: Path) -> None:
-    one, other = FakeScores(varied_noise), FakeScores(lambda point: 1.0, seed=1)
-    units = {"one": cast(ChoiceScores, one), "other": cast(ChoiceScores, other)}
-    found = search(units, SPACE, plan(tmp_path / "s.log", limits_of(8)))
-    assert one.asked == other.asked
+    first, second = FakeScores(varied_noise), FakeScores(lambda point: 1.0, seed=1)
+    units = {"one": cast(ChoiceScores, first), "other": cast(ChoiceScores, second)}
+    results = search(units, SPACE, plan(tmp_path / "s.log", limits_of(8)))
+    assert first.asked == second.asked
     trials = stored_trials(tmp_path / "s.log", optuna.trial.TrialState.COMPLETE)
-    assert len(trials) == len(one.asked) == len(found["one"].outcomes)
-    for trial, mine, theirs in zip(trials, found["one"].outcomes, found["other"].outcomes, strict=True):
-        assert trial.params["rounds"] == mine.point.rounds
-        assert trial.params["granularity"] == mine.point.granularity
-        mean = (mine.agreement + theirs.agreement) / 2
-        assert trial.value == pytest.approx(mean - CALL_PENALTY * (mine.calls + theirs.calls) / 2)
+    assert len(trials) == len(first.asked) == len(results["one"].outcomes)
+    for trial, outcome, other in zip(trials, results["one"].outcomes, results["other"].outcomes, strict=True):
+        assert trial.params["rounds"] == outcome.point.rounds
+        assert trial.params["granularity"] == outcome.point.granularity
+        mean = (outcome.agreement + other.agreement) / 2
+        assert trial.value == pytest.approx(mean - CALL_PENALTY * (outcome.calls + other.calls) / 2)
         assert trial.user_attrs["agreement"] == pytest.approx(mean)
-        assert trial.user_attrs["one"] == {"agreement": mine.agreement, "lm_calls_per_item": mine.calls}
+        assert trial.user_attrs["one"] == {"agreement": outcome.agreement, "lm_calls_per_item": outcome.calls}
 
 
 def test_what_is_best_alone_is_tried_side_by_side_in_the_end() -> None:
@@ -199,12 +199,12 @@ def test_the_pareto_front() -> None:
         return Outcome(Point("none", "a", int(calls), False, "given"), agreement, calls, {}, {})
 
     outcomes = [outcome(5, 0.6), outcome(1, 0.4), outcome(3, 0.3), outcome(3, 0.5), outcome(4, 0.5), outcome(7, 0.6)]
-    found = SearchResult(outcomes[1], tuple(outcomes), cast(ChoiceScores, None))
-    assert [(o.calls, o.agreement) for o in found.front] == [(1, 0.4), (3, 0.5), (5, 0.6)]
+    result = SearchResult(outcomes[1], tuple(outcomes), cast(ChoiceScores, None))
+    assert [(o.calls, o.agreement) for o in result.front] == [(1, 0.4), (3, 0.5), (5, 0.6)]
 
 
 def test_what_may_not_be_exported_is_measured_and_not_chosen() -> None:
     space = SearchSpace(("none", "examples"), ("strict",), (0, 1), (False,), not_exportable=("examples",))
-    found = run_search(FakeScores(lambda p: 0.0 if p.knowledge == "examples" else 2.0), None, space=space)
-    assert max(found.outcomes, key=lambda o: o.agreement).point.knowledge == "examples"
-    assert found.chosen.point.knowledge == "none"
+    result = run_search(FakeScores(lambda p: 0.0 if p.knowledge == "examples" else 2.0), None, space=space)
+    assert max(result.outcomes, key=lambda o: o.agreement).point.knowledge == "examples"
+    assert result.chosen.point.knowledge == "none"

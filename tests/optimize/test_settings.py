@@ -47,7 +47,7 @@ def test_a_file_without_its_flag_is_answered_with_the_flag(capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    ("given", "metric", "correlation", "absolute"),
+    ("written", "metric", "correlation", "absolute"),
     [
         ("auto/spearman", "auto/spearman", "spearman", None),
         ("summary/kendall", "summary/kendall", "kendall", None),
@@ -60,9 +60,9 @@ def test_a_file_without_its_flag_is_answered_with_the_flag(capsys: pytest.Captur
     ],
 )
 def test_a_metric_is_a_level_and_a_correlation_or_an_absolute_measure(
-    given: str, metric: str, correlation: str, absolute: str | None
+    written: str, metric: str, correlation: str, absolute: str | None
 ) -> None:
-    settings = read_settings(Settings, build_parser().parse_args(["--metric", given]))
+    settings = read_settings(Settings, build_parser().parse_args(["--metric", written]))
     assert settings.metric == metric, "however it is written, it is the same compile"
     choice = settings.metric_choice
     assert (choice.level, choice.correlation) == (metric.partition("/")[0], correlation)
@@ -70,12 +70,12 @@ def test_a_metric_is_a_level_and_a_correlation_or_an_absolute_measure(
 
 
 @pytest.mark.parametrize(
-    ("given", "attempt", "deadline"), [({}, 300, 900), ({"timeout": 5000.0}, 5000, 15000), ({"timeout": 0.5}, 0.5, 1.5)]
+    ("field", "attempt", "deadline"), [({}, 300, 900), ({"timeout": 5000.0}, 5000, 15000), ({"timeout": 0.5}, 0.5, 1.5)]
 )
 def test_a_call_may_take_three_times_as_long_as_an_attempt(
-    given: dict[str, float], attempt: float, deadline: float
+    field: dict[str, float], attempt: float, deadline: float
 ) -> None:
-    options = lm_options(Settings(**given))
+    options = lm_options(Settings(**field))
     assert (options.attempt_timeout, options.deadline) == (attempt, deadline)
 
 
@@ -85,24 +85,24 @@ def test_the_identity_is_what_decides_the_result() -> None:
         *({"name": "x"}, {"store": "elsewhere"}, {"json": "r.json"}, {"tracking_uri": "http://localhost:5000"}),
         *({"concurrency": 2}, {"rpm": 1.0}, {"budget": "calls=1"}),
     ]
-    assert {Settings(**given).identity() for given in same} == {base}
-    other: list[dict[str, Any]] = [
+    assert {Settings(**fields).identity() for fields in same} == {base}
+    different: list[dict[str, Any]] = [
         *({"data": "summeval"}, {"task": "dialogue"}, {"columns": ("text=answer",)}, {"sources": "20"}),
         *({"aspects": ("coherence",)}, {"judge": "single"}, {"personas": "mine.toml"}, {"lm": "openai/m"}),
         *({"api_base": "http://localhost:8000/v1"}, {"tuner": "none"}, {"effort": "heavy"}, {"trials": 7}),
         *({"max_rounds": 1}, {"metric": "kendall"}, {"metric": "sample"}, {"shared": True}, {"seed": 1}),
         *({"resamples": 1000}, {"examples": "8"}),
     ]
-    assert len({base, *(Settings(**given).identity() for given in other)}) == len(other) + 1
+    assert len({base, *(Settings(**fields).identity() for fields in different)}) == len(different) + 1
 
 
 def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:
     texts = {name: persona.text for name, persona in PERSONAS.items()}
-    named, usual = (plan_of(Settings(store=str(tmp_path), **given), texts) for given in ({"name": "mine"}, {}))
+    named, usual = (plan_of(Settings(store=str(tmp_path), **fields), texts) for fields in ({"name": "mine"}, {}))
     assert (named.name, named.model_name) == ("mine", "mine")
     assert (usual.name.startswith("sample-debate-offline-"), usual.model_name) == (True, "debate-summarization")
-    found = named_prompts(named.model_name, {"coherence": {"scorer": "Rate.", "critic": ""}})
-    assert found == {"mine.coherence.scorer": "Rate."}
+    prompts = named_prompts(named.model_name, {"coherence": {"scorer": "Rate.", "critic": ""}})
+    assert prompts == {"mine.coherence.scorer": "Rate."}
 
 
 # --- what is maximized ---
@@ -113,9 +113,9 @@ def spied(patch: pytest.MonkeyPatch, module: Any, name: str) -> list[tuple[Any, 
     calls: list[tuple[Any, ...]] = []
     real = getattr(module, name)
 
-    def spy(*given: Any, **named: Any) -> Any:
-        calls.append(given)
-        return real(*given, **named)
+    def spy(*arguments: Any, **named: Any) -> Any:
+        calls.append(arguments)
+        return real(*arguments, **named)
 
     patch.setattr(module, name, spy)
     return calls
@@ -126,7 +126,7 @@ def test_guides_are_compared_and_judges_chosen_by_the_error_and_pairs_by_the_jud
 ) -> None:
     chosen = spied(monkeypatch, outcomes, "group_values")
     tuned = spied(monkeypatch, guide, "group_metric")
-    shown = spied(monkeypatch, rated_examples, "choose_pairs")
+    pairs_chosen = spied(monkeypatch, rated_examples, "choose_pairs")
     data: dict[str, Any] = {"data": str(small_corpus(tmp_path)), "aspects": ("coherence",), "store": str(tmp_path)}
     quick: dict[str, Any] = {"max_rounds": 0, "folds": 1, "resamples": 100}
     settings = Settings(**data, **quick, metric="mae", examples="pairs:2", export_examples=True)
@@ -139,10 +139,10 @@ def test_guides_are_compared_and_judges_chosen_by_the_error_and_pairs_by_the_jud
     }
     assert {(objective, scale.width) for _, _, objective, scale in tuned} == {("mae", 4.0)}
     train = result.plan.data.splits.train
-    for corpus, _, count, scores, *_ in shown:
+    for corpus, _, count, scores, *_ in pairs_chosen:
         assert (corpus, count) == (train, 2)
         assert set(scores) == {("coherence", g.id, c.id) for g in train.groups for c in g.candidates}
-    assert shown
+    assert pairs_chosen
     assert result.to_json()["objective"]["maximized"] == "mae"
 
 

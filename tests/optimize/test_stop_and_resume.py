@@ -51,12 +51,12 @@ def calls(folder: Path) -> list[str]:
 
 
 def result(folder: Path, tuner: str) -> dict[str, object]:
-    found = json.loads((folder / "result.json").read_text())
+    content = json.loads((folder / "result.json").read_text())
     # What a run is called and how much of it was left to do are its own; everything else must be equal.
-    found["lm_calls"].pop("executed")
-    for own in ("run_id", "export"):
-        found.pop(own)
-    return dict(found)
+    content["lm_calls"].pop("executed")
+    for key in ("run_id", "export"):
+        content.pop(key)
+    return dict(content)
 
 
 @pytest.mark.parametrize("tuner", ["guide", pytest.param("gepa", marks=pytest.mark.soak)])

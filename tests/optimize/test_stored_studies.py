@@ -63,8 +63,8 @@ def test_a_search_that_was_stopped_finds_the_same_and_stores_each_trial_once(
     assert sorted(StoredStudy("s", storage, SPACE).points()) == sorted([*points, *undisturbed.pruned])
     assert len(StoredStudy("other", storage, SPACE).points()) == len(SPACE.granularities)
     # With a larger budget it goes on from there.
-    more = run_search(FakeScores(varied_noise), storage, limits_of(11), prune=prune)
-    assert {*points} < {outcome.point for outcome in more.outcomes}
+    continued = run_search(FakeScores(varied_noise), storage, limits_of(11), prune=prune)
+    assert {*points} < {outcome.point for outcome in continued.outcomes}
 
 
 def test_what_another_process_finds_meanwhile_changes_nothing_and_is_stored_once(
@@ -85,8 +85,8 @@ def cut(log: bytes, rng: random.Random) -> bytes:
 
 
 def flipped(log: bytes, rng: random.Random) -> bytes:
-    place = rng.randrange(len(log))
-    return log[:place] + bytes([log[place] ^ 1 << rng.randrange(8)]) + log[place + 1 :]
+    position = rng.randrange(len(log))
+    return log[:position] + bytes([log[position] ^ 1 << rng.randrange(8)]) + log[position + 1 :]
 
 
 def without_a_line(log: bytes, rng: random.Random) -> bytes:
@@ -97,8 +97,8 @@ def without_a_line(log: bytes, rng: random.Random) -> bytes:
 
 def blank(log: bytes, rng: random.Random) -> bytes:
     """What a power cut may leave: a block of zeros."""
-    place = rng.randrange(len(log))
-    return log[:place] + bytes(min(512, len(log) - place)) + log[place + 512 :]
+    position = rng.randrange(len(log))
+    return log[:position] + bytes(min(512, len(log) - position)) + log[position + 512 :]
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,10 @@ def team(postgres: PostgresServer, runs_database: str, tmp_path_factory: pytest.
         common += ["--api-base", server.url, "--tracking-uri", with_password(runs_database), "--name", "ours"]
         common += ["--aspects", "coherence", "--tuner", "none", "--folds", "1", *keys(trials=1)]
         common += ["--max-rounds", "0", *keys(resamples=100, preflight=False)]
-        one, other = (
+        first, second = (
             compiled([*common, "--store", str(folder / name)], server, folder / f"{name}.json") for name in "ab"
         )
-    return Team(folder, databases, one, other)
+    return Team(folder, databases, first, second)
 
 
 def test_the_second_pays_nothing_gets_the_same_and_has_the_same_study(team: Team) -> None:
@@ -97,13 +97,13 @@ def test_the_second_pays_nothing_gets_the_same_and_has_the_same_study(team: Team
 
 
 def test_the_password_of_the_databases_is_in_nothing_that_is_left(team: Team, postgres: PostgresServer) -> None:
-    left = {str(path): path.read_bytes().decode("latin-1") for path in team.folder.rglob("*") if path.is_file()}
-    left |= {name: postgres.dump(address) for name, address in team.databases.items()}
-    left |= {"printed by the first": team.first.output, "printed by the second": team.second.output}
+    texts = {str(path): path.read_bytes().decode("latin-1") for path in team.folder.rglob("*") if path.is_file()}
+    texts |= {name: postgres.dump(address) for name, address in team.databases.items()}
+    texts |= {"printed by the first": team.first.output, "printed by the second": team.second.output}
     # Not a pass on nothing: the run, a trial and a reply are among what was looked through.
-    assert team.first.result["run_id"] in left["runs"]
-    assert "INSERT INTO public.trial_params" in left["studies"]
-    assert "INSERT INTO public.replies" in left["replies"]
-    assert any(name.endswith("settings.json") for name in left)
+    assert team.first.result["run_id"] in texts["runs"]
+    assert "INSERT INTO public.trial_params" in texts["studies"]
+    assert "INSERT INTO public.replies" in texts["replies"]
+    assert any(name.endswith("settings.json") for name in texts)
     for secret in (PASSWORD, quote(PASSWORD, safe=""), quote(PASSWORD)):
-        assert [name for name, text in left.items() if secret in text] == []
+        assert [name for name, text in texts.items() if secret in text] == []
