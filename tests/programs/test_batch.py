@@ -23,8 +23,8 @@ from debate_judge.programs.make_lm import make_lm
 from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
 from tests.hostile_server import HostileServer, endless, gzip_bomb, sized
-from tests.programs.batches import SHORT_OUTAGE, SHORT_WAITS, judge, lm_at, scores
-from tests.programs.faults import answer, expected, items
+from tests.programs.batches import SHORT_OUTAGE, SHORT_WAITS, lm_at, scores
+from tests.programs.faults import answer, expected, items, judge
 
 pytestmark = pytest.mark.integration
 SLOW = replace(SHORT_WAITS, batch_timing=replace(SHORT_WAITS.batch_timing, quiet_period=0.6))

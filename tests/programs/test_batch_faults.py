@@ -22,11 +22,13 @@ from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.batch_server import BatchServer
-from tests.programs.batches import ONE_ROUND, SHORT_OUTAGE, SHORT_WAITS, judge, lm_at, recorded, resumed, scores
-from tests.programs.faults import answer, expected, items
+from tests.programs.batches import SHORT_OUTAGE, SHORT_WAITS, lm_at, recorded, resumed, scores
+from tests.programs.faults import answer, expected, items, judge
 from tests.stores import count
 
 pytestmark = pytest.mark.integration
+ONE_ROUND = {("scorer", "0"): 20, ("critic", "1"): 20, ("scorer", "1"): 10}
+"""Calls in the jobs of 20 items: the Critic objects to every second one."""
 
 
 @pytest.mark.parametrize("endpoint", ["POST /files", "POST /batches", "GET /batches/", "GET /files/"])
@@ -72,7 +74,7 @@ def test_calls_without_an_answer_are_made_again(fault: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason", "detail", "asked"),
+    ("fault", "reason", "detail", "attempts"),
     [
         ("500", "lm error", "HTTP 500", 3),
         ("expired", "lm error", "batch_expired", 3),
@@ -83,13 +85,13 @@ def test_calls_without_an_answer_are_made_again(fault: str) -> None:
     ],
 )
 def test_a_call_that_always_fails_leaves_only_its_item_unscored(
-    fault: str, reason: str, detail: str, asked: int
+    fault: str, reason: str, detail: str, attempts: int
 ) -> None:
     work = items(20)
     with BatchServer(answer) as server:
         server.on_call = lambda body, attempt: fault if b"Letter-7\\n" in body else None
         judgements = judge(lm_at(server), work)
-        assert max(server.attempts.values()) == asked
+        assert max(server.attempts.values()) == attempts
     failed = judgements[7]
     assert failed.reason == reason
     assert detail in failed.detail

@@ -35,9 +35,9 @@ from tests.programs.test_hallucination import ASPECT, BARE, ITEM
 ARTICLE = " ".join(f"Sentence number {n} says nothing of note." for n in range(45)) + " Robbers struck in the city."
 
 
-def checker() -> ScriptedLM:
-    fields = {"query_1": "robbery city", "query_2": "police appeal", "claims": "Ann won.", "factuality": "True"}
-    return scripted_lm(debater(severity="0", **fields))
+def factual(claims: str = "Ann won.") -> ScriptedLM:
+    queries = {"query_1": "robbery city", "query_2": "police appeal"}
+    return scripted_lm(debater(claims=claims, factuality="True", severity="0", **queries))
 
 
 ANSWER = Item("g", "c", BARE.task, ASPECT, "Who was he?", "He was a king. He died in 1066.", "Harold was king.")
@@ -64,27 +64,23 @@ def test_lists_of_claims_are_read_or_refused(text: str, expected: tuple[str, ...
     assert expected in claims.problem if isinstance(claims, Unreadable) else claims == expected
 
 
-def asked(item: Item, lm: ScriptedLM, **options: Any) -> Any:
+def judged(item: Item, lm: ScriptedLM, **options: Any) -> Any:
     return hold(lm, only(Hallucination(0, **options).judge([item])))
-
-
-def factual(claims: str) -> ScriptedLM:
-    return scripted_lm(debater(claims=claims, factuality="True", severity="0"))
 
 
 def test_a_short_answer_is_joined_with_its_question_and_a_claim_is_judged_without_one() -> None:
     short, claim = factual("never asked"), factual("never asked")
-    asked(replace(ANSWER, text=" ".join(["word"] * MAX_SHORT_ANSWER)), short)
+    judged(replace(ANSWER, text=" ".join(["word"] * MAX_SHORT_ANSWER)), short)
     assert [section(prompt, "claim")[:16] for prompt in short.prompts] == ["Who was he? word"]
-    asked(Item("g", "c", CLAIMS, CLAIMS.aspects[0], "Who was he?", "Harold died in 1066."), claim)
+    judged(Item("g", "c", CLAIMS, CLAIMS.aspects[0], "Who was he?", "Harold died in 1066."), claim)
     assert [section(prompt, "claim") for prompt in claim.prompts] == ["Harold died in 1066."]
     assert "Who was he?" not in claim.prompts[0]
 
 
 def test_the_agents_are_told_which_answer_is_checked() -> None:
     joined, apart, single = factual("never asked"), factual("Harold was a king."), factual("never asked")
-    asked(ANSWER, joined)
-    asked(LONG, apart)
+    judged(ANSWER, joined)
+    judged(LONG, apart)
     hold(single, only(HallucinationCheck().judge([ANSWER])))
     # Premises of the question and evasive answers have a rule where question and answer are read together; a claim
     # that was extracted from the answer is judged without the question.
@@ -92,13 +88,13 @@ def test_the_agents_are_told_which_answer_is_checked() -> None:
     assert notes == [True, True, False]
     # Only answers have a question.
     summary = factual("Ann won.")
-    asked(Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], "A long article.", "Ann won."), summary)
+    judged(Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], "A long article.", "Ann won."), summary)
     assert not any("question" in section(prompt, "task") for prompt in summary.prompts)
 
 
 def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
     lm = factual("\n".join(f"claim {n}" for n in range(MAX_CLAIMS + 1)))
-    assert f"give at most {MAX_CLAIMS}" in asked(LONG, lm).detail
+    assert f"give at most {MAX_CLAIMS}" in judged(LONG, lm).detail
     assert [section(prompt, "correction") != "" for prompt in lm.prompts] == [False, True]
 
 
@@ -134,8 +130,8 @@ def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its
 
 @pytest.mark.parametrize("length", [MAX_WHOLE_KNOWLEDGE, MAX_WHOLE_KNOWLEDGE + 1])
 def test_knowledge_up_to_the_limit_is_used_whole_and_longer_is_searched_by_two_queries(length: int) -> None:
-    lm, article = checker(), ARTICLE[-length:].lstrip().rjust(length, "x")
-    verdict = asked(Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], article, "Ann won."), lm)
+    lm, article = factual(), ARTICLE[-length:].lstrip().rjust(length, "x")
+    verdict = judged(Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], article, "Ann won."), lm)
     shown = section(lm.prompts[-1], "evidence")
     if length == MAX_WHOLE_KNOWLEDGE:
         assert (shown, verdict.calls) == (article, 2)
@@ -149,27 +145,27 @@ def test_knowledge_up_to_the_limit_is_used_whole_and_longer_is_searched_by_two_q
 
 
 def test_without_knowledge_and_search_the_agents_are_told_so() -> None:
-    lm = checker()
-    verdict = asked(BARE, lm)
+    lm = factual()
+    verdict = judged(BARE, lm)
     assert section(lm.prompts[0], "evidence") == ""
     assert "No evidence" in section(lm.prompts[0], "task")
     assert verdict.transcript.turns[1].text == "claim 1: nothing\n"
 
 
 class Provider:
-    """A stand-in for serper.dev that answers by `replies` (status, header, body) and keeps what it was asked."""
+    """A stand-in for serper.dev that answers by `replies` (status, header, body) and keeps the requests."""
 
     def __init__(self) -> None:
         self.replies: list[tuple[int, bytes, object]] = []
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.keys: list[bytes] = []
 
     def __call__(self, request: bytes) -> list[bytes]:
         head, _, body = request.partition(b"\r\n\r\n")
         assert head.startswith(b"POST /search ")
-        self.asked.append(json.loads(body))
+        self.requests.append(json.loads(body))
         self.keys += re.findall(rb"(?i)^x-api-key: (.*?)\r?$", head, re.MULTILINE)
-        body = {"organic": [{"title": "t", "snippet": f"{self.asked[-1]['q']} {n}"} for n in (1, 2)]}
+        body = {"organic": [{"title": "t", "snippet": f"{self.requests[-1]['q']} {n}"} for n in (1, 2)]}
         status, header, content = self.replies.pop(0) if self.replies else (200, b"X: 1", body)
         text = content if isinstance(content, str) else json.dumps(content)
         return [sized(text.encode(), header, status=b"%d Said" % status)]
@@ -185,12 +181,12 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
 
 @pytest.mark.integration
 def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -> None:
-    lm = checker()
-    asked(ITEM, lm, search="serper")
-    assert provider.asked == []
-    verdict = asked(BARE, lm, search="serper")
-    assert sorted(asked["q"] for asked in provider.asked) == ["police appeal", "robbery city"]
-    assert {asked["num"] for asked in provider.asked} == {MAX_SNIPPETS}
+    lm = factual()
+    judged(ITEM, lm, search="serper")
+    assert provider.requests == []
+    verdict = judged(BARE, lm, search="serper")
+    assert sorted(request["q"] for request in provider.requests) == ["police appeal", "robbery city"]
+    assert {request["num"] for request in provider.requests} == {MAX_SNIPPETS}
     assert provider.keys == [b"secret-key"] * 2
     prompt = lm.prompts[-1]
     assert "found on the web" in section(prompt, "task")
@@ -202,7 +198,7 @@ def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -
 
 @pytest.mark.integration
 def test_the_same_search_is_made_once_for_a_store(provider: Provider) -> None:
-    lm = checker()
+    lm = factual()
 
     async def both() -> list[object]:
         judges = [Hallucination(0, search="serper") for _ in range(2)]
@@ -210,7 +206,7 @@ def test_the_same_search_is_made_once_for_a_store(provider: Provider) -> None:
 
     first = hold(lm, both())
     assert hold(lm, both()) == first
-    assert len(provider.asked) == 2
+    assert len(provider.requests) == 2
 
 
 @pytest.mark.integration
@@ -241,9 +237,9 @@ def test_a_search_that_fails_names_the_reason_and_leaves_the_item_unscored(
     provider.replies = list(replies)
     with pytest.raises(SearchError, match=words):
         asyncio.run(Serper(pause=0.0).snippets("q", 1))
-    assert len(provider.asked) == len(replies)
+    assert len(provider.requests) == len(replies)
     provider.replies = [(400, b"X: 1", "")] * 2
-    unscored = asked(BARE, checker(), search="serper")
+    unscored = judged(BARE, factual(), search="serper")
     assert (unscored.reason, unscored.calls) == ("search error", 1)
     provider.replies = [(403, b"X: 1", "bad key secret-key")]
     with pytest.raises(InputError, match="refuses the key") as caught:

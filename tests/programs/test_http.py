@@ -69,7 +69,7 @@ def http(body: bytes, *headers: str, status: int = 200) -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-def own_response(body: bytes) -> bytes:
+def response_to(body: bytes) -> bytes:
     return http(completion(body, f"id of {body.decode()}"))
 
 
@@ -108,7 +108,7 @@ def test_a_malformed_response_is_an_error_and_closes_the_connection(
     monkeypatch.setattr(module, "BODY_LIMIT", 1000)
 
     async def run() -> None:
-        async with serving(lambda number, request, body: [own_response(body)] if number else pieces) as (server, pool):
+        async with serving(lambda number, request, body: [response_to(body)] if number else pieces) as (server, pool):
             with pytest.raises(aiohttp.ClientError, match=words):
                 await pool.post(b"a")
             assert len(server.requests) == 1
@@ -123,7 +123,7 @@ def test_what_may_still_answer_another_call_closes_the_connection() -> None:
     error = http(b'{"error": "slow down", "id": "1"}', status=429)
 
     def script(number: int, request: int, body: bytes) -> Pieces:
-        return {b"busy": [error], b"slow": []}.get(body, [own_response(body)])
+        return {b"busy": [error], b"slow": []}.get(body, [response_to(body)])
 
     async def run() -> None:
         async with serving(script) as (server, pool):
@@ -131,14 +131,14 @@ def test_what_may_still_answer_another_call_closes_the_connection() -> None:
             assert await ask(pool, ["a"]) == ["a"]
             assert server.connections == 2
             # Nothing is awaited in between, so that only the system knows of it.
-            server.writers[1].write(own_response(b"a"))
+            server.writers[1].write(response_to(b"a"))
             assert await ask(pool, ["b"]) == ["b"]
             cancelled = asyncio.create_task(pool.post(b"slow"))
             while b"slow" not in server.requests:
                 await asyncio.sleep(0)
             cancelled.cancel()
             await asyncio.wait([cancelled])
-            server.writers[2].write(own_response(b"slow"))
+            server.writers[2].write(response_to(b"slow"))
             assert await ask(pool, ["c"]) == ["c"]
             assert (server.connections, server.requests) == (4, [b"busy", b"a", b"b", b"slow", b"c"])
             # User and password of the address are sent as basic authentication and not in the address.
@@ -165,16 +165,16 @@ def test_without_unique_ids_a_connection_is_used_once(identity: str | None, requ
 @pytest.mark.parametrize("seed", range(5))
 def test_copies_and_noise_at_any_time_reach_no_other_call(seed: int) -> None:
     rng = random.Random(seed)
-    kept = dict[int, bytes]()
+    responses = dict[int, bytes]()
 
     def script(number: int, request: int, body: bytes) -> Pieces:
-        last, kept[number] = kept.get(number, b""), own_response(body)
-        own = [own_response(body)[:40], own_response(body)[40:]] if rng.random() < 0.3 else [own_response(body)]
-        extra = [rng.choice((last, own_response(body), b"\r\n", b"HTTP/1.1 200", http(b"", status=500)))]
+        last, responses[number] = responses.get(number, b""), response_to(body)
+        pieces = [responses[number][:40], responses[number][40:]] if rng.random() < 0.3 else [responses[number]]
+        extra = [rng.choice((last, responses[number], b"\r\n", b"HTTP/1.1 200", http(b"", status=500)))]
         fate = rng.random()
         if fate < 0.2:
-            return [*extra, *own] if last else own
-        return [*own, *extra] if fate < 0.4 else own
+            return [*extra, *pieces] if last else pieces
+        return [*pieces, *extra] if fate < 0.4 else pieces
 
     async def caller(pool: ConnectionPool, name: str) -> None:
         for number in range(60):

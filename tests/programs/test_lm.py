@@ -29,17 +29,7 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import hold, only
 from tests.programs.debates import ITEM
-from tests.programs.engines import (
-    OTHER,
-    QUESTION,
-    Engine,
-    ask,
-    call_key,
-    judge_lm,
-    reply_to,
-    request_of,
-    response,
-)
+from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, reply_to, request_of, response
 
 
 async def until_sent(engine: Engine) -> None:
@@ -203,7 +193,7 @@ def test_a_call_that_waits_for_another_process_takes_no_slot_and_may_be_cancelle
 def test_prefix_warmup_and_claims_do_not_deadlock(stores: list[SqlStore]) -> None:
     """Two processes ask about two candidates of one source, each beginning with another: each leads with one call."""
 
-    async def asked(lm: JudgeLM, candidates: str) -> list[str]:
+    async def ask_all(lm: JudgeLM, candidates: str) -> list[str]:
         async def ask_about(candidate: str) -> str:
             SOURCE.set("The source.")
             return (await reply_to(lm, [{"role": "user", "content": f"The source. {candidate}"}])).text
@@ -214,7 +204,7 @@ def test_prefix_warmup_and_claims_do_not_deadlock(stores: list[SqlStore]) -> Non
         lms = [judge_lm(store=store) for store in stores]
         for _, engine in lms:
             engine.gate = threading.Event()
-        both = [asyncio.create_task(asked(lm, text)) for (lm, _), text in zip(lms, ("ab", "ba"), strict=True)]
+        both = [asyncio.create_task(ask_all(lm, text)) for (lm, _), text in zip(lms, ("ab", "ba"), strict=True)]
         for _, engine in lms:
             await until_sent(engine)
         for _, engine in lms:
@@ -231,14 +221,14 @@ def test_a_call_that_fails_in_one_process_is_made_by_the_one_that_waited(stores:
         raise dspy.lm15.InvalidRequestError("not like this")
 
     async def go() -> None:
-        (bad, asked), (good, other) = judge_lm(refused, store=stores[0]), judge_lm(store=stores[1])
-        asked.gate = threading.Event()
-        failing = asyncio.create_task(reply_to(bad, QUESTION))
-        await until_sent(asked)
-        waiting = asyncio.create_task(reply_to(good, QUESTION))
+        (lm, engine), (other, idle) = judge_lm(refused, store=stores[0]), judge_lm(store=stores[1])
+        engine.gate = threading.Event()
+        failing = asyncio.create_task(reply_to(lm, QUESTION))
+        await until_sent(engine)
+        waiting = asyncio.create_task(reply_to(other, QUESTION))
         await asyncio.sleep(0.1)
-        assert other.requests == []
-        asked.gate.set()
+        assert idle.requests == []
+        engine.gate.set()
         with pytest.raises(dspy.LMInvalidRequestError):
             await failing
         assert (await waiting).text == "answer 1"
@@ -274,10 +264,6 @@ def key(messages: list[dict[str, Any]] = QUESTION, model: str = "test/m", **opti
     return call_key(lm, messages, **call)
 
 
-def user(text: str) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": text}]
-
-
 def test_different_calls_have_different_keys_and_equal_calls_equal_ones() -> None:
     # How a call is paced decides nothing about its reply.
     assert key() == key(concurrency=3) == key(temperature=None)
@@ -291,24 +277,12 @@ def test_different_calls_have_different_keys_and_equal_calls_equal_ones() -> Non
         key(OTHER),
         key(QUESTION[1:]),
         key([*QUESTION, *QUESTION[1:]]),
-        key([*user("a"), *user("b")]),
+        key([{"role": "user", "content": text} for text in "ab"]),
         key([{"role": "assistant", "content": "ab"}]),
         # The last imitates the border between two messages.
-        *(key(user(text)) for text in ("ab", "é", "e\u0301", "auser 1 b")),
+        *(key([{"role": "user", "content": text}]) for text in ("ab", "é", "e\u0301", "auser 1 b")),
     ]
     assert len(set(keys)) == len(keys)
-
-
-def made(api_base: str | None = "http://localhost:1/v1", spec: str = "openai/m", **options: Any) -> JudgeLM:
-    return make_lm(spec, api_base=api_base, **options)
-
-
-def test_no_key_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = {call_key(made(), QUESTION)}
-    for secret in ("sk-one", "sk-two"):
-        monkeypatch.setenv("OPENAI_API_KEY", secret)
-        keys.add(call_key(made(), QUESTION))
-    assert len(keys) == 1
 
 
 @pytest.mark.parametrize(
@@ -320,10 +294,13 @@ def test_no_key_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) -> 
         ("https://a:b@c@host.example", "https://host.example"),
     ],
 )
-def test_credentials_in_an_address_enter_neither_endpoint_nor_key(address: str, endpoint: str) -> None:
-    lm = made(address)
+def test_credentials_enter_neither_endpoint_nor_call_key(
+    address: str, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = make_lm("openai/m", api_base=address)
     assert lm.endpoint == endpoint
-    assert call_key(lm, QUESTION) == call_key(made(endpoint), QUESTION)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-another")
+    assert call_key(lm, QUESTION) == call_key(make_lm("openai/m", api_base=endpoint), QUESTION)
 
 
 def test_equal_requests_of_dspys_modules_are_separate_samples_and_stored(tmp_path: Path) -> None:
@@ -351,7 +328,7 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
-    settings = made(spec="openai/o3").kwargs
+    settings = make_lm("openai/o3", api_base="http://localhost:1/v1").kwargs
     assert settings.get("temperature") is settings.get("max_tokens") is None
 
 

@@ -171,12 +171,12 @@ def test_an_item_is_never_shown_the_ratings_of_its_own_source() -> None:
 def test_the_nearest_examples_are_those_most_like_source_and_candidate() -> None:
     judge = with_rated(*ALL, nearest=1)
     for source, text, nearest in (("My order is late.", "Sorry!", LATE), ("Which river is near?", "The Ash.", RIVER)):
-        asked = prompts(replace(ITEM, source=source, text=text), judge)
-        (shown,) = {section(prompt, "similar") for prompt in asked}
+        sent = prompts(replace(ITEM, source=source, text=text), judge)
+        (shown,) = {section(prompt, "similar") for prompt in sent}
         assert [line["source"] for line in lines(shown)] == [nearest.source]
-        assert {section(prompt, "examples") for prompt in asked} == {""}
+        assert {section(prompt, "examples") for prompt in sent} == {""}
     # After the prefix that candidates of a source share, because each candidate has its own.
-    order = [h for h in headers(asked[1]) if h in ("rules", "similar", "candidate", "debate", "role")]
+    order = [h for h in headers(sent[1]) if h in ("rules", "similar", "candidate", "debate", "role")]
     assert order == ["rules", "similar", "candidate", "debate", "role"]
 
 

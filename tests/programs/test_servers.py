@@ -51,7 +51,7 @@ def answered(request: bytes, *headers: bytes) -> list[bytes]:
     return [sized(json.dumps(completion(request)).encode(), b"Content-Type: application/json", *headers)]
 
 
-def asked(spec: str, url: str, options: LMOptions | None = None) -> tuple[Reply, JudgeLM]:
+def call(spec: str, url: str, options: LMOptions | None = None) -> tuple[Reply, JudgeLM]:
     lm = make_lm(spec, api_base=url, options=options or LMOptions())
 
     async def go() -> Reply:
@@ -75,7 +75,7 @@ def asked(spec: str, url: str, options: LMOptions | None = None) -> tuple[Reply,
 )
 def test_path_key_and_protocol_of_a_provider(spec: str, base: str, path: str, header: str) -> None:
     with HostileServer(answered) as server:
-        reply, _ = asked(spec, server.origin + base)
+        reply, _ = call(spec, server.origin + base)
     head, _, body = server.requests[-1].partition(b"\r\n\r\n")
     assert (reply.text, reply.input_tokens, reply.cached_tokens, reply.output_tokens) == ("Four.", 30, 10, 4)
     assert head.decode().split()[1].partition("?")[0] == path
@@ -104,7 +104,7 @@ def test_rate_limits_from_headers_apply_unless_the_user_set_others(
     headers: tuple[bytes, ...], options: LMOptions, limits: RateLimits
 ) -> None:
     with HostileServer(lambda request: answered(request, *headers)) as server:
-        assert asked("openai/m", server.url, options)[1].recorded_engine.limiter.limits == limits
+        assert call("openai/m", server.url, options)[1].recorded_engine.limiter.limits == limits
 
 
 ONCE = LMOptions(retries=0, attempt_timeout=60.0, first_wait=0.01, max_outage=0.01)
@@ -145,7 +145,7 @@ def test_neither_a_web_search_nor_a_batch_upload_follows_a_redirect(
 def test_a_call_follows_no_redirect(spec: str) -> None:
     with HostileServer(lambda _: [sized(b"{}")]) as other, redirect("307 Temporary", other) as server:
         with pytest.raises(dspy.LMError):
-            asked(spec, server.url, ONCE)
+            call(spec, server.url, ONCE)
         assert other.requests == []
 
 
@@ -159,7 +159,7 @@ def test_an_answer_without_end_is_given_up(kind: str) -> None:
     before = peak_kb()
     with HostileServer(lambda _: endless(kind)) as server:
         with pytest.raises(dspy.LMError, match=r"too long|incomplete response|no answer in time|no call was answered"):
-            asked("openai/m", server.url, replace(ONCE, attempt_timeout=1.0))
+            call("openai/m", server.url, replace(ONCE, attempt_timeout=1.0))
         # Bytes sent before the client closes are in the buffers of the system. Chunk extensions and
         # informational responses (1xx) are skipped and not stored, until the attempt times out.
         if kind not in ("chunk line", "announcements"):
@@ -176,7 +176,7 @@ def test_every_transport_limits_a_body_and_unpacks_no_gzip_bomb(spec: str, kind:
     with HostileServer(lambda _: endless("body") if kind == "endless" else bomb) as server:
         before = peak_kb()
         with pytest.raises(dspy.LMError):
-            asked(spec, server.url, ONCE)
+            call(spec, server.url, ONCE)
         assert server.sent < len(server.requests) * (BODY_LIMIT + 16 * 2**20)
     # Unpacked it would be 524,288. A provider's first call imports much.
     assert peak_kb() - before < 262_144
