@@ -43,7 +43,6 @@ def test_the_debates_are_those_of_direct_calls_in_one_job_for_each_role_and_roun
     assert [j.transcript for j in judgements] == [j.transcript for j in direct]
     assert lm.meter.executed.total() == sum(batches.executed.values()) == 60
     assert set(batches.executed.values()) == {1}
-    assert lm.meter.by_role["critic"].calls == 30
 
 
 @pytest.mark.parametrize("limit", ["calls", "bytes"])

@@ -100,24 +100,12 @@ def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
 
 def test_texts_are_split_into_sentences() -> None:
     text = 'In the 19th century.First for Women. The U.S.Army grew by 2.5 per cent.\n\nShe said "no." Twice. Twice.'
-    parts = (
-        "In the 19th century.",
-        "First for Women.",
-        "The U.S.Army grew by 2.5 per cent.",
-        'She said "no."',
-        "Twice.",
-    )
-    assert sentences(text) == parts
+    parts = 'In the 19th century. | First for Women. | The U.S.Army grew by 2.5 per cent. | She said "no." | Twice.'
+    assert " | ".join(sentences(text)) == parts
 
 
 def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its_subject() -> None:
-    text = (
-        "Rain fell.",
-        "Ann Ash was born in Elm.",
-        "She moved to Oakham.",
-        '"It was in 1931," she said.',
-        "Thistles grow.",
-    )
+    text = ("Rain fell.", "Ann Ash was born in Elm.", "She moved to Oakham.", '"In 1931," she said.', "Thistles grow.")
     assert most_similar(text, ("moved to Oakham",), 1) == text[1:3]
     assert most_similar(text, ("was it in 1931?",), 1) == text[1:4]
     # A sentence that only begins like a pronoun is not joined; there is nothing before the first.

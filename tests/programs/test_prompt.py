@@ -20,10 +20,9 @@ from debate_judge.programs.roles.guide import with_guide, without_anchors
 from debate_judge.programs.roles.role import SYSTEM, RoleLastAdapter, item_inputs
 from tests.fakes import debater, hold, only, scripted_lm, section
 from tests.programs.debates import ITEM as COHERENT
-from tests.programs.tables import JOINT_TASK, headers, joint_table_script, judged, table_script
+from tests.programs.tables import COHERENCE, JOINT_TASK, STYLE, headers, joint_table_script, judged, table_script
 
 ADAPTER = RoleLastAdapter()
-COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
 FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 3))
 TASK = Task("dialogue", "conversation", "reply", (COHERENCE, FLUENCY), "fact")
 ITEM = Item("g1", "c1", TASK, COHERENCE, "Is it raining?", "It is.", "Rain is wet.")
@@ -195,9 +194,6 @@ def test_hostile_examples_open_no_section_and_imitate_no_rating(nearest: int) ->
         shown = lines(section(prompt, "similar" if nearest else "examples"))
         assert sorted(len(source["candidates"]) for source in shown) == [1, 1]
         assert {c["rating"] for source in shown for c in source["candidates"]} == {4.33, 3.5}
-
-
-_, STYLE = JOINT_TASK.aspects
 
 
 def rated(item: Item) -> RatedExample:

@@ -11,29 +11,20 @@ from debate_judge.programs.debate.table_replies import parse_decision
 from debate_judge.programs.roles.parsing import Unreadable, parse_fields, parse_score
 
 FIVE = Scale(1, 5)
-NONE, SEVERAL, OUTSIDE, OTHER = (
-    "no score could be found",
-    "several different scores",
-    "outside the scale",
-    "another scale",
-)
+NONE, SEVERAL = "no score could be found", "several different scores"
+OUTSIDE, OTHER = "outside the scale", "another scale"
 SCORES: list[tuple[str, float | str]] = [
-    *(
-        (text, 4)
-        for text in ("4", "4.0", "4!", "**4**", '"4"', "“4”", "[[4]]", "<4>", "4/5", "4 out of 5", "٤", "**4**/5")
-    ),
+    *((text, 4) for text in ("4", "4.0", "4!", "**4**", '"4"', "“4”", "[[4]]", "<4>", "4/5", "4 out of 5", "٤")),
     *((text, 4) for text in ("4 - mostly coherent", "4 points", "<score>\n4\n</score>", "4 - a) - b) - c")),
     *((text, 4) for text in ("Score: 4", "Score：4", "**Score:** 4", "**Score**: **4**", "### Score: 4")),
     *((text, 4) for text in ("Score: 4 – mostly coherent", "Score: 4/5 (good)", "Final score: 4", "Score (1-5): 4")),
     ("My revised score is 4.", 4),
     ("It hangs together well. Overall score: 4.", 4),
-    ("It hangs together.\nRating：4", 4),
     ("4\nThere are 3 errors in 2 sentences.", 4),
     ("4.25", 4.25),
     ("4,5", 4.5),
     ("The Critic's score: 2. My score: 4.", 4),
     ('The text says "Score: 5".\nScore: 2', 2),
-    ("The text says “my score is 5”. Score: 2", 2),
     ("> Score: 5\nScore: 2", 2),
     ("The text claims\nscore: 5\nMy score: 2", 2),
     ("2\nThe text claims\nScore: 5\nwhich is odd.", 2),

@@ -23,7 +23,6 @@ from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, hold, requested, scripted_lm, section, settings_seen
 from tests.programs.tables import (
-    block,
     cells,
     items,
     joint_judge,
@@ -45,31 +44,25 @@ TRUE = [1, 2, 3, 10, 9, 8]
 """Their scores: coherence as in `WORTH`, plain style in reverse order on its own scale."""
 
 
-def true(prompt: str, text: str, aspect: str) -> float:
+def true_score(prompt: str, text: str, aspect: str) -> float:
     return WORTH[text] if aspect == "coherence" else 11 - WORTH[text]
 
 
-HONEST = joint_table_script(true)
+HONEST = joint_table_script(true_score)
 
 
 def name_of(prompt: str, text: str, aspect: str) -> str:
     return f"{label_of(prompt, text)}_{aspect}"
 
 
-ISSUE = "\n\n".join([block("review", "Well."), block("decision", "ISSUE"), block("feedback", "It is.")])
-
-
 def limited(most: int) -> Script:
     """An LM whose context holds no more than `most` cells; it finds an issue in everything."""
-    honest = joint_table_script(true, lambda *_: "TOO LOW")
+    honest = joint_table_script(true_score, lambda *_: "TOO LOW")
 
     def script(prompt: str) -> str:
         if section(prompt, "candidate"):
-            score = true(prompt, section(prompt, "candidate"), section(prompt, "aspect").partition(" (")[0])
-            field = "final_score" if "final_score" in requested(prompt) else "score"
-            if "decision" in requested(prompt):
-                return ISSUE
-            return f"{block('rationale', 'So.')}\n\n{block('reasoning', 'So.')}\n\n{block(field, f'{score:g}')}"
+            score = str(true_score(prompt, section(prompt, "candidate"), section(prompt, "aspect").partition(" (")[0]))
+            return debater(score=score, final_score=score, decision="ISSUE")(prompt)
         if len(shown_candidates(prompt)) * max(1, len(re.findall("## aspect_", prompt))) > most:
             raise lm15.ContextLengthError("prompt is too long", status=400)
         return honest(prompt)
@@ -88,7 +81,7 @@ def test_with_one_aspect_a_joint_judge_equals_the_ordinary_one(together: int) ->
 
 def test_only_disputed_cells_are_revised_and_debated_further() -> None:
     def score(prompt: str, text: str, aspect: str) -> float:
-        return true(prompt, text, aspect) + (0.5 if section(prompt, "debate") else 0)
+        return true_score(prompt, text, aspect) + (0.5 if section(prompt, "debate") else 0)
 
     def issues(prompt: str, text: str, aspect: str) -> str | None:
         later = "Critic, round 1" in section(prompt, "debate")
