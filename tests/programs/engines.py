@@ -44,8 +44,12 @@ def response(text: str, finish: Any = "stop") -> Response:
     return Response(id=None, model="m", message=Message.assistant(text), finish_reason=finish, usage=usage)
 
 
-def judge_lm(act: Callable[[int], Response] | None = None, **options: Any) -> tuple[JudgeLM, Engine]:
+def judge_lm(
+    act: Callable[[int], Response] | None = None, *, gated: bool = False, **options: Any
+) -> tuple[JudgeLM, Engine]:
+    """An LM and its engine, which answers nothing before its gate is set if it is `gated`."""
     engine = Engine(act)
+    engine.gate = threading.Event() if gated else None
     return JudgeLM("test/m", transport=engine, **options), engine
 
 

@@ -4,7 +4,6 @@ budget, DSPy's own modules."""
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -41,7 +40,6 @@ def gathered(lm: JudgeLM, engine: Engine, *questions: list[dict[str, Any]]) -> l
     """Ask all at once; the engine answers only when nothing else moves."""
 
     async def go() -> list[Any]:
-        engine.gate = threading.Event()
         tasks = [asyncio.create_task(reply_to(lm, question)) for question in questions]
         while lm.meter.requested.total() < len(questions):
             await asyncio.sleep(0.001)
@@ -53,7 +51,7 @@ def gathered(lm: JudgeLM, engine: Engine, *questions: list[dict[str, Any]]) -> l
 
 
 def test_identical_calls_in_flight_are_executed_once() -> None:
-    lm, engine = judge_lm()
+    lm, engine = judge_lm(gated=True)
     replies = gathered(lm, engine, QUESTION, QUESTION, OTHER, QUESTION)
     assert [r.text for r in replies] == ["answer 1", "answer 1", "answer 2", "answer 1"]
     assert len(engine.requests) == 2
@@ -66,7 +64,7 @@ def test_a_caller_that_waited_for_a_failed_call_makes_its_own() -> None:
             raise lm15.InvalidRequestError("not like this")
         return response("better")
 
-    lm, engine = judge_lm(act)
+    lm, engine = judge_lm(act, gated=True)
     first, *others = gathered(lm, engine, QUESTION, QUESTION, QUESTION)
     assert isinstance(first, dspy.LMInvalidRequestError)
     assert [other.text for other in others] == ["better", "better"]
@@ -77,8 +75,7 @@ def test_the_reply_to_a_sent_request_is_stored_although_its_caller_is_cancelled(
     """It is paid for: who waits for the same call gets it, so does a later run, and closing the LM waits for it."""
 
     async def go() -> int:
-        lm, engine = judge_lm()
-        engine.gate = threading.Event()
+        lm, engine = judge_lm(gated=True)
         first, second = (asyncio.create_task(reply_to(lm, question)) for question in (QUESTION, QUESTION))
         await until_sent(engine)
         first.cancel()
@@ -96,8 +93,7 @@ def test_the_reply_to_a_sent_request_is_stored_although_its_caller_is_cancelled(
 
 def test_a_call_that_is_cancelled_before_it_is_sent_is_not_sent() -> None:
     async def go() -> int:
-        lm, engine = judge_lm(concurrency=1)
-        engine.gate = threading.Event()
+        lm, engine = judge_lm(gated=True, concurrency=1)
         first = asyncio.create_task(reply_to(lm, QUESTION))
         await until_sent(engine)
         second = asyncio.create_task(reply_to(lm, OTHER))
@@ -201,9 +197,7 @@ def test_prefix_warmup_and_claims_do_not_deadlock(stores: list[SqlStore]) -> Non
         return await asyncio.gather(*map(ask_about, candidates))
 
     async def go() -> None:
-        lms = [judge_lm(store=store) for store in stores]
-        for _, engine in lms:
-            engine.gate = threading.Event()
+        lms = [judge_lm(gated=True, store=store) for store in stores]
         both = [asyncio.create_task(ask_all(lm, text)) for (lm, _), text in zip(lms, ("ab", "ba"), strict=True)]
         for _, engine in lms:
             await until_sent(engine)
@@ -221,8 +215,7 @@ def test_a_call_that_fails_in_one_process_is_made_by_the_one_that_waited(stores:
         raise dspy.lm15.InvalidRequestError("not like this")
 
     async def go() -> None:
-        (lm, engine), (other, idle) = judge_lm(refused, store=stores[0]), judge_lm(store=stores[1])
-        engine.gate = threading.Event()
+        (lm, engine), (other, idle) = judge_lm(refused, gated=True, store=stores[0]), judge_lm(store=stores[1])
         failing = asyncio.create_task(reply_to(lm, QUESTION))
         await until_sent(engine)
         waiting = asyncio.create_task(reply_to(other, QUESTION))
@@ -247,8 +240,7 @@ def test_a_synchronous_call_on_the_loop_itself_is_refused_and_does_not_hang() ->
 
 
 def test_the_end_of_a_run_cancels_its_calls() -> None:
-    lm, engine = judge_lm()
-    engine.gate = threading.Event()
+    lm, engine = judge_lm(gated=True)
     with ThreadPoolExecutor(1) as pool:
         runner = JudgeRunner(lm, progress=False).__enter__()
         call = pool.submit(lm, "Propose.")
