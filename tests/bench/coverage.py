@@ -165,7 +165,6 @@ INTERVALS = {summary_intervals: 1, pooled_intervals: 1, absolute_intervals: 1, d
 
 
 def truths(population: Population) -> dict[str, float | None]:
-    """The population's values."""
     first, second = (population.groups(j, population.everything) for j in (0, 1))
     table = agreement_table({"x": first}, resamples=0).aspects["x"]
     measures = _decisions(population, first, 0).measures

@@ -44,7 +44,6 @@ def made_up(correlation: float, sources: int = SOURCES) -> Draw:
 
 
 def of_set(ratings: Floats, scores: Floats) -> Draw:
-    """The sources of a rated set as the population."""
 
     def draw(rng: np.random.Generator) -> tuple[Floats, Floats]:
         which = rng.integers(len(ratings), size=SOURCES)

@@ -39,7 +39,6 @@ def resumed(folder: Path, server: BatchServer, items: list[Item], options: LMOpt
 
 
 def recorded(folder: Path) -> list[BatchJob]:
-    """The jobs recorded in the store of a folder."""
     with closing(SqlStore(folder)) as store:
         return store.run_sync(recorded_jobs)
 

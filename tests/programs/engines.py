@@ -76,7 +76,6 @@ def reply_of(response: Response) -> Reply:
 
 
 async def reply_to(lm: JudgeLM, question: Messages, role: str = "scorer") -> Reply:
-    """The reply to a call of a judge."""
     token = CALL_TAG.set(CallTag(role))
     try:
         return reply_of(await lm.acall(request_of(lm.model, question, lm.kwargs)))
@@ -85,7 +84,6 @@ async def reply_to(lm: JudgeLM, question: Messages, role: str = "scorer") -> Rep
 
 
 def call_key(lm: JudgeLM, messages: Messages, **settings: Any) -> str:
-    """Identity of a call of a judge."""
     return key_of(lm.model, lm.recorded_engine.endpoint, messages, {**lm.kwargs, **settings})
 
 

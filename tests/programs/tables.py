@@ -101,7 +101,6 @@ def or_single_script(script: Script) -> Script:
 
 
 def judged(judge: Judge, script: Script, candidates: Sequence[Item]) -> tuple[list[Judgement], ScriptedLM]:
-    """Judge in a runner, as all commands do."""
     lm = scripted_lm(script)
     with JudgeRunner(lm, progress=False) as runner:
         return runner.judge(judge, candidates), lm

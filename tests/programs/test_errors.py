@@ -189,7 +189,6 @@ def completion(content: Any = "fine", usage: Any = None, **choice: Any) -> bytes
 
 
 def stored(folder: Path, reply: Reply) -> Reply | None:
-    """The reply as the store gives it back."""
     with closing(SqlStore(folder)) as store:
         put(store, key(0), reply)
         return get(store, key(0))

@@ -87,7 +87,6 @@ def panel(**views: str) -> ScriptedLM:
 
 
 def view(name: str, text: str) -> str:
-    """How a view of severity 0 is shown to other agents."""
     return f"{name}, factuality True, severity 0: {text}"
 
 
@@ -330,7 +329,7 @@ def test_texts_are_split_into_sentences() -> None:
 
 
 def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its_subject() -> None:
-    text = ("Rain fell.", "Ann Ash was born in Elm.", "She moved to Oakham.", '"In 1931," she said.', "Thistles grow.")
+    text = ("Rain fell.", "Ann was born in Elm.", "She moved to Oakham.", '"It was 1931," she said.', "Thistles grow.")
     assert most_similar(text, ("moved to Oakham",), 1) == text[1:3]
     assert most_similar(text, ("was it in 1931?",), 1) == text[1:4]
     # A sentence that only begins like a pronoun is not joined; there is nothing before the first.

@@ -73,7 +73,6 @@ async def serving(script: Script) -> AsyncIterator[tuple[SimpleNamespace, Connec
 
 
 def completion(body: bytes, identity: str | None) -> bytes:
-    """A completion that contains the body of its request."""
     named = {} if identity is None else {"id": identity}
     return json.dumps({**named, "choices": [body.decode()]}).encode()
 
@@ -218,7 +217,6 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def provider_completion(request: bytes) -> dict[str, Any]:
-    """In the protocol of the path."""
     if b"/messages HTTP" in request:
         usage = {"input_tokens": 20, "cache_read_input_tokens": 10, "cache_creation_input_tokens": 0}
         content = [{"type": "text", "text": "Four."}]
@@ -333,7 +331,6 @@ def test_a_call_follows_no_redirect(spec: str) -> None:
 
 
 def peak_kb() -> int:
-    """Most memory that this process has held."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

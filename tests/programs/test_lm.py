@@ -160,7 +160,6 @@ def test_no_probe_is_sent_past_the_budget() -> None:
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[list[SqlStore]]:
-    """The store of one folder, as two processes open it."""
     with closing(SqlStore(tmp_path)) as first, closing(SqlStore(tmp_path)) as second:
         yield [first, second]
 
@@ -325,7 +324,6 @@ def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
 
 
 def test_the_keys_of_earlier_versions_hold() -> None:
-    """A store of replies outlives the code."""
     lm = make_lm("openai/m", api_base="http://localhost:1/v1")
     assert call_key(lm, QUESTION) == "1dc00a5858f9dd4a64618ece40cdc6b7"
     assert call_key(lm, QUESTION, temperature=1.0, logprobs=5, sample=3) == "087a5c8c17c07c53df2a00d504607e65"

@@ -68,8 +68,6 @@ def test_references_come_before_the_context_and_that_before_the_source(judge: Me
 
 
 class Moody(Metric):
-    """Fails on some texts."""
-
     kind = "rouge-l"
 
     def measure(self, text: str, references: tuple[str, ...]) -> float:

@@ -30,7 +30,6 @@ OPEN_DEBATE = debater(score=lambda prompt: "2" if "debate" not in prompt else "3
 
 
 def prompts(item: Item = ITEM, judge: Judge | None = None) -> list[str]:
-    """The prompts of a debate with every role."""
     lm = scripted_lm(OPEN_DEBATE)
     hold(lm, only((judge or Debate(rounds=1, tie_breaker=True)).judge([item])))
     assert set(lm.systems) == {SYSTEM}
@@ -60,7 +59,6 @@ def test_the_first_turn_of_a_debate_is_the_single_call_and_reads_of_no_other_rol
 
 
 def common(prompts: list[str]) -> str:
-    """Their common prefix."""
     first, last = min(prompts), max(prompts)
     return first[: next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
 
@@ -77,7 +75,6 @@ def test_no_prompt_contains_the_ids_of_an_item() -> None:
 
 
 def test_a_prompt_with_a_guide_has_no_other_anchors_and_roles_argue_from_it() -> None:
-    """Its anchors are the only ones, and no general advice says how the scale is used."""
     plain, guided = Debate(), Debate()
     guided.scorer.signature = Scoring.with_instructions(with_guide(Scoring.instructions, "5 is for any text."))
     item = replace(ITEM, aspect=SUMMARIZATION.aspect("coherence"))

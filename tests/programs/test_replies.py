@@ -212,7 +212,6 @@ ALONE, JOINT = cells_of(items("one", "two")), cells_of(cells("one", "two"))
 
 
 def scores(reply: str, of: Mapping[Cell, Item] = ALONE) -> dict[str, tuple[float, str] | str]:
-    """Score and reasons read for each cell, or why there are none."""
     readings = parse_scores(reply, "scores", list(of), of)
     return {
         cell_label(cell): (value.score, value.rationale) if isinstance(value, ParsedScore) else value.problem

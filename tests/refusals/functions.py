@@ -294,7 +294,6 @@ def chosen(count: int) -> Corpus:
 
 
 def rare() -> Corpus:
-    """An aspect that is rated in one group of many."""
     whole = toned(*((1, 2 + i % 3) for i in range(31)))
     first = whole.groups[0]
     solved = tuple(replace(c, ratings={**c.ratings, "solved": (float(i),)}) for i, c in enumerate(first.candidates))

@@ -74,12 +74,10 @@ def shipped(task: str) -> list[Row]:
 
 
 def as_lines(rows: Sequence[Row]) -> str:
-    """The records as JSON lines."""
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def main() -> None:
-    """Write both files into the package."""
     for task in TASKS:
         path = FOLDER / f"{task}.jsonl"
         path.write_bytes(as_lines(build(task, shipped(task))).encode())

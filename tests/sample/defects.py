@@ -93,7 +93,6 @@ Defective = tuple[Lines, int]
 
 
 def good(text: Lines, case: DefectContext) -> Defective:
-    """Leave the text as it is."""
     return text, 1
 
 
@@ -141,7 +140,6 @@ def _damaged(word: str, following: str, rng: PortableRandom) -> list[str]:
 
 
 def brief(text: Lines, case: DefectContext) -> Defective:
-    """Stop after the first sentence."""
     return text[:1], 1
 
 
@@ -204,17 +202,14 @@ def foreign_summary(text: Lines, case: DefectContext) -> Defective:
 
 
 def ungrounded(text: Lines, case: DefectContext) -> Defective:
-    """Chat well without the fact."""
     return case.source.more, 1
 
 
 def wrong_fact(text: Lines, case: DefectContext) -> Defective:
-    """Get the fact wrong."""
     return tuple(_swapped(line, case.source.wrong) for line in text), 1
 
 
 def copied_fact(text: Lines, case: DefectContext) -> Defective:
-    """State the fact word for word and nothing else."""
     return (case.source.fact,), 1
 
 
@@ -237,7 +232,6 @@ def cut_reply(text: Lines, case: DefectContext) -> Defective:
 
 
 def foreign_reply(text: Lines, case: DefectContext) -> Defective:
-    """Give the good reply of another conversation."""
     return case.other.good, 1
 
 
