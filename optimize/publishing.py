@@ -22,7 +22,7 @@ from debate_judge.programs import JUDGE_CLASSES
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, render_examples
 from debate_judge.runs.export import folder
-from debate_judge.runs.export.recorded import RECORDED, record_scores
+from debate_judge.runs.export.recorded import RECORDED, recorded_scores_json
 from debate_judge.runs.flags.declaration import changed_settings
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import calibration as calibration_tables
@@ -34,8 +34,8 @@ from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
 from debate_judge.runs.tracking import champion
 from debate_judge.runs.tracking.champion import Challenger
-from debate_judge.runs.tracking.contents import prompts_of
 from debate_judge.runs.tracking.model import Registration
+from debate_judge.runs.tracking.run_contents import named_prompts
 from debate_judge.runs.tracking.tracker import Tracker
 from debate_judge.runs.tracking.values import CHOICE_METRIC
 
@@ -80,12 +80,12 @@ def write_export(result: Result) -> None:
 def _held_out_record(result: Result) -> dict[str, Any]:
     """The exported judge's held-out scores, for `debate measure` and the other commands after a compile."""
     held_out, name, splits = result.held_out, result.exported.name, result.plan.data.splits
-    return record_scores(
+    return recorded_scores_json(
         result.plan.data.evaluation_corpus,
         held_out.scores[name],
         held_out.calibrated if name == "compiled" else {},
         scored_by="folds" if held_out.folds else "export",
-        seen={group.source_id for part in (splits.train, splits.dev) for group in part.groups},
+        train_dev_sources={group.source_id for part in (splits.train, splits.dev) for group in part.groups},
     )
 
 
@@ -172,7 +172,7 @@ def _log_model(result: Result, tracker: Tracker) -> None:
             plan.export, name="judge", registration=_registration(result) if result.beats_chance else None
         )
     instructions = {aspect: _instructions_in_use(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
-    tracker.log_prompts(plan.name, prompts_of(plan.model_name, instructions))
+    tracker.log_prompts(plan.name, named_prompts(plan.model_name, instructions))
 
 
 _FIGURES = {

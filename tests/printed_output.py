@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 
-from debate_judge.runs.reports.terminal import Printed, show
+from debate_judge.runs.reports.terminal import OutputBlock, show
 
 
-def printed(*blocks: Printed) -> str:
+def printed(*blocks: OutputBlock) -> str:
     """The lines as they are outside of a terminal."""
     out = io.StringIO()
-    show(*blocks, to=out)
+    show(*blocks, file=out)
     return out.getvalue()
 
 

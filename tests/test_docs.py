@@ -19,7 +19,7 @@ import yaml
 from debate_judge.data.tasks import TASKS
 from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.export import process
+from debate_judge.runs.export import judge_cache
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.declaration import REMOVED_FLAGS, setting_fields
 from debate_judge.runs.flags.invocation import COMMANDS
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     judges = {name: AspectJudge(build_preset("single", {})) for name in ("coherence", "fluency")}
     save(tmp_path / EXPORT, CompiledJudge(task, judges), lm={"spec": "offline"}, evidence={}, name="my-judge")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(process, "_judges", {})
+    monkeypatch.setattr(judge_cache, "_judges", {})
     return tmp_path
 
 
@@ -219,7 +219,7 @@ def declarations(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[type, ...]]
     """Command -> the classes that its help and its keys come from."""
     starts = [partial(importlib.import_module(module).main, []) for module, _ in COMMANDS.values()]
     found: list[Any] = parsers_of(starts, monkeypatch)
-    return {name: parser.declarations for name, parser in zip(COMMANDS, found, strict=True)}
+    return {name: parser.settings_classes for name, parser in zip(COMMANDS, found, strict=True)}
 
 
 def test_the_page_of_settings_has_the_keys_of_all_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_the_page_of_settings_has_the_keys_of_all_commands(monkeypatch: pytest.M
             known = f" ({', '.join(one.choices)})" if one.choices else ""
             rows.setdefault((one.cli_name, default, f"{one.field.description}{known}"), []).append(command)
     assert {command for commands in rows.values() for command in commands} >= {"compile", "score", "serve", "compare"}
-    table = ["| key | of | default | what it is |", "|---|---|---|---|"]
-    table += [f"| `{key}` | {', '.join(of)} | {default} | {what} |" for (key, default, what), of in rows.items()]
+    table = ["| key | commands | default | meaning |", "|---|---|---|---|"]
+    table += [f"| `{key}` | {', '.join(of)} | {default} | {meaning} |" for (key, default, meaning), of in rows.items()]
     page = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
     assert "\n".join(table) == page[page.index(table[0]) :].rstrip("\n")

@@ -24,7 +24,7 @@ from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import learning_curve
-from debate_judge.runs.reports.costs import cost_block
+from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
@@ -39,14 +39,14 @@ from debate_judge.runs.reports.html.blocks import (
     Section,
     TextChange,
 )
-from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.items import (
+from debate_judge.runs.reports.html.common import (
     JudgedScores,
     debates_of,
     reproduce_blocks,
     score_charts,
     text_labels,
 )
+from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.text import correlation_label
 
 _BROWSED = ("compiled", "single")
@@ -233,7 +233,7 @@ def _costs(result: Result) -> list[ReportBlock]:
     meter = result.lm.meter
     requested, executed = meter.requested.total(), meter.executed.total()
     note = f"LM calls: {requested:,} requested, {executed:,} executed now, the rest were answered from the store."
-    return [Paragraph(note), cost_block(meter, result.lm.price)]
+    return [Paragraph(note), cost_table(meter, result.lm.price)]
 
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:

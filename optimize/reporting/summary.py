@@ -24,9 +24,9 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import command_words
 from debate_judge.runs.reports import learning_curve
-from debate_judge.runs.reports.costs import cost_rows, cost_table
+from debate_judge.runs.reports.costs import cost_rows, cost_summary
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed, Verbatim
+from debate_judge.runs.reports.terminal import OutputBlock, Verbatim
 
 _MAX_GUIDE_CHARACTERS = 340
 """Most characters of each guide in the terminal."""
@@ -37,10 +37,10 @@ _OFFLINE_NOTE = (
 )
 
 
-def summary(result: Result) -> list[Printed]:
+def summary(result: Result) -> list[OutputBlock]:
     """The verdict in words, then held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
     rows, meter = agreement_rows(result, "/"), result.lm.meter
-    lines: list[Printed] = [
+    lines: list[OutputBlock] = [
         "",
         *verdict(result),
         *([f"{result.held_out_reuse}."] if str(result.held_out_reuse) else []),
@@ -61,7 +61,7 @@ def summary(result: Result) -> list[Printed]:
         f"LM calls: {meter.requested.total()} requested, {meter.executed.total()} executed now, the rest were answered "
         "from the store",
         "",
-        *cost_table(cost_rows(meter, result.lm.price)),
+        *cost_summary(cost_rows(meter, result.lm.price)),
     ]
     if not result.beats_chance:
         lines += ["", NOT_ABOVE_CHANCE]
@@ -93,8 +93,8 @@ def _pruned(result: Result) -> list[str]:
     return [f"Search: {tried} points tried, {len(search.pruned)} pruned ({counts} of {total} sources)"]
 
 
-def _evidence(result: Result) -> list[Printed]:
-    printed: list[Printed] = []
+def _evidence(result: Result) -> list[OutputBlock]:
+    printed: list[OutputBlock] = []
     for title, parts in evidence_tables(result).items():
         if title == "Decisions":
             parts = ["Held-out decisions", *(line for part in parts for line in ("", part))]
@@ -102,12 +102,12 @@ def _evidence(result: Result) -> list[Printed]:
     return printed
 
 
-def _learning_curve(result: Result) -> list[Printed]:
+def _learning_curve(result: Result) -> list[OutputBlock]:
     """The learning curve, if there is one."""
     curve, plan = result.learning_curve, result.plan
     if curve is None:
         return []
-    lines: list[Printed] = ["", learning_curve.table(curve.steps, plan.data.level, plan.statistic)]
+    lines: list[OutputBlock] = ["", learning_curve.table(curve.steps, plan.data.level, plan.statistic)]
     return [
         *lines,
         learning_curve.summary_text(curve.steps),

@@ -4,9 +4,9 @@
     python runs/after/carry.py EXPORT --lm openai/NEW --data ratings.csv --margin 0.05 --json
 
 carry: the new LM is shown to lose less agreement with the raters than the margin, and its scores have not shifted.
-recalibrate: likewise, but its scores have shifted; the map to the raters' scale is fitted again. In both cases a new
-export is written, with the evidence of the new LM. recompile: it loses more, or this is not shown; nothing is
-written, and the exit code is 1. Where the old LM can no longer be asked, its stored replies are used, else the scores
+recalibrate: likewise, but its scores have shifted; the calibration to the raters' scale is refitted. In both cases a
+new export is written, with the evidence of the new LM. recompile: it loses more, or this is not shown; nothing is
+written, and the exit code is 1. Where the old LM can no longer be called, its stored replies are used, else the scores
 in the export.
 """
 
@@ -38,7 +38,7 @@ from debate_judge.runs.after.common import (
 from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class CarryFlags(AfterFlags):
     )
     margin: float = setting(0.03, "largest loss of agreement (correlation) that is accepted", gt=0, le=2)
     shift: float = setting(
-        0.05, "mean shift of scores, as a share of the scale, above which the map is fitted again", gt=0, le=1
+        0.05, "mean shift of scores, as a share of the scale, above which the calibration is refitted", gt=0, le=1
     )
     old: Literal["ask", "recorded"] = setting(
         "ask", "the old LM: ask it (stored replies are used again), or take the scores in the export"
@@ -76,7 +76,7 @@ class CarryResult:
     comparison: LMComparison
     export: Path | None
     """The new export; None where the verdict is to recompile."""
-    old: Literal["asked", "recorded"]
+    old_scores: Literal["asked", "recorded"]
     """Where the old LM's scores come from."""
     sources: int
     held_out: bool
@@ -90,9 +90,16 @@ class CarryResult:
         return self.comparison.verdict
 
     def to_json(self) -> dict[str, Any]:
-        about: dict[str, Any] = {"old_lm": self.lms[0], "new_lm": self.lms[1]}
-        about |= {"old_scores": self.old, "sources": self.sources, "held_out": self.held_out, "notes": list(self.notes)}
-        return {**self.comparison.to_json(), **about, "export": None if self.export is None else str(self.export)}
+        return {
+            **self.comparison.to_json(),
+            "old_lm": self.lms[0],
+            "new_lm": self.lms[1],
+            "old_scores": self.old_scores,
+            "sources": self.sources,
+            "held_out": self.held_out,
+            "notes": list(self.notes),
+            "export": None if self.export is None else str(self.export),
+        }
 
 
 def carry(export: str | Path, lm: str, **settings: Any) -> CarryResult:
@@ -113,7 +120,7 @@ def carry(export: str | Path, lm: str, **settings: Any) -> CarryResult:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the verdict; returns the exit code (0 carry or recalibrate, 1 recompile, 2 bad input, 3 the LM failed)."""
-    return run_command("carry", __doc__, CarryFlags, argv, planned=_scorings, execute=_carry, render=_render)
+    return run_command("carry", __doc__, CarryFlags, argv, plan=_scorings, execute=_carry, render=_render)
 
 
 @dataclass(frozen=True)
@@ -128,9 +135,11 @@ def _plan(flags: CarryFlags) -> _CarryPlan:
     from debate_judge.runs.export.recorded import recorded_scores_in
 
     export = find_export(flags, flags.export)
-    corpus = corpus_for(export, flags.data or _data_of(export), flags)
-    part, held_out, notes = sources_to_measure(corpus, recorded_scores_in(export.manifest))
-    new = PlannedScoring.of(f"new LM, {flags.lm}", export, part, shared_aspects(export, corpus, flags.aspects), flags)
+    corpus = corpus_for(export, flags.data or _builtin_data(export), flags)
+    measured, held_out, notes = sources_to_measure(corpus, recorded_scores_in(export.manifest))
+    new = PlannedScoring.of(
+        f"new LM, {flags.lm}", export, measured, shared_aspects(export, corpus, flags.aspects), flags
+    )
     # No preflight for the old LM: its calls would not be in the store.
     old = replace(new, title="old LM, as compiled", lm=None, api_base=flags.old_api_base, preflight=False)
     return _CarryPlan(new, old, held_out, notes)
@@ -145,19 +154,21 @@ def _carry(flags: CarryFlags) -> CarryResult:
     from debate_judge.data.inference.non_inferiority import Margins, ScoreMapping, compare_lms
 
     plan = _plan(flags)
-    new, part = plan.new, plan.new.corpus
+    new, corpus = plan.new, plan.new.corpus
     scored = score_corpus(new)
-    old_scores, origin, old_notes = _old_scores(plan.old, flags.old)
+    old_scores, old_scores_from, old_notes = _old_scores(plan.old, flags.old)
     judges = new.export.judge.aspects
     mappings = {
         a.name: ScoreMapping(a.scale, judges[a.name].judge.on_scale, judges[a.name].calibration) for a in new.aspects
     }
-    margins, (statistic, level) = Margins(flags.margin, flags.shift), export_objective(new.export, part)
+    margins, (statistic, level) = Margins(flags.margin, flags.shift), export_objective(new.export, corpus)
     comparison = compare_lms(
         old_scores, scored.scores, mappings, margins, statistic=statistic, level=level, seed=flags.seed
     )
     lms = str(new.export.manifest["lm"]["spec"]), flags.lm
-    result = CarryResult(comparison, None, origin, len(part.groups), plan.held_out, (*plan.notes, *old_notes), lms)
+    result = CarryResult(
+        comparison, None, old_scores_from, len(corpus.groups), plan.held_out, (*plan.notes, *old_notes), lms
+    )
     return (
         result
         if comparison.verdict == "recompile"
@@ -165,8 +176,8 @@ def _carry(flags: CarryFlags) -> CarryResult:
     )
 
 
-def _data_of(export: Export) -> str:
-    """The name of the data that an export was compiled on, where anyone can load them.
+def _builtin_data(export: Export) -> str:
+    """The name of the built-in data that an export was compiled on.
 
     Raises:
         InputError: It was a file of the user's.
@@ -195,7 +206,7 @@ def _old_scores(planned: PlannedScoring, old: str) -> tuple[Scores, Literal["ask
         except (dspy.LMError, InputError) as error:
             text = error.problem if isinstance(error, InputError) else str(error)
             notes.append(
-                f"the old LM cannot be asked ({text.splitlines()[0][:200]}); its recorded scores are used instead"
+                f"the old LM cannot be called ({text.splitlines()[0][:200]}); its recorded scores are used instead"
             )
     return recorded_scores_for(planned.export, planned.corpus, planned.aspects), "recorded", notes
 
@@ -205,9 +216,9 @@ def _write_export(planned: PlannedScoring, scored: ScoredCorpus, result: CarryRe
     from debate_judge.data.inference.non_inferiority import ScoreMapping, cross_fitted
     from debate_judge.programs.compiled import CompiledJudge
     from debate_judge.runs.export.folder import save
-    from debate_judge.runs.export.recorded import RECORDED, record_scores, recorded_scores_in
+    from debate_judge.runs.export.recorded import RECORDED, recorded_scores_in, recorded_scores_json
 
-    export, part = planned.export, planned.corpus
+    export, corpus = planned.export, planned.corpus
     comparison, manifest = result.comparison, export.manifest
     recalibrated = comparison.verdict == "recalibrate"
     aspects = {
@@ -226,7 +237,6 @@ def _write_export(planned: PlannedScoring, scored: ScoredCorpus, result: CarryRe
             scale = export.judge.task.aspect(aspect).scale
             mapping = ScoreMapping(scale, aspects[aspect].judge.on_scale, calibration)
             calibrated[aspect] = cross_fitted(groups, mapping) if cross_fit else calibration.map_groups(groups)
-    seen = recorded.seen if recorded is not None else frozenset()
     evidence: dict[str, Any] = {
         "exported": {"judge": "carried", "why": f"{comparison.verdict}: {comparison.reason}"},
         "held_out" if result.held_out else "compared": {
@@ -234,11 +244,17 @@ def _write_export(planned: PlannedScoring, scored: ScoredCorpus, result: CarryRe
             "old_lm": comparison.old.to_json(),
         },
         "objective": manifest["evidence"].get("objective"),
-        "data": asdict(replace(part.origin, location=Path(part.origin.location).name)),
+        "data": asdict(replace(corpus.origin, location=Path(corpus.origin.location).name)),
         "lm_calls_per_item": {"carried": scored.calls_per_item},
         "carried": {**result.to_json(), "from": export.fingerprint, "export": None},
         "decisions": {"carried": _decisions(export, scored.scores)},
-        RECORDED: record_scores(part, scored.scores, calibrated, scored_by="export", seen=seen),
+        RECORDED: recorded_scores_json(
+            corpus,
+            scored.scores,
+            calibrated,
+            scored_by="export",
+            train_dev_sources=() if recorded is None else recorded.train_dev_sources,
+        ),
     }
     slug = re.sub(r"[^\w.-]+", "-", scored.lm["spec"])
     folder = Path(planned.flags.store) / "exports" / (name or f"{manifest.get('name', 'judge')}-on-{slug}")
@@ -262,12 +278,12 @@ def _decisions(export: Export, scores: Scores) -> dict[str, Any]:
     return to_json({"carried": evaluate_decisions(scores, decision_rules)})["carried"] if decision_rules else {}
 
 
-def _render(result: CarryResult, flags: CarryFlags) -> tuple[dict[str, Any], list[Printed], int]:
+def _render(result: CarryResult, flags: CarryFlags) -> tuple[dict[str, Any], list[OutputBlock], int]:
     comparison = result.comparison
-    part = f"{result.sources} {'held-out ' if result.held_out else ''}sources"
-    lines: list[Printed] = [
+    sources = f"{result.sources} {'held-out ' if result.held_out else ''}sources"
+    lines: list[OutputBlock] = [
         f"{comparison.verdict}: {comparison.reason}",
-        f"{result.lms[0]} (old, {result.old}) and {result.lms[1]} (new) on {part}",
+        f"{result.lms[0]} (old, {result.old_scores}) and {result.lms[1]} (new) on {sources}",
     ]
     lines += [f"note: {note}" for note in result.notes]
     if comparison.verdict == "recompile" and comparison.sufficient_sources is not None:
@@ -275,7 +291,7 @@ def _render(result: CarryResult, flags: CarryFlags) -> tuple[dict[str, Any], lis
             f"with {comparison.sufficient_sources} sources an LM that is as good as the old one is shown to be so in "
             "80 % of cases"
         )
-    header = ["aspect", "old", "new", "difference", "shift", "spread", "old-new", "error old", "new", "refitted"]
+    header = ["aspect", "old", "new", "difference", "shift", "spread", "old-new", "old error", "new error", "refitted"]
     rows = [
         [
             name,
@@ -286,20 +302,20 @@ def _render(result: CarryResult, flags: CarryFlags) -> tuple[dict[str, Any], lis
             _decimals(aspect.spread),
             _decimals(aspect.lm_agreement),
             *(
-                _decimals(None if m is None else m.value)
-                for m in (aspect.error, aspect.error_new, aspect.error_refitted)
+                _decimals(None if error is None else error.value)
+                for error in (aspect.error, aspect.error_new, aspect.error_refitted)
             ),
         ]
         for name, aspect in comparison.aspects.items()
     ]
-    meaning = (
+    legend = (
         "old, new, difference: agreement with the raters; old-new: of the two LMs' scores with each other; shift, "
-        "spread and mean absolute error of the scores are on the raters' scale, by the old map and, refitted, by a "
-        "new one"
+        "spread and mean absolute error of the scores are on the raters' scale, by the old calibration and, refitted, "
+        "by a new one"
     )
     if result.export is not None:
         print(f"Export      {result.export}", file=sys.stderr)
-    return result.to_json(), [*lines, "", DataTable(header, rows), "", meaning], int(comparison.verdict == "recompile")
+    return result.to_json(), [*lines, "", DataTable(header, rows), "", legend], int(comparison.verdict == "recompile")
 
 
 def _decimals(value: float | None) -> str:

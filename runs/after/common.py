@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,17 +17,17 @@ from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.common import (
     COLUMNS,
+    CUSTOM_JUDGES,
     MAX_UNSCORED,
-    OWN_JUDGES,
     REPLIES,
     SOURCES,
     STORE,
     SourcesText,
 )
 from debate_judge.runs.flags.declaration import flag_group, setting
-from debate_judge.runs.flags.lm import EndpointFlags, EstimateFlags, LimitFlags, lm_options, require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
-from debate_judge.runs.reports.terminal import Printed, show
+from debate_judge.runs.flags.lm import BatchFlags, EstimateFlags, PreflightFlags, lm_options, require_server
+from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_main
+from debate_judge.runs.reports.terminal import OutputBlock, show
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.correlations import Statistic
@@ -55,7 +56,7 @@ class TextFlags:
 
 
 @flag_group("LM")
-class ScoringLMFlags(EndpointFlags, LimitFlags, EstimateFlags):
+class ScoringLMFlags(PreflightFlags, BatchFlags, EstimateFlags):
     """The LM of the judge, its limits, and the store of its replies."""
 
     lm: str | None = setting(None, "PROVIDER/MODEL or offline", default_text="as compiled")
@@ -69,7 +70,7 @@ class ScoringLMFlags(EndpointFlags, LimitFlags, EstimateFlags):
         affects_results=False,
     )
     max_unscored: float = MAX_UNSCORED
-    judge: tuple[str, ...] = OWN_JUDGES
+    judge: tuple[str, ...] = CUSTOM_JUDGES
 
 
 @flag_group("options")
@@ -118,13 +119,13 @@ def corpus_for(export: Export, data: str, flags: AfterFlags) -> Corpus:
     Raises:
         InputError: It cannot be read, or is of another task.
     """
-    from debate_judge import data as rated_texts
-    from debate_judge.runs.human_ratings import rated_file
+    from debate_judge.data import LOADERS, load
+    from debate_judge.runs.human_ratings import resolve_data
 
     task = export.judge.task
-    builtin = data.partition("=")[0] in rated_texts.LOADERS
+    builtin = data.partition("=")[0] in LOADERS
     task_or_file = flags.task or (task.name if data == "sample" else None if builtin else task)
-    corpus = rated_texts.load(rated_file(data, flags.tracking_uri), task_or_file, flags.columns, flags.sources)
+    corpus = load(resolve_data(data, flags.tracking_uri), task_or_file, flags.columns, flags.sources)
     if corpus.task.name != task.name:
         raise InputError(
             "the texts are of another task than the judge's",
@@ -200,7 +201,7 @@ def sources_to_measure(corpus: Corpus, recorded: RecordedScores | None) -> tuple
     source_ids = {group.id: group.source_id for group in corpus.groups}
     measured = [g for g in corpus.groups if source_ids[g.id] in recorded.sources]
     new = [g for g in corpus.groups if source_ids[g.id] not in recorded.compile_sources]
-    if measured and recorded.scored_by == "export" and not recorded.sources & recorded.seen:
+    if measured and recorded.scored_by == "export" and not recorded.sources & recorded.train_dev_sources:
         missing = len(recorded.sources) - len(measured)
         notes += [f"{missing} of {len(recorded.sources)} held-out sources are not in the data"] * bool(missing)
         return replace(corpus, groups=tuple(measured)), True, notes
@@ -210,8 +211,8 @@ def sources_to_measure(corpus: Corpus, recorded: RecordedScores | None) -> tuple
     return corpus, False, [*notes, note]
 
 
-def recorded_scores_for(export: Export, part: Corpus, aspects: Sequence[Aspect]) -> Scores:
-    """The recorded scores of these texts, None for texts without one, with the ratings and ids of `part`.
+def recorded_scores_for(export: Export, corpus: Corpus, aspects: Sequence[Aspect]) -> Scores:
+    """The recorded scores of these texts, None for texts without one, with the ratings and ids of the corpus.
 
     Raises:
         InputError: The export has no score of these texts, or only scores by the judges of folds.
@@ -231,7 +232,7 @@ def recorded_scores_for(export: Export, part: Corpus, aspects: Sequence[Aspect])
         )
     by_aspect: Scores = {}
     for aspect in aspects:
-        score_of = {
+        scores_by_text = {
             (group.group, text): score
             for group in recorded.scores.get(aspect.name, ())
             for text, score in zip(group.candidates, group.scores, strict=True)
@@ -243,15 +244,17 @@ def recorded_scores_for(export: Export, part: Corpus, aspects: Sequence[Aspect])
                 tuple(group.ratings(aspect.name)),
                 tuple(
                     # Earlier exports identify pairs by their source, too.
-                    score_of.get((group_hash(group, part.task.aspects), text), score_of.get((group.source_id, text)))
+                    scores_by_text.get(
+                        (group_hash(group, corpus.task.aspects), text), scores_by_text.get((group.source_id, text))
+                    )
                     for text in candidate_hashes(group)
                 ),
                 source=group.source_id,
             )
-            for group in part.groups
+            for group in corpus.groups
         ]
     if not any(score is not None for groups in by_aspect.values() for group in groups for score in group.scores):
-        raise InputError("the export has no score of these texts", file=part.origin.location, field="--data")
+        raise InputError("the export has no score of these texts", file=corpus.origin.location, field="--data")
     return by_aspect
 
 
@@ -260,7 +263,7 @@ def recorded_scores_for(export: Export, part: Corpus, aspects: Sequence[Aspect])
 
 @dataclass(frozen=True)
 class PlannedScoring:
-    """A corpus that an export's judge is to score."""
+    """A corpus that the judge of an export will score."""
 
     title: str
     """For the progress bar and messages."""
@@ -308,18 +311,16 @@ def score_corpus(planned: PlannedScoring) -> ScoredCorpus:
 
     export, corpus, aspects = planned.export, planned.corpus, planned.aspects
     with _open(planned) as judge:
-        judged = _judge_corpus(judge, planned)
+        judgements = _judge_corpus(judge, planned)
         sampling = {name: judge.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
         spec = planned.lm or str(export.manifest["lm"]["spec"])
         lm = {"spec": spec, "api_base": judge.lm.endpoint or None, **sampling}
     for aspect in aspects:
-        what = f"items of {aspect.name} ({planned.title})"
-        require_scored(judged[aspect.name], planned.flags.max_unscored, what)
+        title = f"items of {aspect.name} ({planned.title})"
+        require_scored(judgements[aspect.name], planned.flags.max_unscored, title)
     judges = export.judge.aspects
-    scores = {a.name: group_scores(corpus, a, judged[a.name], judges[a.name].granularity) for a in aspects}
-    return ScoredCorpus(
-        scores, lm, calls_per_item([judgement for judgements in judged.values() for judgement in judgements])
-    )
+    scores = {a.name: group_scores(corpus, a, judgements[a.name], judges[a.name].granularity) for a in aspects}
+    return ScoredCorpus(scores, lm, calls_per_item(list(chain.from_iterable(judgements.values()))))
 
 
 def _open(planned: PlannedScoring) -> LoadedJudge:
@@ -346,10 +347,10 @@ def _open(planned: PlannedScoring) -> LoadedJudge:
 
 def _judge_corpus(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list[Judgement]]:
     from debate_judge.runs.runner.progress import RunProgress
-    from debate_judge.runs.runner.streaming import group_items
+    from debate_judge.runs.runner.streaming import items_of_group
 
     aspects = planned.aspects
-    items = [item for group in planned.corpus.groups for item in group_items(judge.task, group, aspects)]
+    items = [item for group in planned.corpus.groups for item in items_of_group(judge.task, group, aspects)]
     if planned.preflight:
         judge.smoke_test(items[: 2 * len(aspects)])
     by_aspect: dict[str, list[Judgement]] = {aspect.name: [] for aspect in aspects}
@@ -368,8 +369,8 @@ def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
     """
     from debate_judge.runs.estimates.dry_run import reply_tokens
     from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
-    from debate_judge.runs.estimates.table import render
-    from debate_judge.runs.runner.streaming import group_items
+    from debate_judge.runs.estimates.table import estimate_blocks
+    from debate_judge.runs.runner.streaming import items_of_group
 
     if not planned:
         raise InputError(
@@ -382,10 +383,10 @@ def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
         target = scoring_target(
             scoring.export, scoring.lm, scoring.api_base, scoring.store, lm_options(scoring.flags), reply_tokens=tokens
         )
-        items = (item for group in groups for item in group_items(judge.task, group, scoring.aspects))
+        items = (item for group in groups for item in items_of_group(judge.task, group, scoring.aspects))
         estimate, count = estimate_scoring(target, judge, scoring.aspects, items)
         show(f"{scoring.title}: {count:,} items of {len(groups):,} sources")
-        show(*render(estimate, "role", with_assumptions=scoring is planned[-1]))
+        show(*estimate_blocks(estimate, "role", with_assumptions=scoring is planned[-1]))
     return 0
 
 
@@ -398,9 +399,9 @@ def run_command(
     settings_class: type[F],
     argv: Sequence[str] | None,
     *,
-    planned: Callable[[F], Sequence[PlannedScoring]],
+    plan: Callable[[F], Sequence[PlannedScoring]],
     execute: Callable[[F], R],
-    render: Callable[[R, F], tuple[dict[str, Any], Sequence[Printed], int]],
+    render: Callable[[R, F], tuple[dict[str, Any], Sequence[OutputBlock], int]],
 ) -> int:
     """Run one of the commands of this folder; returns the exit code.
 
@@ -409,17 +410,17 @@ def run_command(
         description: For `--help`.
         settings_class: The class of its settings.
         argv: The command line; None for that of the process.
-        planned: The scoring that the command does, for the estimate.
+        plan: The scoring that the command would do, for the estimate.
         execute: Scores and computes the result.
         render: Result -> JSON values, tables, exit code.
     """
 
     def execute_command() -> int:
-        flags = settings_of(name, description, settings_class, argv)
+        flags = parse_settings(name, description, settings_class, argv)
         if flags.json != "-":
             require_writable(flags.json, "--json")
         if flags.estimate is not None:
-            return _estimate(planned(flags), flags.estimate)
+            return _estimate(plan(flags), flags.estimate)
         record, tables, code = render(execute(flags), flags)
         if flags.json == "-":
             print(json.dumps(record, indent=2, allow_nan=False))
@@ -429,4 +430,4 @@ def run_command(
             write_json(flags.json, record, "--json")
         return code
 
-    return exit_code(execute_command, RESUMES)
+    return run_main(execute_command, RESUME_HINT)

@@ -33,7 +33,7 @@ from debate_judge.runs.after.common import (
 from debate_judge.runs.flags.common import EXPORT
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ def measure(file: str | Path, **settings: Any) -> dict[str, SystemsTable]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
-    return run_command("measure", __doc__, MeasureFlags, argv, planned=_scorings, execute=_measure, render=_render)
+    return run_command("measure", __doc__, MeasureFlags, argv, plan=_scorings, execute=_measure, render=_render)
 
 
 def _measure(flags: MeasureFlags) -> dict[str, SystemsTable]:
     from debate_judge.data.inference.prediction_powered import MIN_RATED_SOURCES, measure_systems
 
-    scores, scales = _read(flags)
+    scores, scales = _read_scores(flags)
     ends = {aspect: (scale.low, scale.high) for aspect, scale in scales.items()}
     tables = {aspect: measure_systems(groups, ends.get(aspect)) for aspect, groups in scores.items()}
     for aspect, table in tables.items():
@@ -93,8 +93,8 @@ def _measure(flags: MeasureFlags) -> dict[str, SystemsTable]:
     return tables
 
 
-def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
-    """Scores and ratings from the named files, and the aspects' scales where the files say them."""
+def _read_scores(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
+    """Scores and ratings from the named files, and the aspects' scales where the files have them."""
     from debate_judge.runs.evaluation.rows import scores_of
 
     if flags.scores and flags.program:
@@ -103,25 +103,25 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         (planned,) = _scorings(flags)
         return score_corpus(planned).scores, {aspect.name: aspect.scale for aspect in planned.aspects}
     if flags.scores:
-        from debate_judge import data as rated_texts
+        from debate_judge.data import load
         from debate_judge.data.requirements import require_ratings
         from debate_judge.runs.evaluation.score_files import read_external
-        from debate_judge.runs.human_ratings import rated_file
+        from debate_judge.runs.human_ratings import resolve_data
 
-        corpus = _unrate_selected(
-            rated_texts.load(rated_file(flags.file, flags.tracking_uri), flags.task, flags.columns, flags.sources)
+        corpus = _without_selected_ratings(
+            load(resolve_data(flags.file, flags.tracking_uri), flags.task, flags.columns, flags.sources)
         )
         names = corpus.select_aspects(flags.aspects)
         require_ratings(corpus, names)
         aspects = tuple(corpus.task.aspect(name) for name in names)
         external = read_external(Path(flags.scores), "scores", corpus, aspects)
         return scores_of(external.rows), {aspect.name: aspect.scale for aspect in aspects}
-    from debate_judge.runs.evaluation.score_files import read_rated
+    from debate_judge.runs.evaluation.score_files import read_rated_scores
 
-    return scores_of(read_rated(Path(flags.file), aspects=flags.aspects, sources=flags.sources).rows), {}
+    return scores_of(read_rated_scores(Path(flags.file), aspects=flags.aspects, sources=flags.sources).rows), {}
 
 
-def _unrate_selected(corpus: Corpus) -> Corpus:
+def _without_selected_ratings(corpus: Corpus) -> Corpus:
     """The corpus without the ratings of selected sources: means of ratings need sources that were drawn at random."""
     return replace(
         corpus, groups=tuple(g if g.sampling_probability is None else g.without_ratings for g in corpus.groups)
@@ -132,12 +132,12 @@ def _scorings(flags: MeasureFlags) -> list[PlannedScoring]:
     if flags.program is None:
         return []
     export = find_export(flags, flags.program)
-    corpus = _unrate_selected(corpus_for(export, flags.file, flags))
+    corpus = _without_selected_ratings(corpus_for(export, flags.file, flags))
     return [PlannedScoring.of("texts", export, corpus, shared_aspects(export, corpus, flags.aspects), flags)]
 
 
-def _render(tables: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[dict[str, Any], list[Printed], int]:
-    blocks: list[Printed] = []
+def _render(tables: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[dict[str, Any], list[OutputBlock], int]:
+    blocks: list[OutputBlock] = []
     for aspect, table in tables.items():
         rated = f"{table.rated} rated sources and {table.others} with scores only"
         title = f"{aspect}: mean rating of each system, by {rated}"
@@ -157,16 +157,16 @@ def _render(tables: Mapping[str, SystemsTable], flags: MeasureFlags) -> tuple[di
             for system_mean in table.systems
         ]
         blocks += ["", title, "", DataTable(header, rows), *_notes(table)]
-    meaning = (
+    legend = (
         "mean: 95 % intervals over sources (t); weight: of the judge's scores, 0 where only ratings count; saved: how "
         "many more ratings would give this interval without the judge; rank: what paired differences support (p < .05, "
         "Holm over all pairs)"
     )
-    return {aspect: table.to_json() for aspect, table in tables.items()}, [*blocks, "", meaning], 0
+    return {aspect: table.to_json() for aspect, table in tables.items()}, [*blocks, "", legend], 0
 
 
-def _notes(table: SystemsTable) -> list[Printed]:
-    notes: list[Printed] = []
+def _notes(table: SystemsTable) -> list[OutputBlock]:
+    notes: list[OutputBlock] = []
     if table.left_out:
         notes.append(f"left out for lack of ratings: {', '.join(table.left_out)}")
     if table.rated_minus_others is not None and table.rated_minus_others.p_value < SAMPLING_CHECK_P:

@@ -9,8 +9,8 @@ the compile could not tell its judge from a single call, by as many raters as at
 budget is in ratings: texts x aspects x raters; all texts of a source are rated. The file has a row per text with an
 empty column per aspect (.csv), or is for Label Studio (.json, and its interface .xml). With --draw chosen the exported
 judge and a single call of its LM score the pool, and the further their rankings of a source's texts are apart, the
-likelier it is drawn. The column `drawn` then has the probability of each source: such sources can be learnt from, but
-no command takes them as evidence.
+likelier it is drawn. The column `drawn` then has the probability of each source: a judge can be trained on such
+sources, but no command measures agreement on them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import csv
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,7 +40,7 @@ from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class NextSources:
     groups: tuple[RatedGroup, ...]
     """The sources in random order, without ratings; `sampling_probability` is None if they were drawn at random."""
     distances: tuple[float, ...]
-    """For each source, how far apart the two judges' rankings are, from 0 to 1; empty if no judge was asked."""
+    """For each source, how far apart the two judges' rankings are, from 0 to 1; empty with `draw="random"`."""
     raters: Mapping[str, int]
     """Aspect to rate -> raters of each text."""
     aspects_left_out: Mapping[str, str]
@@ -116,12 +116,13 @@ class NextSources:
             {"group": g.id, "texts": len(g.candidates), "drawn": g.sampling_probability, "rankings_apart": distance}
             for g, distance in zip(self.groups, distances, strict=True)
         ]
-        about = {"ratings": self.ratings, "texts": self.texts, "raters": dict(self.raters)}
         return {
-            **about,
-            "settled": dict(self.aspects_left_out),
+            "ratings": self.ratings,
+            "texts": self.texts,
+            "raters": dict(self.raters),
+            "aspects_left_out": dict(self.aspects_left_out),
             "pool": self.pool,
-            "known": self.known_sources,
+            "known_sources": self.known_sources,
             "sources": sources,
         }
 
@@ -155,12 +156,12 @@ def next_sources(export: str | Path, pool: str | Path, budget: int, **settings: 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print what was chosen; returns the exit code (0 done, 2 bad input, 3 the LM failed)."""
-    return run_command("next", __doc__, NextFlags, argv, planned=_scorings, execute=_select_sources, render=_render)
+    return run_command("next", __doc__, NextFlags, argv, plan=_scorings, execute=_select_sources, render=_render)
 
 
 def _scorings(flags: NextFlags) -> list[PlannedScoring]:
-    caps = _budget(flags)[1]
-    return _pool_scorings(_read(flags), caps) if flags.draw == "chosen" else []
+    lm_flags = _split_budget(flags)[1]
+    return _pool_scorings(_plan(flags), lm_flags) if flags.draw == "chosen" else []
 
 
 def _select_sources(flags: NextFlags) -> NextSources:
@@ -170,12 +171,12 @@ def _select_sources(flags: NextFlags) -> NextSources:
     from debate_judge.data.inference.source_sampling import cluster_texts, inclusion_probabilities, systematic_sample
 
     _require_rating_file(flags.out)
-    ratings, capped = _budget(flags)
-    plan = _read(flags)
+    ratings, lm_flags = _split_budget(flags)
+    plan = _plan(flags)
     names = [aspect.name for aspect in plan.aspects]
     raters = dict.fromkeys(names, flags.raters) if flags.raters else _raters_needed(plan.export, names)
     groups, chosen = plan.pool.groups, flags.draw == "chosen"
-    distances = _distances(plan, capped) if chosen else np.zeros(len(groups))
+    distances = _distances(plan, lm_flags) if chosen else np.zeros(len(groups))
     cost = np.array([len(group.candidates) for group in groups]) * sum(raters.values())
     count = _affordable(distances, cost, ratings)
     probabilities = inclusion_probabilities(distances, count)
@@ -199,18 +200,19 @@ def _select_sources(flags: NextFlags) -> NextSources:
     return sources
 
 
-def _budget(flags: NextFlags) -> tuple[int, NextFlags]:
+def _split_budget(flags: NextFlags) -> tuple[int, NextFlags]:
     """The number of ratings, and the settings with the caps on the LM that follow it in `--budget`."""
     number, _, caps = (flags.budget or "").partition(",")
     if not number.strip().isdecimal():
         expected = "a number of ratings, and after it caps on the LM if you like: 400 or 400,usd=5"
         raise InputError("not a number of ratings", field="--budget", expected=expected, found=flags.budget)
-    capped = replace(flags, budget=caps or None)
-    lm_options(capped)
-    return int(number), capped
+    lm_flags = replace(flags, budget=caps or None)
+    # Refuses caps that cannot be read.
+    lm_options(lm_flags)
+    return int(number), lm_flags
 
 
-def _read(flags: NextFlags) -> _SelectionPlan:
+def _plan(flags: NextFlags) -> _SelectionPlan:
     from debate_judge.data.schema import Corpus, Origin
     from debate_judge.runs.export.loaded import select_aspects
     from debate_judge.runs.export.recorded import recorded_scores_in
@@ -275,14 +277,14 @@ def _pool_scorings(plan: _SelectionPlan, flags: NextFlags) -> list[PlannedScorin
 
     def is_single_call(name: str) -> bool:
         judge = exported.aspects[name].judge
-        same = judge.kind == single.judge.kind and judge.config() == single.judge.config()
-        return same and judge.instructions() == single.judge.instructions()
+        same_config = judge.kind == single.judge.kind and judge.config() == single.judge.config()
+        return same_config and judge.instructions() == single.judge.instructions()
 
-    others = {aspect.name: debate if is_single_call(aspect.name) else single for aspect in plan.aspects}
-    single_call = replace(plan.export, judge=CompiledJudge(exported.task, others))
+    comparison_judges = {aspect.name: debate if is_single_call(aspect.name) else single for aspect in plan.aspects}
+    comparison = replace(plan.export, judge=CompiledJudge(exported.task, comparison_judges))
     return [
         PlannedScoring.of("the exported judge", plan.export, plan.pool, plan.aspects, flags),
-        PlannedScoring.of("a single call, for comparison", single_call, plan.pool, plan.aspects, flags),
+        PlannedScoring.of("the judge for comparison", comparison, plan.pool, plan.aspects, flags),
     ]
 
 
@@ -296,7 +298,7 @@ def _distances(plan: _SelectionPlan, flags: NextFlags) -> Floats:
     return np.asarray(np.sqrt(np.mean([rank_distance(first[a], second[a]) ** 2 for a in first], axis=0)))
 
 
-def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
+def _affordable(distances: Floats, cost: Floats, budget: int) -> int:
     """The largest number of sources whose expected cost is within the budget.
 
     Raises:
@@ -304,11 +306,11 @@ def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
     """
     from debate_judge.data.inference.source_sampling import inclusion_probabilities
 
-    def expected(count: int) -> int:
+    def expected_cost(count: int) -> int:
         # Rounded first, because the sum of probabilities has rounding errors.
-        return math.ceil(round(float(inclusion_probabilities(priority, count) @ cost), 6))
+        return math.ceil(round(float(inclusion_probabilities(distances, count) @ cost), 6))
 
-    affordable = bisect_right(range(1, len(cost) + 1), budget, key=expected)
+    affordable = bisect_right(range(1, len(cost) + 1), budget, key=expected_cost)
     if not affordable:
         raise InputError(
             "too few ratings for a single source",
@@ -320,11 +322,11 @@ def _affordable(priority: Floats, cost: Floats, budget: int) -> int:
     return affordable
 
 
-def _render(result: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[Printed], int]:
-    wanted = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in result.raters.items())
-    lines: list[Printed] = [
+def _render(result: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list[OutputBlock], int]:
+    aspects_to_rate = ", ".join(name if n == 1 else f"{name} by {n} raters" for name, n in result.raters.items())
+    lines: list[OutputBlock] = [
         f"{len(result.groups)} of {result.pool:,} sources to rate: {result.texts:,} texts, "
-        f"{result.ratings:,} ratings of {wanted}"
+        f"{result.ratings:,} ratings of {aspects_to_rate}"
     ]
     if result.known_sources:
         lines.append(f"{result.known_sources} others were used by the compile and are left out")
@@ -335,12 +337,13 @@ def _render(result: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list
         header += ["drawn", "rankings apart"]
         for row, group, distance in zip(rows, table_groups, result.distances, strict=False):
             row += [f"{group.sampling_probability or 1:.3f}", f"{distance:.2f}"]
-    more = len(result.groups) - len(table_groups)
-    lines += ["", DataTable(header, rows), *([f"and {more} more"] if more else []), ""]
+    hidden = len(result.groups) - len(table_groups)
+    lines += ["", DataTable(header, rows), *([f"and {hidden} more"] if hidden else []), ""]
     if result.distances:
         lines.append(
-            "drawn: the probability of the source; rankings apart: distance of the judge's ranking to that of the "
-            "single call, from 0 to 1. Selected sources can be learnt from, but are never held out and are no evidence"
+            "drawn: the probability of the source; rankings apart: distance of the judge's ranking to that of a "
+            "single call (of a debate, where the judge is one), from 0 to 1. Selected sources can be learnt from, but "
+            "are never held out and are no evidence"
         )
     if flags.out is not None:
         lines.append(f"written to {flags.out}; once filled in, it is rated data like any other")
@@ -351,7 +354,7 @@ def _render(result: NextSources, flags: NextFlags) -> tuple[dict[str, Any], list
 
 
 def _require_rating_file(out: str | None) -> None:
-    """Check that a file of this name can be written, before anything is asked.
+    """Check that a file of this name can be written, before any LM is called.
 
     Raises:
         InputError: It is neither .csv nor .json, or cannot be written.
@@ -374,7 +377,7 @@ def _write_rating_file(out: str, task: Task, groups: Sequence[RatedGroup], rater
         if path.suffix.lower() == ".json":
             tasks = [{"data": row} for row in rows]
             path.write_text(json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-            path.with_suffix(".xml").write_text(_interface(task, rows[0], list(raters)), encoding="utf-8")
+            path.with_suffix(".xml").write_text(_labelling_interface(task, rows[0], list(raters)), encoding="utf-8")
             return
         text_columns = [name for name in rows[0] if name != "drawn"]
         rating_columns = [f"{a}_{i}" if n > 1 else a for a, n in raters.items() for i in range(1, n + 1)]
@@ -397,7 +400,7 @@ def _rows(groups: Sequence[RatedGroup]) -> Iterator[dict[str, str | float]]:
             yield {"group": group.id, **texts, "candidate": candidate.id, "text": candidate.text, **probability_column}
 
 
-def _interface(task: Task, columns: Mapping[str, object], aspects: Sequence[str]) -> str:
+def _labelling_interface(task: Task, columns: Collection[str], aspects: Sequence[str]) -> str:
     """The labelling interface for a project of Label Studio."""
     labels = dict(
         zip(("source", "context", "text"), (task.source_label, task.context_label, task.candidate_label), strict=True)

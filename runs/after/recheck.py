@@ -37,7 +37,7 @@ from debate_judge.runs.after.common import (
 from debate_judge.runs.flags.common import EXPORT, SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
@@ -81,28 +81,27 @@ class RecheckResult:
     difference: Mapping[str, TwoSampleDifference | None]
     """Aspect, or `AVERAGE` -> new minus old."""
     drift: Mapping[str, Drift]
-    changed: Mapping[str, ScoreChange]
+    score_changes: Mapping[str, ScoreChange]
     """Aspect -> change of the judge's scores of old texts; empty without `--again`."""
     causes: tuple[str, ...]
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        about = {
+        return {
             "verdict": self.verdict,
             "margin": self.margin,
             "sources": self.sources,
             "known_sources": self.known_sources,
-        }
-        figures = {
             "new": {name: figure.to_json() for name, figure in self.new.items()},
             "old": {name: figure.to_json() for name, figure in self.old.items()},
             "difference": {
                 name: None if figure is None else asdict(figure) for name, figure in self.difference.items()
             },
             "drift": {name: figure.to_json() for name, figure in self.drift.items()},
-            "judge_on_old_texts": {name: asdict(figure) for name, figure in self.changed.items()},
+            "judge_on_old_texts": {name: asdict(figure) for name, figure in self.score_changes.items()},
+            "causes": list(self.causes),
+            "notes": list(self.notes),
         }
-        return {**about, **figures, "causes": list(self.causes), "notes": list(self.notes)}
 
 
 def recheck(export: str | Path, data: str | Path, **settings: Any) -> RecheckResult:
@@ -122,7 +121,7 @@ def recheck(export: str | Path, data: str | Path, **settings: Any) -> RecheckRes
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the result; returns the exit code (0 not shown to be worse, 1 worse, 2 bad input, 3 the LM failed)."""
-    return run_command("recheck", __doc__, RecheckFlags, argv, planned=_scorings, execute=_recheck, render=_render)
+    return run_command("recheck", __doc__, RecheckFlags, argv, plan=_scorings, execute=_recheck, render=_render)
 
 
 @dataclass(frozen=True)
@@ -140,8 +139,8 @@ def _plan(flags: RecheckFlags) -> _RecheckPlan:
     export = find_export(flags, flags.export)
     corpus, recorded = corpus_for(export, flags.data, flags), recorded_scores_in(export.manifest)
     aspects = shared_aspects(export, corpus, flags.aspects)
-    part, known_sources, notes = _new_part(corpus, recorded)
-    new, again = PlannedScoring.of("new texts", export, part, aspects, flags), None
+    new_corpus, known_sources, notes = _new_sources(corpus, recorded)
+    new, again = PlannedScoring.of("new texts", export, new_corpus, aspects, flags), None
     if flags.again is not None:
         old, _, _ = sources_to_measure(corpus_for(export, flags.again, flags), recorded)
         # Replies in the store are those of the compile.
@@ -158,32 +157,32 @@ def _recheck(flags: RecheckFlags) -> RecheckResult:
     from debate_judge.data.inference.drift import describe_changes, margin_verdict, measure_drift
 
     plan = _plan(flags)
-    export, part, recorded = plan.new.export, plan.new.corpus, plan.recorded
+    export, corpus, recorded = plan.new.export, plan.new.corpus, plan.recorded
     scores = score_corpus(plan.new).scores
     old = {} if recorded is None else {name: recorded.scores[name] for name in scores if name in recorded.scores}
-    difference = _differences(export, part, scores, old, flags.seed)
+    difference = _differences(export, corpus, scores, old, flags.seed)
     drift = {
         a.name: measure_drift(*_on_raters_scale(export, a, recorded, scores[a.name]))
         for a in plan.new.aspects
         if recorded is not None and a.name in old
     }
-    changed = {} if plan.again is None else _score_changes(plan.again)
+    score_changes = {} if plan.again is None else _score_changes(plan.again)
     return RecheckResult(
         margin_verdict(difference[AVERAGE], flags.margin),
         flags.margin,
-        len(part.groups),
+        len(corpus.groups),
         plan.known_sources,
-        _agreement(export, part, scores, flags.seed),
-        _agreement(export, part, old if len(old) == len(scores) else {}, flags.seed),
+        _agreement(export, corpus, scores, flags.seed),
+        _agreement(export, corpus, old if len(old) == len(scores) else {}, flags.seed),
         difference,
         drift,
-        changed,
-        tuple(describe_changes(drift, changed)),
+        score_changes,
+        tuple(describe_changes(drift, score_changes)),
         tuple(plan.notes),
     )
 
 
-def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, int, list[str]]:
+def _new_sources(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, int, list[str]]:
     """The sources that the compile did not have, the number of those that it had, and notes."""
     corpus, notes = random_sources(corpus)
     if recorded is None:
@@ -204,22 +203,22 @@ def _new_part(corpus: Corpus, recorded: RecordedScores | None) -> tuple[Corpus, 
     return replace(corpus, groups=new), len(corpus.groups) - len(new), notes
 
 
-def _agreement(export: Export, part: Corpus, scores: Scores | Mapping[str, Any], seed: int) -> dict[str, Agreement]:
+def _agreement(export: Export, corpus: Corpus, scores: Scores | Mapping[str, Any], seed: int) -> dict[str, Agreement]:
     """Aspect, or `AVERAGE` over these aspects -> agreement."""
     from debate_judge.data.agreement.tables import agreement_table
 
     if not scores:
         return {}
-    statistic, level = export_objective(export, part)
+    statistic, level = export_objective(export, corpus)
     table = agreement_table(scores, levels=(level,), seed=seed)
     by_aspect = {name: aspect_table[level][statistic] for name, aspect_table in table.aspects.items()}
     return {**by_aspect, AVERAGE: table.average[level][statistic]}
 
 
 def _differences(
-    export: Export, part: Corpus, new: Scores, old: Mapping[str, Any], seed: int
+    export: Export, corpus: Corpus, new: Scores, old: Mapping[str, Any], seed: int
 ) -> dict[str, TwoSampleDifference | None]:
-    """Aspect, or `AVERAGE` -> agreement now minus then.
+    """Aspect, or `AVERAGE` -> agreement on the new sources minus that of the compile.
 
     Raises:
         InputError: The average cannot be compared.
@@ -227,7 +226,7 @@ def _differences(
     from debate_judge.data.inference.drift import agreement_estimate, compare_samples, estimate_from_interval
     from debate_judge.runs.export.recorded import held_out_agreement
 
-    statistic, level = export_objective(export, part)
+    statistic, level = export_objective(export, corpus)
 
     def estimate(scores: Mapping[str, Any], names: Sequence[str]) -> SampleEstimate | None:
         if any(name not in scores for name in names):
@@ -236,11 +235,14 @@ def _differences(
 
     differences = {}
     for name, names in [*((name, [name]) for name in new), (AVERAGE, list(new))]:
-        then = estimate(old, names)
+        old_estimate = estimate(old, names)
         # An export without scores has at least the interval, from which the standard error is computed.
-        if then is None and (recorded := held_out_agreement(export.manifest, names, statistic, level)) is not None:
-            then = estimate_from_interval(recorded.value, recorded.low, recorded.high, recorded.groups)
-        differences[name] = compare_samples(estimate(new, names), then)
+        if (
+            old_estimate is None
+            and (recorded := held_out_agreement(export.manifest, names, statistic, level)) is not None
+        ):
+            old_estimate = estimate_from_interval(recorded.value, recorded.low, recorded.high, recorded.groups)
+        differences[name] = compare_samples(estimate(new, names), old_estimate)
     if differences[AVERAGE] is None:
         raise InputError(
             "the export has no measured agreement to compare with, or the new ratings are too few to measure it",
@@ -271,17 +273,17 @@ def _score_changes(planned: PlannedScoring) -> dict[str, ScoreChange]:
     from debate_judge.data.agreement.raters import differences_by_group
     from debate_judge.data.inference.drift import score_change
 
-    before = recorded_scores_for(planned.export, planned.corpus, planned.aspects)
-    now = score_corpus(planned).scores
+    old_scores = recorded_scores_for(planned.export, planned.corpus, planned.aspects)
+    new_scores = score_corpus(planned).scores
     # With the old scores in place of ratings, differences are new minus old.
     paired = {
-        name: [replace(n, ratings=o.scores, raters=()) for o, n in zip(before[name], groups, strict=True)]
-        for name, groups in now.items()
+        name: [replace(new, ratings=old.scores, raters=()) for old, new in zip(old_scores[name], groups, strict=True)]
+        for name, groups in new_scores.items()
     }
     return {name: score_change(differences_by_group(groups)) for name, groups in paired.items()}
 
 
-def _render(result: RecheckResult, flags: RecheckFlags) -> tuple[dict[str, Any], list[Printed], int]:
+def _render(result: RecheckResult, flags: RecheckFlags) -> tuple[dict[str, Any], list[OutputBlock], int]:
     change = result.difference[AVERAGE]
     figures = (
         ""
@@ -289,34 +291,34 @@ def _render(result: RecheckResult, flags: RecheckFlags) -> tuple[dict[str, Any],
         else f": {change.value:+.3f} [{change.low:+.3f}, {change.high:+.3f}], p = {change.p_value:.3f}"
     )
     verdict = {
-        "holds": f"the evidence holds: agreement fell by less than {result.margin:g}",
+        "holds": f"the measured agreement holds: it fell by less than {result.margin:g}",
         "worse": f"the judge is worse: agreement fell by more than {result.margin:g}",
         "unclear": f"these ratings cannot tell whether agreement fell by {result.margin:g}",
     }[result.verdict]
     known = result.known_sources
     left_out = f"; {known} others were used by the compile and are left out" if known else ""
-    lines: list[Printed] = [verdict + figures, f"{result.sources} new sources{left_out}"]
+    lines: list[OutputBlock] = [verdict + figures, f"{result.sources} new sources{left_out}"]
     lines += [f"note: {note}" for note in result.notes]
     lines += list(result.causes) or ["no change of the texts, the raters or the judge is shown"]
     header = ["aspect", "then", "now", "difference", "p", "scores", "ratings", "rating - score"]
     rows = []
-    for name, now in result.new.items():
-        then, difference, drift = result.old.get(name), result.difference[name], result.drift.get(name)
+    for name, agreement in result.new.items():
+        old_agreement, difference, drift = result.old.get(name), result.difference[name], result.drift.get(name)
         rows.append(
             [
                 name,
-                interval(then),
-                interval(now),
+                interval(old_agreement),
+                interval(agreement),
                 interval(difference, "+"),
                 "–" if difference is None else f"{difference.p_value:.3f}",
                 *(interval(cell, "+") for cell in _drift_cells(drift)),
             ]
         )
-    meaning = (
+    legend = (
         "then, now: agreement with the raters; difference: of two independent samples of sources (Welch); scores, "
         "ratings, rating - score: change of their means, now minus then"
     )
-    tables = [*lines, "", DataTable(header, rows, total=True), "", meaning]
+    tables = [*lines, "", DataTable(header, rows, total=True), "", legend]
     return result.to_json(), tables, int(result.verdict == "worse")
 
 

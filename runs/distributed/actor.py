@@ -1,4 +1,4 @@
-"""The Ray actor: it holds the judge, with its share of the limits, and scores units."""
+"""The Ray actor, which loads the judge with a share of the limits, and scores units."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _REPORT_INTERVAL = 1.0
 """Seconds between two reports of an actor."""
 _PARQUET_BLOCK = 8 << 20
-"""Least bytes of rows that are converted to Parquet at once."""
+"""Minimum bytes of rows in a batch that is converted to Parquet."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ScoringJob:
     """The content of the file `options.prices`."""
     export_files: dict[str, bytes]
     """Files of the export, so that only the driver's machine must reach its folder."""
-    reading: ReadingOptions
+    reading_options: ReadingOptions
     out: OutputFolder
     first_row: Row
     """The input's columns of the first text, where they are kept."""
@@ -152,13 +152,13 @@ class ScoringActor:
 
     def _open(self) -> None:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
-        from debate_judge.runs.scoring.scorer import TextScorer, connect
+        from debate_judge.runs.scoring.scorer import TextScorer, connect_judge
 
         job = self._job
         job.out.require_same_folder()
         sys.path += [entry for entry in job.import_path if entry not in sys.path]
         export, options = unpack_export(job)
-        self._judge = connect(export, job.flags, Path(job.flags.store), options)
+        self._judge = connect_judge(export, job.flags, Path(job.flags.store), options)
         self._scorer = TextScorer(self._judge, job.flags)
         self._layout = self._scorer.layout(job.first_row)
 
@@ -184,30 +184,31 @@ class ScoringActor:
         errors, notes = FirstErrors(), ReadingNotes(unit.file.name)
         with tempfile.TemporaryDirectory(prefix="debate-rows-") as folder:
             path = Path(folder) / "rows.jsonl"
-            rows = self._write(unit.name, read_unit(unit, self._job.reading, notes, errors), path)
-            self._save(unit, path, rows, complete=not errors.count and not PROVIDER_FAILED & rows.unscored.keys())
+            rows = self._score_to_file(unit.name, read_unit(unit, self._job.reading_options, notes, errors), path)
+            self._write_part(unit, path, rows, complete=not errors.count and not PROVIDER_FAILED & rows.unscored.keys())
         messages = [str(error) for error in errors.kept]
         if hidden := errors.count - len(messages):
             messages.append(f"{unit.file.name}: {hidden:,} further lines that cannot be read")
         return UnitResult(unit.name, rows, tuple(messages), errors.count, notes.text())
 
-    def _write(self, unit: str, groups: Iterator[RatedGroup], path: Path) -> RowTotals:
+    def _score_to_file(self, unit: str, groups: Iterator[RatedGroup], path: Path) -> RowTotals:
         """Score groups into a file of JSON lines."""
         lines, rows, row_items = JsonLines(self._layout), RowTotals(), list[tuple["Item", "Score"]]()
-        as_texts = self._job.out.suffix == ".parquet"
+        columns_as_texts = self._job.out.suffix == ".parquet"
         with path.open("wb") as file:
-            for item, score, kept in self._scorer.scored(groups):
+            for item, score, input_columns in self._scorer.score_groups(groups):
                 row_items.append((item, score))
                 rows.count(score, existing=False)
                 self._scored_items[unit] = rows.rows
                 if len(row_items) == self._layout.items:
                     # All parts of a Parquet table must have one schema, so input columns are texts.
-                    row = {name: cell_text(json_value(value)) for name, value in kept.items()} if as_texts else kept
-                    file.write(lines.row(row_items, row)[0])
+                    if columns_as_texts:
+                        input_columns = {name: cell_text(json_value(v)) for name, v in input_columns.items()}
+                    file.write(lines.row(row_items, input_columns)[0])
                     row_items = []
         return rows
 
-    def _save(self, unit: Unit, path: Path, rows: RowTotals, *, complete: bool) -> None:
+    def _write_part(self, unit: Unit, path: Path, rows: RowTotals, *, complete: bool) -> None:
         """Write the rows of a unit to the output folder, and mark it complete if it is."""
         out = self._job.out
         if rows.rows:
@@ -232,7 +233,7 @@ class ScoringActor:
 
 
 def _to_parquet(path: Path, layout: ResultLayout) -> Path:
-    """Convert a file of JSON lines to a Parquet file beside it; returns its path."""
+    """Convert a file of JSON lines to a Parquet file in the same folder; returns its path."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from pyarrow import json

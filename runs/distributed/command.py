@@ -1,4 +1,4 @@
-"""`score --engine ray` from its settings to its exit code."""
+"""`score --engine ray`: from the settings to the exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from debate_judge.runs.flags.parser import EXIT_INPUT
 from debate_judge.runs.flags.text_layout import say
 from debate_judge.runs.reports.scoring_summary import scored_summary
 from debate_judge.runs.reports.terminal import show
-from debate_judge.runs.scoring.scorer import TextScorer, find_export, open_program, unscored_exit_code
+from debate_judge.runs.scoring.scorer import TextScorer, find_export, load_judge, unscored_exit_code
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags
 
 
@@ -39,9 +39,9 @@ def score_distributed(flags: ScoreFlags) -> int:
     _require_supported(flags)
     driver.require_ray()
     out = OutputFolder(flags.out)
-    files = units.with_fingerprints(units.find_inputs(flags.source))
+    files = units.with_fingerprints(units.find_inputs(flags.input))
     export = find_export(flags)
-    with out.exclusive(), open_program(flags, export) as judge:
+    with out.exclusive(), load_judge(flags, export) as judge:
         scorer = TextScorer(judge, flags)
         options = ReadingOptions(judge.task, flags.task, flags.columns, scorer.shares_calls, flags.keep_columns)
         all_units = units.cut_into_units(files, flags.columns, scorer.shares_calls)
@@ -62,7 +62,7 @@ def score_distributed(flags: ScoreFlags) -> int:
             first_groups = _first_groups(scorer, options, all_units if flags.keep_columns else remaining[:1], totals)
             if scorer.note:
                 say(f"note: {scorer.note}")
-            # Two columns of one name are refused before anything is asked.
+            # Two columns of one name are refused before any LM call.
             scorer.layout(first_groups[0].candidates[0].row if first_groups else {})
             scorer.run_preflight(first_groups)
             job = _scoring_job(flags, export, judge, options, out, first_groups)
@@ -78,12 +78,12 @@ def _first_groups(
     """The first groups of the first unit that has any; errors are left to the actor that scores the unit."""
     for unit in units_to_try:
         notes = ReadingNotes(unit.file.name)
-        first, _ = scorer.peek(read_unit(unit, options, notes, lambda _: None))
+        first_groups, _ = scorer.peek(read_unit(unit, options, notes, lambda _: None))
         if notes.text() and notes.text() not in totals.reported:
             totals.reported.add(notes.text())
             say(notes.text())
-        if first:
-            return first
+        if first_groups:
+            return first_groups
     return []
 
 
@@ -116,7 +116,7 @@ def _scoring_job(
 def _run_actors(
     flags: ScoreFlags, job: ScoringJob, judge: LoadedJudge, remaining: Sequence[Unit], totals: RunTotals
 ) -> None:
-    # Closed first, so that its replies are on disk before an actor looks for them.
+    # Closed first, so that its replies are on disk before an actor reads them.
     judge.close()
     totals.meters["driver"] = Meter(*judge.lm.meter.snapshot())
     # No more actors than units, so that none holds a share of the limits without work.
@@ -130,18 +130,18 @@ def _run_actors(
 def _budget_left(budget: BudgetCaps, judge: LoadedJudge) -> BudgetCaps:
     """The budget less what the calls before the start of the actors spent."""
     meter, price = judge.lm.meter, judge.lm.price
-    used = meter.total.fresh + meter.total.cached + meter.total.output
+    used_tokens = meter.total.fresh + meter.total.cached + meter.total.output
     usd = sum(meter.cost(price).values()) if price else 0.0
     return BudgetCaps(
         None if budget.calls is None else max(0, budget.calls - meter.executed.total()),
-        None if budget.tokens is None else max(0, budget.tokens - used),
+        None if budget.tokens is None else max(0, budget.tokens - used_tokens),
         None if budget.usd is None else max(0.0, budget.usd - usd),
     )
 
 
 def _summary(flags: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
     """Print how the run ended; returns the exit code."""
-    show(*scored_summary(totals.meter(), judge.lm.price, flags.out, totals.rows), to=sys.stderr)
+    show(*scored_summary(totals.meter(), judge.lm.price, flags.out, totals.rows), file=sys.stderr)
     if totals.failure is not None:
         say(totals.failure[1])
         return totals.failure[0]
@@ -160,7 +160,7 @@ def _summary(flags: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
         )
         return EXIT_INPUT
     if not totals.rows.rows:
-        raise InputError("no groups in the input", file=flags.source, expected="at least one group with candidates")
+        raise InputError("no groups in the input", file=flags.input, expected="at least one group with candidates")
     return unscored_exit_code(flags, totals.rows)
 
 
@@ -175,7 +175,7 @@ def _require_supported(flags: ScoreFlags) -> None:
             )
     if flags.concurrency < flags.actors:
         raise InputError(
-            "fewer calls at once than actors",
+            "fewer concurrent calls than actors",
             field="--concurrency",
             expected=f"at least {flags.actors}, one for each of {cli_name(ScoreFlags, 'actors')}",
             found=flags.concurrency,

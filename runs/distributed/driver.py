@@ -17,7 +17,7 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Usage
 from debate_judge.runs.distributed.actor import ActorReport, ScoringActor, ScoringJob, UnitResult
 from debate_judge.runs.distributed.units import Unit
-from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM, RESUMES
+from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM, RESUME_HINT
 from debate_judge.runs.runner.progress import ProgressDisplay
 from debate_judge.runs.scoring.output import RowTotals
 
@@ -32,7 +32,7 @@ _MAX_RAY_STARTS = 5
 
 
 def require_ray() -> Any:
-    """The library, or an error that says how to install it."""
+    """Import Ray, or raise an error that says how to install it."""
     # Before the import: Ray reads it there.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Its native code would log to the terminal.
@@ -59,7 +59,7 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
         return
     settings: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
-        # Without an address Ray would join what the environment names, or what runs on this machine.
+        # Without an address Ray would join the cluster that the environment names, or one that runs on this machine.
         settings |= {"address": "local", "num_cpus": actors, "include_dashboard": False}
     _init(ray, settings, 1 if address else _MAX_RAY_STARTS)
     try:
@@ -70,7 +70,7 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
             field="--engine",
             # Its last line is the error that was raised in an actor.
             found=str(error).strip().rpartition("\n")[2],
-            remedy=f"repair the cluster and {RESUMES}",
+            remedy=f"repair the cluster and {RESUME_HINT}",
         ) from error
     finally:
         ray.shutdown()
@@ -93,12 +93,12 @@ def _init(ray: Any, settings: dict[str, Any], attempts: int) -> None:
                 ) from error
 
 
-def add_rows(totals: RowTotals, more: RowTotals) -> None:
+def add_rows(totals: RowTotals, unit: RowTotals) -> None:
     """Add the counts of another unit."""
-    totals.rows += more.rows
-    totals.existing += more.existing
-    totals.unscored.update(more.unscored)
-    for reason, example in more.examples.items():
+    totals.rows += unit.rows
+    totals.existing += unit.existing
+    totals.unscored.update(unit.unscored)
+    for reason, example in unit.examples.items():
         totals.examples[reason] = totals.examples.get(reason) or example
 
 
@@ -118,7 +118,7 @@ class RunTotals:
     failure: tuple[int, str] | None = None
     given_up: list[str] = field(default_factory=list)
     """Units at which the process died in every attempt."""
-    done: set[str] = field(default_factory=set)
+    finished: set[str] = field(default_factory=set)
     in_progress: dict[str, Mapping[str, int]] = field(default_factory=dict)
     """Actor -> unit in progress -> items scored."""
 
@@ -126,7 +126,7 @@ class RunTotals:
         """Count the result of a unit; returns the messages to print about it."""
         self.failure = self.failure or result.failure
         if result.rows is not None:
-            self.done.add(result.unit)
+            self.finished.add(result.unit)
             add_rows(self.rows, result.rows)
         # All units of a table after a bad row report that row.
         repeated = self.reported.intersection(result.errors)
@@ -143,12 +143,12 @@ class RunTotals:
     def items(self) -> int:
         """Items that this run has scored, those of unfinished units included."""
         counts = [count for units in self.in_progress.copy().values() for count in units.items()]
-        return self.rows.rows - self.rows.existing + sum(items for name, items in counts if name not in self.done)
+        return self.rows.rows - self.rows.existing + sum(items for name, items in counts if name not in self.finished)
 
     @property
     def share(self) -> float:
         """Share of the bytes of this run that are in finished units."""
-        return sum(self.sizes[name] for name in self.done) / max(1, sum(self.sizes.values()))
+        return sum(self.sizes[name] for name in self.finished) / max(1, sum(self.sizes.values()))
 
     def meter(self) -> Meter:
         """The counts of all actors together."""
@@ -274,16 +274,16 @@ class UnitDriver:
             else:
                 actor.active -= 1
             try:
-                answer = self._ray.get(reference)
+                result = self._ray.get(reference)
             except self._ray.exceptions.RayTaskError:
                 raise
             except self._ray.exceptions.RayError:
                 self._replace(actor)
-                answer = None
+                result = None
             if unit is not None:
-                self._record(unit, answer)
-            elif answer is not None:
-                self._totals.report(actor.name, answer)
+                self._record(unit, result)
+            elif result is not None:
+                self._totals.report(actor.name, result)
 
     def _record(self, unit: Unit, result: UnitResult | None) -> None:
         """Record the result of a unit; None if the actor died."""
@@ -312,13 +312,13 @@ class UnitDriver:
         self._deaths += 1
         if self._deaths > 3 * _MAX_ATTEMPTS * (1 + len(self._actors)):
             problem = f"{self._deaths} actors died one after the other, and no unit was done"
-            remedy = f"see Ray's logs for the cause (a lack of memory?), then {RESUMES}"
+            remedy = f"see Ray's logs for the cause (a lack of memory?), then {RESUME_HINT}"
             self._totals.failure = EXIT_INPUT, f"error: {problem}\n  remedy:   {remedy}"
         elif self._replaces_actors:
             self._actors.append(self._start(actor.job))
         elif not self._actors and self._totals.failure is None:
             problem = "all actors were killed, and may have spent their shares of the budget"
-            remedy = f"raise --budget if you need to, and {RESUMES}"
+            remedy = f"raise --budget if you need to, and {RESUME_HINT}"
             self._totals.failure = EXIT_LM, f"error: {problem}\n  remedy:   {remedy}"
 
     def _stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The results of a distributed run: a folder of parts, each written at once by one actor, with a manifest.
+"""The results of a distributed run: a folder of parts, each written atomically by one actor, with a manifest.
 
     scores.parquet/
         part-00000-00003.parquet   rows of unit 3 of file 0, in the order of the input
@@ -34,7 +34,7 @@ from debate_judge.runs.scoring.output import RowTotals
 PART_SUFFIXES = (".parquet", ".jsonl")
 _REMEDY = "choose another --out, or delete this folder"
 _ATOMIC_STORES = ("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf")
-"""fsspec protocols whose writes are atomic, so that no renaming is needed."""
+"""fsspec protocols whose writes are atomic, so that a file need not be renamed into place."""
 
 
 class OutputFolder:
@@ -58,22 +58,22 @@ class OutputFolder:
         return {"url": self.url, "suffix": self.suffix, "token": self.token}
 
     @cached_property
-    def _store(self) -> tuple[Any, str]:
+    def _location(self) -> tuple[Any, str]:
         import fsspec
 
         with storage_errors(self.url, "--out"):
-            system, path = fsspec.core.url_to_fs(self.url)
-        return system, path.rstrip("/")
+            filesystem, path = fsspec.core.url_to_fs(self.url)
+        return filesystem, path.rstrip("/")
 
     @property
     def local(self) -> Path | None:
         """Its path if it is on this machine."""
-        return Path(self._store[1]) if "file" in self._protocols else None
+        return Path(self._location[1]) if "file" in self._protocols else None
 
     @property
     def _protocols(self) -> tuple[str, ...]:
-        named = self._store[0].protocol
-        return (named,) if isinstance(named, str) else tuple(named)
+        protocol = self._location[0].protocol
+        return (protocol,) if isinstance(protocol, str) else tuple(protocol)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -104,7 +104,7 @@ class OutputFolder:
         if earlier is None:
             if any(name.startswith("part-") for name in self._sizes("")):
                 raise InputError(
-                    "the folder already has parts, and no manifest says what they were made from",
+                    "the folder has parts but no manifest, so it is unknown what they were made from",
                     file=self.url,
                     expected="_manifest.json in it, which every run writes",
                     remedy=_REMEDY,
@@ -127,7 +127,7 @@ class OutputFolder:
                     field=name,
                     expected=str(diff[0]),
                     found=str(diff[1]),
-                    remedy=_REMEDY + "; answers are kept in --store",
+                    remedy=_REMEDY + "; replies are kept in --store",
                 )
 
     def require_same_folder(self) -> None:
@@ -149,9 +149,8 @@ class OutputFolder:
         rows, damaged = dict[str, RowTotals](), 0
         with ThreadPoolExecutor(16) as pool:
             # In parallel: one after the other would take minutes on a remote store.
-            for name, record in zip(
-                names, pool.map(lambda unit_name: self._read_json(f"_units/{unit_name}"), names), strict=True
-            ):
+            records = pool.map(lambda name: self._read_json(f"_units/{name}"), names)
+            for name, record in zip(names, records, strict=True):
                 unit = name.removesuffix(".json")
                 if record is None or (record["rows"] and sizes.get(self._part_name(unit)) != record["bytes"]):
                     damaged += 1
@@ -175,7 +174,7 @@ class OutputFolder:
 
     def _sizes(self, subfolder: str) -> dict[str, int]:
         """Name -> bytes, of the files in a subfolder."""
-        filesystem, path = self._store
+        filesystem, path = self._location
         folder = f"{path}/{subfolder}".rstrip("/")
         with storage_errors(self.url, "--out"):
             # fsspec caches listings of object stores, and others may have written since.
@@ -184,7 +183,7 @@ class OutputFolder:
         return {str(entry["name"]).rpartition("/")[2]: entry.get("size") or 0 for entry in listed}
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
-        filesystem, path = self._store
+        filesystem, path = self._location
         with storage_errors(self.url, "--out"):
             try:
                 return cast(dict[str, Any], json.loads(filesystem.cat_file(f"{path}/{name}")))
@@ -200,7 +199,7 @@ class OutputFolder:
             self._write(name, file)
 
     def _write(self, name: str, content: Path) -> None:
-        filesystem, path = self._store
+        filesystem, path = self._location
         target = f"{path}/{name}"
         folder, _, filename = target.rpartition("/")
         atomic = set(self._protocols) & set(_ATOMIC_STORES)
@@ -210,8 +209,8 @@ class OutputFolder:
             filesystem.put_file(str(content), temporary)
             if self.local is not None:
                 # Without it a crash of the machine may leave the name without the content.
-                with open(temporary, "rb") as written:
-                    os.fsync(written.fileno())
+                with open(temporary, "rb") as file:
+                    os.fsync(file.fileno())
                 os.replace(temporary, target)
             elif not atomic:
                 filesystem.mv(temporary, target)

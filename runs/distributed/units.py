@@ -49,7 +49,7 @@ _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", 
 _SAMPLE_BYTES = 64 << 10
 """Bytes at either end of a remote file whose hash is its fingerprint, where its store names no version."""
 _INSPECTED_LINES = 20
-"""Lines that are looked at to tell whether each line is a group."""
+"""Lines that are inspected to tell whether each line is a group."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class InputFile:
     """Absolute path or URL. The fields are in the manifest of the output folder (`_manifest.json`)."""
     size: int
     fingerprint: str = ""
-    """Identifies its content; empty until `with_fingerprints` finds it out."""
+    """Identifies its content; empty until `with_fingerprints` computes it."""
 
     @property
     def remote(self) -> bool:
@@ -114,7 +114,7 @@ def find_inputs(pattern: str) -> list[InputFile]:
 
 @contextmanager
 def storage_errors(name: str, field: str = "--in") -> Iterator[None]:
-    """Turn whatever the block raises, which asks a store, into an error that names the file or folder, and its flag."""
+    """Turn whatever a block that reaches a store raises into an error that names the file or folder, and its flag."""
     try:
         yield
     except InputError:
@@ -132,7 +132,7 @@ def storage_errors(name: str, field: str = "--in") -> Iterator[None]:
 
 
 def _local(pattern: str) -> list[InputFile]:
-    # A file may well be called like a glob.
+    # The name of a file may have characters of a glob.
     names = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))
     paths = [(name, Path(name).absolute()) for name in names if Path(name).is_file()]
     return [InputFile(name, str(path), path.stat().st_size) for name, path in paths]
@@ -146,14 +146,16 @@ def _remote(pattern: str) -> list[InputFile]:
     if isinstance(filesystem, LocalFileSystem):
         return _local(path)
     files = filesystem.glob(path, detail=True) if glob.has_magic(path) else {path: filesystem.info(path)}
-    return [_described(filesystem.unstrip_protocol(url), info) for url, info in sorted(files.items()) if _is_file(info)]
+    return [
+        _input_file(filesystem.unstrip_protocol(url), info) for url, info in sorted(files.items()) if _is_file(info)
+    ]
 
 
 def _is_file(info: Mapping[str, Any]) -> bool:
     return info.get("type", "file") == "file"
 
 
-def _described(url: str, info: Mapping[str, Any]) -> InputFile:
+def _input_file(url: str, info: Mapping[str, Any]) -> InputFile:
     """A file as its store describes it."""
     if info.get("size") is None:
         raise InputError("the server does not say how long the file is", file=url, remedy="copy it to this machine")
@@ -168,7 +170,7 @@ def with_fingerprints(files: Sequence[InputFile]) -> list[InputFile]:
     else a hash of beginning and end; for a Hugging Face data set, what `datasets` says.
     """
     blocks = sum(-(-file.size // _BLOCK_BYTES) for file in files if not file.remote)
-    with StepProgress("MB of the input looked through", blocks) as progress:
+    with StepProgress("MB of the input hashed", blocks) as progress:
         return [file if file.fingerprint else replace(file, fingerprint=_fingerprint(file, progress)) for file in files]
 
 
@@ -176,13 +178,13 @@ def _fingerprint(file: InputFile, progress: StepProgress) -> str:
     if file.from_hub:
         return HubName.parse(file.place).fingerprint()
     digest = hashlib.blake2b(digest_size=16)
-    with storage_errors(file.name), open_input(file.place) as opened:
+    with storage_errors(file.name), open_input(file.place) as stream:
         if file.remote:
-            digest.update(opened.read(_SAMPLE_BYTES))
-            opened.seek(max(0, file.size - _SAMPLE_BYTES))
-            digest.update(opened.read(_SAMPLE_BYTES))
+            digest.update(stream.read(_SAMPLE_BYTES))
+            stream.seek(max(0, file.size - _SAMPLE_BYTES))
+            digest.update(stream.read(_SAMPLE_BYTES))
         else:
-            while block := opened.read(_BLOCK_BYTES):
+            while block := stream.read(_BLOCK_BYTES):
                 digest.update(block)
                 progress.advance()
     return digest.hexdigest()
@@ -244,8 +246,8 @@ def count_lines(file: InputFile, full_read: bool = False) -> int | None:
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            with suppress(pa.ArrowException), open_input(file.place) as opened:
-                return int(pq.ParquetFile(opened).metadata.num_rows)
+            with suppress(pa.ArrowException), open_input(file.place) as stream:
+                return int(pq.ParquetFile(stream).metadata.num_rows)
         elif suffix in (*TEXT_TABLES, *_JSON_SUFFIXES):
             # The records of a JSON array on one line are numbered as rows, which are not counted here.
             return None if suffix in _JSON_SUFFIXES and _has_one_line(file) else count_newlines(file) + 1
@@ -258,8 +260,8 @@ def count_lines(file: InputFile, full_read: bool = False) -> int | None:
 def count_newlines(file: InputFile, end: int | None = None) -> int:
     """Line ends in a file, or in its first bytes."""
     count, remaining = 0, file.size if end is None else end
-    with storage_errors(file.name), open_input(file.place) as opened:
-        while remaining and (block := opened.read(min(remaining, _BLOCK_BYTES))):
+    with storage_errors(file.name), open_input(file.place) as stream:
+        while remaining and (block := stream.read(min(remaining, _BLOCK_BYTES))):
             count += block.count(b"\n")
             remaining -= len(block)
     return count
@@ -267,9 +269,9 @@ def count_newlines(file: InputFile, end: int | None = None) -> int:
 
 def _has_one_line(file: InputFile) -> bool:
     """Whether a file has at most one line that is not blank."""
-    with open_input(file.place) as opened:
-        filled = (line for line in opened if line.removeprefix(codecs.BOM_UTF8).strip(b" \t\r\n\0"))
-        return len(list(islice(filled, 2))) < 2
+    with open_input(file.place) as stream:
+        nonblank = (line for line in stream if line.removeprefix(codecs.BOM_UTF8).strip(b" \t\r\n\0"))
+        return len(list(islice(nonblank, 2))) < 2
 
 
 def has_group_per_line(file: InputFile, columns: Sequence[str]) -> bool:
@@ -279,8 +281,8 @@ def has_group_per_line(file: InputFile, columns: Sequence[str]) -> bool:
     """
     if file.from_hub or Path(file.name).suffix.lower() not in _JSON_SUFFIXES:
         return False
-    with storage_errors(file.name), open_input(file.place) as opened:
-        lines = (line.removeprefix(codecs.BOM_UTF8).strip() for line in opened)
+    with storage_errors(file.name), open_input(file.place) as stream:
+        lines = (line.removeprefix(codecs.BOM_UTF8).strip() for line in stream)
         for number, line in enumerate(islice((line for line in lines if line), _INSPECTED_LINES)):
             if line.startswith(b"[") or (number == 0 and line.endswith((b"{", b"[", b","))):
                 return False
@@ -304,14 +306,14 @@ def _source_boundaries(file: InputFile, columns: ColumnNames, offsets: Sequence[
     The driver finds them; each line is read at most once.
     """
     starts = [0]
-    with storage_errors(file.name), open_input(file.place) as opened:
+    with storage_errors(file.name), open_input(file.place) as stream:
         for offset in offsets[1:-1]:
             if offset <= starts[-1]:
                 continue
-            opened.seek(offset - 1)
-            opened.readline()
-            position, previous = opened.tell(), None
-            while line := opened.readline():
+            stream.seek(offset - 1)
+            stream.readline()
+            position, previous = stream.tell(), None
+            while line := stream.readline():
                 source = _source(line, columns)
                 if None not in (source, previous) and source != previous:
                     break
@@ -360,15 +362,15 @@ def read_unit(unit: Unit, options: ReadingOptions, notes: ReadingNotes, on_error
     try:
         with tempfile.TemporaryDirectory(prefix="debate-unit-") as folder:
             copy, offset = _local_copy(unit, Path(folder))
-            first, end = (unit.start, unit.end) if unit.by_lines else (0, None)
+            first_line, end_line = (unit.start, unit.end) if unit.by_lines else (0, None)
             source, line = None, 0
             for group, group_line in _groups(unit, copy, offset, options, notes, on_error):
                 # Where calls are shared, all groups of a source belong to the unit of its first group.
                 previous, source = source, (group.source or group.id, group.context)
                 line = line if options.shares_calls and source == previous else group_line
-                if end is not None and line >= end:
+                if end_line is not None and line >= end_line:
                     return
-                if line >= first:
+                if line >= first_line:
                     yield group
     except InputError as error:
         on_error(error if error.line is None else error.replaced(problem=f"{error.problem}; what follows is not read"))
@@ -377,7 +379,7 @@ def read_unit(unit: Unit, options: ReadingOptions, notes: ReadingNotes, on_error
 def all_groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
     """The groups of all files, one after the other; what cannot be read is left out."""
     options = ReadingOptions(task, flags.task, flags.columns)
-    for unit in cut_into_units(find_inputs(flags.source), flags.columns):
+    for unit in cut_into_units(find_inputs(flags.input), flags.columns):
         # A table is read from its beginning for each of its units: once is enough here.
         if not unit.by_lines or unit.start == 1:
             file_unit = replace(unit, end=None, by_lines=False) if unit.by_lines else unit
@@ -414,20 +416,20 @@ def _groups(
         # Counted only where an error names a line: it takes reading the file up to the unit.
         return count_newlines(unit.file, offset) if offset else 0
 
-    def in_input(error: InputError) -> InputError:
+    def located_in_input(error: InputError) -> InputError:
         if error.file not in (copy.place, copy.name):
             return error
         return error.replaced(file=copy.name, line=None if error.line is None else error.line + lines_before())
 
     def report(error: InputError) -> None:
-        on_error(in_input(error))
+        on_error(located_in_input(error))
 
     group_per_line = unit.by_bytes or (not unit.by_lines and has_group_per_line(copy, options.columns))
 
     def records() -> Iterator[Record]:
         # Not recognized anew: a range may begin with a line that looks like another format.
-        read = jsonl(Path(copy.place), report) if group_per_line else detect_format(copy.place).records()
-        return (replace(record, file=copy.name) for record in read)
+        copy_records = jsonl(Path(copy.place), report) if group_per_line else detect_format(copy.place).records()
+        return (replace(record, file=copy.name) for record in copy_records)
 
     try:
         file = RecordFile(copy.name, "JSON", True, records) if group_per_line else detect_format(copy.place)
@@ -443,4 +445,4 @@ def _groups(
         )
         yield from ((entry.group, entry.record.line) for entry in group_records)
     except InputError as error:
-        raise in_input(error) from None
+        raise located_in_input(error) from None

@@ -35,7 +35,7 @@ from debate_judge.runs.export.manifest import (
     Export,
     State,
     calibration_record,
-    count_texts,
+    demo_counts,
     program_fingerprint,
     program_state,
     read,
@@ -184,10 +184,12 @@ def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) ->
         left_out = 0 if demos else sum(len(p.demos) for _, p in aspect_judge.judge.named_predictors())
         if left_out:
             aspects[name]["demos_left_out"] = left_out
-            log.warning("%s: %d demonstrations are not exported, so the export asks without them", name, left_out)
+            log.warning(
+                "%s: %d demonstrations are not exported, so the exported judge has none in its prompts", name, left_out
+            )
         if aspect_judge.calibration is not None:
             aspects[name]["calibration"] = calibration_record(aspect_judge.calibration)
-        if texts := count_texts(states[name]):
+        if texts := demo_counts(states[name]):
             aspects[name]["holds_texts"] = texts
     task = task_record(judge.task)
     # Through JSON, because the fingerprint is checked on what is read back.

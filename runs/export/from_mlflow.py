@@ -75,7 +75,7 @@ def fetch(address: str, judges: Collection[str] = (), store: MLflowStore = DEFAU
 
 
 def run_artifact(run_id: str, name: str, folder: Path | None = None) -> str:
-    """The text of an artifact of a run, by its path; from the embedded store of `folder`, else from that of `fetch`."""
+    """The text of a run's artifact; from the embedded store in `folder`, by default from the store of `fetch`."""
     store = DEFAULT_STORE if folder is None else MLflowStore(embedded_uri(folder))
     with _download(f"runs:/{run_id}/{name}", f"a store with a run that holds {name}", store) as path:
         return Path(path).read_text(encoding="utf-8")
@@ -110,12 +110,12 @@ def _tracking_uri(uri: str, store: MLflowStore) -> Iterator[str]:
     """
     import mlflow
 
-    before: str | None = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
-    tracking_uri = store.uri or before or embedded_uri(store.folder)
+    previous_uri: str | None = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+    tracking_uri = store.uri or previous_uri or embedded_uri(store.folder)
     file = sqlite_file(tracking_uri)
     if file is not None and not file.is_file():
         raise InputError(f"no MLflow store to read {uri} from", file=file, expected="a database", remedy=_REMEDY)
-    if tracking_uri == before:
+    if tracking_uri == previous_uri:
         yield tracking_uri
         return
     with use_tracking_uri(tracking_uri, registry=False):

@@ -54,8 +54,8 @@ def resolve_lm(
 
 
 @contextmanager
-def errors_of_spec(export: Export, lm: str | None) -> Iterator[None]:
-    """Say in errors about the LM's name that it is the export's, unless the user has given another."""
+def attribute_spec_errors(export: Export, lm: str | None) -> Iterator[None]:
+    """Attribute errors about the LM's name to the export, unless the user has given another LM."""
     try:
         yield
     except InputError as error:

@@ -1,6 +1,6 @@
 """A judge that was loaded from an export and is connected to an LM, to score texts from Python.
 
-It works where an event loop is already running (notebooks, web servers), because its own runs in a thread.
+It works where an event loop is already running (notebooks, web servers), because it runs its own loop in a thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from debate_judge.programs.lm.loop import run
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm, open_replies
-from debate_judge.runs.export.lm_choice import errors_of_spec, resolve_lm
+from debate_judge.runs.export.lm_choice import attribute_spec_errors, resolve_lm
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import cuts_in, intervals_in
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight
@@ -66,7 +66,7 @@ class _RunnerConnection:
 
     def _start(self) -> None:
         with ExitStack() as stack:
-            self.current = self._connect(stack)
+            self.current_runner = self._connect(stack)
             self._exit_stack = stack.pop_all()
 
     def runner(self) -> JudgeRunner:
@@ -77,14 +77,14 @@ class _RunnerConnection:
         """
         if self.closed:
             raise ValueError("the judge was closed; load it again")
-        if self.current.is_forked_copy:
+        if self.current_runner.is_forked_copy:
             # A lock for each process: the parent's may have been held when this process was forked, and would stay so.
             with self._locks.setdefault(os.getpid(), threading.Lock()):
-                if self.current.is_forked_copy:
+                if self.current_runner.is_forked_copy:
                     # Kept and not closed, because the parent still uses these connections and this loop's selector.
-                    self._inherited += [self.current, self._exit_stack]
+                    self._inherited += [self.current_runner, self._exit_stack]
                     self._start()
-        return self.current
+        return self.current_runner
 
     def close(
         self,
@@ -93,7 +93,7 @@ class _RunnerConnection:
         trace: TracebackType | None = None,
     ) -> None:
         self.closed = True
-        if not self.current.is_forked_copy:
+        if not self.current_runner.is_forked_copy:
             # A second thread must not close the store while the first one waits for replies that are to be stored.
             with self._closing:
                 self._exit_stack.__exit__(kind, error, trace)
@@ -117,7 +117,7 @@ class LoadedJudge(dspy.Module):
 
     def __init__(self, export: Export, connect: Callable[[ExitStack], JudgeRunner]) -> None:
         super().__init__()
-        self.judges = {name: chosen.judge for name, chosen in export.judge.aspects.items()}
+        self.judges = {name: aspect_judge.judge for name, aspect_judge in export.judge.aspects.items()}
         """Name of an aspect -> its judge; this is where DSPy finds the predictors."""
         self.manifest: Mapping[str, Any] = export.manifest
         self.fingerprint = export.fingerprint
@@ -150,22 +150,22 @@ class LoadedJudge(dspy.Module):
         compiled = self.compiled
         compiled.require_calibrated(aspects, scale)
         items = texts.items(self.task, aspects)
-        judged = dict(zip(items, await self._judged(items, _lm_of_context()), strict=True))
-        answers = {}
+        judgements = dict(zip(items, await self._judge_items(items, _lm_of_context()), strict=True))
+        predictions = {}
         for aspect in aspects:
-            of_aspect = [(item, judgement) for item, judgement in judged.items() if item.aspect is aspect]
-            scores = [score_of(compiled, item, judgement, scale) for item, judgement in of_aspect]
+            judged_items = [(item, judgement) for item, judgement in judgements.items() if item.aspect is aspect]
+            scores = [score_of(compiled, item, judgement, scale) for item, judgement in judged_items]
             # A cut is on the judge's own scale.
             cut = self.cut(aspect) if scale == "judge" else None
             values, reasons = [score.score for score in scores], [score.reason for score in scores]
-            answers[aspect.name] = call_result(
-                texts.as_lists, values, reasons, [judgement for _, judgement in of_aspect], cut
+            predictions[aspect.name] = call_result(
+                texts.as_lists, values, reasons, [judgement for _, judgement in judged_items], cut
             )
         if keywords.get("aspect") is not None:
-            return answers[aspects[0].name]
-        return _by_aspect(answers)
+            return predictions[aspects[0].name]
+        return _by_aspect(predictions)
 
-    async def _judged(self, items: Sequence[Item], context_lm: Any | None = None) -> list[Judgement]:
+    async def _judge_items(self, items: Sequence[Item], context_lm: Any | None = None) -> list[Judgement]:
         """Judge the items with the own LM on the loop of the runner, or with `context_lm` on the current loop."""
         runner = None if context_lm is not None else self._connection.runner()
 
@@ -179,25 +179,25 @@ class LoadedJudge(dspy.Module):
             shared_items = [item for item in items if item.aspect.name in shared.aspects]
             grouping = group_into_questions(shared.judge, shared_items, compare_pairs=False)
             calls = [ask(shared.judge, question) for question in grouping.questions]
-            waiting = calls if runner is None else [asyncio.wrap_future(runner.submit(call)) for call in calls]
-            judgements |= zip(shared_items, grouping.by_item(await asyncio.gather(*waiting)), strict=True)
+            awaitables = calls if runner is None else [asyncio.wrap_future(runner.submit(call)) for call in calls]
+            judgements |= zip(shared_items, grouping.by_item(await asyncio.gather(*awaitables)), strict=True)
         return [judgements[item] for item in items]
 
     def _requested_aspects(self, aspect: object, task: object) -> list[Aspect]:
         if task is not None and getattr(task, "name", task) != self.task.name:
             raise InputError("this judge is for another task", field="task", expected=self.task.name, found=task)
         if isinstance(aspect, str):
-            return self.choose(aspect.removeprefix(f"{self.task.name}."))
+            return self.select_aspects(aspect.removeprefix(f"{self.task.name}."))
         if aspect is None:
-            return self.choose()
-        if isinstance(aspect, Aspect) and aspect in self.choose():
+            return self.select_aspects()
+        if isinstance(aspect, Aspect) and aspect in self.select_aspects():
             return [aspect]
         raise InputError(
             "the judge does not score this aspect", field="aspect", expected=", ".join(self.aspects), found=aspect
         )
 
     def cut(self, aspect: Aspect) -> float | None:
-        """The least score that means yes: from the evidence, where ratings were yes or no, else from the task."""
+        """The lowest score that counts as yes: from the evidence, where ratings were yes or no, else from the task."""
         recorded = self._cuts.get(aspect.name)
         if recorded is not None and recorded.kind == "binary" and recorded.cut is not None:
             return recorded.cut
@@ -205,7 +205,7 @@ class LoadedJudge(dspy.Module):
 
     @property
     def compiled(self) -> CompiledJudge:
-        """The exported judge with the present `judges`, which DSPy may have replaced."""
+        """The exported judge with the current `judges`, which DSPy may have replaced."""
         aspects = {name: replace(j, judge=self.judges[name]) for name, j in self._exported.aspects.items()}
         return replace(self._exported, aspects=aspects)
 
@@ -216,7 +216,7 @@ class LoadedJudge(dspy.Module):
     @property
     def lm(self) -> JudgeLM:
         """The judge's own LM, which counts its calls in this process."""
-        return self._connection.current.lm if self.closed else self._connection.runner().lm
+        return self._connection.current_runner.lm if self.closed else self._connection.runner().lm
 
     @property
     def task(self) -> Task:
@@ -227,7 +227,7 @@ class LoadedJudge(dspy.Module):
         """Names of the aspects that it scores, in the task's order."""
         return tuple(self._exported.aspects)
 
-    def choose(self, aspects: Sequence[str] | str | None = None) -> list[Aspect]:
+    def select_aspects(self, aspects: Sequence[str] | str | None = None) -> list[Aspect]:
         """The named aspects in the task's order; all for None or `all`; unknown names are an `InputError`."""
         return select_aspects(self._exported, aspects)
 
@@ -283,10 +283,10 @@ class LoadedJudge(dspy.Module):
         Returns:
             For each row, in order, what `score` returns.
         """
-        selected = self.choose(aspects)
+        selected = self.select_aspects(aspects)
         self.compiled.require_calibrated(selected, scale)
         scored = self.stream(
-            item for number, row in enumerate(_records(rows)) for item in self._items(number, row, selected)
+            item for number, row in enumerate(_records(rows)) for item in self._checked_items(number, row, selected)
         )
         results: list[dict[str, Score]] = []
         for item, judgement in scored:
@@ -311,22 +311,22 @@ class LoadedJudge(dspy.Module):
         rows = [{"text": text, "source": source, "context": context} for text in texts]
         return self.score_many(rows, aspects=aspects, scale=scale)
 
-    def questions(
+    def row_items(
         self, row: Mapping[str, Any], aspects: Sequence[str] | str | None = None, *, number: int = 0
     ) -> list[Item]:
         """The items of a row of `score_many`, one for each aspect; `number` is the row's index."""
-        return list(self._items(number, row, self.choose(aspects)))
+        return list(self._checked_items(number, row, self.select_aspects(aspects)))
 
     async def ascore_items(self, items: Sequence[Item], scale: ScoreScale = "judge") -> list[Score]:
-        """A score for each item from `questions`, on any event loop, with the judge's own LM even within a
+        """A score for each item from `row_items`, on any event loop, with the judge's own LM even within a
         `dspy.context`. Items of one source share calls if the judge reads candidates side by side.
         """
         compiled = self.compiled
         compiled.require_calibrated(list(dict.fromkeys(item.aspect for item in items)), scale)
         # The trace that an optimizer records of its own program must not contain the calls of this judge.
         with dspy.context(trace=None, disable_history=True):
-            judged = await self._judged(items)
-        return [score_of(compiled, item, judgement, scale) for item, judgement in zip(items, judged, strict=True)]
+            judgements = await self._judge_items(items)
+        return [score_of(compiled, item, judgement, scale) for item, judgement in zip(items, judgements, strict=True)]
 
     def intervals(
         self, level: float = 0.9, aspects: Sequence[str] | str | None = None
@@ -334,7 +334,7 @@ class LoadedJudge(dspy.Module):
         """Aspect -> conformal intervals for scores on the raters' scale, of which a share `level` contains the rating,
         fitted to the held-out scores in the export. `judge.intervals()["coherence"].at(score)` has `low` and `high`.
         """
-        return intervals_in(self.manifest, self.choose(aspects), level)
+        return intervals_in(self.manifest, self.select_aspects(aspects), level)
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge a stream of items in order and with constant memory; see `runs.runner.streaming.judge_in_order`."""
@@ -364,7 +364,7 @@ class LoadedJudge(dspy.Module):
     ) -> None:
         self._connection.close(kind, error, trace)
 
-    def _items(self, number: int, row: Mapping[str, Any], aspects: Sequence[Aspect]) -> Iterator[Item]:
+    def _checked_items(self, number: int, row: Mapping[str, Any], aspects: Sequence[Aspect]) -> Iterator[Item]:
         where = f"row {number}: "
         for name in ("text", "source"):
             # An empty source is allowed for texts judged by themselves, but it must be given explicitly.
@@ -390,10 +390,10 @@ def _records(rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> Iterator[Mappi
         yield {str(key): value for key, value in record.items() if isinstance(value, list) or (value == value) is True}
 
 
-def _by_aspect(answers: Mapping[str, dspy.Prediction]) -> dspy.Prediction:
+def _by_aspect(predictions: Mapping[str, dspy.Prediction]) -> dspy.Prediction:
     """One prediction of all aspects: the fields of the single ones in the plural, by aspect."""
     fields: dict[str, dict[str, Any]] = {"scores": {}, "reasons": {}, "judgements": {}}
-    for aspect, prediction in answers.items():
+    for aspect, prediction in predictions.items():
         for name, value in prediction.items():
             fields.setdefault(name if name.endswith("s") else f"{name}s", {})[aspect] = value
     return dspy.Prediction(**fields)
@@ -407,7 +407,7 @@ def _lm_of_context() -> Any | None:
 
 
 def select_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) -> list[Aspect]:
-    """See `LoadedJudge.choose`."""
+    """See `LoadedJudge.select_aspects`."""
     names = tuple(judge.aspects)
     selected = names if aspects is None else (aspects,) if isinstance(aspects, str) else tuple(aspects)
     if selected == (ALL,) and ALL not in names:
@@ -440,13 +440,15 @@ def open_judge(
     """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.options`."""
     spec, api_base, settings = resolve_lm(export, lm, api_base, max_tokens)
     # Limited, so that the memory of a long-running service does not grow.
-    recent = InMemoryStore(max_replies=10_000)
+    memory_store = InMemoryStore(max_replies=10_000)
 
     def connect(stack: ExitStack) -> JudgeRunner:
-        stored = recent if store is None else stack.enter_context(closing(open_replies(store, spec, replies)))
-        with errors_of_spec(export, lm):
+        reply_store = (
+            memory_store if store is None else stack.enter_context(closing(open_replies(store, spec, replies)))
+        )
+        with attribute_spec_errors(export, lm):
             client = make_lm(
-                spec, api_base=api_base, store=stored, concurrency=concurrency, options=options, **settings
+                spec, api_base=api_base, store=reply_store, concurrency=concurrency, options=options, **settings
             )
         return stack.enter_context(JudgeRunner(client, progress=False))
 

@@ -91,7 +91,7 @@ def program_state(judge: Judge, demos: bool) -> State:
     }
 
 
-def count_texts(state: State) -> dict[str, int]:
+def demo_counts(state: State) -> dict[str, int]:
     """The numbers of rated examples and of other demonstrations in a judge's state; empty if there are none."""
     demos = [demo for predictor_state in state.values() for demo in predictor_state.get("demos", ())]
     rated = sum(map(is_rated_example, demos))
@@ -116,24 +116,24 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
     manifest, entries = validated(_Manifest, root), root.child("aspects")
     with root.child("task").located():
         task = manifest.task.task(manifest.columns)
-    files = {name: _state_file(folder, entries.child(name), entry.state) for name, entry in manifest.aspects.items()}
+    states = {name: _read_state(folder, entries.child(name), entry.state) for name, entry in manifest.aspects.items()}
     actual = program_fingerprint(
-        root.values["task"], root.values["aspects"], {name: file.values for name, file in files.items()}
+        root.values["task"], root.values["aspects"], {name: state.values for name, state in states.items()}
     )
     if actual != manifest.fingerprint:
         raise root.error(
-            "the export was changed after it was written, so the evidence in it belongs to another judge",
+            "the export was changed after it was written, so its evidence is about another judge",
             "fingerprint",
             expected=manifest.fingerprint,
             found=actual,
             remedy="restore the folder, or change the judge in Python and save it with `runs.export.folder.save`",
         )
-    records = {name: entries.child(name) for name in files}
+    records = {name: entries.child(name) for name in states}
     aspect_entries = {name: validated(_AspectEntry, record) for name, record in records.items()}
     for name, entry in aspect_entries.items():
-        _check_importable(records[name], entry.kind, judges)
+        _require_trusted_judge(records[name], entry.kind, judges)
     judges_by_aspect = {
-        name: _aspect_judge(records[name], aspect_entries[name], file, task, name) for name, file in files.items()
+        name: _aspect_judge(records[name], aspect_entries[name], state, task, name) for name, state in states.items()
     }
     ordered = {a.name: judges_by_aspect[a.name] for a in task.aspects if a.name in judges_by_aspect}
     return Export(CompiledJudge(task, ordered), root.values, folder)
@@ -178,7 +178,7 @@ def _check_format(root: Record) -> None:
         )
 
 
-def _state_file(folder: Path, entry: Record, name: str) -> Record:
+def _read_state(folder: Path, entry: Record, name: str) -> Record:
     file = folder / name
     # A manifest from elsewhere must not point to files outside its folder; no path can hold a zero byte.
     if "\0" in name or not file.resolve().is_relative_to(folder.resolve()):
@@ -186,7 +186,7 @@ def _state_file(folder: Path, entry: Record, name: str) -> Record:
     return json_object(file, remedy=REMEDY)
 
 
-def _check_importable(entry: Record, name: str, judges: Collection[str]) -> None:
+def _require_trusted_judge(entry: Record, name: str, judges: Collection[str]) -> None:
     """Refuse a judge that is neither of this project nor named by the caller."""
     if ":" not in name:
         entry.choice("kind", JUDGE_CLASSES, "update this project if a newer version has it")
@@ -196,7 +196,7 @@ def _check_importable(entry: Record, name: str, judges: Collection[str]) -> None
             "kind",
             expected="a judge of this project, or one that you have named",
             found=name,
-            remedy=f"if you trust that module: --config judge={name} (of a comparison: in --judges beside the export), "
+            remedy=f"if you trust that module: --config judge={name} (for a comparison: --judges EXPORT,{name}), "
             f"or load(..., judges=[{name!r}])",
         )
 
@@ -212,7 +212,7 @@ def _aspect_judge(record: Record, entry: _AspectEntry, state: Record, task: Task
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise config.error(f"not a configuration of the judge {entry.kind!r}: {error!r}", found=entry.config) from None
-    _apply(judge, state)
+    _load_states(judge, state)
     calibration = None if entry.calibration is None else entry.calibration.calibration
     with record.located("granularity"):
         return AspectJudge(judge, entry.granularity, calibration)
@@ -224,7 +224,7 @@ def calibration_record(calibration: Calibration) -> dict[str, Any]:
     return {"knots": knots, "groups": calibration.groups, "candidates": calibration.candidates}
 
 
-def _apply(judge: Judge, state: Record) -> None:
+def _load_states(judge: Judge, state: Record) -> None:
     """Load the predictors' states, with the tuned instructions, into the judge."""
     predictors = dict(judge.named_predictors())
     names = judge.state_keys(state.values)
@@ -329,7 +329,7 @@ class _CalibrationEntry(FileModel):
         return Calibration(tuple((knot.score, knot.raters) for knot in self.knots), self.groups, self.candidates)
 
     @model_validator(mode="after")
-    def _increases(self) -> Self:
+    def _has_increasing_knots(self) -> Self:
         _ = self.calibration
         return self
 

@@ -1,7 +1,7 @@
 """Reads the evidence of an export, above all the held-out scores of its judge with the ratings.
 
 The scores are in the manifest under "evidence"/"recorded": hashes of sources and texts with numbers, no text and no id
-of the data. From them `debate carry` and `debate recheck` know which sources the judge was measured on, and
+of the data. `debate carry` and `debate recheck` take from them which sources the judge was measured on, and
 `debate score` with `interval` how far its scores are from ratings.
 """
 
@@ -49,7 +49,7 @@ class RecordedScores:
     """The judge's own scores; hashes of their texts identify groups and candidates."""
     calibrated: Scores
     """The scores on the raters' scale, calibrated on other sources; without aspects that have no calibration."""
-    seen: frozenset[str]
+    train_dev_sources: frozenset[str]
     """Hashes of the sources that the exported judge was tuned or selected on."""
 
     @property
@@ -59,7 +59,7 @@ class RecordedScores:
     @property
     def compile_sources(self) -> frozenset[str]:
         """Hashes of all sources of the compile."""
-        return self.sources | self.seen
+        return self.sources | self.train_dev_sources
 
 
 def group_hash(group: RatedGroup, aspects: Sequence[Aspect]) -> str:
@@ -96,19 +96,19 @@ def hash_ids(corpus: Corpus, scores: Scores) -> dict[str, list[GroupScores]]:
     }
 
 
-def record_scores(
+def recorded_scores_json(
     corpus: Corpus,
     scores: Scores,
     calibrated: Scores,
     *,
     scored_by: Literal["export", "folds"],
-    seen: Iterable[str],
+    train_dev_sources: Iterable[str],
 ) -> dict[str, Any]:
     """The JSON of a `RecordedScores`, with hashes in place of ids."""
     judge_scores, calibrated_scores = hash_ids(corpus, scores), hash_ids(corpus, calibrated)
     aspects: dict[str, list[dict[str, Any]]] = {}
     for aspect, groups in judge_scores.items():
-        on_raters = {group.group: list(group.scores) for group in calibrated_scores.get(aspect, ())}
+        on_raters_scale = {group.group: list(group.scores) for group in calibrated_scores.get(aspect, ())}
         aspects[aspect] = [
             {
                 "source": group.source_id,
@@ -116,11 +116,11 @@ def record_scores(
                 "texts": list(group.candidates),
                 "ratings": list(group.ratings),
                 "scores": list(group.scores),
-                "on_raters_scale": on_raters.get(group.group),
+                "on_raters_scale": on_raters_scale.get(group.group),
             }
             for group in groups
         ]
-    return {"by": scored_by, "seen": sorted(seen), "aspects": aspects}
+    return {"by": scored_by, "seen": sorted(train_dev_sources), "aspects": aspects}
 
 
 class _RecordedGroup(FileModel):
@@ -165,8 +165,8 @@ def recorded_scores_in(manifest: Mapping[str, Any]) -> RecordedScores | None:
         aspect: [g.with_scores(g.on_raters_scale) for g in groups if g.on_raters_scale is not None]
         for aspect, groups in entry.aspects.items()
     }
-    with_groups = {aspect: groups for aspect, groups in calibrated.items() if groups}
-    return RecordedScores(entry.by, scores, with_groups, frozenset(entry.seen))
+    calibrated = {aspect: groups for aspect, groups in calibrated.items() if groups}
+    return RecordedScores(entry.by, scores, calibrated, frozenset(entry.seen))
 
 
 # --- other parts of the evidence ---
@@ -194,7 +194,7 @@ def exported_judge_name(manifest: Mapping[str, Any]) -> str:
 
 
 class DecisionCut(FileModel):
-    """The kind of decision of an aspect whose ratings are decisions, and the least score of a yes."""
+    """The kind of decision of an aspect whose ratings are decisions, and the lowest score that counts as yes."""
 
     kind: str = ""
     cut: Number | None = None
@@ -278,13 +278,13 @@ def intervals_in(manifest: Mapping[str, Any], aspects: Sequence[Aspect], level: 
 
 @dataclass(frozen=True)
 class HeldOutIntervals:
-    """How intervals of one aspect do on held-out texts; those of a text are fitted on the other sources."""
+    """Intervals of one aspect, evaluated on held-out texts; those of a text are fitted on the other sources."""
 
     abstention: AbstentionResult
     agreement: Agreement
     """Agreement of all scores."""
     agreement_kept: Agreement
-    """Agreement of the scores that are not left to people."""
+    """Agreement of the scores whose texts are not left to people."""
     error: Measure | None
     """Mean absolute error of all scores; None without a score."""
     error_kept: Measure | None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from debate_judge.runs.integrations.batching import SourceBatcher as SourceBatcher
+    from debate_judge.runs.integrations.common import to_unit as to_unit
     from debate_judge.runs.integrations.deepeval_metric import DebateMetric as DebateMetric
     from debate_judge.runs.integrations.dspy_metric import ProgramMetric as ProgramMetric
     from debate_judge.runs.integrations.inspect_scorer import debate_scorer as debate_scorer
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from debate_judge.runs.integrations.mlflow_judge import DebateAligner as DebateAligner
     from debate_judge.runs.integrations.mlflow_judge import DebateScorer as DebateScorer
     from debate_judge.runs.integrations.pandas_frame import score_frame as score_frame
-    from debate_judge.runs.integrations.units import to_unit as to_unit
 
 _MODULES = {
     "DebateAligner": "mlflow_judge",
@@ -27,7 +27,7 @@ _MODULES = {
     "debate_scorer": "inspect_scorer",
     "langsmith_evaluator": "langsmith_evaluation",
     "score_frame": "pandas_frame",
-    "to_unit": "units",
+    "to_unit": "common",
 }
 
 _EXTRAS = {"deepeval": "deepeval", "inspect_ai": "inspect"}

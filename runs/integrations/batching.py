@@ -1,7 +1,7 @@
 """A judge for tools that pass one text at a time.
 
 The agreement of a judge that was compiled to read candidates side by side was measured in that way only. So concurrent
-calls about one source are collected for a moment and asked together. A text that comes alone is read alone, with a
+calls about one source are collected for a moment and judged together. A text that comes alone is read alone, with a
 warning at the first one.
 """
 
@@ -21,12 +21,12 @@ from debate_judge.programs.lm import loop
 from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.from_mlflow import in_mlflow
+from debate_judge.runs.export.judge_cache import cached_judge
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.export.process import judge_of_process
 from debate_judge.runs.runner.streaming import Score
 
 WAIT = 0.2
-"""Seconds to wait for further candidates of a source, for a judge that reads side by side."""
+"""Seconds to wait for further candidates of a source, where the judge reads them side by side."""
 
 _MAX_CACHED = 10_000
 """Texts whose scores are cached, so that a repeated call gets the same score at no cost."""
@@ -42,14 +42,14 @@ def empty_text_score() -> Score:
 
 
 class SourceBatcher:
-    """Scores single texts with an exported judge; concurrent calls about one source are asked together.
+    """Scores single texts with an exported judge; concurrent calls about one source are judged together.
 
-    It may be called in any thread and on any event loop. Scores are cached by text, except missing ones, which are
-    asked for again.
+    It may be called in any thread and on any event loop. Scores are cached by text, except missing ones, for which
+    the judge is called again.
 
     Args:
         judge: A loaded judge; or an export as for `load`, which is loaded on first use. A folder is loaded once per
-            process, with settings from the environment (`runs.export.process`: DEBATE_LM, DEBATE_STORE, ...).
+            process, with settings from the environment (`runs.export.judge_cache`: DEBATE_LM, DEBATE_STORE, ...).
         aspects: Which aspects; all of the judge's by default.
         scale: Of the scores, as for `LoadedJudge.score`.
         wait: Seconds to wait for further candidates of a source, where the judge reads side by side.
@@ -80,7 +80,7 @@ class SourceBatcher:
         export = self._judge_or_export
         if isinstance(export, LoadedJudge):
             return export
-        return load(export) if in_mlflow(str(export)) else judge_of_process(export, {})
+        return load(export) if in_mlflow(str(export)) else cached_judge(export, {})
 
     def score(self, *, source: str, text: str, context: str = "", aspects: Sequence[str] | str | None = None) -> Scores:
         """Score a text. One that is empty has no score.
@@ -111,8 +111,8 @@ class SourceBatcher:
         """The items of a text; for an empty one no items, but its unscored results."""
         names = self._aspects if aspects is None else aspects
         if isinstance(text, str) and not text.strip():
-            return [], {aspect.name: empty_text_score() for aspect in self.judge.choose(names)}
-        return self.judge.questions({"source": source, "text": text, "context": context}, names), {}
+            return [], {aspect.name: empty_text_score() for aspect in self.judge.select_aspects(names)}
+        return self.judge.row_items({"source": source, "text": text, "context": context}, names), {}
 
     def _warn_if_alone(self, scores: Scores) -> Scores:
         if self.read_alone and not self._warned:
@@ -136,7 +136,7 @@ class SourceBatcher:
             self._batches.clear()
         key = (*_batch_key(items), items[0].text)
         task = self._scores.get(key)
-        if task is None or (task.done() and not _has_scores(task)):
+        if task is None or (task.done() and not _has_all_scores(task)):
             task = self._scores[key] = asyncio.ensure_future(self._score_items(items))
         self._scores.move_to_end(key)
         while len(self._scores) > _MAX_CACHED:
@@ -157,41 +157,42 @@ class SourceBatcher:
     async def _score_in_batch(self, items: Sequence[Item], batch_size: int) -> dict[Item, Score]:
         key = _batch_key(items)
         if key not in self._batches:
-            running = asyncio.get_running_loop()
-            self._batches[key] = ([], running.create_future())
-            running.call_later(self._wait, self._submit_batch, key, self._batches[key][0])
-        batch, answer = self._batches[key]
+            event_loop = asyncio.get_running_loop()
+            self._batches[key] = ([], event_loop.create_future())
+            event_loop.call_later(self._wait, self._submit_batch, key, self._batches[key][0])
+        batch, future = self._batches[key]
         batch.extend(items)
         if len({item.text for item in batch}) >= batch_size:
             self._submit_batch(key, batch)
-        return await answer
+        return await future
 
     def _submit_batch(self, key: tuple[object, ...], batch: list[Item]) -> None:
-        """Ask about a batch, unless it has been submitted because it was full."""
+        """Judge a batch, unless it has been submitted because it was full."""
         pending = self._batches.get(key)
         if pending is None or pending[0] is not batch:
             return
         del self._batches[key]
         self.read_alone += len({item.text for item in batch}) == 1
-        work = asyncio.ensure_future(self.judge.ascore_items(batch, self._scale))
-        work.add_done_callback(lambda done: _answer(done, batch, pending[1]))
+        task = asyncio.ensure_future(self.judge.ascore_items(batch, self._scale))
+        task.add_done_callback(lambda done: _resolve(pending[1], done, batch))
 
 
 def _batch_key(items: Sequence[Item]) -> tuple[object, ...]:
-    """The key of texts that are asked about together: source, task and aspects."""
+    """The key of texts that are judged together: source, task and aspects."""
     return (*source_key(items[0]), *(item.aspect.name for item in items))
 
 
-def _answer(done: asyncio.Task[list[Score]], items: Sequence[Item], answer: asyncio.Future[dict[Item, Score]]) -> None:
-    if done.cancelled():
-        answer.cancel()
-    elif (error := done.exception()) is not None:
-        answer.set_exception(error)
+def _resolve(future: asyncio.Future[dict[Item, Score]], task: asyncio.Task[list[Score]], items: Sequence[Item]) -> None:
+    """Set the future to the outcome of a finished task."""
+    if task.cancelled():
+        future.cancel()
+    elif (error := task.exception()) is not None:
+        future.set_exception(error)
     else:
-        answer.set_result(dict(zip(items, done.result(), strict=True)))
+        future.set_result(dict(zip(items, task.result(), strict=True)))
 
 
-def _has_scores(task: asyncio.Task[Scores]) -> bool:
+def _has_all_scores(task: asyncio.Task[Scores]) -> bool:
     """Whether a finished task has all scores, so that they can be returned again."""
     if task.cancelled() or task.exception() is not None:
         return False

@@ -8,7 +8,7 @@ from deepeval.metrics import BaseMetric
 from deepeval.test_case import LLMTestCase
 
 from debate_judge.runs.integrations.batching import Scores, SourceBatcher
-from debate_judge.runs.integrations.units import text_in, to_unit
+from debate_judge.runs.integrations.common import text_in, to_unit
 
 
 class DebateMetric(BaseMetric):  # type: ignore[misc, unused-ignore]

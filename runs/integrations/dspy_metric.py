@@ -12,7 +12,7 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations.batching import SourceBatcher
-from debate_judge.runs.integrations.units import to_unit
+from debate_judge.runs.integrations.common import to_unit
 
 
 class ProgramMetric:
@@ -43,7 +43,7 @@ class ProgramMetric:
         self._source, self._text = source, text
         self._failure_score = failure_score
         self.unscored: dict[str, str] = {}
-        """Text that has no score in one of the aspects -> why."""
+        """Text without a score in one of the aspects -> reason."""
         # DSPy's loggers name a metric by this.
         self.__name__ = "debate_judge"
 
@@ -58,12 +58,12 @@ class ProgramMetric:
         source, text = _field(gold, self._source, "source"), _field(pred, self._text, "text")
         scores = self._batcher.score(source=source, text=text)
         task = self._batcher.judge.task
-        units = [to_unit(score.score, task.aspect(name)) for name, score in scores.items()]
+        unit_scores = [to_unit(score.score, task.aspect(name)) for name, score in scores.items()]
         missing = [f"{name}: {score.reason}" for name, score in scores.items() if score.score is None]
         if missing:
             self.unscored[text] = "; ".join(missing)
         feedback = [f"{n} {_score_text(s.score, task.aspect(n).scale)}: {s.reason}" for n, s in scores.items()]
-        value = self._failure_score if missing else fmean(unit for unit in units if unit is not None)
+        value = self._failure_score if missing else fmean(score for score in unit_scores if score is not None)
         return dspy.Prediction(score=value, feedback="\n".join(feedback))
 
 

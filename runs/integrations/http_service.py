@@ -8,6 +8,7 @@ import hmac
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
@@ -49,7 +50,7 @@ class ServiceLimits:
     """Time limit of a request."""
 
 
-class TextQuestion(BaseModel):
+class TextToScore(BaseModel):
     """A text to score."""
 
     model_config = ConfigDict(extra="forbid")
@@ -60,7 +61,7 @@ class TextQuestion(BaseModel):
     aspects: list[str] | None = Field(None, description="which aspects; all of the judge's by default")
 
 
-class AspectAnswer(BaseModel):
+class AspectScore(BaseModel):
     """The score of a text in an aspect."""
 
     score: float | None = Field(description="on the aspect's scale; null if unscored")
@@ -72,8 +73,8 @@ class AspectAnswer(BaseModel):
     together: int = Field(description="candidates of the source in the same call, this one included")
 
     @classmethod
-    def of(cls, score: Score) -> AspectAnswer:
-        """The answer for a score; errors of providers are logged and not sent, because they may name addresses."""
+    def of(cls, score: Score) -> AspectScore:
+        """From a score; errors of providers are logged and not sent, because they may name addresses."""
         fields = {name: getattr(score, name) for name in cls.model_fields}
         if score.unscored in PROVIDER_FAILED:
             logger.error("a text has no score: %s", score.reason)
@@ -81,15 +82,15 @@ class AspectAnswer(BaseModel):
         return cls(**fields)
 
 
-class TextAnswer(BaseModel):
+class TextScores(BaseModel):
     """The scores of a text, by aspect."""
 
-    scores: dict[str, AspectAnswer]
+    scores: dict[str, AspectScore]
 
     @classmethod
-    def of(cls, scores: Scores) -> TextAnswer:
-        """The answer for the scores of a text."""
-        return cls(scores={name: AspectAnswer.of(score) for name, score in scores.items()})
+    def of(cls, scores: Scores) -> TextScores:
+        """From the scores of a text."""
+        return cls(scores={name: AspectScore.of(score) for name, score in scores.items()})
 
 
 class ServiceMetrics:
@@ -112,7 +113,7 @@ class ServiceMetrics:
         dollars.set_function(lambda: float("nan") if price is None else judge.lm.meter.total.cost(price))
 
 
-class Gate:
+class RequestGuard:
     """Middleware that checks the key, the size of the body and the number of requests, and ends slow requests.
 
     Pure ASGI, because a body that is too large must be refused while it is read and not when it is in memory.
@@ -128,12 +129,12 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in PUBLIC_PATHS:
             await self._app(scope, receive, send)
-        elif (refused := self._refusal(dict(scope["headers"]))) is not None:
-            await refused(scope, receive, send)
+        elif (refusal := self._refusal(dict(scope["headers"]))) is not None:
+            await refusal(scope, receive, send)
         else:
             self._in_flight += 1
             try:
-                await self._within_limits(scope, receive, send)
+                await self._run_app(scope, receive, send)
             finally:
                 self._in_flight -= 1
 
@@ -146,10 +147,10 @@ class Gate:
         busy = self._in_flight >= self._limits.requests
         return _error_response(503, "too many requests at once", {"Retry-After": "1"}) if busy else None
 
-    async def _within_limits(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run_app(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, size, status = perf_counter(), 0, 0
 
-        async def receiving() -> MutableMapping[str, Any]:
+        async def limited_receive() -> MutableMapping[str, Any]:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
@@ -157,7 +158,7 @@ class Gate:
                 raise HTTPException(413, f"the body is longer than {self._limits.body} bytes")
             return message
 
-        async def sending(message: MutableMapping[str, Any]) -> None:
+        async def recording_send(message: MutableMapping[str, Any]) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
@@ -166,10 +167,12 @@ class Gate:
         self._metrics.in_flight.inc(is_score)
         try:
             async with asyncio.timeout(self._limits.seconds):
-                await self._app(scope, receiving, sending)
+                await self._app(scope, limited_receive, recording_send)
         except TimeoutError:
             if not status:
-                await _error_response(504, f"no answer within {self._limits.seconds:g} s")(scope, receive, sending)
+                await _error_response(504, f"no answer within {self._limits.seconds:g} s")(
+                    scope, receive, recording_send
+                )
         finally:
             self._metrics.in_flight.dec(is_score)
             if is_score:
@@ -183,13 +186,13 @@ def _digest(text: bytes) -> bytes:
 
 
 def _bearer(headers: dict[bytes, bytes]) -> bytes:
-    kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-    return given.strip() if kind.lower() == b"bearer" else b""
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
 
 
 def _is_local(headers: dict[bytes, bytes]) -> bool:
-    name = urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname
-    return name in ("localhost", "127.0.0.1", "::1")
+    host = urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname
+    return host in ("localhost", "127.0.0.1", "::1")
 
 
 def _error_response(status: int, reason: str, headers: dict[str, str] | None = None) -> JSONResponse:
@@ -211,31 +214,31 @@ def make_app(
         key: The bearer key that requests to /score and /metrics must have; None for none.
         limits: Limits of the service.
         scale: Of the scores, as for `LoadedJudge.score`.
-        wait: As for `SourceBatcher`: requests about one source that come together are asked together.
+        wait: As for `SourceBatcher`: concurrent requests about one source are judged together.
     """
-    # The gate checks the key; this is only for /docs, where readers can then enter it.
+    # The guard checks the key; this is only for /docs, where readers can then enter it.
     dependencies = [] if key is None else [Depends(HTTPBearer(auto_error=False))]
     app = FastAPI(title=f"debate judge: {judge.manifest['name']}", redoc_url=None, dependencies=dependencies)
     metrics, batcher = ServiceMetrics(judge), SourceBatcher(judge, scale=scale, wait=wait)
-    app.add_middleware(Gate, key=key, limits=limits or ServiceLimits(), metrics=metrics)
+    app.add_middleware(RequestGuard, key=key, limits=limits or ServiceLimits(), metrics=metrics)
     app.exception_handler(InputError)(_input_error)
     app.exception_handler(dspy.LMError)(_lm_error)
 
     @app.post("/score")
-    async def score(question: TextQuestion | list[TextQuestion]) -> TextAnswer | list[TextAnswer]:
+    async def score(texts: TextToScore | list[TextToScore]) -> TextScores | list[TextScores]:
         """Score a text or a list of texts; texts of one source are read side by side if the judge does so."""
-        if isinstance(question, TextQuestion):
-            scored = [await batcher.ascore(**question.model_dump())]
+        if isinstance(texts, TextToScore):
+            scores_by_text = [await batcher.ascore(**texts.model_dump())]
         else:
-            scored = await _scores(judge, question, scale)
-        for name, aspect_score in (pair for scores in scored for pair in scores.items()):
+            scores_by_text = await _scores(judge, texts, scale)
+        for name, aspect_score in (pair for scores in scores_by_text for pair in scores.items()):
             metrics.scores.labels(name, aspect_score.unscored or "").inc()
-        answers = [TextAnswer.of(scores) for scores in scored]
-        return answers[0] if isinstance(question, TextQuestion) else answers
+        responses = [TextScores.of(scores) for scores in scores_by_text]
+        return responses[0] if isinstance(texts, TextToScore) else responses
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        """Whether the service runs, and with which judge; nothing is asked of the LM."""
+        """Whether the service runs, and with which judge; the LM is not called."""
         return {"status": "ok", "judge": judge.fingerprint, "aspects": list(judge.aspects)}
 
     @app.get("/metrics")
@@ -246,19 +249,18 @@ def make_app(
     return app
 
 
-async def _scores(judge: LoadedJudge, questions: Sequence[TextQuestion], scale: ScoreScale) -> list[Scores]:
-    """Scores of several texts, asked about at once."""
-    items_of_questions: list[list[Item]] = []
-    for number, question in enumerate(questions):
-        row = {"source": question.source, "text": question.text, "context": question.context}
-        empty = not question.text.strip()
-        items_of_questions.append([] if empty else judge.questions(row, question.aspects, number=number))
-    items = [item for items_of_question in items_of_questions for item in items_of_question]
-    results = iter(await judge.ascore_items(items, scale) if items else [])
+async def _scores(judge: LoadedJudge, texts: Sequence[TextToScore], scale: ScoreScale) -> list[Scores]:
+    """Scores of several texts, which share calls if the judge reads candidates side by side."""
+    items_by_text: list[list[Item]] = []
+    for number, text in enumerate(texts):
+        row = {"source": text.source, "text": text.text, "context": text.context}
+        items_by_text.append(judge.row_items(row, text.aspects, number=number) if text.text.strip() else [])
+    all_items = list(chain.from_iterable(items_by_text))
+    results = iter(await judge.ascore_items(all_items, scale) if all_items else [])
     return [
-        {item.aspect.name: next(results) for item in items_of_question}
-        or {aspect.name: empty_text_score() for aspect in judge.choose(text_question.aspects)}
-        for text_question, items_of_question in zip(questions, items_of_questions, strict=True)
+        {item.aspect.name: next(results) for item in items}
+        or {aspect.name: empty_text_score() for aspect in judge.select_aspects(text.aspects)}
+        for text, items in zip(texts, items_by_text, strict=True)
     ]
 
 

@@ -23,11 +23,13 @@ def debate_scorer(export: str, source: str | None = None, aspects: list[str] | N
     batcher = SourceBatcher(export, aspects)
 
     async def score(state: TaskState, target: Target) -> Score:
-        found = state.input_text if source is None else state.metadata.get(source)
-        if not isinstance(found, str):
-            raise InputError("the sample has no source", field="source", expected="a text in its metadata", found=found)
+        source_text = state.input_text if source is None else state.metadata.get(source)
+        if not isinstance(source_text, str):
+            raise InputError(
+                "the sample has no source", field="source", expected="a text in its metadata", found=source_text
+            )
         text = state.output.completion
-        scores = await batcher.ascore(source=found, text=text)
+        scores = await batcher.ascore(source=source_text, text=text)
         explanation = "\n\n".join(f"{name}: {scored.reason}" for name, scored in scores.items())
         metadata = {
             name: {"rounds": scored.rounds, "stop_reason": scored.stop_reason} for name, scored in scores.items()

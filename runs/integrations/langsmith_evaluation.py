@@ -8,7 +8,7 @@ from typing import Any
 
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations.batching import SourceBatcher
-from debate_judge.runs.integrations.units import text_in
+from debate_judge.runs.integrations.common import text_in
 
 
 def langsmith_evaluator(
@@ -31,7 +31,7 @@ def langsmith_evaluator(
     batcher = SourceBatcher(judge, aspects)
 
     def debate_judge(
-        *, inputs: Any, outputs: Any, reference_outputs: Any = None, **others: Any
+        *, inputs: Any, outputs: Any, reference_outputs: Any = None, **ignored: Any
     ) -> list[dict[str, Any]]:
         source, text = text_in(inputs, "source", source_key), text_in(outputs, "text", text_key)
         return [

@@ -21,7 +21,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, fingerprint
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations.batching import SourceBatcher
-from debate_judge.runs.integrations.units import text_in
+from debate_judge.runs.integrations.common import text_in
 from debate_judge.runs.runner.streaming import Score
 
 _YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
@@ -60,11 +60,11 @@ class DebateScorer(Scorer):
         """
         source, text = text_in(inputs, "source", self.source_key), text_in(outputs, "text", self.text_key)
         scores = self._batcher.score(source=source, text=text)
-        return [feedback_of(self._batcher.judge, name, score) for name, score in scores.items()]
+        return [to_feedback(self._batcher.judge, name, score) for name, score in scores.items()]
 
 
-def feedback_of(judge: LoadedJudge, aspect: str, score: Score, value: Any = None) -> Feedback:
-    """A judge's score of an aspect as MLflow's feedback; `value` replaces the score, e.g. by True."""
+def to_feedback(judge: LoadedJudge, aspect: str, score: Score, value: Any = None) -> Feedback:
+    """A judge's score of an aspect as feedback of MLflow; `value` replaces the score, e.g. by True."""
     error = None
     if score.score is None:
         error = AssessmentError(error_code="UNSCORED", error_message=score.reason)
@@ -114,7 +114,7 @@ class DebateAligner(AlignmentOptimizer):
         self._settings = settings
 
     def align(self, judge: Judge, traces: list[Trace]) -> AlignedJudge:
-        """Compile a judge of the same name and type of value, with the compile in `compiled`.
+        """Compile a judge of the same name and type of value, with the result of the compile in `compiled`.
 
         Raises:
             InputError: A value is not on the scale, or there is too little feedback to learn from and to measure on.
@@ -209,7 +209,7 @@ class AlignedJudge(Judge):
             source, text = text_in(inputs, "source", self._keys[0]), text_in(outputs, "text", self._keys[1])
         score = self._batcher.score(source=source, text=text)[self.name]
         value = None if score.score is None else _as_type(score.score, self._value_type)
-        return feedback_of(self._batcher.judge, self.name, score, value)
+        return to_feedback(self._batcher.judge, self.name, score, value)
 
 
 def _definition(instructions: str) -> str:
@@ -242,15 +242,15 @@ def _texts(trace: Trace, source_key: str | None, text_key: str | None) -> tuple[
 
 
 def _candidate(text: str, feedback: Sequence[Feedback], aspect: Aspect) -> Candidate:
-    ratings = tuple(_rating(each.value, aspect) for each in feedback)
-    comments = tuple(each.rationale for each in feedback if each.rationale)
+    ratings = tuple(_rating(entry.value, aspect) for entry in feedback)
+    comments = tuple(entry.rationale for entry in feedback if entry.rationale)
     return Candidate(fingerprint(text), text, {aspect.name: ratings}, {aspect.name: comments} if comments else {})
 
 
 def _rating(value: object, aspect: Aspect) -> float:
-    word = _YES_NO.get(str(value).strip().lower())
+    yes_no = _YES_NO.get(str(value).strip().lower())
     try:
-        number = word if word is not None and aspect.scale.binary else float(str(value))
+        number = yes_no if yes_no is not None and aspect.scale.binary else float(str(value))
     except ValueError:
         number = float("nan")
     if not aspect.scale.contains(number):
@@ -271,5 +271,5 @@ def _as_type(score: float, value_type: Any) -> Any:
         return round(score)
     else:
         return f"{score:g}" if value_type is str else score
-    # Ties go to the higher one: a score midway between no and yes is a yes.
+    # Ties go to the higher choice: a score midway between no and yes is a yes.
     return choices[min(sorted(choices, reverse=True), key=lambda choice: abs(choice - score))]

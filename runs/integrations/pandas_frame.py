@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,14 +24,14 @@ def score_frame(
     context: str | None = None,
     aspects: Sequence[str] | str | None = None,
 ) -> pd.DataFrame:
-    """Score each row of a frame. Rows of one source are asked about together where the judge reads side by side.
+    """Score each row of a frame. Rows of one source share calls if the judge reads candidates side by side.
 
     Args:
         frame: A row for each text, in any order.
         judge: As for `SourceBatcher`.
         source: Column of the sources; an empty cell is a text that is judged by itself.
         text: Column of the texts; an empty cell has no score.
-        context: Column of what belongs to the source, if the task has that.
+        context: Column of the contexts, if the task has them.
         aspects: Which aspects; all of the judge's by default.
 
     Returns:
@@ -43,9 +43,9 @@ def score_frame(
         dspy.LMError: The LM cannot be used at all.
     """
     loaded = SourceBatcher(judge, aspects).judge
-    names = [aspect.name for aspect in loaded.choose(aspects)]
+    names = [aspect.name for aspect in loaded.select_aspects(aspects)]
     columns = {"source": source, "text": text} | ({} if context is None else {"context": context})
-    _check_columns(frame, list(columns.values()), [c for name in names for c in _new_columns(name)])
+    _check_columns(frame, columns, [c for name in names for c in _new_columns(name)])
     cells = {name: [_text(value) for value in frame[column]] for name, column in columns.items()}
     rows = [{name: values[i] for name, values in cells.items()} for i in range(len(frame))]
     nonempty = [i for i, row in enumerate(rows) if row["text"].strip()]
@@ -66,14 +66,15 @@ def _new_columns(aspect: str) -> tuple[str, ...]:
     return aspect, f"{aspect}_reason", f"{aspect}_unscored"
 
 
-def _check_columns(frame: pd.DataFrame, needed: Sequence[str], added: Sequence[str]) -> None:
-    known = ", ".join(map(str, frame.columns))
-    for name in needed:
+def _check_columns(frame: pd.DataFrame, needed: Mapping[str, str], added: Sequence[str]) -> None:
+    present = ", ".join(map(str, frame.columns))
+    for argument, name in needed.items():
         if name not in frame.columns:
-            raise InputError(f"the frame has no column {name!r}", field=name, found=known, remedy="name it: text=...")
+            remedy = f"name it: {argument}=..."
+            raise InputError(f"the frame has no column {name!r}", field=name, found=present, remedy=remedy)
     if taken := sorted({*added} & {*frame.columns}):
         remedy = "drop or rename it: scores would overwrite it"
-        raise InputError("the frame has a column of this name already", field=taken[0], found=known, remedy=remedy)
+        raise InputError("the frame has a column of this name already", field=taken[0], found=present, remedy=remedy)
 
 
 def _text(cell: object) -> str:

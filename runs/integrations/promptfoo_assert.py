@@ -15,7 +15,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.integrations.batching import SourceBatcher
-from debate_judge.runs.integrations.units import text_in, to_unit
+from debate_judge.runs.integrations.common import text_in, to_unit
 
 _CONFIG_KEYS = ("export", "source", "aspects", "threshold")
 
@@ -47,16 +47,16 @@ def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
     source = text_in(context.get("vars") or {}, "source", config.get("source"))
     scores = batcher.score(source=source, text=output, aspects=config.get("aspects"))
     threshold, task = float(config.get("threshold", 0.5)), batcher.judge.task
-    units = {name: to_unit(score.score, task.aspect(name)) for name, score in scores.items()}
-    valid = {name: unit for name, unit in units.items() if unit is not None}
+    unit_scores = {name: to_unit(score.score, task.aspect(name)) for name, score in scores.items()}
+    valid = {name: unit for name, unit in unit_scores.items() if unit is not None}
     components = [
         {"pass": name in valid and valid[name] >= threshold, "score": valid.get(name, 0.0), "reason": score.reason}
         for name, score in scores.items()
     ]
     return {
-        "pass": all(part["pass"] for part in components),
+        "pass": all(component["pass"] for component in components),
         # promptfoo needs a number. A text with a missing score fails, instead of a mean over 0 for that aspect.
-        "score": fmean(valid.values()) if len(valid) == len(units) else 0.0,
+        "score": fmean(valid.values()) if len(valid) == len(unit_scores) else 0.0,
         "reason": "\n".join(f"{name}: {score.reason}" for name, score in scores.items()),
         "namedScores": valid,
         "componentResults": components,

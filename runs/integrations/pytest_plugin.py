@@ -19,16 +19,14 @@ OPTION = "--debate-judge"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare `--debate-judge` and the setting `debate_judge` of pytest's configuration file."""
-    description = (
-        "export of the judge that the fixture `judge` asks: a folder, models:/NAME/VERSION or models:/NAME@ALIAS"
-    )
+    description = "export of the judge of the fixture `judge`: a folder, models:/NAME/VERSION or models:/NAME@ALIAS"
     parser.getgroup("debate-judge").addoption(OPTION, metavar="EXPORT", help=description)
     parser.addini("debate_judge", description)
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedText:
-    """The scores of a text. A comparison with a number is true if it is true for every aspect that was asked for.
+    """The scores of a text. A comparison with a number is true if it is true for every requested aspect.
 
     A missing score makes every comparison false, so that an outage never passes a test.
     """
@@ -48,14 +46,14 @@ class JudgedText:
         return self._all(lambda score: score < bound)
 
     def __float__(self) -> float:
-        """The score, where one aspect was asked for."""
+        """The score, where one aspect was requested."""
         (score,) = self.scores.values()
         if score.score is None:
             raise ValueError(score.reason)
         return score.score
 
-    def _all(self, meets: Callable[[float], bool]) -> bool:
-        return all(score.score is not None and meets(score.score) for score in self.scores.values())
+    def _all(self, condition: Callable[[float], bool]) -> bool:
+        return all(score.score is not None and condition(score.score) for score in self.scores.values())
 
     def __repr__(self) -> str:
         return ", ".join(f"{name}: {_score_text(score.score)}" for name, score in self.scores.items())

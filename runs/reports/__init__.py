@@ -1,4 +1,4 @@
-"""Renders finished numbers: text tables, decisions, costs, figures.
+"""Renders results: tables of agreement, decisions and costs, and the HTML report with its charts.
 
-Imports matplotlib and rich when they are used; computes nothing.
+Imports matplotlib and rich when they are used; computes no result.
 """

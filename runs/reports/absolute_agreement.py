@@ -1,4 +1,4 @@
-"""Absolute agreement as a table, as JSON and as metrics. Only renders; every number comes in finished."""
+"""Absolute agreement as a table, as JSON and as metrics. Only renders; computes no result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AbsoluteAgreementByJudge = Mapping[str, Mapping[str, AbsoluteAgreement]]
 """Judge -> aspect or average -> its absolute agreement; the others are compared with the first judge."""
 
 _NAMES = {"mae": "mean absolute error", "kappa": "kappa of decisions"}
-_SHORT = {"mae": "error", "ccc": "CCC", "kappa": "kappa"}
+_SHORT_NAMES = {"mae": "error", "ccc": "CCC", "kappa": "kappa"}
 
 _MEASURES_TEXT = (
     "over all candidates, with 95 % intervals over sources: mean absolute error in points (lower is better), "
@@ -30,9 +30,9 @@ def table(by_judge: AbsoluteAgreementByJudge, headings: Sequence[str]) -> DataTa
         for aspect, aspect_figures in aspects.items():
             if aspect == AVERAGE and len(aspects) == 2:
                 continue
-            at = f" at {aspect_figures.cut:g}" if measure == "kappa" and aspect_figures.cut is not None else ""
-            figures = [interval(of_judge[aspect].measures[measure]) for of_judge in by_judge.values()]
-            rows.append([f"{_SHORT[measure]}{at}, {aspect}", *figures])
+            cut_text = f" at {aspect_figures.cut:g}" if measure == "kappa" and aspect_figures.cut is not None else ""
+            cells = [interval(by_aspect[aspect].measures[measure]) for by_aspect in by_judge.values()]
+            rows.append([f"{_SHORT_NAMES[measure]}{cut_text}, {aspect}", *cells])
     return DataTable(["measure, aspect", *headings], rows, f"Absolute agreement on held-out, {_MEASURES_TEXT}")
 
 
@@ -45,29 +45,32 @@ def table_by_judge(by_judge: AbsoluteAgreementByJudge) -> DataTable:
         rows.append([judge, *cells, str(figures.candidates)])
     cuts = {aspect: figures.cut for aspect, figures in next(iter(by_judge.values())).items() if figures.cut is not None}
     caption = f"Absolute agreement, {_MEASURES_TEXT}; in parentheses the change from the first judge, paired by source"
-    at = f"at {next(iter(cuts.values())):g}" if len(set(cuts.values())) == 1 else "at each aspect's cut"
-    return DataTable(["judge", "error", "CCC", f"kappa {at}", "scores"], rows, caption)
+    cut_text = f"at {next(iter(cuts.values())):g}" if len(set(cuts.values())) == 1 else "at each aspect's cut"
+    return DataTable(["judge", "error", "CCC", f"kappa {cut_text}", "scores"], rows, caption)
 
 
 def _change_text(change: Measure | None) -> str:
     return "" if change is None or change.value is None else f" ({interval(change, '+')})"
 
 
-def summary_text(by_judge: AbsoluteAgreementByJudge, judge: str, mapped: str) -> str:
-    """Error and kappa of a judge against those of the first one, on average over aspects; `mapped` names the entry of
-    the same judge with scores on the raters' scale.
+def summary_text(by_judge: AbsoluteAgreementByJudge, judge: str, calibrated_judge: str) -> str:
+    """Error and kappa of a judge against those of the first one, on average over aspects; `calibrated_judge` names
+    the entry of the same judge with scores on the raters' scale.
     """
     figures, first = by_judge[judge][AVERAGE], next(iter(by_judge.values()))[AVERAGE]
     parts = []
     for measure in ("mae", "kappa"):
-        now, before, change = figures.measures[measure], first.measures[measure], figures.changes.get(measure)
-        if now.value is None or before.value is None or change is None:
+        value, first_value = figures.measures[measure].value, first.measures[measure].value
+        change = figures.changes.get(measure)
+        if value is None or first_value is None or change is None:
             continue
         significant = change.low is not None and change.high is not None and not change.low <= 0 <= change.high
         difference = interval(change) if significant else f"no change shown, {interval(change)}"
-        after = by_judge[mapped][AVERAGE].measures[measure].value if mapped in by_judge else None
-        on_raters_scale = "" if after is None else f"; {after:.2f} on the raters' scale"
-        parts.append(f"{_NAMES[measure]} {now.value:.2f} against {before.value:.2f} ({difference}{on_raters_scale})")
+        calibrated = (
+            by_judge[calibrated_judge][AVERAGE].measures[measure].value if calibrated_judge in by_judge else None
+        )
+        on_raters_scale = "" if calibrated is None else f"; {calibrated:.2f} on the raters' scale"
+        parts.append(f"{_NAMES[measure]} {value:.2f} against {first_value:.2f} ({difference}{on_raters_scale})")
     return "; ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Effects of calibration as a table, as JSON and as metrics. Only renders; every number comes in finished."""
+"""Effects of calibration as a table, as JSON and as metrics. Only renders; computes no result."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Usage
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import Printed
+from debate_judge.runs.reports.terminal import OutputBlock
 
 _HEADER = ("role", "round", "calls", "cache hits", "input fresh", "input cached", "output", "not paid for again")
 
@@ -23,7 +23,7 @@ def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:
     """
     rows = [
         _row(role, round_number, tokens, meter.prices.get(role, price))
-        for (role, round_number), tokens in sorted(meter.accounts.items(), key=_order)
+        for (role, round_number), tokens in sorted(meter.accounts.items(), key=_turn_order)
     ]
     # Roles may have different LMs, so that there is no one price for all tokens.
     total = _row("total", None, meter.total, price)
@@ -35,16 +35,16 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str, empty: float | None) -> f
     return None if None in values else sum(values) if values else empty
 
 
-def cost_table(rows: Sequence[Mapping[str, Any]]) -> list[Printed]:
+def cost_summary(rows: Sequence[Mapping[str, Any]]) -> list[OutputBlock]:
     """The rows of `cost_rows` for the terminal, with a legend."""
-    meaning, *more = _notes(rows)
-    return [meaning, _table(rows), *more]
+    legend, *notes = _legend_and_notes(rows)
+    return [legend, _table(rows), *notes]
 
 
-def cost_block(meter: Meter, price: Price | None) -> DataTable:
+def cost_table(meter: Meter, price: Price | None) -> DataTable:
     """The cost of a run for its report, with the legend as caption."""
     rows = cost_rows(meter, price)
-    return replace(_table(rows), caption="\n".join(_notes(rows)))
+    return replace(_table(rows), caption="\n".join(_legend_and_notes(rows)))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> DataTable:
@@ -58,7 +58,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> DataTable:
     return DataTable((*_HEADER, *(["US dollars"] if priced else [])), body, total=True)
 
 
-def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _legend_and_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """A legend of the columns, and what is unknown."""
     lines = [
         "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for. Cache hits are "
@@ -91,7 +91,7 @@ def _row(role: str, round_number: int | None, tokens: Usage, price: Price | None
     }
 
 
-def _order(entry: tuple[tuple[str, int], Usage]) -> tuple[int, bool, str]:
+def _turn_order(entry: tuple[tuple[str, int], Usage]) -> tuple[int, bool, str]:
     """Sort key: by round, and within a round in the order of turns."""
     (role, round_number), _ = entry
     return round_number, role == "tie-breaker" or (round_number > 0 and role == "scorer"), role

@@ -1,4 +1,4 @@
-"""Agreement of decisions as tables, as JSON and as metrics. Only renders; every number comes in finished."""
+"""Agreement of decisions as tables, as JSON and as metrics. Only renders; computes no result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def to_json(by_judge: DecisionsByJudge) -> dict[str, dict[str, Any]]:
     {"kind", "threshold", "cut", "chosen_on", "margin", "labels", "decisions", "undecided", "sources",
     "majority_accuracy", "measures": {MEASURE: {"value", "low", "high"}}, "lower_label": {"precision", "recall", "f1"}}
     """
-    return {judge: {aspect: _json(result) for aspect, result in by.items()} for judge, by in by_judge.items()}
+    return {
+        judge: {aspect: _json(result) for aspect, result in by_aspect.items()} for judge, by_aspect in by_judge.items()
+    }
 
 
 def metrics(by_judge: DecisionsByJudge, prefix: str = "held_out") -> dict[str, float | None]:
@@ -50,8 +52,8 @@ def metrics(by_judge: DecisionsByJudge, prefix: str = "held_out") -> dict[str, f
     for judge, by_aspect in by_judge.items():
         for aspect, result in by_aspect.items():
             path = f"{prefix}/{name_segment(judge)}/{name_segment(aspect)}"
-            named = {**result.measures, **{f"{name}_lower": m for name, m in result.lower.items()}}
-            for name, measure in named.items():
+            measures = {**result.measures, **{f"{name}_lower": m for name, m in result.lower.items()}}
+            for name, measure in measures.items():
                 values |= interval_metrics(f"{path}/{name}", measure)
             values |= {
                 f"{path}/undecided": float(result.undecided),
@@ -61,14 +63,13 @@ def metrics(by_judge: DecisionsByJudge, prefix: str = "held_out") -> dict[str, f
 
 
 def _aspect_tables(by_judge: DecisionsByJudge, aspect: str, units: str) -> list[DataTable]:
-    judges = {judge: by[aspect] for judge, by in by_judge.items() if aspect in by}
+    judges = {judge: by_aspect[aspect] for judge, by_aspect in by_judge.items() if aspect in by_aspect}
     first = next(iter(judges.values()))
     if first.rule.kind == "pairs":
         columns: tuple[str, ...] = ("accuracy", "kappa", "balanced_accuracy", "auroc")
     else:
         columns = tuple(_NAMES)
-    decided = "decided " + " / ".join(first.labels)
-    header = ("judge", *(_NAMES[name] for name in columns), decided, "undecided")
+    header = ("judge", *(_NAMES[name] for name in columns), "decided " + " / ".join(first.labels), "undecided")
     rows = [
         [
             _judge_name(name, result),
@@ -81,29 +82,29 @@ def _aspect_tables(by_judge: DecisionsByJudge, aspect: str, units: str) -> list[
     tables = [DataTable(header, rows, _title(aspect, first, units))]
     if any(result.lower for result in judges.values()):
         title = f"{aspect}: the same decisions with {_label_names(first)[1]} as the positive label"
-        lower = [
+        lower_rows = [
             [_judge_name(name, result), *(interval(result.lower.get(c)) for c in LABEL_MEASURES)]
             for name, result in judges.items()
         ]
-        tables.append(DataTable(("judge", *(_NAMES[name] for name in LABEL_MEASURES)), lower, title))
+        tables.append(DataTable(("judge", *(_NAMES[name] for name in LABEL_MEASURES)), lower_rows, title))
     return tables
 
 
 def _title(aspect: str, result: DecisionResult, units: str) -> str:
     total, rule = sum(result.labels.values()), result.rule
     if rule.kind == "pairs":
-        question = f"{aspect}: which of two candidates is better, the first wins, ties or loses"
-        question += f" (scores up to {rule.margin:g} apart are a tie)" if rule.margin else ""
-        decided = f"{total} pairs"
+        decision = f"{aspect}: which of two candidates is better, the first wins, ties or loses"
+        decision += f" (scores up to {rule.margin:g} apart are a tie)" if rule.margin else ""
+        counted = f"{total} pairs"
     else:
         positive, _ = _label_names(result)
-        question = f"{aspect}: positive is {positive}, for ratings and, where a row does not say otherwise, for scores"
-        decided = f"{total} labelled candidates of {result.sources} {units}"
+        decision = f"{aspect}: positive is {positive}, for ratings and, where a row does not say otherwise, for scores"
+        counted = f"{total} labelled candidates of {result.sources} {units}"
         if result.ties:
-            decided += f" ({result.ties} more are left out: their raters are evenly split)"
+            counted += f" ({result.ties} more are left out: their raters are evenly split)"
     label = max(result.labels, key=lambda name: result.labels[name])
     return (
-        f"{question}\n{decided}, {' / '.join(result.labels)} by the raters {_counts(result.labels)}; always deciding "
+        f"{decision}\n{counted}, {' / '.join(result.labels)} by the raters {_counts(result.labels)}; always deciding "
         f"{label!r} has accuracy {result.majority_baseline:.2f}; {_method(result, units)}"
     )
 
@@ -118,8 +119,8 @@ def _method(result: DecisionResult, units: str) -> str:
 
 
 def _label_names(result: DecisionResult) -> tuple[str, str]:
-    at = f"{result.rule.threshold:g}"
-    return f"{at} or more", f"below {at}"
+    threshold = f"{result.rule.threshold:g}"
+    return f"{threshold} or more", f"below {threshold}"
 
 
 def _judge_name(name: str, result: DecisionResult) -> str:
@@ -137,9 +138,9 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _json(result: DecisionResult) -> dict[str, Any]:
     rule = result.rule
-    by_cut = {"threshold": rule.threshold, "cut": rule.cut, "chosen_on": rule.chosen_on or None}
+    cut_values = {"threshold": rule.threshold, "cut": rule.cut, "chosen_on": rule.chosen_on or None}
     values: dict[str, Any] = {"kind": rule.kind}
-    values |= {"margin": rule.margin} if rule.kind == "pairs" else by_cut
+    values |= {"margin": rule.margin} if rule.kind == "pairs" else cut_values
     values |= {
         "labels": dict(result.labels),
         "decisions": dict(result.decisions),

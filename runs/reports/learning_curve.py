@@ -1,4 +1,4 @@
-"""A learning curve as a table and in words. Only renders; every number comes in finished."""
+"""A learning curve as a table and in words. Only renders; computes no result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def table(steps: Sequence[CurveStep], level: Level, statistic: Statistic) -> Dat
 
 def other_judge_note(aspects: Sequence[str]) -> str:
     """A note on aspects in which the judge of the curve is not the chosen one."""
-    return f"As chosen, the judge of {', '.join(aspects)} knows nothing of the raters; here it does."
+    return (
+        f"The chosen judge of {', '.join(aspects)} uses nothing learnt about the raters; the judge of this curve does."
+    )
 
 
 def summary_text(steps: Sequence[CurveStep]) -> str:

@@ -1,4 +1,4 @@
-"""Judges compared with individual raters, as a table and as JSON. Only renders; every number comes in finished."""
+"""Judges compared with individual raters, as a table and as JSON. Only renders; computes no result."""
 
 from __future__ import annotations
 
@@ -26,8 +26,13 @@ def several_raters(scores: Mapping[str, Sequence[GroupScores]]) -> bool:
 
 def table(by_judge: RaterComparisons, level: Level, statistic: Statistic) -> DataTable:
     """A row for each aspect and judge; level and statistic are those of the agreement."""
-    aspects = dict.fromkeys(aspect for by in by_judge.values() for aspect in by)
-    rows = [_row(aspect, judge, by[aspect]) for aspect in aspects for judge, by in by_judge.items() if aspect in by]
+    aspects = dict.fromkeys(aspect for by_aspect in by_judge.values() for aspect in by_aspect)
+    rows = [
+        _row(aspect, judge, by_aspect[aspect])
+        for aspect in aspects
+        for judge, by_aspect in by_judge.items()
+        if aspect in by_aspect
+    ]
     title = (
         f"Judge vs. individual raters ({level}-level {STATISTIC_NAMES[statistic]} of each rater with the mean of the "
         "others, averaged: the human ceiling)\n"
@@ -39,7 +44,10 @@ def table(by_judge: RaterComparisons, level: Level, statistic: Statistic) -> Dat
 
 
 def to_json(by_judge: RaterComparisons) -> dict[str, dict[str, object]]:
-    return {judge: {aspect: agreement.to_json() for aspect, agreement in by.items()} for judge, by in by_judge.items()}
+    return {
+        judge: {aspect: agreement.to_json() for aspect, agreement in by_aspect.items()}
+        for judge, by_aspect in by_judge.items()
+    }
 
 
 def _row(aspect: str, judge: str, agreement: RaterAgreement) -> tuple[str, ...]:

@@ -25,12 +25,12 @@ class Verbatim(str):
     """Lines that are not wrapped: commands to copy, tables in Markdown, files."""
 
 
-Printed = str | DataTable
+OutputBlock = str | DataTable
 """What `show` prints."""
 
 
-def show(*blocks: Printed, to: TextIO | None = None, in_markdown: bool = False) -> None:
-    """Print texts and tables, each on a new line, on standard output or `to`; texts are wrapped unless `Verbatim`.
+def show(*blocks: OutputBlock, file: TextIO | None = None, in_markdown: bool = False) -> None:
+    """Print texts and tables, each on a new line, on standard output or to `file`; texts are wrapped unless `Verbatim`.
 
     Columns of numbers are aligned to the right, others to the left. In a table that is too wide, headings are wrapped,
     then texts; figures with their intervals are not. If that is not enough, the table is split: the other columns
@@ -39,7 +39,7 @@ def show(*blocks: Printed, to: TextIO | None = None, in_markdown: bool = False) 
     On a terminal headings are bold and rules dim; elsewhere there are no styles and a fixed width
     (`runs.flags.text_layout`). Control characters are replaced, because names come from files of others.
     """
-    stream: TextIO | None = to or sys.stdout
+    stream: TextIO | None = file or sys.stdout
     if stream is None:
         # Standard output was closed before the command began.
         return
@@ -119,8 +119,8 @@ def _render_columns(columns: Sequence[_Column], console: Console, *, total: bool
             min_width=column.min_width,
         )
     last = len(columns[0].cells) - 1
-    for number, row in enumerate(zip(*(column.cells for column in columns), strict=True)):
-        table.add_row(*map(Text, row), end_section=total and number == last - 1)
+    for index, row in enumerate(zip(*(column.cells for column in columns), strict=True)):
+        table.add_row(*map(Text, row), end_section=total and index == last - 1)
     with console.capture() as captured:
         console.print(table)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

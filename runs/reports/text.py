@@ -1,4 +1,4 @@
-"""Figures of agreement as text. Only renders; every number comes in finished."""
+"""Figures of agreement as text. Only renders; computes no result."""
 
 from __future__ import annotations
 

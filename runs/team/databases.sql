@@ -1,3 +1,3 @@
--- One for each of the three: MLflow and Optuna both keep a table `alembic_version`, of different contents.
+-- Beside `replies`, MLflow and Optuna each need a database: both keep a table `alembic_version`, with different contents.
 CREATE DATABASE mlflow;
 CREATE DATABASE studies;

@@ -47,7 +47,7 @@ class HeldOutReuse:
         if self.times > 1:
             size = "an unknown amount" if self.inflation is None else f"about {self.inflation:.2g}"
             messages.append(
-                f"The held-out figures of these sources have been seen {self.times} times; the best of {self.times} "
+                f"The held-out figures of these sources have been shown {self.times} times; the best of {self.times} "
                 f"is inflated by {size}"
             )
         if self.unreadable:
@@ -99,8 +99,8 @@ def record_held_out_use(
     except OSError as error:
         logger.warning("the log of held-out reuse could not be written to %s: %s", path, error.strerror or error)
     sources = source_fingerprints(corpus)
-    others = [held_out_sources for other, held_out_sources in uses.items() if other != identity]
-    times = 1 + sum(len(seen & sources) >= MIN_SHARED * len(seen) for seen in others)
+    earlier_uses = [held_out_sources for key, held_out_sources in uses.items() if key != identity]
+    times = 1 + sum(len(shown & sources) >= MIN_SHARED * len(shown) for shown in earlier_uses)
     return HeldOutReuse(times, inflation(times, agreement), unreadable)
 
 

@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import debate_judge
+from debate_judge.runs.export.judge_cache import SETTINGS
 from debate_judge.runs.export.manifest import Export, read
-from debate_judge.runs.export.process import SETTINGS
 from debate_judge.runs.tracking.champion import ALIAS, Challenger, challenge
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ _USAGE_NOTES = {
     ),
     "params": (
         "scale: `judge` (default) for the judge's own scores, `raters` for what the raters would give on average, by "
-        "the map that the compile fitted; `judge_score` is the judge's own in either case. layout: `rows` (default) as "
-        "above, or `columns`, which Spark needs: each input row gives one output row with a column of scores for each "
-        "aspect, `unscored` (reasons, else empty) and `calls`."
+        "the calibration that the compile fitted; `judge_score` is the judge's own in either case. layout: `rows` "
+        "(default) as above, or `columns`, which Spark needs: each input row gives one output row with a column of "
+        "scores for each aspect, `unscored` (reasons, else empty) and `calls`."
     ),
 }
 """Notes that the signature has no place for, in the model's metadata."""
@@ -101,7 +101,9 @@ class Registration:
     """How it is compared with the champion."""
 
 
-def log_model(tracking: TrackingStore, run_id: str, export: Path, name: str, registration: Registration | None) -> str:
+def log_model(
+    tracking: TrackingStore, run_id: str, export_folder: Path, name: str, registration: Registration | None
+) -> str:
     """Log an export in the active run, as a folder and as the model `name`, and register the model if asked to; returns
     the model's URI.
     """
@@ -114,25 +116,25 @@ def log_model(tracking: TrackingStore, run_id: str, export: Path, name: str, reg
     def schema(columns: Mapping[str, tuple[str, bool]]) -> Schema:
         return Schema([ColSpec(kind, column, required=required) for column, (kind, required) in columns.items()])
 
-    mlflow.log_artifacts(str(export), "export")
-    content, registered_name = read(export), registration and re.sub(r"[^\w.-]+", "-", registration.name)
+    mlflow.log_artifacts(str(export_folder), "export")
+    export, registered_name = read(export_folder), registration and re.sub(r"[^\w.-]+", "-", registration.name)
     with TemporaryDirectory() as folder, _skip_mlflow_checks():
         package = _copy_code(Path(debate_judge.__file__).parent, Path(folder))
         logged = mlflow.pyfunc.log_model(
             name=name,
             python_model=str(package / "runs" / "tracking" / "pyfunc.py"),
-            artifacts={"export": str(export.resolve())},
+            artifacts={"export": str(export_folder.resolve())},
             code_paths=[str(package)],
             signature=ModelSignature(
                 schema(_INPUTS),
                 schema(_OUTPUTS),
                 ParamSchema([ParamSpec(parameter, "string", default) for parameter, default in _PARAMETERS.items()]),
             ),
-            input_example=pd.DataFrame([_example(content)]),
+            input_example=pd.DataFrame([_example(export)]),
             model_config=_MODEL_CONFIG,
             model_type="judge",
-            metadata={"aspects": list(content.judge.aspects), **_USAGE_NOTES},
-            pip_requirements=_pins(content),
+            metadata={"aspects": list(export.judge.aspects), **_USAGE_NOTES},
+            pip_requirements=_pins(export),
             registered_model_name=registered_name,
             await_registration_for=0,
         )
@@ -159,7 +161,7 @@ def _example(export: Export) -> dict[str, str]:
 
 
 def _pins(export: Export) -> list[str]:
-    packages = {name for chosen in export.judge.aspects.values() for name in chosen.judge.packages}
+    packages = {name for entry in export.judge.aspects.values() for name in entry.judge.packages}
     # What follows a plus names a build, e.g. for one kind of GPU, that no index may have.
     pins = [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *packages})]
     with suppress(PackageNotFoundError):

@@ -50,9 +50,9 @@ class JudgeModel(PythonModel):
 
     def load_context(self, context: PythonModelContext) -> None:
         """Load the export in the model, without a call to its LM."""
-        from debate_judge.runs.export.process import judge_of_process
+        from debate_judge.runs.export.judge_cache import cached_judge
 
-        self._judge: LoadedJudge = judge_of_process(context.artifacts["export"], context.model_config or {})
+        self._judge: LoadedJudge = cached_judge(context.artifacts["export"], context.model_config or {})
 
     def predict(
         self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
@@ -60,16 +60,16 @@ class JudgeModel(PythonModel):
         """Score each row; an unscored one has a null score and the reason in `unscored`.
 
         Raises:
-            InputError: A parameter is unknown, the export has no map to the raters' scale, or an aspect has the name of
-                another column.
+            InputError: A parameter is unknown, the export has no calibration, or an aspect has the name of another
+                column.
             dspy.LMError: No row can be scored: a wrong key, an unknown model, a spent budget.
         """
         judge, rows, options = self._judge, model_input.to_dict("records"), params or {}
         scale, arrange = options.get("scale", "judge"), _layout(options.get("layout", "rows"))
-        judge.compiled.require_calibrated(judge.choose(), scale)
-        questions = [(number, question) for number, row in enumerate(rows) for question in _questions(judge, row)]
-        scores = _scores(judge, [question for _, question in questions if not isinstance(question, dict)], scale)
-        results = [(number, question if isinstance(question, dict) else next(scores)) for number, question in questions]
+        judge.compiled.require_calibrated(judge.select_aspects(), scale)
+        items = [(number, item) for number, row in enumerate(rows) for item in _row_items(judge, row)]
+        scores = _scores(judge, [item for _, item in items if not isinstance(item, dict)], scale)
+        results = [(number, item if isinstance(item, dict) else next(scores)) for number, item in items]
         return arrange(judge.aspects, model_input.index, results)
 
 
@@ -107,12 +107,12 @@ def _as_columns(aspects: Sequence[str], index: pd.Index[Any], results: RowResult
         else:
             reasons[number].append(f"{result['aspect']}: {result['unscored']}")
     # Empty, not null, where there is none: MLflow makes the text "None" of a null that goes to Spark.
-    texts = ["; ".join(of_row) for of_row in reasons]
+    texts = ["; ".join(row_reasons) for row_reasons in reasons]
     columns = {name: _column(values) for name, values in scores.items()}
     return pd.DataFrame({**columns, "unscored": _column([*texts]), "calls": _column([*calls])}).set_axis(index)
 
 
-def _questions(judge: LoadedJudge, row: Mapping[Hashable, Any]) -> list[Item | dict[str, Any]]:
+def _row_items(judge: LoadedJudge, row: Mapping[Hashable, Any]) -> list[Item | dict[str, Any]]:
     """The items of a row, one for each aspect; an unscored result in place of an item that cannot be judged."""
     from debate_judge.programs.judge import Item
 
@@ -147,9 +147,9 @@ def _scores(judge: LoadedJudge, items: list[Item], scale: ScoreScale) -> Iterato
         }
 
 
-def _unscored(aspect: str, why: str) -> dict[str, Any]:
-    missing = {"score": None, "judge_score": None, "unscored": why, "reason": why, "rounds": None, "stop_reason": None}
-    return {"aspect": aspect, **missing, "calls": 0.0, "together": 1, "joint": 1}
+def _unscored(aspect: str, reason: str) -> dict[str, Any]:
+    missing = dict.fromkeys(("score", "judge_score", "unscored", "reason", "rounds", "stop_reason"))
+    return {"aspect": aspect, **missing, "unscored": reason, "reason": reason, "calls": 0.0, "together": 1, "joint": 1}
 
 
 def _text(value: object) -> str:

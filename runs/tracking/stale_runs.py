@@ -72,7 +72,7 @@ def close_stale_runs(tracking: TrackingStore, store: Path, successor: str) -> li
     closed: list[str] = []
     with tracking_errors(tracking.uri):
         name = tracking.client.get_run(successor).info.run_name
-        for run in tracking.running(f"tags.{LOCK_TAG} LIKE '%'"):
+        for run in tracking.running_runs(f"tags.{LOCK_TAG} LIKE '%'"):
             run_id = run.info.run_id
             if run_id == successor:
                 continue
@@ -90,7 +90,7 @@ def close_stale_runs(tracking: TrackingStore, store: Path, successor: str) -> li
 
 
 def _close(tracking: TrackingStore, run_id: str, successor: str | None) -> None:
-    for trial in tracking.running(f"tags.`mlflow.parentRunId` = '{run_id}'"):
+    for trial in tracking.running_runs(f"tags.`mlflow.parentRunId` = '{run_id}'"):
         tracking.client.set_terminated(trial.info.run_id, "KILLED")
     tracking.client.set_tag(run_id, "error", "the process was killed before it could close the run")
     if successor is not None:

@@ -27,7 +27,7 @@ from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, uses_psycopg
 from debate_judge.runs.export.from_mlflow import embedded_uri
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
-from debate_judge.runs.tracking.shared_view import experiment_tags
+from debate_judge.runs.tracking.experiment_page import experiment_tags
 
 TIMEOUT = 4.0
 """Seconds in which a server or a locked database must answer."""
@@ -44,7 +44,7 @@ class TrackingStore:
     uri: str
     experiment_id: str
 
-    def running(self, condition: str) -> list[Any]:
+    def running_runs(self, condition: str) -> list[Any]:
         """The experiment's runs that have not ended and meet a condition in the syntax of MLflow's search."""
         runs = self.client.search_runs([self.experiment_id], f"attributes.status = 'RUNNING' and {condition}")
         return list(runs)
@@ -157,8 +157,8 @@ def _open(uri: str, store: Path, experiment: str) -> TrackingStore:
         # Without a location of ours MLflow would put artifacts into ./mlruns of the working directory.
         location = None if is_server(uri) or uri.startswith("databricks") else (store / "artifacts").as_uri()
         try:
-            created = client.create_experiment(experiment, artifact_location=location, tags=experiment_tags({}))
-            return TrackingStore(client, uri, created)
+            experiment_id = client.create_experiment(experiment, artifact_location=location, tags=experiment_tags({}))
+            return TrackingStore(client, uri, experiment_id)
         except MlflowException:
             # The lock holds on one machine only: a process on another may have created it meanwhile.
             existing = client.get_experiment_by_name(experiment)

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.runs.mlflow_setup import use_tracking_uri
-from debate_judge.runs.tracking.contents import TracedDebate, log_dataset, log_debates, register_prompts
-from debate_judge.runs.tracking.shared_view import RUNS_QUERY, VIEW_KEY
+from debate_judge.runs.tracking.experiment_page import RUNS_QUERY, VIEW_KEY
+from debate_judge.runs.tracking.run_contents import TracedDebate, log_dataset, log_debates, register_prompts
 from debate_judge.runs.tracking.stale_runs import LOCK_TAG, RunLock, close_stale_runs
 from debate_judge.runs.tracking.store import TrackingStore, open_tracking_store, tracking_errors
 from debate_judge.runs.tracking.values import finite_values, first_line, parent_run_tags, source_tags, text_values
@@ -133,7 +133,7 @@ class Tracker:
         return f"{self._experiment_link()}/runs/{self.run_id}?{RUNS_QUERY}"
 
     def runs_link(self) -> str:
-        """Address of the table of the experiment's runs, sorted by agreement, see `runs.tracking.shared_view`."""
+        """Address of the table of the experiment's runs, sorted by agreement, see `runs.tracking.experiment_page`."""
         return f"{self._experiment_link()}/runs?{RUNS_QUERY}&viewStateShareKey={VIEW_KEY}"
 
     def _experiment_link(self) -> str:
@@ -201,7 +201,7 @@ class Tracker:
         self._write(lambda mlflow: mlflow.log_figure(figure, path, save_kwargs=options))
 
     def log_prompts(self, judge: str, prompts: Mapping[str, str]) -> None:
-        """Register a judge's prompts, see `runs.tracking.contents`."""
+        """Register a judge's prompts, see `runs.tracking.run_contents`."""
         self._write(lambda _: register_prompts(self.tracking_store, self.run_id, judge, prompts))
 
     @property
@@ -210,7 +210,7 @@ class Tracker:
         return self._uri is None
 
     def log_debates(self, traced: Sequence[TracedDebate]) -> None:
-        """Log debates as traces of the run, see `runs.tracking.contents`. They quote the texts of the data."""
+        """Log debates as traces of the run, see `runs.tracking.run_contents`. They quote the texts of the data."""
         self._write(lambda _: log_debates(self.tracking_store, self.run_id, traced))
 
     def log_model(self, export: Path, *, name: str, registration: Registration | None) -> str:

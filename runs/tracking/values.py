@@ -12,8 +12,8 @@ from pathlib import Path
 from debate_judge.programs.lm.redaction import redact, redact_text
 
 CHOICE_METRIC = "choice_agreement"
-"""Metric of trials and compiles: agreement on the sources that points are chosen by; biased upwards for the best. One
-name for all, so that the UI sorts them together."""
+"""Metric of trials and compiles: agreement on the sources by which the judge is chosen; biased upwards for the best.
+One name for all, so that the UI sorts them together."""
 
 _PACKAGES = ("dspy", "mlflow", "optuna", "numpy", "debate-judge")
 
@@ -24,8 +24,8 @@ def name_segment(text: str) -> str:
 
 
 def mlflow_name(text: str) -> str:
-    """`text` as a name of segments that are separated by slashes."""
-    return "/".join(name_segment(step) for step in text.split("/"))
+    """`text` as a name whose segments are separated by slashes."""
+    return "/".join(map(name_segment, text.split("/")))
 
 
 def text_values(values: Mapping[str, object]) -> dict[str, str]:
@@ -45,7 +45,7 @@ def finite_values(values: Mapping[str, float | None]) -> dict[str, float]:
 
 def parent_run_tags() -> dict[str, str]:
     """Tags of every parent run: the command that started it and the versions of Python and packages."""
-    return {**source_tags(), "versions": ", ".join(f"{name} {number}" for name, number in versions().items())}
+    return {**source_tags(), "versions": ", ".join(map(" ".join, versions().items()))}
 
 
 def versions() -> dict[str, str]:

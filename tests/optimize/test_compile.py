@@ -121,7 +121,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     uses = result["held_out_uses"]
     assert uses["times"] == 2
     assert 0 < uses["inflation"] < 1
-    warning = f"seen 2 times; the best of 2 is inflated by about {uses['inflation']:.2g}"
+    warning = f"shown 2 times; the best of 2 is inflated by about {uses['inflation']:.2g}"
     run = tracked().get_run(result["run_id"])
     assert all(warning in text for text in (output, run.data.tags["held_out_uses"]))
     assert run.data.metrics["held_out_uses"] == 2

@@ -334,7 +334,7 @@ def test_summary_json_run_and_export_say_what_the_figures_rest_on(by_command: Pr
     assert (evidence["folds"], evidence["exported"]) == (folds, by_command.result["exported"])
     assert set(evidence["splits"]) == {"train", "dev"}, "no part is held out of the exported judge"
     recorded = recorded_scores_in({"evidence": evidence})
-    assert (len(recorded.sources), len(recorded.seen)) == (9, 12)
+    assert (len(recorded.sources), len(recorded.train_dev_sources)) == (9, 12)
     assert {gain["groups"] for gain in evidence["gains"].values()} <= set(range(10))
     run = MlflowClient(f"sqlite:///{by_command.folder}/store/mlflow.db").get_run(by_command.result["run_id"])
     assert folds["note"] in run.data.tags["mlflow.note.content"]

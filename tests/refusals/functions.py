@@ -28,9 +28,9 @@ from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.data.sources import select_sources
 from debate_judge.data.splits import append_held_out, split
 from debate_judge.runs.evaluation.score_files import read_external
-from debate_judge.runs.export.process import judge_of_process
+from debate_judge.runs.export.judge_cache import cached_judge
 from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
-from debate_judge.runs.integrations.units import text_in, to_unit
+from debate_judge.runs.integrations.common import text_in, to_unit
 from tests.refusals.refusal import alike, row, rows
 from tests.runs.rated_corpora import TASK
 from tests.runs.rated_corpora import corpus as numbered
@@ -158,12 +158,17 @@ def text_of(value: object, key: str | None = None) -> object:
 
 INTEGRATIONS = [
     *(
-        row(f"{name}={value}", lambda: judge_of_process("support", {}), None, keyword, env={name: value})
+        row(f"{name}={value}", lambda: cached_judge("support", {}), None, keyword, env={name: value})
         for name, value, keyword in (("DEBATE_RPM", "many", "DEBATE_RPM"), ("DEBATE_BUDGET", "much", "budget"))
     ),
     row("inputs with two sources", exported(scorer), None, "source_key="),
     row("a prediction without the text", exported(program_metric), None, "'reply'"),
-    *rows(framed, ("source summary", None, "'text'"), ("source text tone", None, "tone")),
+    *rows(
+        framed,
+        ("source summary", None, "text=..."),
+        ("article text", None, "source=..."),
+        ("source text tone", None, "tone"),
+    ),
     row("a score off its scale", lambda: to_unit(0.5, ANOTHER), None, "scale"),
     *alike(text_of, None, "text", {"value": {"a": "q", "b": "s"}}, {"value": {"n": 3}, "key": "n"}, 3),
 ]

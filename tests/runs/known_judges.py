@@ -21,7 +21,7 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.export.recorded import RECORDED, record_scores
+from debate_judge.runs.export.recorded import RECORDED, recorded_scores_json
 from debate_judge.runs.flags.invocation import COMMANDS
 from tests.fakes import debater, scripted_lm
 from tests.runs.rated_corpora import COHERENCE, TASK, corpus, the_number
@@ -98,7 +98,7 @@ def export(
     }
     if keeps:
         seen = {group.source_id for group in RATED.groups[:SEEN]}
-        evidence[RECORDED] = record_scores(held_out, own, own, scored_by=by, seen=seen)
+        evidence[RECORDED] = recorded_scores_json(held_out, own, own, scored_by=by, train_dev_sources=seen)
     judge = AspectJudge(build(kind, JUDGES["single"].config), calibration=Calibration(((1, 1), (5, 5)), 4, 20))
     compiled = CompiledJudge(TASK, {COHERENCE.name: judge})
     return save(folder, compiled, lm={"spec": spec}, evidence=evidence, name="mine")

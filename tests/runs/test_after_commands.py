@@ -26,7 +26,7 @@ from debate_judge.runs.after import next as next_sources
 from debate_judge.runs.after import recheck as recheck_command
 from debate_judge.runs.after.common import recorded_scores_for
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.export.recorded import RECORDED, record_scores
+from debate_judge.runs.export.recorded import RECORDED, recorded_scores_json
 from tests.fakes import section
 from tests.runs.known_judges import LMS, RATED, SEEN, asked, command, export, file_of, scores_of
 from tests.runs.rated_corpora import TASK, the_number
@@ -121,7 +121,7 @@ def test_an_export_tells_several_pairs_of_a_source_apart() -> None:
 
     corpus = replace(RATED, task=PAIRS, groups=tuple(pair(source, n) for source in range(6) for n in range(2)))
     scores = {"preference": [GroupScores(g.id, ("a", "b"), (1.0, 0.0), (0.9, 0.2)) for g in corpus.groups]}
-    evidence = {RECORDED: record_scores(corpus, scores, {}, scored_by="export", seen=())}
+    evidence = {RECORDED: recorded_scores_json(corpus, scores, {}, scored_by="export", train_dev_sources=())}
     exported = cast(Export, SimpleNamespace(manifest={"evidence": evidence}))
     # Compared with another LM's, they rest on sources.
     kept = recorded_scores_for(exported, corpus, PAIRS.aspects)["preference"]
@@ -216,7 +216,9 @@ def export_guided(folder: Path, guided: bool = True, **evidence: Any) -> str:
         scorer = judge.scorer
         scorer.signature = scorer.signature.with_instructions(f"{scorer.signature.instructions} {GUIDE}")
     own = scores_of(RATED, lambda rating: rating)
-    known = record_scores(RATED, own, {}, scored_by="folds", seen={g.source_id for g in RATED.groups})
+    known = recorded_scores_json(
+        RATED, own, {}, scored_by="folds", train_dev_sources={g.source_id for g in RATED.groups}
+    )
     return str(export_of(folder, TASK, judge, lm="scripted/old", **{**evidence, RECORDED: known}))
 
 
@@ -248,7 +250,7 @@ def test_sources_whose_rankings_are_apart_come_first(choose: Choose) -> None:
     assert len(APART & set(by_name)) >= 3
     # What the compile knew is left out, and the seed decides; of a second limit of the budget the smaller counts.
     again = choose("--budget", "49,usd=1", pool=[*RATED.groups, *POOL])
-    assert (again["pool"], again["known"], again["texts"]) == (len(POOL), len(RATED.groups), 20)
+    assert (again["pool"], again["known_sources"], again["texts"]) == (len(POOL), len(RATED.groups), 20)
     assert again["sources"] == result["sources"]
 
 
@@ -294,8 +296,8 @@ def test_conclusive_aspects_and_raters_are_those_of_the_evidence(choose: Choose,
     address, out = export_guided(tmp_path / "open", gains=gains, raters=raters), tmp_path / "f.csv"
     result = choose("--budget", "60", "--out", str(out), address=address)
     assert result["raters"] == {"fluency": 3}
-    assert list(result["settled"]) == ["coherence"]
-    assert "+0.10 [+0.05, +0.15]" in result["settled"]["coherence"]
+    assert list(result["aspects_left_out"]) == ["coherence"]
+    assert "+0.10 [+0.05, +0.15]" in result["aspects_left_out"]["coherence"]
     assert len(result["sources"]) == 4
     assert out.read_text().splitlines()[0].split(",")[-4:] == ["fluency_1", "fluency_2", "fluency_3", "drawn"]
     every = choose("--budget", "60", "--aspects", "coherence,fluency", address=address)

@@ -43,7 +43,7 @@ def test_an_lm_that_scores_alike_carries_the_judge(asked: list[str], tmp_path: P
     assert made.judge.aspects["coherence"].calibration == read(tmp_path / "old").judge.aspects["coherence"].calibration
     # The new export can be carried again: it keeps its own scores, and knows what it was tuned on.
     recorded = recorded_scores_in(made.manifest)
-    assert (len(recorded.sources), len(recorded.seen), recorded.scored_by) == (HELD_OUT, SEEN, "export")
+    assert (len(recorded.sources), len(recorded.train_dev_sources), recorded.scored_by) == (HELD_OUT, SEEN, "export")
     assert set(recorded.calibrated) == {"coherence"}
 
 

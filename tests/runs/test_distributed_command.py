@@ -181,7 +181,7 @@ def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
 
     def interrupt(driver: UnitDriver, timeout: float) -> None:
         wait(driver, timeout)
-        if driver._totals.done and driver._queue:
+        if driver._totals.finished and driver._queue:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

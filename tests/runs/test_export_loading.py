@@ -18,11 +18,11 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs import score
-from debate_judge.runs.evaluation.entrants import entrants, named_judges
+from debate_judge.runs.evaluation.entrants import build_entrants, parse_judges
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import open_export, read
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.export.process import judge_of_process
+from debate_judge.runs.export.judge_cache import cached_judge
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.faulty_server import FaultyServer
@@ -101,7 +101,7 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
     assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
     for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
-        judges = entrants(named_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
+        judges = build_entrants(parse_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
         assert [entrant.name for entrant in judges] == ["single", "mine", "toy/1", "toy@champion", "x"]
         assert all(entrant.held_out_fingerprint is not None for entrant in judges[1:])
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
@@ -167,18 +167,18 @@ def test_a_judge_is_shared_until_it_is_closed_or_a_setting_differs(
 ) -> None:
     export, given = single_call(tmp_path / "export"), {"api_base": "http://127.0.0.1:9/v1"}
     monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
-    first = judge_of_process(export, {**given, "rpm": None})
+    first = cached_judge(export, {**given, "rpm": None})
     monkeypatch.setenv("DEBATE_API_BASE", given["api_base"])
-    assert judge_of_process(export, {}) is first
+    assert cached_judge(export, {}) is first
     monkeypatch.setenv("DEBATE_RPM", "30")
-    paced = judge_of_process(export, {})
-    assert paced is judge_of_process(export, {"rpm": 30}) is not first
+    paced = cached_judge(export, {})
+    assert paced is cached_judge(export, {"rpm": 30}) is not first
     monkeypatch.setenv("OPENAI_API_KEY", "sk-second-0123456789")
-    assert judge_of_process(export, {}) is not paced
+    assert cached_judge(export, {}) is not paced
     monkeypatch.undo()
     monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
     first.close()
-    assert judge_of_process(export, given) is not first
+    assert cached_judge(export, given) is not first
 
 
 @pytest.mark.integration
@@ -190,7 +190,7 @@ def test_the_budget_of_the_environment_holds_for_all_loads_together(
         monkeypatch.setenv(name, str(value))
     with FaultyServer(number_of_note) as server:
         for number in (1, 2, 1):
-            judge = judge_of_process(export, {"api_base": server.url})
+            judge = cached_judge(export, {"api_base": server.url})
             assert judge.score(text=f"Note-{number}", source="A letter.")["clarity"].score == number
         with pytest.raises(dspy.LMError, match="exceed the budget"):
             judge.score(text="Note-3", source="A letter.")

@@ -24,7 +24,7 @@ from debate_judge.programs.compiled import AspectJudge
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.tracking import model as model_files
 from debate_judge.runs.tracking.champion import ALIAS, SCORES_FILE, Challenger, challenge, from_json, to_json
-from debate_judge.runs.tracking.contents import alias_of, prompt_name, prompts_of
+from debate_judge.runs.tracking.run_contents import named_prompts, prompt_name, to_alias
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.runs.foreign_runs import started
 from tests.runs.registered_models import paired_difference, registration
@@ -305,7 +305,7 @@ def test_scores_survive_being_written() -> None:
 def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path: Path) -> None:
     with Tracker(uri=None, store=tmp_path / "store", experiment="debate/prompts", run_name="r") as tracker:
         for judge, text in (("one", "Rate."), ("two, again", "Rate."), ("three", "Rate {{with}} care.")):
-            tracker.log_prompts(judge, prompts_of("debate-toy task", {"clarity": {"scorer": text, "critic": ""}}))
+            tracker.log_prompts(judge, named_prompts("debate-toy task", {"clarity": {"scorer": text, "critic": ""}}))
     client = tracker.tracking_store.client
     name = "debate-toy-task.clarity.scorer"
     versions = {a: client.get_prompt_version_by_alias(name, a) for a in ("one", "two-again", "three")}
@@ -319,6 +319,6 @@ def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path:
 
 def test_names_are_brought_into_the_form_that_mlflow_takes() -> None:
     assert prompt_name("debate-été.clarity & style.scorer") == "debate--t-.clarity-style.scorer"
-    assert [alias_of(text) for text in ("latest", "v12", "  ", "my judge/1")] == [
+    assert [to_alias(text) for text in ("latest", "v12", "  ", "my judge/1")] == [
         *("judge-latest", "judge-v12", "judge", "my-judge-1"),
     ]

@@ -19,8 +19,8 @@ from debate_judge.programs.judge import Judgement, Unscored, Verdict
 from debate_judge.programs.transcript import Failure, Transcript, Turn
 from debate_judge.runs.reports.html import blocks
 from debate_judge.runs.reports.html.charts import AnyChart, draw, figure
+from debate_judge.runs.reports.html.common import JudgedScores, debates_of, score_charts
 from debate_judge.runs.reports.html.document import DebateTexts, Report
-from debate_judge.runs.reports.html.items import JudgedScores, debates_of, score_charts
 from debate_judge.runs.reports.html.page import MAX_WORDS, Page, changed_words
 from tests.browser import Browser, OpenPage, needs_browser
 
@@ -429,7 +429,7 @@ def test_of_thousands_of_debates_few_rows_are_drawn(shown: Shown) -> None:
     assert texts_of(page, ".count") == ["5,004 of 5,004"]
     assert 5 < count(page, ".row") < 60
     page.value("document.querySelector('.list').dispatchEvent(new KeyboardEvent('keydown', {key: 'End'}))")
-    assert page.value("document.querySelector('.row[aria-selected=true]').dataset.place") == "5003"
+    assert page.value("document.querySelector('.row[aria-selected=true]').dataset.position") == "5003"
     assert 5 < count(page, ".row") < 60
     assert choose(page, "search", "text 833") == "6 of 5,004"
 

@@ -27,7 +27,7 @@ from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.runs import serve
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations.batching import empty_text_score
-from debate_judge.runs.integrations.http_service import AspectAnswer, ServiceLimits, make_app
+from debate_judge.runs.integrations.http_service import AspectScore, ServiceLimits, make_app
 from tests.fakes import ScriptedLM
 from tests.runs.integration_exports import save_judge, score_for, script
 
@@ -148,8 +148,8 @@ def test_what_strangers_are_not_told(judge: LoadedJudge, monkeypatch: pytest.Mon
         assert (answer.status_code, list(answer.json())) == (502, ["detail"])
         assert "10.1.2.3" not in answer.text
     failed = replace(empty_text_score(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused")
-    assert "10.1.2.3" not in AspectAnswer.of(failed).reason
-    assert AspectAnswer.of(empty_text_score()).reason == empty_text_score().reason
+    assert "10.1.2.3" not in AspectScore.of(failed).reason
+    assert AspectScore.of(empty_text_score()).reason == empty_text_score().reason
 
 
 def test_hundreds_of_requests_at_once_lose_and_mix_up_nothing(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:

@@ -19,11 +19,11 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
 from debate_judge.runs import score, serve
-from debate_judge.runs.export.process import SETTINGS, environment_variable
+from debate_judge.runs.export.judge_cache import SETTINGS, environment_variable
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.flags.parser import make_parser, read_settings
 from debate_judge.runs.scoring.settings import ServeFlags
-from debate_judge.runs.tracking.shared_view import NOTE
+from debate_judge.runs.tracking.experiment_page import NOTE
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.browser import Browser, needs_browser
 from tests.config_keys import keys

@@ -20,7 +20,7 @@ import pytest
 from debate_judge import load
 from debate_judge.programs.compiled import ScoreScale
 from debate_judge.programs.judge import Item
-from debate_judge.runs.export import process
+from debate_judge.runs.export import judge_cache
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations import (
     ProgramMetric,
@@ -30,7 +30,7 @@ from debate_judge.runs.integrations import (
     score_frame,
     to_unit,
 )
-from debate_judge.runs.integrations.units import text_in
+from debate_judge.runs.integrations.common import text_in
 from debate_judge.runs.runner.streaming import Score
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.runs.integration_exports import TONE, save_judge, score_for, script
@@ -48,7 +48,7 @@ def side_by_side(tmp_path: Path, lms: list[ScriptedLM]) -> Path:
 
 @pytest.fixture(autouse=True)
 def _no_judges_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_judges", {})
+    monkeypatch.setattr(judge_cache, "_judges", {})
 
 
 def test_concurrent_calls_about_one_source_are_asked_together(side_by_side: Path, lms: list[ScriptedLM]) -> None:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.tracking.contents import TracedDebate
+from debate_judge.runs.tracking.run_contents import TracedDebate
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
 
 EXPERIMENT = "debate/tests"

@@ -145,7 +145,7 @@ class DistributionChart:
 
 
 @dataclass(frozen=True, slots=True)
-class Confusion:
+class ConfusionMatrix:
     """Counts of items by rating and score, both in whole points."""
 
     title: str
@@ -165,7 +165,7 @@ ReportBlock = Annotated[
     | JudgesChart
     | ScatterChart
     | DistributionChart
-    | Confusion,
+    | ConfusionMatrix,
     Field(discriminator="kind"),
 ]
 

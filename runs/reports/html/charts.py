@@ -111,14 +111,14 @@ def figure(chart: AnyChart, title: str, note: str | None = None) -> Figure:
     axes.set_title(heading, fontsize=10, loc="left", color=_INK)
     for entry in legend:
         ring = entry.mark == _RING
-        look: dict[str, Any] = {"mfc": "none", "ms": 9} if ring else {}
+        style: dict[str, Any] = {"mfc": "none", "ms": 9} if ring else {}
         marker = "o" if ring else entry.mark if entry.mark in _MARKERS else f"${entry.mark}$"
-        axes.plot([], [], ls="none", marker=marker, color=entry.colour, label=_figure_text(entry.text, 100), **look)
+        axes.plot([], [], ls="none", marker=marker, color=entry.colour, label=_figure_text(entry.text, 100), **style)
     if legend:
         # Outside of the axes, where it covers no intervals.
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8.5, borderaxespad=0.0)
-    drawn: Figure = axes.figure  # type: ignore[assignment]
-    return drawn
+    drawn_figure: Figure = axes.figure  # type: ignore[assignment]
+    return drawn_figure
 
 
 Drawing = tuple["Axes", list[LegendEntry], str]
@@ -174,11 +174,11 @@ def _entries(names: Sequence[str]) -> list[LegendEntry]:
 
 
 def _points(values: Sequence[IntervalValue]) -> list[tuple[int, float]]:
-    return [(n, span.value) for n, span in enumerate(values) if span.value is not None]
+    return [(n, v.value) for n, v in enumerate(values) if v.value is not None]
 
 
 def _intervals(values: Sequence[IntervalValue]) -> list[tuple[int, float, float]]:
-    return [(n, s.low, s.high) for n, s in enumerate(values) if s.low is not None and s.high is not None]
+    return [(n, v.low, v.high) for n, v in enumerate(values) if v.low is not None and v.high is not None]
 
 
 def _line_chart(chart: LineChart, width: float) -> Drawing:
@@ -202,8 +202,8 @@ def _line_chart(chart: LineChart, width: float) -> Drawing:
     steps = range(max((len(series.values) for series in chart.series), default=1))
     axes.set_xticks(steps, chart.ticks or [str(step) for step in steps])
     axes.set_xlabel(chart.x, color=_INK)
-    which = "" if all_intervals else " of the chosen line"
-    return axes, legend, f"{chart.measure}; 95 % intervals{which}"
+    scope = "" if all_intervals else " of the chosen line"
+    return axes, legend, f"{chart.measure}; 95 % intervals{scope}"
 
 
 def _cost_chart(chart: CostChart, width: float) -> Drawing:
@@ -272,8 +272,8 @@ def _scatter_chart(chart: ScatterChart, width: float) -> Drawing:
     axes.set_xlabel("mean human rating", color=_INK)
     axes.set_ylabel("score of the judge", color=_INK, labelpad=2)
     sample_note = "" if chart.total == len(chart.points) else f", {len(chart.points)} of them drawn at random"
-    line = "; dashed: score = rating" if chart.on_scale else "; the scores are not on the raters' scale"
-    return axes, [], f"{chart.total:,} items{sample_note}, jittered{line}"
+    line_note = "; dashed: score = rating" if chart.on_scale else "; the scores are not on the raters' scale"
+    return axes, [], f"{chart.total:,} items{sample_note}, jittered{line_note}"
 
 
 def _distribution_chart(chart: DistributionChart, width: float) -> Drawing:

@@ -1,6 +1,6 @@
-"""A report as plain values: sections and debates, with the texts of the data apart; to `report.json` and back.
+"""A report as plain values: sections and debates, as written to `report.json`.
 
-The texts are apart so that a report can be logged and shared without them.
+The texts of the data are kept apart, so that a report can be logged and shared without them.
 """
 
 from __future__ import annotations
@@ -167,11 +167,11 @@ def texts_from(content: str | bytes, location: str, report: Report) -> DebateTex
     """
     texts, items = _read(_TEXTS, content, location), report.debates.items
     turns = [tuple(len(outcome.path) for outcome in item.outcomes) for item in items]
-    fits = texts.report == report.identity and turns == [
+    matches = texts.report == report.identity and turns == [
         tuple(map(len, item_texts.turns)) for item_texts in texts.items
     ]
     known = texts.candidates.keys() & texts.sources.keys()
-    if not fits or any(i.group not in known or i.candidate not in texts.candidates[i.group] for i in items):
+    if not matches or any(i.group not in known or i.candidate not in texts.candidates[i.group] for i in items):
         problem = "these are the texts of another report"
         raise InputError(problem, file=location, expected=report.identity, found=texts.report, remedy=REMEDY)
     return texts
@@ -182,8 +182,8 @@ def _read(adapter: TypeAdapter[_T], content: str | bytes, location: str) -> _T:
         return adapter.validate_json(content)
     except ValidationError as error:
         problem = "this is no report, or a report of another version of this project"
-        refused = input_error(error, Record({}, location, remedy=REMEDY))
-        raise refused.replaced(problem=problem, found=None) from None
+        field_error = input_error(error, Record({}, location, remedy=REMEDY))
+        raise field_error.replaced(problem=problem, found=None) from None
 
 
 def printable(text: str) -> str:

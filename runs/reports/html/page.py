@@ -20,7 +20,7 @@ from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from debate_judge.runs.reports.html.blocks import (
-    Confusion,
+    ConfusionMatrix,
     CostChart,
     DistributionChart,
     JudgesChart,
@@ -102,26 +102,28 @@ def _policy(script: str) -> str:
 def _template_parts(blocks: Sequence[ReportBlock], names: Iterator[str]) -> list[tuple[str, Any]]:
     """(kind, content) for the template; consecutive charts are one part, and so are consecutive quotations."""
     parts: list[tuple[str, Any]] = []
-    for kind, run in groupby(blocks, lambda b: "charts" if isinstance(b, (*_CHARTS, Confusion)) else b.kind):
+    for kind, consecutive in groupby(
+        blocks, lambda b: "charts" if isinstance(b, (*_CHARTS, ConfusionMatrix)) else b.kind
+    ):
         if kind == "charts":
-            parts.append((kind, _side_by_side(list(run), names)))
+            parts.append((kind, _draw_charts(list(consecutive), names)))
         elif kind == "quotation":
-            parts.append((kind, list(run)))
+            parts.append((kind, list(consecutive)))
         else:
-            parts += [(kind, block) for block in run]
+            parts += [(kind, block) for block in consecutive]
     return parts
 
 
-def _side_by_side(blocks: Sequence[ReportBlock], names: Iterator[str]) -> dict[str, Any]:
-    """The drawn charts, and the legend entries that all have in common."""
-    blocks_drawn = [draw(block, next(names)) if isinstance(block, _CHARTS) else block for block in blocks]
-    legends = [part.legend for part in blocks_drawn if isinstance(part, DrawnChart) and part.legend]
+def _draw_charts(blocks: Sequence[ReportBlock], names: Iterator[str]) -> dict[str, Any]:
+    """Charts drawn side by side, and the legend entries that all have in common."""
+    drawn = [draw(block, next(names)) if isinstance(block, _CHARTS) else block for block in blocks]
+    legends = [part.legend for part in drawn if isinstance(part, DrawnChart) and part.legend]
     # A number marks a point of its own chart.
     common = [e for e in legends[0] if all(e in other for other in legends) and not e.mark.isdigit()] if legends else []
     shared = common if len(legends) > 1 else []
     without_shared = [
         replace(part, legend=tuple(e for e in part.legend if e not in shared)) if isinstance(part, DrawnChart) else part
-        for part in blocks_drawn
+        for part in drawn
     ]
     return {"charts": without_shared, "legend": shared}
 

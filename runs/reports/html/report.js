@@ -15,10 +15,10 @@
   const space = document.querySelector(".space");
   const article = document.querySelector(".debate");
   const countLine = document.querySelector(".count");
-  let judge = 0;
+  let currentJudge = 0;
   let matches = [];
   let current = -1;
-  let gaps = [];
+  let disagreements = [];
 
   const make = (name, className, text) => {
     const element = document.createElement(name);
@@ -47,19 +47,19 @@
     return values.map((value) => (value === null ? null : (first.get(value) + end.get(value)) / 2 / last));
   }
 
-  function measureGaps() {
-    const scores = items.map((item) => item.outcomes[judge].score);
-    gaps = items.map((item, i) => {
+  function measureDisagreements() {
+    const scores = items.map((item) => item.outcomes[currentJudge].score);
+    disagreements = items.map((item, i) => {
       if (scores[i] === null || means[i] === null) return null;
       const { low, high } = scale.get(item.aspect);
       return (scores[i] - means[i]) / (high - low);
     });
-    if (judges[judge].on_scale) return;
+    if (judges[currentJudge].on_scale) return;
     for (const aspect of aspects) {
-      const scored = items.map((_, i) => i).filter((i) => items[i].aspect === aspect.name && gaps[i] !== null);
+      const scored = items.map((_, i) => i).filter((i) => items[i].aspect === aspect.name && disagreements[i] !== null);
       const scoreRanks = ranks(scored.map((i) => scores[i]));
       const ratingRanks = ranks(scored.map((i) => means[i]));
-      scored.forEach((i, n) => { gaps[i] = scoreRanks[n] - ratingRanks[n]; });
+      scored.forEach((i, n) => { disagreements[i] = scoreRanks[n] - ratingRanks[n]; });
     }
   }
 
@@ -86,9 +86,9 @@
   }
 
   const distinct = (values) => [...new Set(values)].sort((a, b) => (a > b ? 1 : a < b ? -1 : 0));
-  function states() {
-    const reasons = distinct(items.filter((i) => i.outcomes[judge].score === null).map((i) => i.outcomes[judge].stop));
-    const stops = distinct(items.filter((i) => i.outcomes[judge].score !== null).map((i) => i.outcomes[judge].stop));
+  function stopOptions() {
+    const reasons = distinct(items.filter((i) => i.outcomes[currentJudge].score === null).map((i) => i.outcomes[currentJudge].stop));
+    const stops = distinct(items.filter((i) => i.outcomes[currentJudge].score !== null).map((i) => i.outcomes[currentJudge].stop));
     return [
       ["", "all"],
       ...stops.filter(Boolean).map((stop) => ["stop:" + stop, stop]),
@@ -128,19 +128,19 @@
 
   // By how much the final score is nearer to the mean rating than the first score; null where one of them is missing.
   function moved(i) {
-    const { score, path } = items[i].outcomes[judge];
+    const { score, path } = items[i].outcomes[currentJudge];
     const first = path.find((step) => step.score !== null);
-    if (!first || score === null || means[i] === null || !judges[judge].on_scale) return null;
+    if (!first || score === null || means[i] === null || !judges[currentJudge].on_scale) return null;
     return Math.abs(first.score - means[i]) - Math.abs(score - means[i]);
   }
 
   const keys = {
-    gap: (i) => (gaps[i] === null ? null : Math.abs(gaps[i])),
-    high: (i) => gaps[i],
-    low: (i) => (gaps[i] === null ? null : -gaps[i]),
-    worse: (i) => { const by = moved(i); return by === null ? null : -by; },
+    gap: (i) => (disagreements[i] === null ? null : Math.abs(disagreements[i])),
+    high: (i) => disagreements[i],
+    low: (i) => (disagreements[i] === null ? null : -disagreements[i]),
+    worse: (i) => { const change = moved(i); return change === null ? null : -change; },
     better: moved,
-    calls: (i) => items[i].outcomes[judge].calls,
+    calls: (i) => items[i].outcomes[currentJudge].calls,
     file: (i) => -i,
   };
 
@@ -164,7 +164,7 @@
     const key = keys[order.value];
     const keep = (i) => {
       const item = items[i];
-      const outcome = item.outcomes[judge];
+      const outcome = item.outcomes[currentJudge];
       if (aspect.value && item.aspect !== aspect.value) return false;
       if (rounds.value && String(outcome.rounds) !== rounds.value) return false;
       if (state.value) {
@@ -187,18 +187,18 @@
     draw();
   }
 
-  let waiting = 0;
+  let filterTimer = 0;
   function onFilterChange(event) {
-    clearTimeout(waiting);
-    if (event.type === "input") { waiting = setTimeout(apply, 150); return; }
-    if (fields.judge && Number(fields.judge.value) !== judge) { judge = Number(fields.judge.value); changeJudge(); }
+    clearTimeout(filterTimer);
+    if (event.type === "input") { filterTimer = setTimeout(apply, 150); return; }
+    if (fields.judge && Number(fields.judge.value) !== currentJudge) { currentJudge = Number(fields.judge.value); changeJudge(); }
     apply();
   }
   function changeJudge() {
-    measureGaps();
-    const rounds = distinct(items.map((item) => item.outcomes[judge].rounds));
+    measureDisagreements();
+    const rounds = distinct(items.map((item) => item.outcomes[currentJudge].rounds));
     refill("rounds", [["", "all"], ...rounds.map((n) => [String(n), String(n)])]);
-    refill("state", states());
+    refill("state", stopOptions());
   }
 
   // --- the list ---
@@ -207,22 +207,22 @@
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 4);
     const last = Math.min(matches.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 4);
     const rows = [];
-    for (let place = first; place < last; place += 1) rows.push(row(place));
+    for (let position = first; position < last; position += 1) rows.push(row(position));
     space.replaceChildren(...rows);
   }
 
-  function row(place) {
-    const i = matches[place];
+  function row(position) {
+    const i = matches[position];
     const item = items[i];
-    const outcome = item.outcomes[judge];
+    const outcome = item.outcomes[currentJudge];
     const element = make("div", "row");
-    element.id = "row-" + place;
+    element.id = "row-" + position;
     element.setAttribute("role", "option");
-    element.setAttribute("aria-selected", String(place === current));
-    element.style.top = place * ROW + "px";
-    element.dataset.place = String(place);
+    element.setAttribute("aria-selected", String(position === current));
+    element.style.top = position * ROW + "px";
+    element.dataset.position = String(position);
     const name = makeBidi("div", "name");
-    name.append(make("span", "gap", gaps[i] === null ? "–" : signed(100 * gaps[i]) + " %"));
+    name.append(make("span", "gap", disagreements[i] === null ? "–" : signed(100 * disagreements[i]) + " %"));
     name.append(makeBidi("bdi", "", item.group + " · " + item.candidate));
     element.append(name);
     const score = outcome.score === null ? "unscored: " + outcome.stop : "judge " + number(outcome.score);
@@ -230,23 +230,23 @@
     return element;
   }
 
-  function select(place) {
-    current = place;
+  function select(position) {
+    current = position;
     for (const element of space.children) {
-      element.setAttribute("aria-selected", String(Number(element.dataset.place) === current));
+      element.setAttribute("aria-selected", String(Number(element.dataset.position) === current));
     }
-    if (place < 0) { article.replaceChildren(make("p", "small", "No debate meets these filters.")); return; }
-    list.setAttribute("aria-activedescendant", "row-" + place);
-    const top = place * ROW;
+    if (position < 0) { article.replaceChildren(make("p", "small", "No debate meets these filters.")); return; }
+    list.setAttribute("aria-activedescendant", "row-" + position);
+    const top = position * ROW;
     if (top < list.scrollTop) list.scrollTop = top;
     if (top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = top + ROW - list.clientHeight;
-    show(matches[place]);
+    show(matches[position]);
   }
 
   list.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
   list.addEventListener("click", (event) => {
     const element = event.target.closest(".row");
-    if (element) select(Number(element.dataset.place));
+    if (element) select(Number(element.dataset.position));
   });
   list.addEventListener("keydown", (event) => {
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -matches.length, End: matches.length };
@@ -277,8 +277,8 @@
     return details;
   }
 
-  function path(i, which) {
-    const outcome = items[i].outcomes[which];
+  function path(i, judgeIndex) {
+    const outcome = items[i].outcomes[judgeIndex];
     const line = make("ol", "path");
     let before = null;
     for (const step of outcome.path) {
@@ -287,7 +287,7 @@
       const chip = make("span", "chip");
       if (step.score !== null) {
         label = speaker + ": " + number(step.score);
-        if (before !== null && means[i] !== null && judges[which].on_scale && step.score !== before) {
+        if (before !== null && means[i] !== null && judges[judgeIndex].on_scale && step.score !== before) {
           const nearer = Math.abs(step.score - means[i]) < Math.abs(before - means[i]);
           chip.classList.add(nearer ? "nearer" : "farther");
           label += nearer ? " (nearer)" : " (farther)";
@@ -305,15 +305,15 @@
     return line;
   }
 
-  function conversation(i, which) {
-    const outcome = items[i].outcomes[which];
+  function conversation(i, judgeIndex) {
+    const outcome = items[i].outcomes[judgeIndex];
     const box = make("div");
-    box.append(path(i, which));
+    box.append(path(i, judgeIndex));
     const note = sharedCallsNote(outcome);
     if (note) box.append(make("p", "small", note));
     if (!texts) return box;
-    texts.items[i].turns[which].forEach((text, place) => {
-      const step = outcome.path[place];
+    texts.items[i].turns[judgeIndex].forEach((text, index) => {
+      const step = outcome.path[index];
       const turn = make("div", "turn");
       turn.classList.add(step.role.replace(/[^\w-]/g, "-") || "role");
       const score = step.score === null ? "" : ", score " + number(step.score);
@@ -321,7 +321,7 @@
       turn.append(makeBidi("p", "speaker", step.role + ", round " + step.round + score + rest), longText(text));
       box.append(turn);
     });
-    const detail = texts.items[i].details[which];
+    const detail = texts.items[i].details[judgeIndex];
     if (detail) box.append(make("p", "speaker", "no score"), longText(detail));
     return box;
   }
@@ -338,10 +338,10 @@
     const head = make("tr");
     for (const name of ["judge", "score", "minus raters", "rounds", "ended by", "LM calls"]) head.append(make("th", "", name));
     const body = make("tbody");
-    items[i].outcomes.forEach((outcome, which) => {
-      const comparable = outcome.score !== null && means[i] !== null && judges[which].on_scale;
+    items[i].outcomes.forEach((outcome, judgeIndex) => {
+      const comparable = outcome.score !== null && means[i] !== null && judges[judgeIndex].on_scale;
       const line = make("tr");
-      line.append(makeBidi("th", "", judges[which].name));
+      line.append(makeBidi("th", "", judges[judgeIndex].name));
       for (const cell of [
         number(outcome.score), comparable ? signed(outcome.score - means[i]) : "–", String(outcome.rounds),
         (outcome.score === null ? "unscored: " : "") + outcome.stop, number(outcome.calls),
@@ -380,12 +380,12 @@
       if (context) parts.push(folded(labels.context || "context", longText(context)));
       if (source) parts.push(folded(labels.source || "source", longText(source)));
     }
-    const order = [judge, ...judges.map((_, which) => which).filter((which) => which !== judge)];
-    for (const which of order) {
-      if (!item.outcomes[which].path.length) continue;
-      const content = conversation(i, which);
-      if (which === judge) parts.push(makeBidi("h3", "", judges[which].name), content);
-      else parts.push(folded(judges[which].name, content));
+    const order = [currentJudge, ...judges.map((_, judgeIndex) => judgeIndex).filter((judgeIndex) => judgeIndex !== currentJudge)];
+    for (const judgeIndex of order) {
+      if (!item.outcomes[judgeIndex].path.length) continue;
+      const content = conversation(i, judgeIndex);
+      if (judgeIndex === currentJudge) parts.push(makeBidi("h3", "", judges[judgeIndex].name), content);
+      else parts.push(folded(judges[judgeIndex].name, content));
     }
     article.replaceChildren(...parts);
   }

@@ -79,28 +79,28 @@ def regenerate(address: str, store: Path | None, default_store: Path, *, share: 
     """
     run = _RUN.fullmatch(address)
     if run is not None and not Path(address).exists():
-        store_of_texts = store or default_store
+        texts_store = store or default_store
         report = report_from(run_artifact(run[1], "report.json", store), address)
-        files = ReportFiles(store_of_texts / "reports" / run[1])
+        files = ReportFiles(texts_store / "reports" / run[1])
     else:
         file = _data_file(Path(address))
         report, files = report_from(file.read_bytes(), str(file)), ReportFiles(file.parent, file.stem)
-        above = file.resolve().parents[:3]
-        store_of_texts = store or next((folder for folder in above if (folder / "reports").is_dir()), default_store)
+        parents = file.resolve().parents[:3]
+        texts_store = store or next((folder for folder in parents if (folder / "reports").is_dir()), default_store)
     page = files.folder / f"{files.stem}-share.html" if share else files.page
-    _write(page, Page(report).html(None if share else _texts_of(report, store_of_texts)))
+    _write(page, Page(report).html(None if share else _texts_of(report, texts_store)))
     return page
 
 
 def _data_file(path: Path) -> Path:
     """The JSON of a report: the file itself, that in the folder of an export, or the only comparison's in a folder."""
-    several = sorted(path.glob("*-report.json"))
+    comparisons = sorted(path.glob("*-report.json"))
     if path.is_dir():
-        path = path / "report.json" if (path / "report.json").is_file() or len(several) != 1 else several[0]
+        path = path / "report.json" if (path / "report.json").is_file() or len(comparisons) != 1 else comparisons[0]
     if path.suffix == ".json" and path.is_file():
         return path
-    if len(several) > 1:
-        names = ", ".join(file.name for file in several)
+    if len(comparisons) > 1:
+        names = ", ".join(file.name for file in comparisons)
         raise InputError("the folder has several reports", file=path.parent, expected=f"one of {names}")
     expected = "folder of an export or of a comparison, the .json file of a report, or the id of an MLflow run"
     raise InputError("there is no report", file=path, expected=expected, remedy=REMEDY)

@@ -41,7 +41,7 @@ NOTE = """**Judges compared by their agreement with human raters.** The view *Ag
 - `agreement`: held-out agreement of the judge, averaged over aspects, in the metric that the run's settings name;
   `agreement_low` to `agreement_high` is its 95 % interval, `agreement/ASPECT` the figure of one aspect.
 - `agreement_single`, `agreement_informed_single`, `agreement_uncompiled`: on the same sources, that of a single call,
-  of a single call that is told what was learnt about the raters, and of the judge before the compile.
+  of a single call with what was learnt about the raters in its prompt, and of the judge before the compile.
 - `gain`: compiled judge minus single call, paired by source; significantly above 0 only if `gain_low` is above 0.
 - `calls_per_item`: LM calls per score. `unscored`: items without a score.
 - `choice_agreement`: agreement on the sources that the judge was chosen by, biased upwards. Trials have no other.
@@ -55,8 +55,8 @@ same data with the same `seed`. Parameters are the main ones and those that were
 
 def experiment_tags(existing: Mapping[str, str]) -> dict[str, str]:
     """The tags that an experiment still needs, given those that it has."""
-    wanted = {_NOTE_TAG: NOTE, _VIEW_TAG: _view()}
-    return {name: value for name, value in wanted.items() if name not in existing}
+    tags = {_NOTE_TAG: NOTE, _VIEW_TAG: _view()}
+    return {name: value for name, value in tags.items() if name not in existing}
 
 
 def _view() -> str:

@@ -11,7 +11,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Scale, Task
 from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.runs.reports.html.blocks import (
-    Confusion,
+    ConfusionMatrix,
     DataTable,
     DistributionChart,
     Quotation,
@@ -61,16 +61,16 @@ def debates_of(
     items: list[RatedDebate] = []
     texts: list[ItemTexts] = []
     for aspect in aspects:
-        for number, (group, index, candidate) in enumerate(_candidates(corpus)):
+        for position, (group_index, index, candidate) in enumerate(_candidates(corpus)):
             outcomes, turns, details = [], [], []
             for judge in judges.values():
-                judgement = judge.judgements[aspect.name][number] if aspect.name in judge.judgements else None
-                outcomes.append(_outcome(judge.scores[aspect.name][group].scores[index], judgement))
+                judgement = judge.judgements[aspect.name][position] if aspect.name in judge.judgements else None
+                outcomes.append(_outcome(judge.scores[aspect.name][group_index].scores[index], judgement))
                 turns.append(tuple(printable(t.text) for t in judgement.transcript.turns) if judgement else ())
                 details.append(printable(judgement.detail) if isinstance(judgement, Unscored) else "")
             ratings = tuple(candidate.ratings.get(aspect.name, ()))
-            name = printable(corpus.groups[group].id)
-            items.append(RatedDebate(name, printable(candidate.id), aspect.name, ratings, tuple(outcomes)))
+            group_id = printable(corpus.groups[group_index].id)
+            items.append(RatedDebate(group_id, printable(candidate.id), aspect.name, ratings, tuple(outcomes)))
             comments = tuple(map(printable, candidate.comments.get(aspect.name, ())))
             texts.append(ItemTexts(comments, tuple(turns), tuple(details)))
     debates = Debates(
@@ -78,21 +78,21 @@ def debates_of(
         tuple(AspectScale(a.name, a.definition, a.scale.low, a.scale.high, a.scale.step) for a in aspects),
         tuple(items),
     )
-    kept = _largest_disagreements(debates)
-    debates = replace(debates, items=tuple(items[i] for i in kept), left_out=len(items) - len(kept))
+    kept_indices = _largest_disagreements(debates)
+    debates = replace(debates, items=tuple(items[i] for i in kept_indices), left_out=len(items) - len(kept_indices))
     return debates, DebateTexts(
         identity,
         {printable(g.id): (printable(g.source), printable(g.context)) for g in corpus.groups},
         {printable(g.id): {printable(c.id): printable(c.text) for c in g.candidates} for g in corpus.groups},
-        tuple(texts[i] for i in kept),
+        tuple(texts[i] for i in kept_indices),
     )
 
 
 def _candidates(corpus: Corpus) -> Iterator[tuple[int, int, Candidate]]:
     """(index of the group, index in the group, candidate), in the order of the judgements."""
-    for number, group in enumerate(corpus.groups):
+    for group_index, group in enumerate(corpus.groups):
         for index, candidate in enumerate(group.candidates):
-            yield number, index, candidate
+            yield group_index, index, candidate
 
 
 def _outcome(score: float | None, judgement: Judgement | None) -> JudgeOutcome:
@@ -123,9 +123,11 @@ def _largest_disagreements(debates: Debates) -> list[int]:
     return sorted(sorted(range(len(debates.items)), key=disagreement, reverse=True)[:MAX_ITEMS])
 
 
-def score_charts(aspects: Sequence[Aspect], judge: JudgedScores) -> list[ScatterChart | DistributionChart | Confusion]:
+def score_charts(
+    aspects: Sequence[Aspect], judge: JudgedScores
+) -> list[ScatterChart | DistributionChart | ConfusionMatrix]:
     """For each aspect a judge's scores against the ratings: a scatter chart, distributions, and a confusion matrix."""
-    charts: list[ScatterChart | DistributionChart | Confusion] = []
+    charts: list[ScatterChart | DistributionChart | ConfusionMatrix] = []
     for aspect in aspects:
         pairs = [
             (rating, score)
@@ -142,7 +144,7 @@ def score_charts(aspects: Sequence[Aspect], judge: JudgedScores) -> list[Scatter
         )
         if judge.on_scale:
             edges = _bin_edges(scale)
-            ratings, scores = ([pair[side] for pair in pairs] for side in (0, 1))
+            ratings, scores = zip(*pairs, strict=True)
             charts.append(
                 DistributionChart(
                     f"{aspect.name}: spread", edges, _histogram(ratings, edges), _histogram(scores, edges)
@@ -178,13 +180,13 @@ def _histogram(values: Sequence[float], edges: Sequence[float]) -> tuple[float, 
     return tuple(count / len(values) for count in counts)
 
 
-def _confusion(aspect: Aspect, pairs: Sequence[tuple[float, float]], points: Sequence[float]) -> Confusion:
+def _confusion(aspect: Aspect, pairs: Sequence[tuple[float, float]], points: Sequence[float]) -> ConfusionMatrix:
     scale = aspect.scale
     counts = [[0] * len(points) for _ in points]
     for pair in pairs:
         row, column = (round((scale.rounded(value, "whole") - scale.low) / scale.step) for value in pair)
         counts[row][column] += 1
-    return Confusion(f"{aspect.name}: whole points", tuple(f"{p:g}" for p in points), tuple(map(tuple, counts)))
+    return ConfusionMatrix(f"{aspect.name}: whole points", tuple(f"{p:g}" for p in points), tuple(map(tuple, counts)))
 
 
 def _mean(values: Sequence[float]) -> float:

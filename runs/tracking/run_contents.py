@@ -51,7 +51,7 @@ def log_dataset(split: str, corpus: Corpus, digest: str) -> None:
     try:
         mlflow.log_input(dataset, context=split, tags=tags)
     except MlflowException:
-        # MLflow checks whether the data set exists and then adds it: of two runs that do so at once one fails.
+        # MLflow checks whether the data set exists and then adds it: of two runs that do so at the same time one fails.
         mlflow.log_input(dataset, context=split, tags=tags)
 
 
@@ -60,7 +60,7 @@ def log_dataset(split: str, corpus: Corpus, digest: str) -> None:
 
 def register_prompts(tracking: TrackingStore, run_id: str, judge_name: str, prompts: Mapping[str, str]) -> None:
     """Register a judge's prompts, point the alias `judge_name` to them, and link them to the judge's run."""
-    alias, linked = alias_of(judge_name), []
+    alias, links = to_alias(judge_name), []
     for name, text in prompts.items():
         registered_name = prompt_name(name)
         prompt = tracking.client.load_prompt(registered_name, allow_missing=True)
@@ -69,9 +69,9 @@ def register_prompts(tracking: TrackingStore, run_id: str, judge_name: str, prom
                 registered_name, text, f"compiled as {judge_name}", {"run_id": run_id}
             )
         tracking.client.set_prompt_alias(registered_name, alias, prompt.version)
-        linked.append({"name": registered_name, "version": str(prompt.version)})
+        links.append({"name": registered_name, "version": str(prompt.version)})
     # Not by `link_prompt_version_to_run`, which looks for the run in the tracking store of the process.
-    tracking.client.set_tag(run_id, _LINKED_PROMPTS, json.dumps(linked))
+    tracking.client.set_tag(run_id, _LINKED_PROMPTS, json.dumps(links))
 
 
 def prompt_name(text: str) -> str:
@@ -79,13 +79,13 @@ def prompt_name(text: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text, flags=re.ASCII).strip("-") or "prompt"
 
 
-def alias_of(text: str) -> str:
+def to_alias(text: str) -> str:
     """`text` as an alias. MLflow keeps `latest` and `v1`, `v2`, … for itself."""
     alias = re.sub(r"[^\w-]+", "-", text, flags=re.ASCII).strip("-") or "judge"
     return f"judge-{alias}" if re.fullmatch(r"(?i)latest|v\d+", alias) else alias
 
 
-def prompts_of(family: str, instructions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def named_prompts(family: str, instructions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Name of the prompt -> instructions, from aspect -> role -> instructions; empty ones are left out."""
     return {
         f"{family}.{aspect}.{role}": text

@@ -1,4 +1,4 @@
-"""Shared by the integrations: scores from 0 to 1, and the text in an argument of a tool."""
+"""Shared code of the integrations: scores from 0 to 1, and the text in an argument of a tool."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def text_in(value: object, field: str, key: str | None = None) -> str:
             return value
         raise InputError("not a text", field=field, expected="a text, or a mapping that holds it", found=value)
     texts = {str(name): text for name, text in value.items() if isinstance(text, str)}
-    chosen = key or (field if field in texts else next(iter(texts), "") if len(texts) == 1 else "")
-    if chosen not in texts:
+    text_key = key or (field if field in texts else next(iter(texts), "") if len(texts) == 1 else "")
+    if text_key not in texts:
         raise InputError(
             f"no {field} under {key!r}" if key else f"which of these is the {field}?",
             field=f"{field}_key",
@@ -51,4 +51,4 @@ def text_in(value: object, field: str, key: str | None = None) -> str:
             found=", ".join(texts) or "no text",
             remedy=f'name it: {field}_key="..."',
         )
-    return texts[chosen]
+    return texts[text_key]

@@ -40,7 +40,7 @@ def environment_variable(setting: str) -> str:
     return f"DEBATE_{setting.upper()}"
 
 
-def judge_of_process(folder: str | Path, config: Mapping[str, Any]) -> LoadedJudge:
+def cached_judge(folder: str | Path, config: Mapping[str, Any]) -> LoadedJudge:
     """The process's judge of an export, loaded on first use.
 
     Args:
@@ -55,7 +55,7 @@ def judge_of_process(folder: str | Path, config: Mapping[str, Any]) -> LoadedJud
     settings = {name: value for name in SETTINGS if (value := _value(name, config)) is not None}
     export = read(folder)
     spec = str(settings.get("lm") or export.manifest["lm"]["spec"])
-    # A key or an address that was changed since makes another judge.
+    # If the key or the address has changed since, another judge is loaded.
     environment = tuple(os.environ.get(name) for name in (key_variable(spec), base_variable(spec), "DEBATE_REPLIES"))
     recorded = json.dumps(export.manifest["lm"], sort_keys=True)
     identity = (export.fingerprint, recorded, *sorted(settings.items()), environment)
