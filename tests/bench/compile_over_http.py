@@ -10,7 +10,6 @@ ended.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -18,15 +17,9 @@ import time
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from debate_judge.programs.offline.engine import OfflineTransport
 from tests.bench.harness import ENVIRONMENT, ROOT, parser_of, publish
 from tests.faulty_server import FaultyServer
-
-
-def answer(body: bytes) -> str:
-    messages = json.loads(body)["messages"]
-    system = next((m["content"] for m in messages if m["role"] == "system"), "")
-    return OfflineTransport().answer(system, messages[-1]["content"], {}).text
+from tests.pins.recording import answer
 
 
 def longest_chain(spans: list[tuple[float, float]]) -> int:

@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for shared in (0.0, 1 / 3, 2 / 3):
             worlds[f"{texts} texts, {100 * shared:.0f} % shared"] = made_up(texts, shared)
     for spec in given.data:
-        worlds |= {one.name: of_set(one, given.seed) for one in populations(spec, given.seed)}
+        worlds |= {p.name: of_set(p, given.seed) for p in populations(spec, given.seed)}
     rows = []
     for name, draw in worlds.items():
         for sources in SIZES:

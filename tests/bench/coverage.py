@@ -165,7 +165,6 @@ INTERVALS = {summary_intervals: 1, pooled_intervals: 1, absolute_intervals: 1, d
 
 
 def truths(population: Population) -> dict[str, float | None]:
-    """The population's values."""
     first, second = (population.groups(j, population.everything) for j in (0, 1))
     table = agreement_table({"x": first}, resamples=0).aspects["x"]
     measures = _decisions(population, first, 0).measures
@@ -219,15 +218,15 @@ def type_one(population: Population, sizes: Sequence[int], replicates: int, seed
     for size in sizes:
         for replicate in range(replicates):
             equal = exchanged(population, rng.integers(len(population.ratings), size=size), rng)
-            one, *others = (equal.groups(j, range(size)) for j in range(len(equal.judges)))
+            reference, *others = (equal.groups(j, range(size)) for j in range(len(equal.judges)))
             drawn = rng.integers(size, size=(RESAMPLES, size))
-            first, old, new = _of_each_group(one), [], []
+            first, old, new = _of_each_group(reference), [], []
             for other in others:
                 means = _means((first - _of_each_group(other))[drawn])
                 smaller = min((means <= 1e-12).sum(), (means >= -1e-12).sum())
                 old.append(min(1.0, 2 * (float(smaller) + 1) / (RESAMPLES + 1)))
-                new.append(compare({"x": one}, {"x": other}, resamples=0, seed=replicate).p_value)
-            pooled = compare({"x": one}, {"x": others[0]}, resamples=0, level="sample", seed=replicate).p_value
+                new.append(compare({"x": reference}, {"x": other}, resamples=0, seed=replicate).p_value)
+            pooled = compare({"x": reference}, {"x": others[0]}, resamples=0, level="sample", seed=replicate).p_value
             hits["p < .05, summary", size].append((_below(new[0]), old[0] < 0.05))
             hits["p < .05, sample", size].append((_below(pooled), False))
             both = [any(map(_below, holm_adjusted(values))) for values in (new, old)]
@@ -257,9 +256,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     pooled: Hits = defaultdict(list)
     rows = []
     for population in (p for spec in given.data or ["sample"] for p in populations(spec, given.seed)):
-        hits = {
-            m: h for of in (coverage, type_one) for m, h in of(population, sizes, given.replicates, given.seed).items()
-        }
+        hits = coverage(population, sizes, given.replicates, given.seed)
+        hits |= type_one(population, sizes, given.replicates, given.seed)
         rows += table(population.name, hits)
         for figure, pairs in hits.items():
             pooled[figure] += pairs

@@ -30,7 +30,6 @@ REASON = (
 
 
 def text_of(body: bytes) -> str:
-    """The text of the reply to a request."""
     match = ITEM.search(body)
     item = int(match[1]) if match else 0
     heard = body.count(b"Critic, round ")

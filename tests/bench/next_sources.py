@@ -89,15 +89,15 @@ class Pool:
             assert intervals is not None
             # To a tenth of a point, so that few have to be looked up.
             tenths = [[round(s, 1) for s in g.scores if s is not None] for g in groups]
-            at = {tenth: intervals.at(tenth).width for own in tenths for tenth in own}
-            widths.append([np.mean([at[tenth] for tenth in own]) for own in tenths])
+            at = {tenth: intervals.at(tenth).width for scores in tenths for tenth in scores}
+            widths.append([np.mean([at[tenth] for tenth in scores]) for scores in tenths])
         return np.mean(widths, axis=0)
 
 
 def scored(specs: Sequence[str]) -> Pool:
     """Score the sources of all sets by the offline LM."""
     sets = [data.load(spec, None if spec.partition("=")[0] in data.LOADERS else "summarization") for spec in specs]
-    corpus = Corpus(sets[0].task, tuple(g for one in sets for g in one.groups), sets[0].origin)
+    corpus = Corpus(sets[0].task, tuple(g for corpus in sets for g in corpus.groups), sets[0].origin)
     scores: dict[str, dict[str, list[GroupScores]]] = {name: {} for name in SCORED}
     aspects = [corpus.task.aspect(name) for name in corpus.rated_aspects()]
     with offline_runner() as runner:

@@ -22,7 +22,6 @@ COLOURS = 64
 
 
 def picture(page: Path, file: Path) -> None:
-    """Write the picture of a report with texts, as a PNG."""
     with Browser() as browser, TemporaryDirectory() as folder:
         opened = browser.open(page, width=WIDTH, height=HEIGHT)
         top, debate = Path(folder) / "top.png", Path(folder) / "debate.png"

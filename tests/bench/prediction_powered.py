@@ -44,7 +44,6 @@ def made_up(correlation: float, sources: int = SOURCES) -> Draw:
 
 
 def of_set(ratings: Floats, scores: Floats) -> Draw:
-    """The sources of a rated set as the population."""
 
     def draw(rng: np.random.Generator) -> tuple[Floats, Floats]:
         which = rng.integers(len(ratings), size=SOURCES)
@@ -62,8 +61,8 @@ def covered(draw: Draw, truth: Floats, rated: int, replicates: int, seed: int) -
     for _ in range(replicates):
         ratings, scores = draw(rng)
         ratings = np.where(np.arange(len(ratings))[:, None] < rated, ratings, np.nan)
-        one, (a, b) = int(rng.integers(len(truth))), pairs[rng.integers(len(pairs))]
-        for name, chosen, contrast in (("mean", [one], [1.0]), ("difference", [a, b], [1.0, -1.0])):
+        system, pair = int(rng.integers(len(truth))), list(pairs[rng.integers(len(pairs))])
+        for name, chosen, contrast in (("mean", [system], [1.0]), ("difference", pair, [1.0, -1.0])):
             estimate = ppi_estimate(ratings[:, chosen], scores[:, chosen], np.array(contrast), value_range=(1, 5))
             assert estimate is not None
             true = float(np.array(contrast) @ truth[chosen])

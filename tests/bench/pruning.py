@@ -25,7 +25,7 @@ from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.pooling import group_values
 from debate_judge.optimize.search.study import SEARCH_LIMITS, SearchSettings, Strategy, Study
 from tests.bench.harness import Row, offline_runner, parser_of, publish
-from tests.bench.selection import Recorded, recorded, splits_of
+from tests.bench.selection import Recorded, means, recorded, splits_of
 
 STRATEGIES = {"pruned": Strategy(), "whole": Strategy(pruner=lambda expensive: NopPruner())}
 
@@ -91,7 +91,8 @@ def searched(
     rows: dict[str, list[tuple[float, float]]] = {name: [] for name in STRATEGIES}
     for number, (choice, held_out) in enumerate(splits_of(len(ids), splits, seed)):
         for name, strategy in STRATEGIES.items():
-            units = {a: Replayed(own, corpus.task.aspect(a), [ids[i] for i in choice]) for a, own in known.items()}
+            names = [ids[i] for i in choice]
+            units = {a: Replayed(points, corpus.task.aspect(a), names) for a, points in known.items()}
             plan = SearchSettings(
                 criterion=Criterion("spearman", "summary"), limits=SEARCH_LIMITS[effort], seed=number,
                 study_name="s", storage=None, strategy=strategy,
@@ -103,10 +104,7 @@ def searched(
                 scores = [known[aspect][result.chosen.point][ids[i]][0] for i in held_out]
                 agreement.append(np.mean(list(group_values(scores, "spearman", "summary").values())))
             rows[name].append((float(np.mean(agreement)), sum(unit.calls for unit in units.values())))
-    return {
-        name: dict(zip(("agreement", "calls"), np.mean(row, axis=0).tolist(), strict=True))
-        for name, row in rows.items()
-    }
+    return means(rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

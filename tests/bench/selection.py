@@ -35,9 +35,9 @@ Recorded = Mapping[Point, Mapping[str, tuple[GroupScores, float]]]
 def recorded(corpus: Corpus, runner: JudgeRunner) -> tuple[SearchSpace, dict[str, Recorded]]:
     """Aspect -> what every point of the untuned debate does on a corpus."""
     base = build_preset("debate", {})
-    own = str(base.config()["persona"])
+    default = str(base.config()["persona"])
     judges = base.variants({name: persona.text for name, persona in PERSONAS.items()})
-    personas = (own, *(name for name in judges if name != own))
+    personas = (default, *(name for name in judges if name != default))
     space = SearchSpace((NO_KNOWLEDGE,), personas, tuple(range(ROUNDS + 1)), (False, True))
     variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFittedJudge(judge) for name, judge in judges.items()}
     by_aspect: dict[str, Recorded] = {}
@@ -77,8 +77,8 @@ class Scored:
 
     def place(self, rounds: int) -> int:
         """Of the untuned judge, with so many rounds."""
-        own = self.points[0]
-        return self.points.index(Point(own.knowledge, own.persona, rounds, False, "given"))
+        plainest = self.points[0]
+        return self.points.index(Point(plainest.knowledge, plainest.persona, rounds, False, "given"))
 
     def evaluated(self, groups: Sequence[int]) -> EvaluatedPoints:
         values = [v[:, groups] for v in self.values]
@@ -120,10 +120,13 @@ def measured(known: Scored, splits: int, seed: int = 0) -> dict[str, dict[str, f
             agreement = [np.nanmean(known.values[a, p, held_out]) for a, p in enumerate(points)]
             calls = [known.calls[a, p, held_out].mean() for a, p in enumerate(points)]
             rows[name].append((float(np.mean(agreement)), float(np.mean(calls))))
-    return {
-        name: dict(zip(("agreement", "calls"), np.mean(row, axis=0).tolist(), strict=True))
-        for name, row in rows.items()
-    }
+    return means(rows)
+
+
+def means(rows: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, dict[str, float]]:
+    """Name -> mean agreement and mean calls."""
+    columns = ("agreement", "calls")
+    return {name: dict(zip(columns, np.mean(row, axis=0).tolist(), strict=True)) for name, row in rows.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from debate_judge import data
 from debate_judge.data.agreement.tables import agreement_table
-from debate_judge.data.schema import Corpus
 from debate_judge.optimize.search.points import Point
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.table import Critic
@@ -26,25 +25,21 @@ from tests.bench.selection import ROUNDS, RULES, Scored, measured
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("main", "arguments", "columns"),
+    ("bench", "arguments", "columns"),
     [
-        (conformal.main, ["--replicates", "1"], {"in 80%", "width 90%"}),
-        (prediction_powered.main, ["--replicates", "3"], {"mean", "difference, saved"}),
-        (verdicts.main, ["--replicates", "2"], {"verdict", "true loss: three margins"}),
-        (coverage.main, ["--replicates", "1", "--groups", "5"], {"figure", "5 groups", "5, %"}),
+        (conformal, ["--replicates", "1"], {"in 80%", "width 90%"}),
+        (prediction_powered, ["--replicates", "3"], {"mean", "difference, saved"}),
+        (verdicts, ["--replicates", "2"], {"verdict", "true loss: three margins"}),
+        (coverage, ["--replicates", "1", "--groups", "5"], {"figure", "5 groups", "5, %"}),
     ],
 )
 def test_a_bench_writes_its_figures(
-    main: Callable[[list[str]], int],
-    arguments: list[str],
-    columns: set[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    bench: Any, arguments: list[str], columns: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verdicts, "LARGE", 200)
     monkeypatch.setattr(verdicts, "SIZES", (20,))
     out = tmp_path / "f.json"
-    assert main([*arguments, "--json", str(out)]) == 0
+    assert bench.main([*arguments, "--json", str(out)]) == 0
     rows = json.loads(out.read_text())
     assert rows
     assert all(columns <= set(row) for row in rows)
@@ -155,13 +150,10 @@ def test_a_request_of_ours_is_taken_apart_without_loss() -> None:
     assert sorted(role_last(pieces)) == sorted(pieces.values())
 
 
-def few(sources: int) -> Corpus:
-    corpus = data.load("sample")
-    return replace(corpus, groups=corpus.groups[:sources])
-
-
 def test_our_layout_beats_the_naive_one_and_a_call_that_goes_ahead_saves_what_haste_loses() -> None:
-    alone, without, ahead = run(few(4), 1), run(few(4), 32, prefix_warmup=False), run(few(4), 32)
+    sample = data.load("sample")
+    few = replace(sample, groups=sample.groups[:4])
+    alone, without, ahead = run(few, 1), run(few, 32, prefix_warmup=False), run(few, 32)
     assert len(alone) == len(without) == len(ahead)
     ours = shares(alone, as_sent, tokenizer()).blocks_16
     assert shares(alone, role_last, tokenizer()).blocks_16 < ours
@@ -169,7 +161,7 @@ def test_our_layout_beats_the_naive_one_and_a_call_that_goes_ahead_saves_what_ha
     assert shares(ahead, as_sent, tokenizer()).blocks_16 > ours - 0.01
     # Waiting costs one reply's time where there are more places than sources.
     assert max(r.answered for r in ahead) <= max(r.answered for r in without) + 1
-    assert run(few(4), 32) == ahead
+    assert run(few, 32) == ahead
 
 
 def test_the_longest_chain_of_calls_by_hand() -> None:

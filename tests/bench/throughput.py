@@ -100,7 +100,7 @@ def floor(base: str, items: list[Item], concurrency: int, expected: int) -> tupl
                     text: str = orjson.loads(await answer.read())["choices"][0]["message"]["content"]
                     return text
 
-            async def one(item: Item) -> int:
+            async def debate_about(item: Item) -> int:
                 transcript, calls = Transcript(), 0
                 for number in range(ROUNDS + 1):
                     text = await chat(messages("Scorer", item, transcript))
@@ -115,7 +115,7 @@ def floor(base: str, items: list[Item], concurrency: int, expected: int) -> tupl
                     transcript = transcript.add(Turn("critic", number + 1, text))
                 return calls
 
-            return sum(await asyncio.gather(*(one(item) for item in items)))
+            return sum(await asyncio.gather(*(debate_about(item) for item in items)))
 
     return measured(lambda: asyncio.run(all_items()), expected)
 

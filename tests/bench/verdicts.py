@@ -66,13 +66,13 @@ class Sources:
 
     def groups(self, judge: int, noise: float, which: range) -> Scores:
         scores = self.judged(judge, noise)
-        return {f"aspect {a}": groups_of(own[which], scores[a][which]) for a, own in enumerate(self.ratings)}
+        return {f"aspect {a}": groups_of(ratings[which], scores[a][which]) for a, ratings in enumerate(self.ratings)}
 
 
 def with_errors(ratings: Floats, quality: Floats, rng: np.random.Generator) -> Sources:
     shared, first, second = rng.normal(size=(3, *ratings.shape))
     size = rng.uniform(0.5, 1.5, size=(1, ratings.shape[1], 1))
-    errors = [size * (np.sqrt(SHARED) * shared + np.sqrt(1 - SHARED) * own) for own in (first, second)]
+    errors = [size * (np.sqrt(SHARED) * shared + np.sqrt(1 - SHARED) * error) for error in (first, second)]
     return Sources(ratings, quality, (errors[0], errors[1]))
 
 
@@ -84,7 +84,7 @@ def made_up(sources: int, rng: np.random.Generator) -> Sources:
 
 
 def of_set(spec: str) -> Fresh:
-    ratings = np.stack([one.ratings for one in populations(spec, 0, judges=0)])
+    ratings = np.stack([population.ratings for population in populations(spec, 0, judges=0)])
     quality = (ratings - ratings.mean(axis=(1, 2), keepdims=True)) / ratings.std(axis=(1, 2), keepdims=True)
 
     def draw(sources: int, rng: np.random.Generator) -> Sources:

@@ -50,7 +50,6 @@ def content(message: dict[str, Any]) -> str:
 
 
 def answer(body: bytes) -> str:
-    """Reply of the offline LM to a request."""
     messages = json.loads(body)["messages"]
     system = "".join(content(message) for message in messages if message["role"] in ("system", "developer"))
     return offline_answer(system, content(messages[-1]))

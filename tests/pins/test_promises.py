@@ -10,7 +10,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,40 +47,27 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def arguments(export: Path, tmp_path: Path) -> Callable[..., list[str]]:
-    """Arguments of `debate score` at a server, into a file of this name; all share one store."""
-
-    def made(server: Recorder, name: str, *more: str) -> list[str]:
-        files = [
-            "--in",
-            export.parent / "texts.jsonl",
-            "--out",
-            tmp_path / f"{name}.jsonl",
-            "--store",
-            tmp_path / "store",
-        ]
-        lm = ["--lm", LM, "--api-base", server.url, "--concurrency", CONCURRENCY, *keys(preflight=False)]
-        return ["score", *map(str, [export, *files, *lm]), *more]
-
-    return made
+def arguments(export: Path, server: Recorder, out: Path, *more: object) -> list[str]:
+    """Arguments of `debate score` at a server; files in one folder share a store."""
+    files = ["--in", export.parent / "texts.jsonl", "--out", out, "--store", out.parent / "store"]
+    lm = ["--lm", LM, "--api-base", server.url, "--concurrency", CONCURRENCY, *keys(preflight=False)]
+    return ["score", *map(str, [export, *files, *lm, *more])]
 
 
 @pytest.fixture(scope="module")
 def undisturbed(export: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, int]:
     """The output of a run that nothing disturbs, and the number of its calls."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    files = ["--in", export.parent / "texts.jsonl", "--out", folder / "out.jsonl", "--store", folder / "store"]
+    out = tmp_path_factory.mktemp("undisturbed") / "out.jsonl"
     with Recorder() as server:
-        debate("score", export, *files, "--lm", LM, "--api-base", server.url, *keys(preflight=False))
+        debate(*arguments(export, server, out))
         assert set(server.answered.values()) == {1}
-    return (folder / "out.jsonl").read_bytes(), server.requests
+    return out.read_bytes(), server.requests
 
 
 def test_a_killed_run_goes_on_to_the_same_file_and_pays_only_what_was_in_flight_again(
-    arguments: Callable[..., list[str]], undisturbed: tuple[bytes, int], tmp_path: Path
+    export: Path, undisturbed: tuple[bytes, int], tmp_path: Path
 ) -> None:
-    expected, calls = undisturbed
+    (expected, calls), out = undisturbed, tmp_path / "out.jsonl"
     # Apart by more than what may be in flight at a kill and still arrive.
     rng = random.Random(11)
     moments = [rng.randrange(start, start + calls // 6) for start in (calls // 6, calls // 2, 5 * calls // 6)]
@@ -94,20 +81,20 @@ def test_a_killed_run_goes_on_to_the_same_file_and_pays_only_what_was_in_flight_
     with Recorder(kill, latency=LATENCY) as server:
         kills = len(moments)
         for _ in range(kills):
-            running.append(subprocess.Popen([sys.executable, "-c", IN_PROCESS, *arguments(server, "out")]))
+            running.append(subprocess.Popen([sys.executable, "-c", IN_PROCESS, *arguments(export, server, out)]))
             assert running[-1].wait(600) == -signal.SIGKILL
-            assert (tmp_path / "out.jsonl").read_bytes() != expected
-        debate(*arguments(server, "out"))
+            assert out.read_bytes() != expected
+        debate(*arguments(export, server, out))
         assert calls <= server.requests <= calls + kills * CONCURRENCY
-    assert (tmp_path / "out.jsonl").read_bytes() == expected
+    assert out.read_bytes() == expected
 
 
 def test_two_processes_on_one_store_make_each_call_once(
-    arguments: Callable[..., list[str]], undisturbed: tuple[bytes, int], tmp_path: Path
+    export: Path, undisturbed: tuple[bytes, int], tmp_path: Path
 ) -> None:
-    expected, calls = undisturbed
+    (expected, calls), outs = undisturbed, [tmp_path / "first.jsonl", tmp_path / "second.jsonl"]
     with Recorder(latency=LATENCY) as server:
-        commands = [[sys.executable, "-c", AT_A_SIGN, *arguments(server, name)] for name in ("one", "two")]
+        commands = [[sys.executable, "-c", AT_A_SIGN, *arguments(export, server, out)] for out in outs]
         both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for command in commands]
         assert [process.stdout.readline() for process in both] == [b"ready\n"] * 2
         for process in both:
@@ -117,27 +104,27 @@ def test_two_processes_on_one_store_make_each_call_once(
             process.communicate(timeout=600)
             assert process.returncode == 0
         assert server.requests == calls
-    assert [(tmp_path / f"{name}.jsonl").read_bytes() for name in ("one", "two")] == [expected, expected]
+    assert [out.read_bytes() for out in outs] == [expected, expected]
 
 
 def test_a_budget_is_never_passed_and_the_run_goes_on_with_the_next(
-    arguments: Callable[..., list[str]], undisturbed: tuple[bytes, int], tmp_path: Path
+    export: Path, undisturbed: tuple[bytes, int], tmp_path: Path
 ) -> None:
-    expected, calls = undisturbed
+    (expected, calls), out = undisturbed, tmp_path / "out.jsonl"
     budget = calls // 3 + 1
     codes = []
     with Recorder(latency=LATENCY / 10) as server:
         while not codes or codes[-1] != 0:
             before = server.requests
             with contextlib.redirect_stderr(io.StringIO()) as output:
-                codes.append(cli.main(arguments(server, "out", "--budget", f"calls={budget}")))
+                codes.append(cli.main(arguments(export, server, out, "--budget", f"calls={budget}")))
             assert 0 < server.requests - before <= budget, output.getvalue()
         assert server.requests == calls
     assert len(codes) >= 3
-    assert (tmp_path / "out.jsonl").read_bytes() == expected
+    assert out.read_bytes() == expected
 
 
-def scores_beside(first: list[str], export: Path, folder: Path) -> list[str]:
+def second_scores(first: list[str], export: Path, folder: Path) -> list[str]:
     """The rows of the second candidate of each source, where `first` are the texts of the first candidates."""
     folder.mkdir()
     groups = [json.loads(line) for line in (export.parent / "texts.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -153,8 +140,7 @@ def scores_beside(first: list[str], export: Path, folder: Path) -> list[str]:
 
 def test_no_text_changes_the_score_of_another(export: Path, tmp_path: Path) -> None:
     hostile = [*HOSTILE.values(), *OF_TABLES.values(), *OF_JOINT.values()]
-    plain = scores_beside([f"A plain sentence, number {n}." for n in range(TEXTS)], export, tmp_path / "plain")
+    plain = second_scores([f"A plain sentence, number {n}." for n in range(TEXTS)], export, tmp_path / "plain")
     assert len(plain) == 2 * TEXTS
     for start in (0, len(hostile) - TEXTS):
-        beside = scores_beside(hostile[start : start + TEXTS], export, tmp_path / f"hostile-{start}")
-        assert beside == plain
+        assert second_scores(hostile[start : start + TEXTS], export, tmp_path / f"hostile-{start}") == plain

@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Item, Judgement, Verdict
 from debate_judge.programs.lm.batch.engine import recorded_jobs
 from debate_judge.programs.lm.batch.service import BatchJob
@@ -14,8 +13,8 @@ from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
 from debate_judge.programs.lm.options import BatchTiming
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import JudgeRunner
 from tests.batch_server import BatchServer
+from tests.programs.faults import judge
 
 SHORT_WAITS = LMOptions(
     batch="openai",
@@ -26,18 +25,11 @@ SHORT_WAITS = LMOptions(
 """Waits short enough for a test."""
 SHORT_OUTAGE = replace(SHORT_WAITS, batch_timing=replace(SHORT_WAITS.batch_timing, max_outage=0.2))
 """For services that stay down."""
-ONE_ROUND = {("scorer", "0"): 20, ("critic", "1"): 20, ("scorer", "1"): 10}
-"""Calls in the jobs of 20 items: the Critic objects to every second one."""
 
 
 def lm_at(server: BatchServer, *, store: ReplyStore | None = None, options: LMOptions = SHORT_WAITS) -> JudgeLM:
     # So low that a limit on the concurrency of batch calls would be noticed.
     return make_lm("openai/mock", api_base=server.url, store=store, options=options, concurrency=2)
-
-
-def judge(lm: JudgeLM, items: list[Item], rounds: int = 1) -> list[Judgement]:
-    with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(rounds=rounds), items)
 
 
 def resumed(folder: Path, server: BatchServer, items: list[Item], options: LMOptions = SHORT_WAITS) -> list[Judgement]:
@@ -47,7 +39,6 @@ def resumed(folder: Path, server: BatchServer, items: list[Item], options: LMOpt
 
 
 def recorded(folder: Path) -> list[BatchJob]:
-    """The jobs recorded in the store of a folder."""
     with closing(SqlStore(folder)) as store:
         return store.run_sync(recorded_jobs)
 

@@ -6,7 +6,6 @@ import re
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored
-from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, hold, in_turn, only, requested, scripted_lm
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
@@ -56,8 +55,3 @@ def outcome_of(judgement: Judgement) -> tuple[object, ...]:
     if isinstance(judgement, Unscored):
         return (judgement.reason, judgement.detail, judgement.calls, str(judgement.transcript))
     return (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls, str(judgement.transcript))
-
-
-def is_open(transcript: Transcript) -> bool:
-    """Whether Critic and Scorer still disagree, so that a Tie-breaker has something to decide."""
-    return transcript.rounds > 0 and not transcript.settled

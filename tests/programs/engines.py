@@ -44,8 +44,12 @@ def response(text: str, finish: Any = "stop") -> Response:
     return Response(id=None, model="m", message=Message.assistant(text), finish_reason=finish, usage=usage)
 
 
-def judge_lm(act: Callable[[int], Response] | None = None, **options: Any) -> tuple[JudgeLM, Engine]:
+def judge_lm(
+    act: Callable[[int], Response] | None = None, *, gated: bool = False, **options: Any
+) -> tuple[JudgeLM, Engine]:
+    """An LM and its engine, which answers nothing before its gate is set if it is `gated`."""
     engine = Engine(act)
+    engine.gate = threading.Event() if gated else None
     return JudgeLM("test/m", transport=engine, **options), engine
 
 
@@ -72,7 +76,6 @@ def reply_of(response: Response) -> Reply:
 
 
 async def reply_to(lm: JudgeLM, question: Messages, role: str = "scorer") -> Reply:
-    """The reply to a call of a judge."""
     token = CALL_TAG.set(CallTag(role))
     try:
         return reply_of(await lm.acall(request_of(lm.model, question, lm.kwargs)))
@@ -81,7 +84,6 @@ async def reply_to(lm: JudgeLM, question: Messages, role: str = "scorer") -> Rep
 
 
 def call_key(lm: JudgeLM, messages: Messages, **settings: Any) -> str:
-    """Identity of a call of a judge."""
     return key_of(lm.model, lm.recorded_engine.endpoint, messages, {**lm.kwargs, **settings})
 
 

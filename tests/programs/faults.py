@@ -11,6 +11,7 @@ from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.faulty_server import FaultyServer
+from tests.programs.debates import issue_reply, no_issue_reply, score_reply
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
 TASK = Task("notes", "letter", "note", (ASPECT,))
@@ -35,9 +36,8 @@ def answer(body: bytes) -> str:
     letter = int(number[1])
     heard = body.count(b"Critic, round ")
     if b"## decision ##" in body:
-        decision = "ISSUE" if letter % 2 and not heard else "NO ISSUE"
-        return f"[[ ## review ## ]]\nWell.\n\n[[ ## decision ## ]]\n{decision}\n\n[[ ## feedback ## ]]\nToo kind."
-    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{1 + (letter * 7 + heard) % 5}"
+        return issue_reply() if letter % 2 and not heard else no_issue_reply()
+    return score_reply(1 + (letter * 7 + heard) % 5)
 
 
 def judge(lm: JudgeLM, items: list[Item], rounds: int = 1) -> list[Judgement]:

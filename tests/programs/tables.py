@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item, Judgement, Verdict
+from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
 from tests.programs.debates import ITEM
@@ -17,10 +17,6 @@ COHERENCE = ITEM.aspect
 STYLE = Aspect("plain style", "Are the words plain?", Scale(0, 10))
 JOINT_TASK = replace(ITEM.task, aspects=(COHERENCE, STYLE))
 """Two aspects whose scales share no end."""
-TextScore = Callable[[str, str], object]
-"""From a prompt and a candidate's text to its score."""
-CellScore = Callable[[str, str, str], object]
-"""From a prompt, a candidate's text and the label of an aspect to the score."""
 
 
 def items(*texts: str) -> list[Item]:
@@ -31,10 +27,6 @@ def items(*texts: str) -> list[Item]:
 def cells(*texts: str) -> list[Item]:
     """Candidates of one source in two aspects, aspect by aspect as a corpus has them."""
     return [replace(item, task=JOINT_TASK, aspect=aspect) for aspect in JOINT_TASK.aspects for item in items(*texts)]
-
-
-def table_judge(rounds: int = 0, *, tie_breaker: bool = False, together: int = 8) -> Debate:
-    return Debate(rounds=rounds, tie_breaker=tie_breaker, together=together)
 
 
 def joint_judge(rounds: int = 0, *, tie_breaker: bool = False, together: int = 8, score_mode: str = "text") -> Debate:
@@ -62,12 +54,9 @@ def requested_cells(prompt: str, field: str) -> list[str]:
     return list(dict.fromkeys(re.findall(r"candidate_\d+(?:_\w+)?", section(request, field))))
 
 
-def requested_candidates(prompt: str, field: str) -> list[int]:
-    """Numbers of the candidates in the description of a requested field."""
-    return [int(name.split("_")[1]) for name in requested_cells(prompt, field)]
-
-
-def joint_table_script(score: CellScore, issues: Callable[[str, str, str], str | None] | None = None) -> Script:
+def joint_table_script(
+    score: Callable[[str, str, str], object], issues: Callable[[str, str, str], str | None] | None = None
+) -> Script:
     """A script that follows the protocol: it scores the text under each header, and quotes it.
 
     Args:
@@ -98,7 +87,7 @@ def cell_lines(values: Mapping[str, object]) -> str:
     return "\n".join(f"{name}: {value}" for name, value in values.items())
 
 
-def table_script(score: TextScore, issues: Callable[[str, str], str | None] | None = None) -> Script:
+def table_script(score: Callable[[str, str], object], issues: Callable[[str, str], str | None] | None = None) -> Script:
     """`joint_table_script` for one aspect."""
     return joint_table_script(
         lambda prompt, text, _: score(prompt, text), issues and (lambda prompt, text, _: issues(prompt, text))
@@ -111,8 +100,7 @@ def or_single_script(script: Script) -> Script:
     return lambda prompt: alone(prompt) if section(prompt, "candidate") else script(prompt)
 
 
-def judged(judge: Debate, script: Script, candidates: Sequence[Item]) -> tuple[list[Judgement], ScriptedLM]:
-    """Judge in a runner, as all commands do."""
+def judged(judge: Judge, script: Script, candidates: Sequence[Item]) -> tuple[list[Judgement], ScriptedLM]:
     lm = scripted_lm(script)
     with JudgeRunner(lm, progress=False) as runner:
         return runner.judge(judge, candidates), lm

@@ -25,7 +25,6 @@ from tests.fakes import hold, in_turn, only, requested, scripted_lm, section
 from tests.programs.debates import (
     ITEM,
     debates_shown,
-    is_open,
     issue_reply,
     judged,
     no_issue_reply,
@@ -57,9 +56,6 @@ def test_two_rounds_without_agreement() -> None:
         "Critic, round 2: And the other is small.",
     ]
     # Each prompt has all earlier turns, in order, and nothing else.
-    for prompt in lm.prompts:
-        assert section(prompt, "source") == "Rain fell. Roads closed."
-        assert section(prompt, "candidate") == "Roads closed after rain."
     assert debates_shown(lm) == ["\n\n".join(seen[1 : i + 1]) for i in range(5)]
     assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (3.5, 2, "rounds over", 5)
     assert str(judgement.transcript) == "\n\n".join([*seen[1:], "Scorer, round 2, score 3.5: Granted again."])
@@ -86,8 +82,6 @@ def test_the_tie_breaker_decides_an_open_debate() -> None:
         "Scorer, round 0, score 2: Because.\n\nCritic, round 1: Too low.\n\nScorer, round 1, score 3: Because."
     )
     assert judgement.transcript.turns[-1].text == "(Critic) All told."
-    # The Scorer's latest score is still there.
-    assert judgement.transcript.score == 3
 
 
 # --- the number of rounds ---
@@ -119,7 +113,8 @@ def test_one_debate_to_the_maximum_answers_every_smaller_n_and_a_tie_breaker_cos
             assert outcome_of(read) == outcome_of(hold(fresh, only(Debate(rounds=n).judge([item]))))
             assert (read.calls, len(lm.prompts)) == (len(fresh.prompts), before)
             settled = hold(lm, judge.break_ties([item], [shorter]))[0]
-            assert len(lm.prompts) - before == int(is_open(shorter) and shorter.failure is None)
+            undecided = shorter.rounds > 0 and not shorter.settled and shorter.failure is None
+            assert len(lm.prompts) - before == undecided
             decided = hold(scripted_lm(moody), only(Debate(rounds=n, tie_breaker=True).judge([item])))
             assert outcome_of(judge.judgement(settled, n)) == outcome_of(decided)
             outcomes |= {j.reason if isinstance(j, Unscored) else j.stop_reason for j in (read, decided)}

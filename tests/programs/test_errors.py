@@ -60,11 +60,11 @@ def waits(error: Exception, attempt: int) -> list[float]:
 
 
 def test_waits_double_up_to_the_maximum_and_retry_after_is_respected_up_to_it() -> None:
-    for attempt, asked, least, most in (
+    for attempt, pause, least, most in (
         *((attempt, None, least, least + 1) for attempt, least in ((1, 1), (2, 2), (6, 32), (7, 60), (5000, 60))),
-        *((3, asked, least, most) for asked, least, most in ((5.0, 5, 5.6), (1000.0, 60, 61))),
+        *((3, pause, least, most) for pause, least, most in ((5.0, 5, 5.6), (1000.0, 60, 61))),
     ):
-        seconds = waits(lm15.ServerError("slow down", status=503, retry_after=asked), attempt)
+        seconds = waits(lm15.ServerError("slow down", status=503, retry_after=pause), attempt)
         assert least <= min(seconds) < max(seconds) <= most
     date = email.utils.formatdate(time.time() + 1000, usegmt=True)
     assert 500 < retry_after({"retry-after": date}) <= 1000
@@ -189,7 +189,6 @@ def completion(content: Any = "fine", usage: Any = None, **choice: Any) -> bytes
 
 
 def stored(folder: Path, reply: Reply) -> Reply | None:
-    """The reply as the store gives it back."""
     with closing(SqlStore(folder)) as store:
         put(store, key(0), reply)
         return get(store, key(0))

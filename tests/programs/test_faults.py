@@ -10,19 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.programs.judge import Judgement, Unscored, Verdict
+from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.store import SqlStore
 from tests.faulty_server import FAULTS, FaultyServer
+from tests.programs.batches import scores
 from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, lm_at
 
 pytestmark = pytest.mark.integration
-SIMPLE = sorted(FAULTS.keys() - {"slow", "stalled", "echo", "late noise", "withheld", "refused"})
-
-
-def scores(judgements: list[Judgement]) -> list[float]:
-    return [judgement.score for judgement in judgements if isinstance(judgement, Verdict)]
+# The request of a 400 is not made again.
+SIMPLE = sorted(FAULTS.keys() - {"400", "slow", "stalled", "echo", "late noise", "withheld", "refused"})
 
 
 @pytest.mark.parametrize("fault", SIMPLE)
@@ -128,15 +126,15 @@ def test_the_concurrency_learns_what_the_provider_allows_and_a_limit_per_minute_
     provider = Paced(per_second=300, burst=10)
     with FaultyServer(answer, provider, latency=0.02) as server:
         lm = lm_at(server, options=replace(SHORT_WAITS, first_wait=0.1), concurrency=128)
-        assert len(scores(judge(lm, items(400)))) == 400
+        assert None not in scores(judge(lm, items(400)))
     # 128 calls at once without learning would be refused several times each.
     assert lm.recorded_engine.limiter.window < 64
     assert provider.refusals < server.answered.total()
     # The client sends a second's worth at once, and the 150 calls of these items in 1.5 seconds more.
-    provider = Paced(per_second=80, burst=60)
+    provider = Paced(per_second=80, burst=90)
     with FaultyServer(answer, provider) as server:
         lm = lm_at(server, options=replace(SHORT_WAITS, rpm=60 * 60.0))
-        assert len(scores(judge(lm, items(60)))) == 60
+        assert None not in scores(judge(lm, items(60)))
     assert provider.refusals == 0
 
 

@@ -24,7 +24,7 @@ from debate_judge.programs.roles.parsing import FIELDS
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, hold, only, requested, scripted_lm, section
-from tests.programs.debates import ITEM, debates_shown, outcome_of, score_reply, speaker, tie_break_reply
+from tests.programs.debates import ITEM, debates_shown, score_reply
 from tests.programs.tables import cells, headers, joint_judge, joint_table_script, judged, shown_candidates, values
 
 HOSTILE = {
@@ -44,27 +44,13 @@ HOSTILE = {
 }
 
 
-def unmoved(prompt: str) -> str:
-    """An LM whose scores and decisions follow a plan, and whose reasons quote the whole candidate, verbatim."""
-    spoken = re.findall(r"^(Scorer|Critic), round", section(prompt, "debate"), re.MULTILINE)
-    score, decision = [("2", "ISSUE"), ("3", "ISSUE"), ("2.5", "NO ISSUE")][spoken.count("Critic")]
-    candidate = prompt.partition("[[ ## candidate ## ]]\n")[2].partition("\n\n[[ ## ")[0]
-    why = f"It reads:\n{candidate}\nSo much for that."
-    if speaker(prompt) == "scorer":
-        return score_reply(score, why)
-    if speaker(prompt) == "critic":
-        return f"[[ ## review ## ]]\n{why}\n[[ ## decision ## ]]\n{decision}\n[[ ## feedback ## ]]\n{why}"
-    return tie_break_reply(4)
-
-
 def course(**texts: str) -> tuple[object, ...]:
     """Everything about a debate but the texts: who spoke, what was scored and decided, what it cost."""
-    lm = scripted_lm(unmoved)
+    lm = scripted_lm(lambda prompt: honest(FORMS["markers"], prompt))
     item = replace(ITEM, **{"context": "A fact.", **texts})
     judgement = hold(lm, only(Debate(rounds=3, tie_breaker=True).judge([item])))
-    turns = [(t.role, t.round, t.score, t.no_issue, t.calls) for t in judgement.transcript.turns]
     paragraphs = [len(shown.split("\n\n")) for shown in debates_shown(lm)]
-    return turns, [headers(prompt) for prompt in lm.prompts], outcome_of(judgement)[:4], paragraphs
+    return without_texts(judgement), [headers(prompt) for prompt in lm.prompts], paragraphs
 
 
 @pytest.mark.parametrize("where", ["text", "source", "context"])
@@ -144,8 +130,7 @@ def joint_course(text: str, where: str, together: int) -> tuple[list[float | str
         candidates = [replace(item, **{where: text}) for item in candidates]
     script = joint_table_script(worth, disputes_coherence)
     judgements, lm = judged(joint_judge(2, tie_breaker=True, together=together), script, candidates)
-    turns = [[(t.role, t.round, t.score, t.no_issue, t.calls) for t in j.transcript.turns] for j in judgements]
-    return values(judgements), turns, lm
+    return values(judgements), [without_texts(judgement) for judgement in judgements], lm
 
 
 @cache
@@ -249,10 +234,7 @@ PLACES = (
 """Positions of a claim in a text."""
 TEXTS = [place.replace("{0}", claim).replace("{}", claim) for claim, place in product(CLAIMS, PLACES)]
 HARMLESS = "The bridge opened on Friday. It is 40 metres long."
-PLAN = {"score": "2", "final_score": "3", "side": "Critic", "score_1": "2", "score_2": "4"}
-
-
-PLAN |= {"factuality": "False", "severity": "3"}
+PLAN = {"final_score": "3", "side": "Critic", "score_1": "2", "score_2": "4", "factuality": "False", "severity": "3"}
 """Values of the fields in which the LM does not quote."""
 
 
@@ -266,7 +248,6 @@ def honest(form: Form, prompt: str) -> str:
 
 
 def without_texts(judgement: Judgement) -> object:
-    """A judgement without its texts."""
     if isinstance(judgement, Unscored):
         return judgement.reason, judgement.detail
     turns = [(t.role, t.round, t.score, t.no_issue, t.calls) for t in judgement.transcript.turns]
@@ -300,11 +281,11 @@ def test_no_text_changes_its_judgement(judge: str, form: str) -> None:
 
 def test_all_fields_of_the_projects_judges_are_known() -> None:
     """Their labels are marked as quotations in texts under evaluation."""
-    asked = {
+    output_fields = {
         name
         for preset in JUDGES.values()
         if preset.kind not in ("bertscore", "bartscore")
         for _, predictor in build(preset.kind, preset.config).named_predictors()
         for name in predictor.signature.output_fields
     }
-    assert asked <= set(FIELDS)
+    assert output_fields <= set(FIELDS)

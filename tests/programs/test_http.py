@@ -1,5 +1,5 @@
-"""`ConnectionPool` with a server that is scripted byte by byte: which responses are used, which connections reused, and
-that no call gets the response to another one, whatever a connection still receives."""
+"""HTTP on loopback: which responses of a server that is scripted byte by byte are used, which connections reused, and
+that no call gets the response to another one; protocols, rate limits, redirects, answers without an end."""
 
 from __future__ import annotations
 
@@ -7,17 +7,31 @@ import asyncio
 import gzip
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+import resource
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import aiohttp
+import dspy
 import pytest
 
+from debate_judge.programs.hallucination.evidence import SearchError, Serper
+from debate_judge.programs.lm.batch.service import BatchService
+from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.http import connections as module
 from debate_judge.programs.lm.http.chat_completions import completion_id
-from debate_judge.programs.lm.http.connections import ConnectionPool, HttpResponse, MismatchedResponseError
+from debate_judge.programs.lm.http.connections import BODY_LIMIT, ConnectionPool, HttpResponse, MismatchedResponseError
+from debate_judge.programs.lm.limits.limiter import RateLimits
+from debate_judge.programs.lm.options import BatchTiming, LMOptions
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.make_lm import make_lm
+from tests.hostile_server import ENDLESS, HostileServer, endless, gzip_bomb, sized
+from tests.programs.engines import QUESTION, SPECS, reply_to
 
+pytestmark = pytest.mark.integration
 Pieces = Sequence[bytes | None]
 """What a server writes, one piece after the other; None closes the connection."""
 Script = Callable[[int, int, bytes], Pieces]
@@ -59,7 +73,6 @@ async def serving(script: Script) -> AsyncIterator[tuple[SimpleNamespace, Connec
 
 
 def completion(body: bytes, identity: str | None) -> bytes:
-    """A completion that contains the body of its request."""
     named = {} if identity is None else {"id": identity}
     return json.dumps({**named, "choices": [body.decode()]}).encode()
 
@@ -69,7 +82,7 @@ def http(body: bytes, *headers: str, status: int = 200) -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-def own_response(body: bytes) -> bytes:
+def response_to(body: bytes) -> bytes:
     return http(completion(body, f"id of {body.decode()}"))
 
 
@@ -87,7 +100,6 @@ async def post(pool: ConnectionPool, body: bytes) -> HttpResponse:
 
 
 NAMES = ["a", "b", "c", "d"]
-pytestmark = pytest.mark.integration
 OK = completion(b"x", "1")
 
 
@@ -108,7 +120,7 @@ def test_a_malformed_response_is_an_error_and_closes_the_connection(
     monkeypatch.setattr(module, "BODY_LIMIT", 1000)
 
     async def run() -> None:
-        async with serving(lambda number, request, body: [own_response(body)] if number else pieces) as (server, pool):
+        async with serving(lambda number, request, body: [response_to(body)] if number else pieces) as (server, pool):
             with pytest.raises(aiohttp.ClientError, match=words):
                 await pool.post(b"a")
             assert len(server.requests) == 1
@@ -123,7 +135,7 @@ def test_what_may_still_answer_another_call_closes_the_connection() -> None:
     error = http(b'{"error": "slow down", "id": "1"}', status=429)
 
     def script(number: int, request: int, body: bytes) -> Pieces:
-        return {b"busy": [error], b"slow": []}.get(body, [own_response(body)])
+        return {b"busy": [error], b"slow": []}.get(body, [response_to(body)])
 
     async def run() -> None:
         async with serving(script) as (server, pool):
@@ -131,14 +143,14 @@ def test_what_may_still_answer_another_call_closes_the_connection() -> None:
             assert await ask(pool, ["a"]) == ["a"]
             assert server.connections == 2
             # Nothing is awaited in between, so that only the system knows of it.
-            server.writers[1].write(own_response(b"a"))
+            server.writers[1].write(response_to(b"a"))
             assert await ask(pool, ["b"]) == ["b"]
             cancelled = asyncio.create_task(pool.post(b"slow"))
             while b"slow" not in server.requests:
                 await asyncio.sleep(0)
             cancelled.cancel()
             await asyncio.wait([cancelled])
-            server.writers[2].write(own_response(b"slow"))
+            server.writers[2].write(response_to(b"slow"))
             assert await ask(pool, ["c"]) == ["c"]
             assert (server.connections, server.requests) == (4, [b"busy", b"a", b"b", b"slow", b"c"])
             # User and password of the address are sent as basic authentication and not in the address.
@@ -165,16 +177,16 @@ def test_without_unique_ids_a_connection_is_used_once(identity: str | None, requ
 @pytest.mark.parametrize("seed", range(5))
 def test_copies_and_noise_at_any_time_reach_no_other_call(seed: int) -> None:
     rng = random.Random(seed)
-    kept = dict[int, bytes]()
+    responses = dict[int, bytes]()
 
     def script(number: int, request: int, body: bytes) -> Pieces:
-        last, kept[number] = kept.get(number, b""), own_response(body)
-        own = [own_response(body)[:40], own_response(body)[40:]] if rng.random() < 0.3 else [own_response(body)]
-        extra = [rng.choice((last, own_response(body), b"\r\n", b"HTTP/1.1 200", http(b"", status=500)))]
+        last, responses[number] = responses.get(number, b""), response_to(body)
+        pieces = [responses[number][:40], responses[number][40:]] if rng.random() < 0.3 else [responses[number]]
+        extra = [rng.choice((last, responses[number], b"\r\n", b"HTTP/1.1 200", http(b"", status=500)))]
         fate = rng.random()
         if fate < 0.2:
-            return [*extra, *own] if last else own
-        return [*own, *extra] if fate < 0.4 else own
+            return [*extra, *pieces] if last else pieces
+        return [*pieces, *extra] if fate < 0.4 else pieces
 
     async def caller(pool: ConnectionPool, name: str) -> None:
         for number in range(60):
@@ -192,3 +204,159 @@ def test_copies_and_noise_at_any_time_reach_no_other_call(seed: int) -> None:
             await asyncio.gather(*(caller(pool, name) for name in "abcdefgh"))
 
     asyncio.run(run())
+
+
+KEY = "sk-of-a-test-of-servers"
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for provider in ("OPENAI", "ANTHROPIC", "AZURE", "COHERE", "DEEPINFRA"):
+        monkeypatch.setenv(f"{provider}_API_KEY", KEY)
+    monkeypatch.delenv("HOSTED_VLLM_API_KEY", raising=False)
+
+
+def provider_completion(request: bytes) -> dict[str, Any]:
+    if b"/messages HTTP" in request:
+        usage = {"input_tokens": 20, "cache_read_input_tokens": 10, "cache_creation_input_tokens": 0}
+        content = [{"type": "text", "text": "Four."}]
+        message = {"id": "1", "type": "message", "role": "assistant", "model": "m", "content": content}
+        return {**message, "stop_reason": "end_turn", "usage": {**usage, "output_tokens": 4}}
+    usage = {"prompt_tokens": 30, "completion_tokens": 4, "total_tokens": 34}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Four."}, "finish_reason": "stop"}
+    response = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return {**response, "usage": {**usage, "prompt_tokens_details": {"cached_tokens": 10}}}
+
+
+def answered(request: bytes, *headers: bytes) -> list[bytes]:
+    return [sized(json.dumps(provider_completion(request)).encode(), b"Content-Type: application/json", *headers)]
+
+
+def call(spec: str, url: str, options: LMOptions | None = None) -> tuple[Reply, JudgeLM]:
+    lm = make_lm(spec, api_base=url, options=options or LMOptions())
+
+    async def go() -> Reply:
+        try:
+            return await reply_to(lm, QUESTION)
+        finally:
+            await lm.aclose()
+
+    return asyncio.run(go()), lm
+
+
+@pytest.mark.parametrize(
+    ("spec", "base", "path", "header"),
+    [
+        ("openai/gpt-4o-mini", "/v1", "/v1/chat/completions", f"authorization: bearer {KEY}"),
+        ("anthropic/claude-sonnet-4-5", "/v1", "/v1/messages", f"x-api-key: {KEY}"),
+        ("azure/mine", "", "/openai/deployments/mine/chat/completions", f"api-key: {KEY}"),
+        # A local server needs no key.
+        ("hosted_vllm/org/m", "/v1", "/v1/chat/completions", ""),
+    ],
+)
+def test_path_key_and_protocol_of_a_provider(spec: str, base: str, path: str, header: str) -> None:
+    with HostileServer(answered) as server:
+        reply, _ = call(spec, server.origin + base)
+    head, _, body = server.requests[-1].partition(b"\r\n\r\n")
+    assert (reply.text, reply.input_tokens, reply.cached_tokens, reply.output_tokens) == ("Four.", 30, 10, 4)
+    assert head.decode().split()[1].partition("?")[0] == path
+    assert header in head.decode().lower()
+    assert json.loads(body)["temperature"] == 0
+    if spec.startswith("hosted_vllm"):
+        assert json.loads(body)["model"] == "org/m"
+        assert json.loads(body)["messages"] == QUESTION
+
+
+LIMITS = (b"X-RateLimit-Limit-Requests: 120", b"X-RateLimit-Limit-Tokens: 90000")
+
+
+@pytest.mark.parametrize(
+    ("headers", "options", "limits"),
+    [
+        (LIMITS, LMOptions(), RateLimits(120, 90_000)),
+        (LIMITS[1:], LMOptions(), RateLimits(None, 90_000)),
+        ((b"X-RateLimit-Limit-Requests: many",), LMOptions(), RateLimits()),
+        ((b"X-RateLimit-Limit-Requests: 0",), LMOptions(), RateLimits()),
+        (LIMITS, LMOptions(rpm=600), RateLimits(600, 90_000)),
+        (LIMITS, LMOptions(rpm=60, tpm=1_000_000), RateLimits(60, 1_000_000)),
+    ],
+)
+def test_rate_limits_from_headers_apply_unless_the_user_set_others(
+    headers: tuple[bytes, ...], options: LMOptions, limits: RateLimits
+) -> None:
+    with HostileServer(lambda request: answered(request, *headers)) as server:
+        assert call("openai/m", server.url, options)[1].recorded_engine.limiter.limits == limits
+
+
+ONCE = LMOptions(retries=0, attempt_timeout=60.0, first_wait=0.01, max_outage=0.01)
+"""With these options a server that also fails the probe counts as down at once."""
+MOVED = ("301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent")
+
+
+def redirect(status: str, to: HostileServer) -> HostileServer:
+    return HostileServer(lambda _: [sized(b"", b"Location: " + to.origin.encode() + b"/x", status=status.encode())])
+
+
+async def search(url: str) -> None:
+    await Serper(KEY, url, pause=0.0).snippets("a private question", 1)
+
+
+async def upload(url: str) -> None:
+    options = LMOptions(first_wait=0.01, max_wait=0.02, batch_timing=BatchTiming(max_outage=0.1))
+    service = BatchService(f"{url}/v1", KEY, "openai/m", options)
+    try:
+        await service.upload(b'{"private": "text"}\n', "x.jsonl")
+    finally:
+        await service.aclose()
+
+
+@pytest.mark.parametrize("send", [search, upload])
+@pytest.mark.parametrize("status", MOVED)
+def test_neither_a_web_search_nor_a_batch_upload_follows_a_redirect(
+    status: str, send: Callable[[str], Coroutine[None, None, None]]
+) -> None:
+    with HostileServer(lambda _: [sized(b'{"id": "x"}')]) as other, redirect(status, other) as server:
+        with pytest.raises((SearchError, dspy.LMError), match=status[:3]):
+            asyncio.run(send(server.origin))
+        assert server.requests
+        assert other.requests == []
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_call_follows_no_redirect(spec: str) -> None:
+    with HostileServer(lambda _: [sized(b"{}")]) as other, redirect("307 Temporary", other) as server:
+        with pytest.raises(dspy.LMError):
+            call(spec, server.url, ONCE)
+        assert other.requests == []
+
+
+def peak_kb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_an_answer_without_end_is_given_up(kind: str) -> None:
+    before = peak_kb()
+    with HostileServer(lambda _: endless(kind)) as server:
+        with pytest.raises(dspy.LMError, match=r"too long|incomplete response|no answer in time|no call was answered"):
+            call("openai/m", server.url, replace(ONCE, attempt_timeout=1.0))
+        # Bytes sent before the client closes are in the buffers of the system. Chunk extensions and
+        # informational responses (1xx) are skipped and not stored, until the attempt times out.
+        if kind not in ("chunk line", "announcements"):
+            # Six bytes are sent for each byte of a body in the smallest chunks.
+            most = (6 if kind == "small chunks" else 1) * BODY_LIMIT
+            assert server.sent < len(server.requests) * (most + 16 * 2**20)
+    assert peak_kb() - before < 200_000
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("kind", ["endless", "gzip", "deflate", "x-gzip"])
+def test_every_transport_limits_a_body_and_unpacks_no_gzip_bomb(spec: str, kind: str) -> None:
+    bomb = [sized(gzip_bomb(2**29), b"Content-Encoding: " + kind.encode())]
+    with HostileServer(lambda _: endless("body") if kind == "endless" else bomb) as server:
+        before = peak_kb()
+        with pytest.raises(dspy.LMError):
+            call(spec, server.url, ONCE)
+        assert server.sent < len(server.requests) * (BODY_LIMIT + 16 * 2**20)
+    # Unpacked it would be 524,288. A provider's first call imports much.
+    assert peak_kb() - before < 262_144

@@ -4,7 +4,6 @@ budget, DSPy's own modules."""
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -29,17 +28,7 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import hold, only
 from tests.programs.debates import ITEM
-from tests.programs.engines import (
-    OTHER,
-    QUESTION,
-    Engine,
-    ask,
-    call_key,
-    judge_lm,
-    reply_to,
-    request_of,
-    response,
-)
+from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, reply_to, request_of, response
 
 
 async def until_sent(engine: Engine) -> None:
@@ -51,7 +40,6 @@ def gathered(lm: JudgeLM, engine: Engine, *questions: list[dict[str, Any]]) -> l
     """Ask all at once; the engine answers only when nothing else moves."""
 
     async def go() -> list[Any]:
-        engine.gate = threading.Event()
         tasks = [asyncio.create_task(reply_to(lm, question)) for question in questions]
         while lm.meter.requested.total() < len(questions):
             await asyncio.sleep(0.001)
@@ -63,7 +51,7 @@ def gathered(lm: JudgeLM, engine: Engine, *questions: list[dict[str, Any]]) -> l
 
 
 def test_identical_calls_in_flight_are_executed_once() -> None:
-    lm, engine = judge_lm()
+    lm, engine = judge_lm(gated=True)
     replies = gathered(lm, engine, QUESTION, QUESTION, OTHER, QUESTION)
     assert [r.text for r in replies] == ["answer 1", "answer 1", "answer 2", "answer 1"]
     assert len(engine.requests) == 2
@@ -76,7 +64,7 @@ def test_a_caller_that_waited_for_a_failed_call_makes_its_own() -> None:
             raise lm15.InvalidRequestError("not like this")
         return response("better")
 
-    lm, engine = judge_lm(act)
+    lm, engine = judge_lm(act, gated=True)
     first, *others = gathered(lm, engine, QUESTION, QUESTION, QUESTION)
     assert isinstance(first, dspy.LMInvalidRequestError)
     assert [other.text for other in others] == ["better", "better"]
@@ -87,8 +75,7 @@ def test_the_reply_to_a_sent_request_is_stored_although_its_caller_is_cancelled(
     """It is paid for: who waits for the same call gets it, so does a later run, and closing the LM waits for it."""
 
     async def go() -> int:
-        lm, engine = judge_lm()
-        engine.gate = threading.Event()
+        lm, engine = judge_lm(gated=True)
         first, second = (asyncio.create_task(reply_to(lm, question)) for question in (QUESTION, QUESTION))
         await until_sent(engine)
         first.cancel()
@@ -106,8 +93,7 @@ def test_the_reply_to_a_sent_request_is_stored_although_its_caller_is_cancelled(
 
 def test_a_call_that_is_cancelled_before_it_is_sent_is_not_sent() -> None:
     async def go() -> int:
-        lm, engine = judge_lm(concurrency=1)
-        engine.gate = threading.Event()
+        lm, engine = judge_lm(gated=True, concurrency=1)
         first = asyncio.create_task(reply_to(lm, QUESTION))
         await until_sent(engine)
         second = asyncio.create_task(reply_to(lm, OTHER))
@@ -174,7 +160,6 @@ def test_no_probe_is_sent_past_the_budget() -> None:
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[list[SqlStore]]:
-    """The store of one folder, as two processes open it."""
     with closing(SqlStore(tmp_path)) as first, closing(SqlStore(tmp_path)) as second:
         yield [first, second]
 
@@ -203,7 +188,7 @@ def test_a_call_that_waits_for_another_process_takes_no_slot_and_may_be_cancelle
 def test_prefix_warmup_and_claims_do_not_deadlock(stores: list[SqlStore]) -> None:
     """Two processes ask about two candidates of one source, each beginning with another: each leads with one call."""
 
-    async def asked(lm: JudgeLM, candidates: str) -> list[str]:
+    async def ask_all(lm: JudgeLM, candidates: str) -> list[str]:
         async def ask_about(candidate: str) -> str:
             SOURCE.set("The source.")
             return (await reply_to(lm, [{"role": "user", "content": f"The source. {candidate}"}])).text
@@ -211,10 +196,8 @@ def test_prefix_warmup_and_claims_do_not_deadlock(stores: list[SqlStore]) -> Non
         return await asyncio.gather(*map(ask_about, candidates))
 
     async def go() -> None:
-        lms = [judge_lm(store=store) for store in stores]
-        for _, engine in lms:
-            engine.gate = threading.Event()
-        both = [asyncio.create_task(asked(lm, text)) for (lm, _), text in zip(lms, ("ab", "ba"), strict=True)]
+        lms = [judge_lm(gated=True, store=store) for store in stores]
+        both = [asyncio.create_task(ask_all(lm, text)) for (lm, _), text in zip(lms, ("ab", "ba"), strict=True)]
         for _, engine in lms:
             await until_sent(engine)
         for _, engine in lms:
@@ -231,14 +214,13 @@ def test_a_call_that_fails_in_one_process_is_made_by_the_one_that_waited(stores:
         raise dspy.lm15.InvalidRequestError("not like this")
 
     async def go() -> None:
-        (bad, asked), (good, other) = judge_lm(refused, store=stores[0]), judge_lm(store=stores[1])
-        asked.gate = threading.Event()
-        failing = asyncio.create_task(reply_to(bad, QUESTION))
-        await until_sent(asked)
-        waiting = asyncio.create_task(reply_to(good, QUESTION))
+        (lm, engine), (other, idle) = judge_lm(refused, gated=True, store=stores[0]), judge_lm(store=stores[1])
+        failing = asyncio.create_task(reply_to(lm, QUESTION))
+        await until_sent(engine)
+        waiting = asyncio.create_task(reply_to(other, QUESTION))
         await asyncio.sleep(0.1)
-        assert other.requests == []
-        asked.gate.set()
+        assert idle.requests == []
+        engine.gate.set()
         with pytest.raises(dspy.LMInvalidRequestError):
             await failing
         assert (await waiting).text == "answer 1"
@@ -257,8 +239,7 @@ def test_a_synchronous_call_on_the_loop_itself_is_refused_and_does_not_hang() ->
 
 
 def test_the_end_of_a_run_cancels_its_calls() -> None:
-    lm, engine = judge_lm()
-    engine.gate = threading.Event()
+    lm, engine = judge_lm(gated=True)
     with ThreadPoolExecutor(1) as pool:
         runner = JudgeRunner(lm, progress=False).__enter__()
         call = pool.submit(lm, "Propose.")
@@ -274,10 +255,6 @@ def key(messages: list[dict[str, Any]] = QUESTION, model: str = "test/m", **opti
     return call_key(lm, messages, **call)
 
 
-def user(text: str) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": text}]
-
-
 def test_different_calls_have_different_keys_and_equal_calls_equal_ones() -> None:
     # How a call is paced decides nothing about its reply.
     assert key() == key(concurrency=3) == key(temperature=None)
@@ -291,24 +268,12 @@ def test_different_calls_have_different_keys_and_equal_calls_equal_ones() -> Non
         key(OTHER),
         key(QUESTION[1:]),
         key([*QUESTION, *QUESTION[1:]]),
-        key([*user("a"), *user("b")]),
+        key([{"role": "user", "content": text} for text in "ab"]),
         key([{"role": "assistant", "content": "ab"}]),
         # The last imitates the border between two messages.
-        *(key(user(text)) for text in ("ab", "é", "e\u0301", "auser 1 b")),
+        *(key([{"role": "user", "content": text}]) for text in ("ab", "é", "e\u0301", "auser 1 b")),
     ]
     assert len(set(keys)) == len(keys)
-
-
-def made(api_base: str | None = "http://localhost:1/v1", spec: str = "openai/m", **options: Any) -> JudgeLM:
-    return make_lm(spec, api_base=api_base, **options)
-
-
-def test_no_key_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = {call_key(made(), QUESTION)}
-    for secret in ("sk-one", "sk-two"):
-        monkeypatch.setenv("OPENAI_API_KEY", secret)
-        keys.add(call_key(made(), QUESTION))
-    assert len(keys) == 1
 
 
 @pytest.mark.parametrize(
@@ -320,10 +285,13 @@ def test_no_key_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) -> 
         ("https://a:b@c@host.example", "https://host.example"),
     ],
 )
-def test_credentials_in_an_address_enter_neither_endpoint_nor_key(address: str, endpoint: str) -> None:
-    lm = made(address)
+def test_credentials_enter_neither_endpoint_nor_call_key(
+    address: str, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = make_lm("openai/m", api_base=address)
     assert lm.endpoint == endpoint
-    assert call_key(lm, QUESTION) == call_key(made(endpoint), QUESTION)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-another")
+    assert call_key(lm, QUESTION) == call_key(make_lm("openai/m", api_base=endpoint), QUESTION)
 
 
 def test_equal_requests_of_dspys_modules_are_separate_samples_and_stored(tmp_path: Path) -> None:
@@ -351,12 +319,11 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
-    settings = made(spec="openai/o3").kwargs
+    settings = make_lm("openai/o3", api_base="http://localhost:1/v1").kwargs
     assert settings.get("temperature") is settings.get("max_tokens") is None
 
 
 def test_the_keys_of_earlier_versions_hold() -> None:
-    """A store of replies outlives the code."""
     lm = make_lm("openai/m", api_base="http://localhost:1/v1")
     assert call_key(lm, QUESTION) == "1dc00a5858f9dd4a64618ece40cdc6b7"
     assert call_key(lm, QUESTION, temperature=1.0, logprobs=5, sample=3) == "087a5c8c17c07c53df2a00d504607e65"

@@ -41,14 +41,10 @@ def value(judge: Metric, about: Item) -> float:
     ("judge", "text", "references", "expected"),
     [
         (Bleu(), "the cat sat on the mat", ["a dog ran", "the cat sat on the mat"], 100.0),
-        (Bleu(), "a dog", ["the cat"], 0.0),
         # Two words: only 1-grams and 2-grams count (the effective order); brevity e^(1 - 4/2).
         (Bleu(), "the cat", ["the cat sat down"], 100 * exp(-1)),
         # 1-grams 3/4, 2-grams 1/3; no common 3-gram of 2 and no 4-gram of 1, smoothed to 1/2 and 1/4 of one.
         (Bleu(), "the cat sat up", ["the cat lay up"], 100 * (3 / 4 * 1 / 3 * (1 / 2) / 2 * (1 / 4) / 1) ** (1 / 4)),
-        # Words of either reference count: all 1-grams, 2 of 3 2-grams; 3-grams 0 of 2, 4-grams 0 of 1.
-        (Bleu(), "the cat ran up", ["the cat sat", "dogs ran up"], 100 * (2 / 3 * (1 / 2) / 2 * (1 / 4)) ** (1 / 4)),
-        (RougeL(), "the cat sat", ["the cat sat"], 1.0),
         # Longest common subsequence 2: precision 2/3, recall 2/4.
         (RougeL(), "the cat ran", ["the cat sat down"], 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)),
         (RougeL(), "cats sat", ["dogs ran", "a cat sits"], 2 * (1 / 2) * (1 / 3) / (1 / 2 + 1 / 3)),
@@ -72,8 +68,6 @@ def test_references_come_before_the_context_and_that_before_the_source(judge: Me
 
 
 class Moody(Metric):
-    """Fails on some texts."""
-
     kind = "rouge-l"
 
     def measure(self, text: str, references: tuple[str, ...]) -> float:

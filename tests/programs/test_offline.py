@@ -46,8 +46,8 @@ def item(aspect: str, text: str = GOOD) -> Item:
     return Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspect(aspect), SOURCE, text)
 
 
-def prompt(signature: Any, asked: Item) -> tuple[str, str]:
-    messages = RoleLastAdapter().format(signature, [], {**item_inputs(asked, ""), "correction": ""})
+def prompt(signature: Any, about: Item) -> tuple[str, str]:
+    messages = RoleLastAdapter().format(signature, [], {**item_inputs(about, ""), "correction": ""})
     return messages[0]["content"], messages[-1]["content"]
 
 
@@ -60,16 +60,16 @@ def test_an_obvious_defect_costs_points(aspect: str, text: str) -> None:
 
 @pytest.mark.integration
 def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
-    asked = [prompt(s, item(a, t)) for s in (Scoring, Criticism, TieBreaking) for a, t in DEFECTS]
-    asked.append(("", "Write a new instruction within ``` blocks."))
+    prompts = [prompt(s, item(a, t)) for s in (Scoring, Criticism, TieBreaking) for a, t in DEFECTS]
+    prompts.append(("", "Write a new instruction within ``` blocks."))
     program = (
         "import json, sys; from debate_judge.programs.offline import engine;"
         "print([engine.OfflineTransport().answer(*p, {}).text for p in json.load(sys.stdin)])"
     )
-    here = f"{[OfflineTransport().answer(*p, {}).text for p in asked]}\n"
+    here = f"{[OfflineTransport().answer(*p, {}).text for p in prompts]}\n"
     for seed in ("0", "77"):
         command, env = [sys.executable, "-c", program], {**os.environ, "PYTHONHASHSEED": seed}
-        assert subprocess.check_output(command, input=json.dumps(asked), env=env, text=True) == here
+        assert subprocess.check_output(command, input=json.dumps(prompts), env=env, text=True) == here
 
 
 class Weighing(JudgeSignature):

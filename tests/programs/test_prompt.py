@@ -20,10 +20,9 @@ from debate_judge.programs.roles.guide import with_guide, without_anchors
 from debate_judge.programs.roles.role import SYSTEM, RoleLastAdapter, item_inputs
 from tests.fakes import debater, hold, only, scripted_lm, section
 from tests.programs.debates import ITEM as COHERENT
-from tests.programs.tables import JOINT_TASK, headers, joint_table_script, judged, table_script
+from tests.programs.tables import COHERENCE, JOINT_TASK, STYLE, headers, joint_table_script, judged, table_script
 
 ADAPTER = RoleLastAdapter()
-COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
 FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 3))
 TASK = Task("dialogue", "conversation", "reply", (COHERENCE, FLUENCY), "fact")
 ITEM = Item("g1", "c1", TASK, COHERENCE, "Is it raining?", "It is.", "Rain is wet.")
@@ -31,7 +30,6 @@ OPEN_DEBATE = debater(score=lambda prompt: "2" if "debate" not in prompt else "3
 
 
 def prompts(item: Item = ITEM, judge: Judge | None = None) -> list[str]:
-    """The prompts of a debate with every role."""
     lm = scripted_lm(OPEN_DEBATE)
     hold(lm, only((judge or Debate(rounds=1, tie_breaker=True)).judge([item])))
     assert set(lm.systems) == {SYSTEM}
@@ -61,7 +59,6 @@ def test_the_first_turn_of_a_debate_is_the_single_call_and_reads_of_no_other_rol
 
 
 def common(prompts: list[str]) -> str:
-    """Their common prefix."""
     first, last = min(prompts), max(prompts)
     return first[: next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
 
@@ -78,7 +75,6 @@ def test_no_prompt_contains_the_ids_of_an_item() -> None:
 
 
 def test_a_prompt_with_a_guide_has_no_other_anchors_and_roles_argue_from_it() -> None:
-    """Its anchors are the only ones, and no general advice says how the scale is used."""
     plain, guided = Debate(), Debate()
     guided.scorer.signature = Scoring.with_instructions(with_guide(Scoring.instructions, "5 is for any text."))
     item = replace(ITEM, aspect=SUMMARIZATION.aspect("coherence"))
@@ -171,12 +167,12 @@ def test_an_item_is_never_shown_the_ratings_of_its_own_source() -> None:
 def test_the_nearest_examples_are_those_most_like_source_and_candidate() -> None:
     judge = with_rated(*ALL, nearest=1)
     for source, text, nearest in (("My order is late.", "Sorry!", LATE), ("Which river is near?", "The Ash.", RIVER)):
-        asked = prompts(replace(ITEM, source=source, text=text), judge)
-        (shown,) = {section(prompt, "similar") for prompt in asked}
+        sent = prompts(replace(ITEM, source=source, text=text), judge)
+        (shown,) = {section(prompt, "similar") for prompt in sent}
         assert [line["source"] for line in lines(shown)] == [nearest.source]
-        assert {section(prompt, "examples") for prompt in asked} == {""}
+        assert {section(prompt, "examples") for prompt in sent} == {""}
     # After the prefix that candidates of a source share, because each candidate has its own.
-    order = [h for h in headers(asked[1]) if h in ("rules", "similar", "candidate", "debate", "role")]
+    order = [h for h in headers(sent[1]) if h in ("rules", "similar", "candidate", "debate", "role")]
     assert order == ["rules", "similar", "candidate", "debate", "role"]
 
 
@@ -195,9 +191,6 @@ def test_hostile_examples_open_no_section_and_imitate_no_rating(nearest: int) ->
         shown = lines(section(prompt, "similar" if nearest else "examples"))
         assert sorted(len(source["candidates"]) for source in shown) == [1, 1]
         assert {c["rating"] for source in shown for c in source["candidates"]} == {4.33, 3.5}
-
-
-_, STYLE = JOINT_TASK.aspects
 
 
 def rated(item: Item) -> RatedExample:

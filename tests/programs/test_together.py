@@ -23,17 +23,14 @@ from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, hold, requested, scripted_lm, section, settings_seen
 from tests.programs.tables import (
-    block,
     cells,
     items,
     joint_judge,
     joint_table_script,
     judged,
     or_single_script,
-    requested_candidates,
     requested_cells,
     shown_candidates,
-    table_judge,
     table_script,
     values,
 )
@@ -41,36 +38,31 @@ from tests.programs.tables import (
 THREE = cells("one", "two", "three")
 """Three candidates in two aspects; all of coherence come first."""
 FOUR = items("one", "two", "three", "four")
+TABLE_JUDGE = Debate(rounds=0, together=8)
 WORTH = {"one": 1, "two": 2, "three": 3, "four": 4}
 TRUE = [1, 2, 3, 10, 9, 8]
 """Their scores: coherence as in `WORTH`, plain style in reverse order on its own scale."""
 
 
-def true(prompt: str, text: str, aspect: str) -> float:
+def true_score(prompt: str, text: str, aspect: str) -> float:
     return WORTH[text] if aspect == "coherence" else 11 - WORTH[text]
 
 
-HONEST = joint_table_script(true)
+HONEST = joint_table_script(true_score)
 
 
 def name_of(prompt: str, text: str, aspect: str) -> str:
     return f"{label_of(prompt, text)}_{aspect}"
 
 
-ISSUE = "\n\n".join([block("review", "Well."), block("decision", "ISSUE"), block("feedback", "It is.")])
-
-
 def limited(most: int) -> Script:
     """An LM whose context holds no more than `most` cells; it finds an issue in everything."""
-    honest = joint_table_script(true, lambda *_: "TOO LOW")
+    honest = joint_table_script(true_score, lambda *_: "TOO LOW")
 
     def script(prompt: str) -> str:
         if section(prompt, "candidate"):
-            score = true(prompt, section(prompt, "candidate"), section(prompt, "aspect").partition(" (")[0])
-            field = "final_score" if "final_score" in requested(prompt) else "score"
-            if "decision" in requested(prompt):
-                return ISSUE
-            return f"{block('rationale', 'So.')}\n\n{block('reasoning', 'So.')}\n\n{block(field, f'{score:g}')}"
+            score = str(true_score(prompt, section(prompt, "candidate"), section(prompt, "aspect").partition(" (")[0]))
+            return debater(score=score, final_score=score, decision="ISSUE")(prompt)
         if len(shown_candidates(prompt)) * max(1, len(re.findall("## aspect_", prompt))) > most:
             raise lm15.ContextLengthError("prompt is too long", status=400)
         return honest(prompt)
@@ -82,14 +74,14 @@ def limited(most: int) -> Script:
 def test_with_one_aspect_a_joint_judge_equals_the_ordinary_one(together: int) -> None:
     script = or_single_script(joint_table_script(lambda _, text, aspect: WORTH[text], lambda *_: "TOO LOW"))
     joint, prompts = judged(joint_judge(1, together=together), script, THREE[:3])
-    ordinary, expected = judged(table_judge(1, together=together), script, THREE[:3])
+    ordinary, expected = judged(Debate(rounds=1, together=together), script, THREE[:3])
     assert sorted(prompts.prompts) == sorted(expected.prompts)
     assert joint == ordinary
 
 
 def test_only_disputed_cells_are_revised_and_debated_further() -> None:
     def score(prompt: str, text: str, aspect: str) -> float:
-        return true(prompt, text, aspect) + (0.5 if section(prompt, "debate") else 0)
+        return true_score(prompt, text, aspect) + (0.5 if section(prompt, "debate") else 0)
 
     def issues(prompt: str, text: str, aspect: str) -> str | None:
         later = "Critic, round 1" in section(prompt, "debate")
@@ -171,11 +163,11 @@ def label_of(prompt: str, text: str) -> str:
 
 
 def test_a_call_from_python_sends_what_a_run_sends_whatever_the_order_of_arrival() -> None:
-    _, by_run = judged(table_judge(together=3), table_script(by_text), FOUR)
+    _, by_run = judged(Debate(rounds=0, together=3), table_script(by_text), FOUR)
     by_call = scripted_lm(table_script(by_text))
     first = FOUR[0]
     with dspy.context(lm=by_call):
-        prediction = table_judge(together=3)(
+        prediction = Debate(rounds=0, together=3)(
             source=first.source, texts=[item.text for item in FOUR[::-1]], aspect=first.aspect, task=first.task
         )
     assert prediction.scores == [4, 3, 2, 1]
@@ -241,11 +233,11 @@ GAPS: dict[str, tuple[Change, list[str], str]] = {
 def test_only_unreadable_candidates_are_requested_again(gap: str) -> None:
     change, texts, why = GAPS[gap]
     honest, replies = table_script(by_text), count()
-    judgements, lm = judged(table_judge(), lambda p: honest(p) if next(replies) else change(p, honest(p)), FOUR)
+    judgements, lm = judged(TABLE_JUDGE, lambda p: honest(p) if next(replies) else change(p, honest(p)), FOUR)
     assert values(judgements) == [1, 2, 3, 4]
     first, second = lm.prompts
     again = sorted(label_of(first, text) for text in texts)
-    assert sorted(f"candidate_{n}" for n in requested_candidates(second, "scores")) == again
+    assert sorted(requested_cells(second, "scores")) == again
     assert why in section(second, "correction")
     # The company stays: the table is the same.
     assert shown_candidates(second) == shown_candidates(first)
@@ -262,7 +254,7 @@ def test_a_table_whose_reply_stays_unreadable_is_asked_again_in_halves() -> None
             return debater(score=str(WORTH[text]))(prompt)
         return "They are all fine." if "three" in shown_candidates(prompt).values() else honest(prompt)
 
-    judgements, lm = judged(table_judge(), script, FOUR)
+    judgements, lm = judged(TABLE_JUDGE, script, FOUR)
     assert values(judgements) == [1, 2, 3, 4]
     # Twice about all, once about the half without the text, twice about the other, and about either of its two alone.
     assert sorted(len(shown_candidates(p)) for p in lm.prompts if not section(p, "candidate")) == [2, 2, 2, 4, 4]
@@ -284,7 +276,7 @@ def test_a_server_error_does_not_split_the_table() -> None:
 
     lm = scripted_lm(script, options=LMOptions(first_wait=0.01))
     with JudgeRunner(lm, progress=False) as runner:
-        judgements = runner.judge(table_judge(1, tie_breaker=True), FOUR)
+        judgements = runner.judge(Debate(rounds=1, tie_breaker=True, together=8), FOUR)
     assert values(judgements) == ["lm error"] * 4
     assert {len(shown_candidates(prompt)) for prompt in lm.prompts if section(prompt, "task")} == {4}
     assert all(j.detail.startswith("critic, round 1: ") for j in judgements)

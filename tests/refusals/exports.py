@@ -142,16 +142,6 @@ TABLE = [
     *(row(name, support, field, keyword, MANIFEST, change=change) for name, change, field, keyword in IN_MANIFEST),
     *(row(name, support, None, keyword, "1-tone.json", change=change) for name, change, keyword in IN_STATE),
     *(row(name, support, None, keyword, "support", change=change) for name, change, keyword in FOLDERS),
-    *(
-        row(
-            f"an unknown LM {spec}",
-            score,
-            "lm.spec",
-            "--lm PROVIDER/MODEL",
-            MANIFEST,
-            change=put("lm", "spec", to=spec),
-        )
-        for spec in ("gpt", "nobody/gpt")
-    ),
+    row("an unknown LM", score, "lm.spec", "--lm PROVIDER/MODEL", MANIFEST, change=put("lm", "spec", to="nobody/gpt")),
     *(row(name, score, None, keyword, change=put("lm", to=lm)) for name, lm, keyword in LMS),
 ]

@@ -116,7 +116,6 @@ CSV: list[Place] = [
     ("fraction", HEADER + "g,s,a,x,4/5\n", 2, "coherence", "a text: '4/5'"),
     ("sources differ", HEADER + "g,s,a,x,4\ng,S,b,y,5\n", 3, "source", "differ in source"),
     ("contexts differ", "group,source,context,text\ng,s,c,x\ng,s,,y\n", 3, "context", "differ in context"),
-    ("tasks differ", "group,source,task,text\ng,s,summarization,x\ng,s,dialogue,y\n", 3, "task", "differ in task"),
     ("candidate twice", HEADER + "g,s,a,x,4\ng,s,a,y,5\n", 3, "candidate", "two candidates"),
 ]
 
@@ -179,7 +178,6 @@ CELLS: list[Place] = [
     ("a provenance", "source,question,text,tone\nweb,Why so?,x,4\nweb,What now?,y,2\n", 2, "source", "source=question"),
     ("two texts", "text,answer,tone\na,It rains.,4\nb,The sun shines.,2\nb,Snow falls.,2\n", 2, "text", "text=answer"),
     ("a rater twice among many", REPEATED, 14, "annotatorId", "'a0' has rated tone of this candidate twice"),
-    ("a rater twice", "source,text,aspect,rating,rater\ns,x,tone,4,ann\ns,x,tone,5,ann\n", 3, "rater", "twice"),
     ("texts of a candidate", "source,candidate,text,rater,tone\ns,a,x,1,4\ns,a,z,2,4\n", 3, "text", "line 2"),
     ("a question", "question,text\ns,x\n", 2, "source", "--columns source=question"),
     ("a source's id", "source_en_id,text\ns,x\n", 2, "source", "'source_en_id'"),
@@ -197,11 +195,11 @@ FACTUALITY = [
 ]
 
 
-def places(file: str, read: Callable[[Path], object], found: Iterable[Place]) -> list[object]:
+def places(file: str, read: Callable[[Path], object], contents: Iterable[Place]) -> list[object]:
     """Rows of a table of contents that are all read from a file of this name."""
     return [
         row(name, lambda: read(Path(file)), field, keyword, file, number, {file: content})
-        for name, content, number, field, keyword in found
+        for name, content, number, field, keyword in contents
     ]
 
 
@@ -232,22 +230,17 @@ UNIEVAL = [
 ]
 PAIR = {"question": "Which?", "response_a": "The Ash.", "response_b": "Water."}
 PAIRS: list[Place] = [
-    ("0 or 1", lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1)]), 1, "winner", "0 may be a tie"),
     ("0 to 2", lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1, 2)]), 1, "winner", "0 may be a tie"),
     ("repeated", lines([{**PAIR, "seat": n, "winner": "A"} for n in "abcdefgh"]), 1, "winner", "repeat a pair"),
     ("one rater twice", lines([{**PAIR, "rater": "anna", "winner": w} for w in "AB"]), 2, "rater", "twice"),
     ("a strength", lines([{**PAIR, "winner": "A", "strength": 3}]), 1, "strength", "divide"),
     ("a third verdict", lines([{**PAIR, "winner": "C"}]), 1, "winner", "tie"),
 ]
-DRAWN: list[Place] = [
-    (f"drawn {value}", f"source,text,coherence,drawn\ns,x,1,{value}\nt,y,2,\n", 2, "drawn", "")
-    for value in ("0", "often")
-]
+DRAWN: list[Place] = [("drawn often", "source,text,coherence,drawn\ns,x,1,often\nt,y,2,\n", 2, "drawn", "")]
 
 ARRAYS: list[Place] = [
     ("no JSON in an array", '[\n{"source": "a"},\n{"source" "b"}]', 3, None, "not valid JSON"),
     ("a number in an array", '[\n{"source": "a"},\n\n7]', 4, None, "must be an object"),
-    ("an open array", '[\n{"source": "a"},\n', 3, None, "not closed"),
 ]
 
 TABLE = [
@@ -255,15 +248,17 @@ TABLE = [
     *places("rated.csv", lambda path: load(path, "summarization"), CSV),
     *places("a.csv", lambda path: load(path, TASK), CELLS),
     *places("support.toml", read_task, [(name, text, at, field, word) for name, text, field, at, word in TASKS]),
-    *places("s.jsonl", summeval.load, [(name, lines(own), at, *rest) for name, own, at, *rest in ARTICLES]),  # type: ignore[misc]
-    *places("t.json", topical_chat.load, [(name, json.dumps(own, indent=1), *rest) for name, own, *rest in REPLIES]),  # type: ignore[misc]
+    *places("s.jsonl", summeval.load, [(name, lines(records), *rest) for name, records, *rest in ARTICLES]),  # type: ignore[misc]
+    *places(
+        "t.json", topical_chat.load, [(name, json.dumps(replies, indent=1), *rest) for name, replies, *rest in REPLIES]
+    ),  # type: ignore[misc]
     *places("d.jsonl", dialsummeval.load, [("another dialogue", SAID_TWICE, 2, "id", "another dialogue")]),
     *places("u.jsonl", summeval.load, [("an id of two articles", lines(UNIEVAL), 2, "doc_id", "second source")]),
     *places("t.json", topical_chat.load, ARRAYS),
     *(row(name, partial(faireval.load, Path("copy")), None, word, "copy", change=copy) for name, copy, word in COPIES),
     *(
-        row(f"{name} {number}", partial(data.load, f"{name}=set.json"), None, word, files={"set.json": lines(own)})
-        for number, (name, own, word) in enumerate(FACTUALITY)
+        row(f"{name} {number}", partial(data.load, f"{name}=set.json"), None, word, files={"set.json": lines(records)})
+        for number, (name, records, word) in enumerate(FACTUALITY)
     ),
     row("a set without its folder", lambda: faireval.load(Path("absent")), None, "not a folder", "absent"),
     *rows(

@@ -185,7 +185,7 @@ SCORES = [
 def external(name: str, field: str | None, keyword: str, **third: Any) -> object:
     """Scores of another judge, of which the third row is changed; what becomes ... is absent."""
     changed = {key: value for key, value in {**SCORES[2], **third}.items() if value is not ...}
-    files = {"peer.jsonl": "".join(json.dumps(one) + "\n" for one in [*SCORES[:2], changed, *SCORES[3:]])}
+    files = {"peer.jsonl": "".join(json.dumps(record) + "\n" for record in [*SCORES[:2], changed, *SCORES[3:]])}
     return row(name, read_peer, field, keyword, "peer.jsonl", 3, files)
 
 
@@ -210,15 +210,12 @@ SCORED = [
 
 def toned(*groups: tuple[float | None, ...]) -> Corpus:
     """Groups whose candidates have these ratings of tone."""
-    made = tuple(
-        RatedGroup(
-            str(i),
-            f"source {i}",
-            tuple(Candidate(str(j), "x", {} if r is None else {"tone": (r,)}) for j, r in enumerate(ratings)),
-        )
-        for i, ratings in enumerate(groups)
-    )
-    return Corpus(TONE, made, Origin("made", "made.jsonl"))
+
+    def candidates(ratings: tuple[float | None, ...]) -> tuple[Candidate, ...]:
+        return tuple(Candidate(str(j), "x", {} if r is None else {"tone": (r,)}) for j, r in enumerate(ratings))
+
+    rated = tuple(RatedGroup(str(i), f"source {i}", candidates(ratings)) for i, ratings in enumerate(groups))
+    return Corpus(TONE, rated, Origin("made", "made.jsonl"))
 
 
 TONE = Task("t", "source", "text", (Aspect("tone", "Kind?", Scale(1, 5)), Aspect("solved", "Solved?", Scale(0, 1))))
@@ -297,12 +294,11 @@ AGREEMENT = [
 
 def chosen(count: int) -> Corpus:
     """The sample with so many of its 24 sources chosen for rating."""
-    own = [replace(g, sampling_probability=0.25) if i < count else g for i, g in enumerate(SAMPLE.groups)]
-    return replace(SAMPLE, groups=tuple(own))
+    groups = [replace(g, sampling_probability=0.25) if i < count else g for i, g in enumerate(SAMPLE.groups)]
+    return replace(SAMPLE, groups=tuple(groups))
 
 
 def rare() -> Corpus:
-    """An aspect that is rated in one group of many."""
     whole = toned(*((1, 2 + i % 3) for i in range(31)))
     first = whole.groups[0]
     solved = tuple(replace(c, ratings={**c.ratings, "solved": (float(i),)}) for i, c in enumerate(first.candidates))
@@ -311,8 +307,8 @@ def rare() -> Corpus:
 
 def tested(first: int) -> Corpus:
     """Half of the sample with a test set, of which so many sources were chosen for rating."""
-    own, test_set = (replace(SAMPLE, groups=part) for part in (SAMPLE.groups[12:], chosen(first).groups[:12]))
-    return append_held_out(own, test_set)
+    rest, test_set = (replace(SAMPLE, groups=groups) for groups in (SAMPLE.groups[12:], chosen(first).groups[:12]))
+    return append_held_out(rest, test_set)
 
 
 SHARED = {"seed": 0, "aspects": ["coherence"]}
@@ -321,12 +317,7 @@ CHOSEN = [
     row("folds of chosen sources", lambda: make_folds(chosen(23), count=4, **SHARED), None, "at random"),
     row("a test set of selected sources", lambda: tested(1), None, "selected"),
     row("an aspect rated in few groups", lambda: split(rare(), aspects=["tone", "solved"], seed=0), None, "--aspects"),
-    row(
-        "too few single candidates",
-        lambda: split(toned(*((1.0 + i % 5,) for i in range(20))), aspects=["tone"], seed=0),
-        None,
-        "at least 8",
-    ),
+    row("too few single candidates", parted(toned(*((1.0 + i % 5,) for i in range(20)))), None, "at least 8"),
     row("ranks in groups of one", lambda: require_level(toned((1.0,), (2.0,)), "summary"), None, "sample"),
     row("systems of one text", lambda: require_level(toned((1.0,), (2.0,)), "system"), None, "two candidate ids"),
     row("all aspects and one", lambda: aspects_to_judge(SAMPLE, ("all", "fluency")), "aspects", "'all'"),

@@ -40,10 +40,6 @@ STORE = Path("runs", "store")
 # --- a file of scores that another run goes on with ---
 
 
-def ran(arguments: str) -> None:
-    assert cli.main(shlex.split(arguments)) == 0
-
-
 SCORE = "score support --in in.jsonl --out out.jsonl"
 
 
@@ -56,7 +52,7 @@ def scored(change: Change, arguments: str = SCORE) -> Change:
             for n in range(2)
         ]
         (folder / "in.jsonl").write_text("".join(json.dumps(group) + "\n" for group in groups))
-        ran(arguments)
+        assert cli.main(shlex.split(arguments)) == 0
         change(folder)
 
     return make
@@ -187,7 +183,8 @@ EVIDENCE = [
 # --- judges and data ---
 
 EXAMPLE = RatedExample("tone", "7", "A source.", "", "A candidate.", 3.5, (3.0, 4.0))
-ALIKE = {"group": "b", "source": "m", "candidates": [{"id": n, "text": n, "ratings": {"tone": [2]}} for n in "xy"]}
+EQUAL = [{"id": n, "text": n, "ratings": {"tone": [2]}} for n in "xy"]
+ALIKE = {"b.jsonl": json.dumps({"group": "b", "source": "m", "candidates": EQUAL})}
 
 
 def overlapping(change: Callable[[str], str]) -> Change:
@@ -208,10 +205,6 @@ def unrated(folder: Path) -> None:
     (folder / "held.jsonl").write_text(json.dumps({**group, "group": "new", "source": "A source of its own."}) + "\n")
 
 
-def rated_alike() -> object:
-    return examples(load("b.jsonl", SUPPORT), ["tone"])
-
-
 def without_package(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(metric.importlib.util, "find_spec", lambda package: None)
 
@@ -227,7 +220,7 @@ JUDGED = [
     *alike(reference_metric, None, ".[metrics]", "rouge-l", "bleu", "bertscore", "bartscore", patch=without_package),
     row("a metric in half points", lambda: AspectJudge(RougeL(), "half"), None, "scale"),
     row("examples for a judge without a place", lambda: with_examples(CHATEVAL, [EXAMPLE]), None, "chateval"),
-    row("texts rated alike", rated_alike, None, "rated differently", files={"b.jsonl": json.dumps(ALIKE)}),
+    row("rated alike", lambda: examples(load("b.jsonl", SUPPORT), ["tone"]), None, "rated differently", files=ALIKE),
     row("a source in both files", HELD_OUT, "--held-out", "held-out", change=COPY),
     row("nearly a source in both files", HELD_OUT, "--held-out", "held-out", change=NEAR_COPY),
     row("a test set without ratings", HELD_OUT, None, "coherence", change=unrated),

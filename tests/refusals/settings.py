@@ -56,7 +56,6 @@ SETTINGS = rows(
     ({"temperature": float("nan")}, "temperature", "a finite number"),
     ({"temperature": -1}, "temperature", "at least 0"),
     ({"max_unscored": 1.5}, "max-unscored", "from 0 to 1"),
-    ({"max_unscored": -0.5}, "max-unscored", "from 0 to 1"),
     ({"tpm": 0}, "tpm", "more than 0"),
     ({"name": "a/b"}, "--name", "letters"),
     ({"name": ".."}, "--name", "letters"),
@@ -85,7 +84,6 @@ OPTIONS = (
         ("chateval both-orders=False", "both_orders", "true or false"),
         ("chateval comparing=no", "comparing", "true or false"),
         ("chateval turns=two", "turns", "from 1 to 101"),
-        ("chateval samples=2.5", "samples", "from 1 to 1000"),
         ("chateval samples=1000000", "samples", "from 1 to 1000"),
         ("chateval roles=critik", "roles", "'critic'"),
         ("hallucination-single self-check=False", "self_check", "true or false"),
@@ -135,12 +133,8 @@ JUDGES = [
         ({"search": "oracle"}, "search", ""),
         ({"search": "serper"}, None, "SERPER_API_KEY"),
     ),
-    *rows(
-        debate,
-        # Of earlier versions.
-        ({"granularity": "half"}, "granularity", "again"),
-        ({"batch_rounds": 2}, "batch_rounds", "again"),
-    ),
+    # Of earlier versions.
+    *rows(debate, ({"granularity": "half"}, "granularity", "again"), ({"batch_rounds": 2}, "batch_rounds", "again")),
     *alike(geval, None, "not a score mode", "", "probabilities", "sampled:0", "text:3"),
     row("no such persona", lambda: Debate(rounds=1, persona="plane"), "persona", "'plain'"),
     row("the majority", lambda: ChatEval(roles={"majority": "You are many."}), "roles", "majority"),

@@ -72,5 +72,4 @@ def _contents(folder: Path) -> dict[str, bytes]:
     """What stands in its files, and how many replies are stored; of a run that failed the tracking store may know."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
     stored = {str(path): b"%d" % replies for path in files if path.name == FILE and (replies := count(path.parent))}
-    own = [path for path in files if not path.is_relative_to(folder / "runs" / "store")]
-    return stored | {str(path): path.read_bytes() for path in own}
+    return stored | {str(path): path.read_bytes() for path in files if not path.is_relative_to(folder / "runs/store")}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.sample.defects import DIALOGUE_TABLE, SUMMARY_TABLE, DefectContext, Dice, Source, Table, sentences
+from tests.sample.defects import DIALOGUE_TABLE, SUMMARY_TABLE, DefectContext, PortableRandom, Source, Table, sentences
 from tests.sample.flaws import FLAWS
 
 SEED = 1
@@ -34,8 +34,8 @@ def build(task: str, rows: Sequence[Row]) -> list[Row]:
     """The rows with new candidates, of which the good one is kept."""
     sources = [_source(row) for row in rows]
     # Each source gets its predecessor in a shuffled ring, so that no text is used as the off-topic one twice.
-    ring = Dice(f"{SEED}").shuffled(sources)
-    cases = [DefectContext(own, ring[ring.index(own) - 1], Dice(f"{SEED} {own.id}")) for own in sources]
+    ring = PortableRandom(f"{SEED}").shuffled(sources)
+    cases = [DefectContext(s, ring[ring.index(s) - 1], PortableRandom(f"{SEED} {s.id}")) for s in sources]
     return [{**row, "candidates": _candidates(task, case)} for row, case in zip(rows, cases, strict=True)]
 
 
@@ -54,15 +54,15 @@ def _candidates(task: str, case: DefectContext) -> list[Row]:
     table, combined, count = TASKS[task]
     names = [name for name in (*table.defects, *combined) if name != "good"]
     while True:
-        drawn = ["good", *case.dice.shuffled(names)[: count - 1]]
-        candidates = [_candidate(name, table, case) for name in case.dice.shuffled(drawn)]
-        if all(len({made["ratings"][aspect] for made in candidates}) > 1 for aspect in table.aspects):
+        drawn = ["good", *case.rng.shuffled(names)[: count - 1]]
+        candidates = [_candidate(name, table, case) for name in case.rng.shuffled(drawn)]
+        if all(len({candidate["ratings"][aspect] for candidate in candidates}) > 1 for aspect in table.aspects):
             return candidates
 
 
 def _candidate(name: str, table: Table, case: DefectContext) -> Row:
     """The good text with the defects that the name lists."""
-    text, levels = case.own.good, []
+    text, levels = case.source.good, []
     for defect in name.split("+"):
         text, level = table.defects[defect][0](text, case)
         levels.append((defect, level))
@@ -74,12 +74,10 @@ def shipped(task: str) -> list[Row]:
 
 
 def as_lines(rows: Sequence[Row]) -> str:
-    """The records as JSON lines."""
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def main() -> None:
-    """Write both files into the package."""
     for task in TASKS:
         path = FOLDER / f"{task}.jsonl"
         path.write_bytes(as_lines(build(task, shipped(task))).encode())

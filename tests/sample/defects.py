@@ -20,7 +20,7 @@ Lines = tuple[str, ...]
 """A text as its sentences."""
 
 
-class Dice:
+class PortableRandom:
     """A random generator of its own, seeded by a text, whose draws are the same on every Python version.
 
     Python guarantees this only for `random()`, from which every draw is derived; numpy gives no such guarantee.
@@ -66,9 +66,9 @@ class Source:
 class DefectContext:
     """What a defect may use: the source of the text, another source, and random draws."""
 
-    own: Source
+    source: Source
     other: Source
-    dice: Dice
+    rng: PortableRandom
 
 
 # fmt: off
@@ -88,79 +88,77 @@ KIND_REPLIES = (
     "Yes, I feel the same way. It is just one of those things.",
 )
 
-Made = tuple[Lines, int]
+Defective = tuple[Lines, int]
 """The worse text and the level of its defect."""
 
 
-def good(text: Lines, case: DefectContext) -> Made:
-    """Leave the text as it is."""
+def good(text: Lines, case: DefectContext) -> Defective:
     return text, 1
 
 
-def repetition(text: Lines, case: DefectContext) -> Made:
+def repetition(text: Lines, case: DefectContext) -> Defective:
     """Say one or two of the sentences again at the end; the level is their number."""
-    again = sorted(case.dice.shuffled(range(len(text)))[: 1 + case.dice.below(2)])
-    opener = case.dice.pick(("", "Again: "))
+    again = sorted(case.rng.shuffled(range(len(text)))[: 1 + case.rng.below(2)])
+    opener = case.rng.pick(("", "Again: "))
     return (*text, *(opener + text[i] for i in again)), len(again)
 
 
-def cut_off(text: Lines, case: DefectContext) -> Made:
+def cut_off(text: Lines, case: DefectContext) -> Defective:
     """End inside the last sentence or the one before; level 2 if a third of the words or more is lost."""
-    kept = _ended_in(text, max(1, len(text) - 1 - case.dice.below(2)), case.dice)
+    kept = _ended_in(text, max(1, len(text) - 1 - case.rng.below(2)), case.rng)
     lost = 1 - len(" ".join(kept).split()) / len(" ".join(text).split())
     return kept, 2 if lost >= 1 / 3 else 1
 
 
-def _ended_in(text: Lines, last: int, dice: Dice) -> Lines:
+def _ended_in(text: Lines, last: int, rng: PortableRandom) -> Lines:
     words = text[last].split()
     stops = range(max(2, round(len(words) * 0.3)), round(len(words) * 0.8))
     # A text that ends in a word such as "the" is clearly incomplete.
     dangling = [i for i in stops if words[i - 1].lower() in FUNCTION_WORDS]
-    return (*text[:last], " ".join(words[: dice.pick(dangling or stops)]).rstrip('.,;:!?"'))
+    return (*text[:last], " ".join(words[: rng.pick(dangling or stops)]).rstrip('.,;:!?"'))
 
 
-def broken_grammar(text: Lines, case: DefectContext) -> Made:
+def broken_grammar(text: Lines, case: DefectContext) -> Defective:
     """Drop function words, double words and swap neighbours; below 12 % of the words is level 1, below 21 % level 2."""
     words = " ".join(text).split()
-    wanted = max(2, round(case.dice.pick((0.08, 0.16, 0.26)) * len(words)))
+    wanted = max(2, round(case.rng.pick((0.08, 0.16, 0.26)) * len(words)))
     places: list[int] = []
-    for i in case.dice.shuffled(range(len(words) - 1)):
+    for i in case.rng.shuffled(range(len(words) - 1)):
         plain = words[i].isalpha() and words[i + 1].isalpha()
         if plain and len(places) < wanted and not {i - 1, i + 1} & set(places):
             places.append(i)
     for i in sorted(places, reverse=True):
-        words[i : i + 2] = _damaged(words[i], words[i + 1], case.dice)
+        words[i : i + 2] = _damaged(words[i], words[i + 1], case.rng)
     share = len(places) / len(" ".join(text).split())
     return (" ".join(words),), 1 + (share >= 0.12) + (share >= 0.21)
 
 
-def _damaged(word: str, following: str, dice: Dice) -> list[str]:
-    if word.lower() in FUNCTION_WORDS and dice.below(3):
+def _damaged(word: str, following: str, rng: PortableRandom) -> list[str]:
+    if word.lower() in FUNCTION_WORDS and rng.below(3):
         return [following]
-    return [word, word, following] if dice.below(2) else [following, word]
+    return [word, word, following] if rng.below(2) else [following, word]
 
 
-def brief(text: Lines, case: DefectContext) -> Made:
-    """Stop after the first sentence."""
+def brief(text: Lines, case: DefectContext) -> Defective:
     return text[:1], 1
 
 
-def copied_lead(text: Lines, case: DefectContext) -> Made:
+def copied_lead(text: Lines, case: DefectContext) -> Defective:
     """Copy the first three sentences of the article, or on level 2 only two."""
-    level = 1 + case.dice.below(2)
-    return sentences(case.own.text)[: 4 - level], level
+    level = 1 + case.rng.below(2)
+    return sentences(case.source.text)[: 4 - level], level
 
 
-def details(text: Lines, case: DefectContext) -> Made:
+def details(text: Lines, case: DefectContext) -> Defective:
     """Copy the sentences of the article that share least with the good summary: two, or on level 2 three."""
     summary = _content(" ".join(text))
-    article = sentences(case.own.text)
+    article = sentences(case.source.text)
 
     def shared(i: int) -> float:
         words = _content(article[i])
         return len(words & summary) / len(words)
 
-    level = 1 + case.dice.below(2)
+    level = 1 + case.rng.below(2)
     least = sorted(range(2, len(article)), key=shared)[: 1 + level]
     return tuple(article[i] for i in sorted(least)), level
 
@@ -169,18 +167,18 @@ def _content(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower())) - FUNCTION_WORDS
 
 
-def shuffled(text: Lines, case: DefectContext) -> Made:
+def shuffled(text: Lines, case: DefectContext) -> Defective:
     """Put the sentences into another order; level 2 if more than one pair of them is the wrong way round."""
     order = list(range(len(text)))
     while order == sorted(order):
-        order = case.dice.shuffled(order)
+        order = case.rng.shuffled(order)
     wrong = sum(a > b for i, a in enumerate(order) for b in order[i + 1 :])
     return tuple(text[i] for i in order), min(2, wrong)
 
 
-def wrong_number(text: Lines, case: DefectContext) -> Made:
+def wrong_number(text: Lines, case: DefectContext) -> Defective:
     """Put one or two numbers wrong; the level is how many."""
-    swaps = case.dice.shuffled(case.own.wrong)[: 1 + case.dice.below(2)]
+    swaps = case.rng.shuffled(case.source.wrong)[: 1 + case.rng.below(2)]
     return tuple(_swapped(line, swaps) for line in text), len(swaps)
 
 
@@ -190,58 +188,54 @@ def _swapped(line: str, swaps: Sequence[Swap]) -> str:
     return line
 
 
-def unsupported(text: Lines, case: DefectContext) -> Made:
+def unsupported(text: Lines, case: DefectContext) -> Defective:
     """Add one or two claims that are not in the article; the level is how many."""
-    claims = case.dice.shuffled(case.own.more)[: 1 + case.dice.below(2)]
-    at = case.dice.pick((len(text) - 1, len(text)))
+    claims = case.rng.shuffled(case.source.more)[: 1 + case.rng.below(2)]
+    at = case.rng.pick((len(text) - 1, len(text)))
     return (*text[:at], *claims, *text[at:]), len(claims)
 
 
-def foreign_summary(text: Lines, case: DefectContext) -> Made:
+def foreign_summary(text: Lines, case: DefectContext) -> Defective:
     """Summarize another article; on level 1 the first sentence is still about this one."""
-    level = 1 + case.dice.below(2)
+    level = 1 + case.rng.below(2)
     return (*text[: 2 - level], *case.other.good[2 - level :]), level
 
 
-def ungrounded(text: Lines, case: DefectContext) -> Made:
-    """Chat well without the fact."""
-    return case.own.more, 1
+def ungrounded(text: Lines, case: DefectContext) -> Defective:
+    return case.source.more, 1
 
 
-def wrong_fact(text: Lines, case: DefectContext) -> Made:
-    """Get the fact wrong."""
-    return tuple(_swapped(line, case.own.wrong) for line in text), 1
+def wrong_fact(text: Lines, case: DefectContext) -> Defective:
+    return tuple(_swapped(line, case.source.wrong) for line in text), 1
 
 
-def copied_fact(text: Lines, case: DefectContext) -> Made:
-    """State the fact word for word and nothing else."""
-    return (case.own.fact,), 1
+def copied_fact(text: Lines, case: DefectContext) -> Defective:
+    return (case.source.fact,), 1
 
 
-def generic(text: Lines, case: DefectContext) -> Made:
+def generic(text: Lines, case: DefectContext) -> Defective:
     """Say what fits any conversation: a friendly phrase, or on level 2 next to nothing."""
-    level = 1 + case.dice.below(2)
-    return sentences(case.dice.pick((KIND_REPLIES, SHORT_REPLIES)[level - 1])), level
+    level = 1 + case.rng.below(2)
+    return sentences(case.rng.pick((KIND_REPLIES, SHORT_REPLIES)[level - 1])), level
 
 
-def echo(text: Lines, case: DefectContext) -> Made:
+def echo(text: Lines, case: DefectContext) -> Defective:
     """Say the last turn again, and on level 1 a sentence of one's own."""
-    level = 1 + case.dice.below(2)
-    return (*sentences(case.own.text.splitlines()[-1]), *case.own.more[: 2 - level]), level
+    level = 1 + case.rng.below(2)
+    return (*sentences(case.source.text.splitlines()[-1]), *case.source.more[: 2 - level]), level
 
 
-def cut_reply(text: Lines, case: DefectContext) -> Made:
+def cut_reply(text: Lines, case: DefectContext) -> Defective:
     """End in the middle of a sentence; level 2 if the fact has not been said by then."""
-    kept = _ended_in(text, case.dice.pick([i for i, line in enumerate(text) if len(line.split()) > 4]), case.dice)
-    return kept, 1 if case.own.wrong[0][0] in " ".join(kept) else 2
+    kept = _ended_in(text, case.rng.pick([i for i, line in enumerate(text) if len(line.split()) > 4]), case.rng)
+    return kept, 1 if case.source.wrong[0][0] in " ".join(kept) else 2
 
 
-def foreign_reply(text: Lines, case: DefectContext) -> Made:
-    """Give the good reply of another conversation."""
+def foreign_reply(text: Lines, case: DefectContext) -> Defective:
     return case.other.good, 1
 
 
-Make = Callable[[Lines, DefectContext], Made]
+Make = Callable[[Lines, DefectContext], Defective]
 
 
 @dataclass(frozen=True, slots=True)
