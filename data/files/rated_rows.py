@@ -348,11 +348,11 @@ def holds_group(record: Record, columns: ColumnNames) -> bool:
 
 def candidate_records(record: Record, columns: ColumnNames) -> Iterator[Record]:
     """The rows of a record that holds a group: one per candidate, each with the group's fields."""
-    names = columns.match_alike(tuple(map(str, record.values)), (*ROLES, *NESTED))[0]
+    names = columns.cached_match(tuple(map(str, record.values)), (*ROLES, *NESTED))[0]
     record.require(names.get("group", "group"), column := names.get("candidates", "candidates"))
     shared = {key: value for key, value in record.values.items() if key != column}
     for child in record.children(column):
-        fields = columns.match_alike(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
+        fields = columns.cached_match(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
         child.require(id_ := fields.get("id", "id"))
         # Its id becomes our column `candidate`, also if the group has a field of this name.
         named = {"candidate" if key == id_ else key: key for key in child.values}
@@ -366,7 +366,7 @@ def flattened(record: Record, columns: ColumnNames) -> Record:
     if not record.full_names and not any(isinstance(value, dict) for value in record.values.values()):
         return record
     values, full_names = dict(record.values), dict(record.full_names)
-    matched = columns.match_alike(tuple(map(str, values)), NESTED)[0]
+    matched = columns.cached_match(tuple(map(str, values)), NESTED)[0]
     for role, prefix in (("ratings", ""), ("comments", COMMENTS)):
         # In a table, a column of this name may hold something else.
         if role in matched and (record.full_names or isinstance(values[matched[role]], dict)):

@@ -44,15 +44,15 @@ from debate_judge.data.files.columns import (
     ROLES,
     ColumnNames,
     holds_number,
-    joined,
+    joined_columns,
     missing_column_error,
+    name_without_rater,
     normalized_name,
-    rater_base,
-    spelled_name,
+    snake_case_name,
 )
 from debate_judge.data.files.guessed_roles import guess_roles, join_raters_hint, summarized_name
 from debate_judge.data.files.rated_rows import flat_rows
-from debate_judge.data.files.ratings import YES_NO_WORDS, how_to_rate, number_remedy
+from debate_judge.data.files.ratings import YES_NO_WORDS, how_to_write_ratings, number_remedy
 from debate_judge.data.files.records import (
     ClosedModel,
     Number,
@@ -276,9 +276,9 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
 def _no_ratings_error(
     record: Record, keys: Sequence[str], values: Mapping[str, _Values], doubtful: Mapping[str, str]
 ) -> InputError:
-    raters = [key for key in keys if RATER_NAME.fullmatch(rater_base(key) or "") and holds_number(key, record)]
+    raters = [key for key in keys if RATER_NAME.fullmatch(name_without_rater(key) or "") and holds_number(key, record)]
     reasons = dict(doubtful)
-    reasons |= {c: how_to_rate(record, c, cells.present) for c, cells in values.items() if c not in doubtful}
+    reasons |= {c: how_to_write_ratings(record, c, cells.present) for c, cells in values.items() if c not in doubtful}
     advice = [f"{column}: {why}" for column, why in reasons.items() if why]
     first = ", ".join(f"{column} ({cells.present[0]!r:.40})" for column, cells in values.items() if cells.present)
     return record.error(
@@ -314,10 +314,12 @@ def _possible_ratings(
         part: name
         for name, column in columns.renamed.items()
         if name not in ROLES and not name.startswith(COMMENTS)
-        for part in (*joined(column, name, rest), normalized_name(column))
+        for part in (*joined_columns(column, name, rest), normalized_name(column))
     }
     names = {key: name_of.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
-    bases = {key: base for key in rest if (base := rater_base(key)) is not None and not _ITEM_NAME.fullmatch(base)}
+    bases = {
+        key: base for key in rest if (base := name_without_rater(key)) is not None and not _ITEM_NAME.fullmatch(base)
+    }
     columns_per_base, plain = Counter(bases.values()), {normalized_name(key): key for key in reversed(rest)}
     for key, base in bases.items():
         if base in name_of:
@@ -328,7 +330,7 @@ def _possible_ratings(
         # Not for every name: records may each have names of their own, 100,000 in all.
         for key in filter(names.__contains__, record.values):
             values.setdefault(names[key], []).extend(v for _, v in record.values_in(key))
-    return {column: cells for column, cells in values.items() if not _NOT_A_RATING.fullmatch(spelled_name(column))}
+    return {column: cells for column, cells in values.items() if not _NOT_A_RATING.fullmatch(snake_case_name(column))}
 
 
 def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
