@@ -80,12 +80,12 @@ def compare_with_raters(
     resamples = min(resamples, _MAX_RESAMPLES)
     rater_scores = {f"rater {i + 1}": [_rater_as_judge(g, i) for g in groups] for i in range(rater_count)}
     judge_scores = {
-        name: [replace(h, scores=g.scores) for g, h in zip(groups, by, strict=True)]
-        for name, by in rater_scores.items()
+        name: [replace(h, scores=g.scores) for g, h in zip(groups, rater_groups, strict=True)]
+        for name, rater_groups in rater_scores.items()
     }
     tables = [
-        agreement_table(by, levels=(level,), statistics=(statistic,), resamples=resamples, seed=seed)
-        for by in (rater_scores, judge_scores)
+        agreement_table(scores, levels=(level,), statistics=(statistic,), resamples=resamples, seed=seed)
+        for scores in (rater_scores, judge_scores)
     ]
     ceiling, judge = (table.average[level][statistic] for table in tables)
     correlation = level_correlation(groups, statistic, level)

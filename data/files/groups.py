@@ -189,7 +189,7 @@ def _logging(groups: Iterable[LocatedGroup], notes: ReadingNotes, gather: bool) 
 def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Callable[[Record, str], Task | None]:
     """A function from a record and the field that names its task to the task; None if another one is chosen."""
     # Each task file is read once.
-    named = cache(lambda name: find_task(name, folder))
+    task_named = cache(lambda name: find_task(name, folder))
 
     def find(record: Record, field: str) -> Task | None:
         name = record.optional_text(field).strip()
@@ -203,7 +203,7 @@ def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Call
                 "FILE.toml drafts one for you to correct. In a file of several tasks, add the field task",
             )
         with replace(record, remedy="rename the column, if it means something else").located(field):
-            task = named(name)
+            task = task_named(name)
         if chosen is None or task.name == chosen.name:
             return chosen or task
         if refuse_others:

@@ -215,7 +215,7 @@ def measure_systems(groups: Sequence[GroupScores], value_range: tuple[float, flo
     rated = ratings.notna().any(axis=1)
     # Each system's scores minus their mean, because sources may have texts of different systems.
     centred = (scores - scores.mean()).mean(axis=1).dropna()
-    samples = (centred[rated == of].to_numpy(dtype=float)[:, None] for of in (True, False))
+    samples = (centred[rated == is_rated].to_numpy(dtype=float)[:, None] for is_rated in (True, False))
     return SystemsTable(
         tuple(systems),
         tuple(SystemDifference(*pair, difference, corrected[pair] or 0.0) for pair, difference in pairs.items()),
