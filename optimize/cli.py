@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from debate_judge.data.errors import did_you_mean
 from debate_judge.runs.flags.invocation import COMMANDS, REMOVED
-from debate_judge.runs.flags.parser import exit_code
+from debate_judge.runs.flags.parser import run_main
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; `help` and `--version` are answered here."""
-    return exit_code(lambda: _run(list(sys.argv[1:] if argv is None else argv)))
+    return run_main(lambda: _run(list(sys.argv[1:] if argv is None else argv)))
 
 
 def _run(arguments: Sequence[str]) -> int:

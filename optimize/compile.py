@@ -19,7 +19,7 @@ from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.declaration import cli_name, command_settings
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code, make_parser, read_settings
+from debate_judge.runs.flags.parser import RESUME_HINT, make_parser, read_settings, run_main
 from debate_judge.runs.flags.text_layout import print_error
 from debate_judge.runs.reports.terminal import show
 
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = build_parser().parse_args(argv)
         return _run(read_settings(Settings, arguments), vars(arguments).get("estimate"))
 
-    return exit_code(work, RESUMES)
+    return run_main(work, RESUME_HINT)
 
 
 def _run(settings: Settings, estimate: str | None) -> int:
@@ -56,13 +56,13 @@ def _run(settings: Settings, estimate: str | None) -> int:
 
 def _estimate(settings: Settings, reply_lengths: str) -> int:
     from debate_judge.optimize.estimation.estimate import estimate_compile, notes
-    from debate_judge.runs.estimates.table import render
+    from debate_judge.runs.estimates.table import estimate_blocks
     from debate_judge.runs.flags.judge import personas
 
     estimate = estimate_compile(
         settings, personas(Path(settings.personas) if settings.personas else None), reply_lengths
     )
-    show(*render(estimate, "stage", notes(settings)))
+    show(*estimate_blocks(estimate, "stage", notes(settings)))
     return 0
 
 

@@ -18,7 +18,7 @@ from debate_judge.data.splits import append_held_out, split, split_with_held_out
 from debate_judge.optimize.plan import CompileData
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
-from debate_judge.runs.human_ratings import rated_file
+from debate_judge.runs.human_ratings import resolve_data
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +40,11 @@ def load(settings: Settings, corpus: Corpus | RatedData | None = None) -> RatedD
         return corpus
     from_python = corpus is not None
     if corpus is None:
-        file = rated_file(settings.data, settings.tracking_uri)
+        file = resolve_data(settings.data, settings.tracking_uri)
         corpus = data.load(file, settings.task, settings.columns, settings.sources)
     if settings.held_out is None:
         return RatedData(corpus, from_python=from_python)
-    file = rated_file(settings.held_out, settings.tracking_uri, "--held-out")
+    file = resolve_data(settings.held_out, settings.tracking_uri, "--held-out")
     held_out = data.load(file, corpus.task, settings.columns)
     return RatedData(append_held_out(corpus, held_out), held_out, from_python)
 

@@ -148,7 +148,7 @@ def _log_trial(run: CompileRun, point: Point, trial_outcome: TrialOutcome) -> No
         for label, outcome in trial_outcome.items():
             metrics |= {f"{CHOICE_METRIC}/{label}": outcome.agreement, f"calls_per_item/{label}": outcome.calls}
         progress = run.runner.progress
-        progress.agreement = agreement if progress.agreement is None else max(agreement, progress.agreement)
+        progress.best_value = agreement if progress.best_value is None else max(agreement, progress.best_value)
     if run.tracker is not None:
         pruned = isinstance(trial_outcome, PrunedPoint)
         run.tracker.log_trial(f"{name}, {point.granularity}", {**asdict(params), "pruned": pruned}, metrics)

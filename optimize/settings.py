@@ -24,7 +24,7 @@ from debate_judge.runs.flags.common import (
 )
 from debate_judge.runs.flags.declaration import command_settings, flag_group, result_settings, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
-from debate_judge.runs.flags.lm import LimitFlags, LMFlags
+from debate_judge.runs.flags.lm import BatchFlags, LMFlags
 from debate_judge.runs.flags.metric import CUT, METRIC, MetricChoice, MetricText, objective_of
 
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
@@ -170,7 +170,7 @@ class OutputFlags:
 
 
 @command_settings
-class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, SearchFlags, OutputFlags):
+class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, BatchFlags, SearchFlags, OutputFlags):
     """Settings of one compile.
 
     Raises:

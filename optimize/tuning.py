@@ -28,7 +28,7 @@ from debate_judge.programs import find_preset
 from debate_judge.programs.compiled import default_granularity
 from debate_judge.programs.grouping import corpus_items
 from debate_judge.programs.judge import Judge, Verdict
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 
 logger = logging.getLogger(__name__)
 

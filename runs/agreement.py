@@ -3,9 +3,9 @@
     python runs/agreement.py FILE
     python runs/agreement.py FILE --json table.json --aspects coherence,relevance
     python runs/agreement.py FILE --scale 1-3        # rows with recorded reply texts in `samples`
-    python runs/agreement.py FILE --cut 3.5          # yes/no ratings beside scores on a scale of their own
+    python runs/agreement.py FILE --cut 3.5          # yes/no ratings, and scores on another scale
 
-FILE holds rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV. The command prints Pearson, Spearman
+FILE has rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV. The command prints Pearson, Spearman
 and Kendall's tau-b at summary, sample and system level, each with a 95 % interval over groups. Where ratings have two
 values, or every group is a pair, it adds accuracy, Cohen's kappa and the like. Where a rating is a list with one value
 per rater, it adds the human ceiling, the raters' reliability, and the error and bias of the scores.
@@ -24,7 +24,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.runs.flags.common import SEED, SOURCES, SourcesText, resamples_setting
 from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.parser import exit_code, settings_of
+from debate_judge.runs.flags.parser import parse_settings, run_main
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import DecisionResult
@@ -46,8 +46,8 @@ _LEVEL_TITLES: dict[Level, str] = {
 class AgreementFlags:
     """Settings of the command `agreement`."""
 
-    file: str = setting(..., "file with rows of scores beside ratings, .jsonl or .csv", name="FILE", metavar="FILE")
-    aspects: tuple[str, ...] = setting((), "aspects to report, comma-separated; by default all in the file")
+    file: str = setting(..., "file with rows of scores and ratings, .jsonl or .csv", name="FILE", metavar="FILE")
+    aspects: tuple[str, ...] = setting((), "aspects to report, comma-separated", default_text="all in the file")
     sources: SourcesText | None = SOURCES
     scale: str | None = setting(None, "scale on which recorded replies in `samples` are read", metavar="LOW-HIGH")
     decisions: Literal["auto", "binary", "pairs", "none"] = setting(
@@ -68,14 +68,14 @@ class AgreementFlags:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the agreement; returns the exit code (0 done, 2 bad input)."""
-    return exit_code(lambda: _run(settings_of("agreement", __doc__, AgreementFlags, argv)))
+    return run_main(lambda: _run(parse_settings("agreement", __doc__, AgreementFlags, argv)))
 
 
 def _run(flags: AgreementFlags) -> int:
     from debate_judge.data.agreement.results import LEVELS
     from debate_judge.data.agreement.tables import agreement_table
     from debate_judge.runs.evaluation.rows import scores_of
-    from debate_judge.runs.evaluation.score_files import read_rated
+    from debate_judge.runs.evaluation.score_files import read_rated_scores
     from debate_judge.runs.reports import raters as rater_tables
     from debate_judge.runs.reports.decisions import tables, to_json
     from debate_judge.runs.reports.terminal import show
@@ -83,29 +83,29 @@ def _run(flags: AgreementFlags) -> int:
 
     _check_output(flags)
     file, scale = Path(flags.file), _parse_scale(flags.scale)
-    rated = read_rated(file, scale=scale, aspects=flags.aspects, sources=flags.sources)
-    scores = scores_of(rated.rows)
-    with StepProgress("levels", len(LEVELS)) as bar:
-        table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed, levels=bar.track(LEVELS))
+    file_scores = read_rated_scores(file, scale=scale, aspects=flags.aspects, sources=flags.sources)
+    scores = scores_of(file_scores.rows)
+    with StepProgress("levels", len(LEVELS)) as steps:
+        table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed, levels=steps.track(LEVELS))
     decisions, raters = _decisions(flags, scores), _rater_comparison(flags, scores)
-    values = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
-    values |= {"raters": {name: entry.to_json() for name, entry in raters.items()}} if raters else {}
+    record = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
+    record |= {"raters": {name: entry.to_json() for name, entry in raters.items()}} if raters else {}
     if flags.json == "-":
-        print(json.dumps(values, indent=2, allow_nan=False))
+        print(json.dumps(record, indent=2, allow_nan=False))
         return 0
-    show(f"{len(rated.rows)} rows, {len(scores)} aspects; 95 % intervals over groups")
-    if rated.samples:
-        show(f"{rated.samples} recorded samples read, {rated.unreadable} without a score on the scale")
-    show(*_render(table), *(part for entry in tables(decisions, units="groups") for part in ("", entry)))
+    show(f"{len(file_scores.rows)} rows, {len(scores)} aspects; 95 % intervals over groups")
+    if file_scores.samples:
+        show(f"{file_scores.samples} recorded samples read, {file_scores.unreadable} without a score on the scale")
+    show(*_level_tables(table), *(block for each in tables(decisions, units="groups") for block in ("", each)))
     if raters:
         show("", rater_tables.table({"scores": raters}, _level(scores), "spearman"))
     if flags.json:
-        write_json(flags.json, values, "--json")
+        write_json(flags.json, record, "--json")
     return 0
 
 
 def _decisions(flags: AgreementFlags, scores: Scores) -> dict[str, dict[str, DecisionResult]]:
-    """The agreement of decisions, as of a judge called `scores`; empty where ratings define no decision."""
+    """The agreement of decisions, for a judge called `scores`; empty where ratings define no decision."""
     from debate_judge.data.agreement.decisions import decision_rules_from_scores, evaluate_decisions
 
     if flags.decisions == "none":
@@ -116,8 +116,8 @@ def _decisions(flags: AgreementFlags, scores: Scores) -> dict[str, dict[str, Dec
             rule = replace(rule, cut=flags.cut)
         elif rule.kind == "binary" and not _within_ratings(scores[name]):
             print(
-                f"note: scores of {name} lie outside its two ratings, so their midpoint separates nothing; set the "
-                f"cut with --cut",
+                f"note: scores of {name} are outside the range of its two ratings, so their midpoint is no cut; "
+                "set one with --cut",
                 file=sys.stderr,
             )
             rule = replace(rule, cut=None)
@@ -127,7 +127,7 @@ def _decisions(flags: AgreementFlags, scores: Scores) -> dict[str, dict[str, Dec
 
 
 def _rater_comparison(flags: AgreementFlags, scores: Scores) -> dict[str, RaterAgreement]:
-    """Aspect -> how the scores compare with single raters; empty where ratings are not from several raters."""
+    """Aspect -> how the scores compare with individual raters; empty without ratings of several raters."""
     from debate_judge.data.agreement.raters import compare_with_raters
     from debate_judge.runs.reports.raters import several_raters
 
@@ -173,12 +173,12 @@ def _parse_scale(text: str | None) -> Scale | None:
         raise InputError("not a scale", field="--scale", expected="LOW-HIGH, e.g. 1-5", found=text) from None
 
 
-def _render(table: AgreementTable) -> list[OutputBlock]:
+def _level_tables(table: AgreementTable) -> list[OutputBlock]:
     """A table for each level under its title, and notes on how undefined correlations are counted."""
     from debate_judge.data.agreement.tables import LEVELS
 
     return [
-        *(part for level in LEVELS for part in ("", _level_table(table, level))),
+        *(block for level in LEVELS for block in ("", _level_table(table, level))),
         "",
         "constant: groups whose scores are equal, counted 0 (without them: ranked)",
         "undefined: groups whose ratings are equal, left out (counted 0 as well: all = 0)",
@@ -204,9 +204,9 @@ def _level_table(table: AgreementTable, level: Level) -> DataTable:
     header = ["aspect", *names, *(f"{name}, {convention}" for convention in conventions for name in names)]
     body = []
     for name, figures in by_aspect.items():
-        extra = [getattr(figures[s], value) for value in conventions.values() for s in STATISTICS]
+        other_conventions = [getattr(figures[s], name) for name in conventions.values() for s in STATISTICS]
         counts = [getattr(figures["spearman"], count) for count in ("groups", "constant", "undefined", "unscored")]
-        values = ["–" if value is None else f"{value:.2f}" for value in extra]
+        values = ["–" if value is None else f"{value:.2f}" for value in other_conventions]
         body.append([name, *(interval(figures[s]) for s in STATISTICS), *values, *map(str, counts)])
     methods = [METHODS[m] for m in METHODS if m in {cell.method for cell in cells}]
     caption = _LEVEL_TITLES[level] + (f" (intervals: {'; '.join(methods)})" if methods else "")

@@ -19,7 +19,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES, SourcesText
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.invocation import command
-from debate_judge.runs.flags.parser import exit_code, settings_of
+from debate_judge.runs.flags.parser import parse_settings, run_main
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import OutputBlock, Verbatim, show
 
@@ -38,7 +38,7 @@ _STANDARD_DEVIATIONS = (
 measured with a strong LM on SummEval (16 candidates per source). A compile prints those of its own data."""
 
 _MAX_DISTINCT = 11
-"""With more distinct ratings than this, quartiles are printed in place of shares."""
+"""With more distinct ratings than this, their quartiles are printed instead of the share of each."""
 
 
 @command_settings
@@ -58,7 +58,7 @@ class CheckFlags:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print how the data are read; returns the exit code (0 done, 2 data that cannot be used)."""
-    return exit_code(lambda: _run(settings_of("check", __doc__, CheckFlags, argv)))
+    return run_main(lambda: _run(parse_settings("check", __doc__, CheckFlags, argv)))
 
 
 def _run(flags: CheckFlags) -> int:
@@ -74,11 +74,13 @@ def _run(flags: CheckFlags) -> int:
             remedy="leave it out, or give data without a task of its own",
         )
     task = flags.task if guess is None else guess.task
-    columns = flags.columns if guess is None else tuple(f"{a}={b}" for a, b in guess.columns.renamed.items())
-    # The format is printed below, so that reading does not log it as well.
+    columns = flags.columns
+    if guess is not None:
+        columns = tuple(f"{field}={column}" for field, column in guess.columns.renamed.items())
+    # The format is printed below, so reading need not log it as well.
     file = _recognized_file(flags)
     corpus = data.load(file, task, columns, flags.sources)
-    saved = _save(flags.write_task, guess)
+    saved = _save_task(flags.write_task, guess)
     statistics = corpus_statistics(corpus)
     read_as = [
         flags.file if isinstance(file, str) else f"{flags.file}: {file.format}",
@@ -125,22 +127,22 @@ def _recognized_file(flags: CheckFlags) -> RecordFile | str:
     """The file with its format, marked so that reading does not log it; a public data set stays a name."""
     from debate_judge.data import LOADERS
     from debate_judge.data.files.formats import detect_format, is_supported
-    from debate_judge.runs.human_ratings import rated_file
+    from debate_judge.runs.human_ratings import resolve_data
 
-    file = rated_file(flags.file, flags.tracking_uri)
+    file = resolve_data(flags.file, flags.tracking_uri)
     if not isinstance(file, str):
         return file
     is_user_file = file.partition("=")[0] not in LOADERS and is_supported(file)
     return replace(detect_format(file), is_default=True) if is_user_file else file
 
 
-def _save(path: str | None, guess: GuessedTask | None) -> bool:
+def _save_task(path: str | None, guess: GuessedTask | None) -> bool:
     from debate_judge.data.files.writing import write_errors
 
     if path is None or guess is None:
         return False
     if Path(path).suffix != ".toml" or Path(path).exists():
-        problem = "a file is there already" if Path(path).exists() else "not the name of a task file"
+        problem = "the file already exists" if Path(path).exists() else "not the name of a task file"
         raise InputError(problem, field="--write-task", expected="a new file ending in .toml", found=path)
     with write_errors(Path(path), "--write-task"):
         Path(path).write_text(guess.toml(), encoding="utf-8")
@@ -150,10 +152,10 @@ def _save(path: str | None, guess: GuessedTask | None) -> bool:
 def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFlags) -> list[str]:
     if guess is None:
         return [f"task: {corpus.task.name}"]
-    lines = [f"column {column!r} is read as {our_name!r}" for our_name, column in guess.columns.renamed.items()]
+    lines = [f"column {column!r} is read as {field!r}" for field, column in guess.columns.renamed.items()]
     lines += [f"column {name!r} is not read as ratings: {why}" for name, why in guess.doubtful.items()]
     if guess.built_in:
-        return [*lines, f"task: {corpus.task.name}, for all ratings fit it; name it, or a task file, with --task"]
+        return [*lines, f"task: {corpus.task.name}, because all ratings fit it; name it, or a task file, with --task"]
     if saved:
         return [*lines, f"task: guessed and saved in {flags.write_task}; correct it before you use it"]
     toml_lines = [Verbatim("  " + line) for line in guess.toml().splitlines()]
@@ -167,8 +169,8 @@ def _counts(statistics: CorpusStatistics) -> list[OutputBlock]:
     if 0 < statistics.sources < statistics.groups:
         unit = f"groups of {statistics.sources:,} sources"
     rows = [["groups", f"{statistics.groups:,} {unit}, {statistics.candidates:,} candidates ({size} a group)"]]
-    with_fields = {"a context": statistics.contexts, "references": statistics.references}
-    rows += [[name, f"{count:,} of {statistics.groups:,} groups"] for name, count in with_fields.items() if count]
+    optional_fields = {"a context": statistics.contexts, "references": statistics.references}
+    rows += [[name, f"{count:,} of {statistics.groups:,} groups"] for name, count in optional_fields.items() if count]
     if statistics.selected:
         rows.append(
             [
@@ -182,8 +184,8 @@ def _counts(statistics: CorpusStatistics) -> list[OutputBlock]:
     repeated = f"{statistics.repeated_texts:,} candidates repeat a text" + (
         " of their group" if statistics.sources else ""
     )
-    joined, sets = statistics.near_duplicates
-    near = f"{joined:,} groups in {sets:,} sets, each kept in one part of a split" if joined else "none"
+    groups, clusters = statistics.near_duplicates
+    near = f"{groups:,} groups in {clusters:,} clusters, each kept in one part of a split" if groups else "none"
     rows += [["duplicates", repeated if statistics.repeated_texts else "none"], ["near-duplicates", near]]
     return [DataTable(["data", "how it is read"], rows)]
 
@@ -193,33 +195,33 @@ def _aspects(statistics: CorpusStatistics) -> list[OutputBlock]:
         return ["No candidate has a rating: the texts can be scored, and nothing can be compiled from them."]
     header = ["aspect", "scale", "rated", "missing", "raters", "mean", "tied pairs"]
     rows = []
-    for aspect in statistics.aspects:
-        fewest, most = aspect.raters
+    for figures in statistics.aspects:
+        fewest, most = figures.raters
         raters = f"{most}" if fewest == most else f"{fewest} to {most}"
-        tied = f"{100 * aspect.tied / aspect.pairs:.0f} %" if aspect.pairs else "–"
+        tied = f"{100 * figures.tied / figures.pairs:.0f} %" if figures.pairs else "–"
         cells = [
-            str(aspect.aspect.scale),
-            f"{aspect.rated:,}",
-            f"{aspect.missing:,}",
+            str(figures.aspect.scale),
+            f"{figures.rated:,}",
+            f"{figures.missing:,}",
             raters,
-            f"{aspect.mean:.2f}",
+            f"{figures.mean:.2f}",
             tied,
         ]
-        rows.append([aspect.aspect.name, *cells])
-    lines = [line for aspect in statistics.aspects for line in _distribution(aspect)]
+        rows.append([figures.aspect.name, *cells])
+    lines = [line for figures in statistics.aspects for line in _distribution(figures)]
     within = "of one group" if statistics.group_sizes[2] > 1 else "of the whole file"
     note = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"
     return [DataTable(header, rows), "", *lines, note]
 
 
-def _distribution(aspect: AspectStatistics) -> list[str]:
-    name, total = aspect.aspect.name, aspect.values.total()
-    values = sorted(aspect.values)
+def _distribution(figures: AspectStatistics) -> list[str]:
+    name, total = figures.aspect.name, figures.values.total()
+    values = sorted(figures.values)
     if len(values) > _MAX_DISTINCT:
-        ratings = sorted(aspect.values.elements())
+        ratings = sorted(figures.values.elements())
         quartiles = " / ".join(f"{ratings[round(share * (total - 1))]:g}" for share in (0, 0.25, 0.5, 0.75, 1))
         return [f"{name}: {len(values)} different ratings, minimum / quartiles / maximum {quartiles}"]
-    shares = ", ".join(f"{value:g}: {100 * aspect.values[value] / total:.0f} %" for value in values)
+    shares = ", ".join(f"{value:g}: {100 * figures.values[value] / total:.0f} %" for value in values)
     return [f"{name}: {shares}"]
 
 
@@ -231,12 +233,12 @@ def _raters(corpus: Corpus) -> list[OutputBlock]:
     rows = []
     for name in corpus.rated_aspects():
         means = [tuple(group.ratings(name)) for group in corpus.groups]
-        singles = [tuple(tuple(c.ratings.get(name, ())) for c in group.candidates) for group in corpus.groups]
+        ratings = [tuple(tuple(c.ratings.get(name, ())) for c in group.candidates) for group in corpus.groups]
         ids = [tuple(c.id for c in group.candidates) for group in corpus.groups]
         # Agreement among raters does not depend on scores; the mean ratings are passed as scores.
         groups = [
-            GroupScores(g.id, names, mean, mean, raters, g.source_id)
-            for g, names, mean, raters in zip(corpus.groups, ids, means, singles, strict=True)
+            GroupScores(g.id, candidates, mean, mean, by_rater, g.source_id)
+            for g, candidates, mean, by_rater in zip(corpus.groups, ids, means, ratings, strict=True)
         ]
         level: Level = "summary" if corpus.grouped else "sample"
         agreement = compare_with_raters(groups, level=level, resamples=0)
@@ -307,8 +309,8 @@ def _detectable_differences(held_out: int, aspects: int) -> list[str]:
 
     share = f"{100 * POWER:.0f} %"
     lines = [
-        f"  {held_out} held-out sources detect, in {share} of cases, a true difference of the correlations",
-        "  of a debate and a single call of",
+        f"  {held_out} held-out sources detect, in {share} of cases, a true difference between the correlations",
+        "  of a debate and of a single call of",
     ]
     deviations = _STANDARD_DEVIATIONS if aspects > 1 else _STANDARD_DEVIATIONS[1:]
     lines += [f"    {detectable_difference(d, held_out):.2f} or more {what}" for d, what in deviations]
@@ -347,9 +349,9 @@ def _next_command(
     words += ["--columns", shlex.quote(",".join(columns))] if columns and not saved else []
     words += ["--config", f"sources={flags.sources}"] if flags.sources else []
     words += ["--aspects", shlex.quote(",".join(compilable))] if len(compilable) < len(corpus.select_aspects()) else []
-    lead = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
+    step = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
     return [
-        f"{lead} what a compile would cost; nothing is spent:",
+        f"{step} what a compile would cost; nothing is spent:",
         Verbatim(f"  {' '.join(words)} --lm PROVIDER/MODEL --estimate"),
     ]
 

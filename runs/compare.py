@@ -19,14 +19,14 @@ from collections.abc import Sequence
 
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
+from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_main
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the tables; returns the exit code (0 done, 2 bad input, 3 the LM failed, 130 interrupted)."""
 
     def work() -> int:
-        flags = settings_of("compare", __doc__, CompareFlags, argv)
+        flags = parse_settings("compare", __doc__, CompareFlags, argv)
         if flags.lm and flags.estimate is None:
             require_server(flags.lm, flags.api_base, flags.store)
         from debate_judge.runs.comparison.job import run
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run(flags)
         return 0
 
-    return exit_code(work, RESUMES)
+    return run_main(work, RESUME_HINT)
 
 
 if __name__ == "__main__":

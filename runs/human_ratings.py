@@ -14,7 +14,7 @@ from debate_judge.runs.tracking.store import check_address, tracking_errors
 PREFIX = "mlflow:"
 
 
-def rated_file(spec: str, tracking_uri: str | None = None, flag: str = "--data") -> str | RecordFile:
+def resolve_data(spec: str, tracking_uri: str | None = None, flag: str = "--data") -> str | RecordFile:
     """The argument of `data.load` for a value of --data: records of an MLflow experiment, or the value itself.
 
     Args:
@@ -41,12 +41,12 @@ def _traces(spec: str, address: str | None, flag: str) -> Iterator[Record]:
             field=flag,
             expected="the tracking store that has the experiment",
             found=f"no file {database}",
-            remedy="set MLFLOW_TRACKING_URI to the store, or begin in its folder",
+            remedy="set MLFLOW_TRACKING_URI to the store, or run the command in its folder",
         )
     if address:
         check_address(uri)
     client, name = mlflow.MlflowClient(tracking_uri=uri), spec.removeprefix(PREFIX)
-    token, row = None, 0
+    page_token, row = None, 0
     with tracking_errors(uri):
         experiment_ids = {experiment.name: experiment.experiment_id for experiment in client.search_experiments()}
         if name not in experiment_ids and name not in experiment_ids.values():
@@ -57,10 +57,10 @@ def _traces(spec: str, address: str | None, flag: str) -> Iterator[Record]:
                 remedy=did_you_mean(name, experiment_ids) or "set MLFLOW_TRACKING_URI to the store that has it",
             )
         while True:
-            page = client.search_traces(locations=[experiment_ids.get(name, name)], page_token=token)
+            page = client.search_traces(locations=[experiment_ids.get(name, name)], page_token=page_token)
             for trace in page:
                 row += 1
                 yield Record(trace.to_dict(), spec, row, unit="row")
-            token = page.token
-            if not token:
+            page_token = page.token
+            if not page_token:
                 return

@@ -25,14 +25,14 @@ _DEFAULTS = {
 
 
 def prepare_mlflow() -> None:
-    """Set these defaults and import MLflow; environment variables that are already set win."""
+    """Set these defaults and import MLflow; environment variables that are already set are kept."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     import mlflow  # noqa: F401 - configures its loggers when it is imported
 
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(os.environ["MLFLOW_LOGGING_LEVEL"])
-    # It would warn that parameters of the run have the same names as settings of the model.
+    # It warns if parameters of the run have the same names as settings of the model.
     logging.getLogger("mlflow.models.model").setLevel(logging.ERROR)
 
 

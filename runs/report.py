@@ -4,9 +4,9 @@
     python runs/report.py RUN_ID
     python runs/report.py runs/store/exports/NAME --share
 
-The page is made again from the report.json that the command wrote and from the texts in its store, without LM calls. On
-a terminal it is opened in the browser; its path is always printed. With --share another page is made, to be passed on:
-it quotes no source, candidate, comment or debate.
+The page is rendered again from the report.json that the command wrote and from the texts in its store, without LM
+calls. On a terminal it is opened in the browser; its path is always printed. With --share it is a page to share, which
+quotes no source, candidate, comment or debate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from debate_judge.runs.flags.common import STORE
 from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.parser import exit_code, settings_of
+from debate_judge.runs.flags.parser import parse_settings, run_main
 from debate_judge.runs.flags.text_layout import is_terminal
 
 
@@ -32,18 +32,18 @@ class ReportFlags:
         name="RUN_OR_EXPORT",
         metavar="RUN_OR_EXPORT",
     )
-    share: bool = setting(False, "make the page that quotes no text of the data, to be passed on")
+    share: bool = setting(False, "make a page to share, which quotes no text of the data")
     store: str | None = setting(
         None,
         "folder of the texts and of the embedded MLflow store",
         metavar="DIR",
-        default_text="the one that the export lies in",
+        default_text="the one that has the export",
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Make the page, print its path, open it; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
-    return exit_code(lambda: _run(settings_of("report", __doc__, ReportFlags, argv)))
+    return run_main(lambda: _run(parse_settings("report", __doc__, ReportFlags, argv)))
 
 
 def _run(flags: ReportFlags) -> int:
@@ -52,7 +52,7 @@ def _run(flags: ReportFlags) -> int:
     store = None if flags.store is None else Path(flags.store)
     page = regenerate(flags.run, store, Path(STORE.default), share=flags.share)
     print(page)
-    # With the output piped to another program, no browser is opened.
+    # No browser is opened if the output is piped to another program.
     if is_terminal(sys.stdout) and not flags.share and not webbrowser.open(page.resolve().as_uri()):
         print("no browser could be opened here; open this file with one", file=sys.stderr)
     return 0

@@ -7,12 +7,12 @@
     python runs/score.py EXPORT --in texts.xlsx --out scores.xlsx --wide --keep-columns
 
 The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and aspect, in
-the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where candidates or aspects
-share calls, also how many did. With --wide a row is one text, and each aspect a column; with --keep-columns
+the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored, reason; where candidates or
+aspects share calls, also how many did. With --wide a row is one text, and each aspect a column; with --keep-columns
 rows begin with the columns of the input. A missing score is null, and unscored says why. With --scale raters a score is
 what the raters would give on average, by a map that the compile fitted, and judge_score is the judge's own.
-The key interval adds low and high, the ends of a conformal interval on that scale, and abstain marks scores whose
-interval is wider as left to people (to_people). The same command continues a run that was stopped.
+The key interval adds low and high, the ends of a conformal interval on that scale, and with abstain, abstained is true
+where that interval is too wide to trust the score. The same command continues a run that was stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.lm import lm_options, require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
+from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_main
 from debate_judge.runs.flags.text_layout import is_terminal, say
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import DEFAULT_LEVEL, ScoreFlags
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 2 bad input, 3 the LM failed, 4 too many items without a score, 130 interrupted.
     """
-    return exit_code(lambda: _run(settings_of("score", __doc__, ScoreFlags, argv)), RESUMES)
+    return run_main(lambda: _run(parse_settings("score", __doc__, ScoreFlags, argv)), RESUME_HINT)
 
 
 def _run(flags: ScoreFlags) -> int:
@@ -50,7 +50,7 @@ def _run(flags: ScoreFlags) -> int:
     if flags.lm and flags.estimate is None:
         require_server(flags.lm, flags.api_base, flags.store)
     say("loading ...")
-    from debate_judge.runs.scoring.scorer import TextScorer, open_program
+    from debate_judge.runs.scoring.scorer import TextScorer, load_judge
 
     if flags.estimate is not None:
         return _estimate(flags)
@@ -58,16 +58,16 @@ def _run(flags: ScoreFlags) -> int:
         from debate_judge.runs.distributed.command import score_distributed
 
         return score_distributed(flags)
-    with open_program(flags) as judge:
+    with load_judge(flags) as judge:
         return _score(flags, TextScorer(judge, flags))
 
 
 def _estimate(flags: ScoreFlags) -> int:
     from debate_judge.runs.estimates.dry_run import reply_tokens
     from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
-    from debate_judge.runs.estimates.table import render
+    from debate_judge.runs.estimates.table import estimate_blocks
     from debate_judge.runs.export.loaded import select_aspects
-    from debate_judge.runs.runner.streaming import group_items
+    from debate_judge.runs.runner.streaming import items_of_group
     from debate_judge.runs.scoring.scorer import find_export
 
     export = find_export(flags)
@@ -81,10 +81,10 @@ def _estimate(flags: ScoreFlags) -> int:
         reply_tokens=reply_tokens(flags.estimate or ""),
     )
     task, aspects = export.judge.task, select_aspects(export.judge, flags.aspects or None)
-    items = (item for group in _groups(flags, task) for item in group_items(task, group, aspects))
+    items = (item for group in _groups(flags, task) for item in items_of_group(task, group, aspects))
     estimate, count = estimate_scoring(target, export.judge, aspects, items)
-    notes = [f"{count:,} items to score; equal items are asked about once, and answers in --store cost nothing."]
-    show(*render(estimate, "role", notes))
+    notes = [f"{count:,} items to score; equal items are scored once, and replies in --store cost nothing."]
+    show(*estimate_blocks(estimate, "role", notes))
     return 0
 
 
@@ -95,7 +95,7 @@ def _groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
         from debate_judge.runs.distributed.units import all_groups
 
         return all_groups(flags, task)
-    return new_groups(flags.source, task, flags.task, flags.columns, flags.sources, keep=flags.keep_columns)
+    return new_groups(flags.input, task, flags.task, flags.columns, flags.sources, keep=flags.keep_columns)
 
 
 def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
@@ -108,7 +108,7 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     judge = scorer.judge
     if scorer.note:
         say(f"note: {scorer.note}")
-    source, out = Path(flags.source), Path(flags.out)
+    input_file, out = Path(flags.input), Path(flags.out)
     first_groups, groups = scorer.peek(_groups(flags, judge.task))
     if flags.keep_columns and not first_groups:
         # The columns are those of the first text: an error in reading it is raised before a file is written.
@@ -116,7 +116,7 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     with open_results(
         out,
         provenance=scorer.provenance(),
-        source=source,
+        input_file=input_file,
         transcripts=Path(flags.transcripts) if flags.transcripts else None,
         layout=scorer.layout(first_groups[0].candidates[0].row if first_groups else {}),
         extra_fields=scorer.extra_fields,
@@ -128,13 +128,13 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     totals = results.totals
     if not totals.rows:
         expected = "at least one group with its candidates"
-        raise InputError("no groups in the file", file=source, expected=expected, remedy=NO_ROWS_REMEDY)
+        raise InputError("no groups in the file", file=input_file, expected=expected, remedy=NO_ROWS_REMEDY)
     if totals.existing == totals.rows:
         say(f"nothing left to do: {out} has a row for every item")
-    show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, totals), to=sys.stderr)
+    show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, totals), file=sys.stderr)
     if flags.interval is not None:
         held_out = evaluate_intervals(judge.manifest, scorer.aspects, flags.interval, flags.abstain)
-        show(*uncertainty_summary(held_out, scorer.intervals, flags.interval, flags.abstain), to=sys.stderr)
+        show(*uncertainty_summary(held_out, scorer.intervals, flags.interval, flags.abstain), file=sys.stderr)
     return unscored_exit_code(flags, totals)
 
 
@@ -143,7 +143,7 @@ def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[RatedGrou
 
     count = _count_items(flags, scorer)
     with RunProgress(scorer.judge.lm, visible=True) as progress, progress.track("items scored", count) as item_pass:
-        for item, score, row in scorer.scored(groups):
+        for item, score, row in scorer.score_groups(groups):
             results.add(item, score, row)
             item_pass.advance()
     results.finish()
@@ -156,9 +156,9 @@ def _count_items(flags: ScoreFlags, scorer: TextScorer) -> int | None:
     if not is_terminal(sys.stderr):
         return None
     try:
-        return count_candidates(flags.source, scorer.judge.task, flags.columns, flags.sources) * len(scorer.aspects)
+        return count_candidates(flags.input, scorer.judge.task, flags.columns, flags.sources) * len(scorer.aspects)
     except InputError:
-        # Reported when scoring reaches it, after the rows before it.
+        # Raised again when scoring reaches the bad row, after the rows before it are written.
         return None
 
 

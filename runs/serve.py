@@ -1,4 +1,4 @@
-"""Answer requests for scores over HTTP with an exported judge.
+"""Serve scores of an exported judge over HTTP.
 
     python runs/serve.py runs/store/exports/NAME
     python runs/serve.py models:/NAME@champion --host 0.0.0.0 --port 8000
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.runs.flags.parser import exit_code, settings_of
+from debate_judge.runs.flags.parser import parse_settings, run_main
 from debate_judge.runs.scoring.settings import ServeFlags
 
 KEY_VARIABLE = "DEBATE_SERVE_KEY"
@@ -28,14 +28,14 @@ _MIN_KEY_LENGTH = 16
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until the process is told to stop; returns the exit code (0 stopped, 2 bad input, 3 the LM failed)."""
-    return exit_code(lambda: _run(settings_of("serve", __doc__, ServeFlags, argv)))
+    return run_main(lambda: _run(parse_settings("serve", __doc__, ServeFlags, argv)))
 
 
 def bearer_key(host: str) -> str | None:
-    """The key that requests must have; None for none, which is allowed on loopback alone.
+    """The bearer key of requests; None if they need none, which is allowed on loopback alone.
 
     Raises:
-        InputError: It is missing where it is needed, or too short to be safe.
+        InputError: The key is missing where it is needed, or too short to be safe.
     """
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if key and len(key) < _MIN_KEY_LENGTH:
@@ -70,9 +70,9 @@ def _run(flags: ServeFlags) -> int:
         raise InputError(f"{error.name} is not installed", field="serve", remedy=install_hint("serve")) from error
     print("loading ...", file=sys.stderr)
     from debate_judge.runs.integrations.http_service import ServiceLimits, make_app
-    from debate_judge.runs.scoring.scorer import open_program
+    from debate_judge.runs.scoring.scorer import load_judge
 
-    with open_program(flags) as judge:
+    with load_judge(flags) as judge:
         judge.compiled.require_calibrated(judge.select_aspects(), flags.scale)
         limits = ServiceLimits(flags.max_body, flags.max_requests, flags.request_time)
         app = make_app(judge, key=key, limits=limits, scale=flags.scale)

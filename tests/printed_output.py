@@ -10,7 +10,7 @@ from debate_judge.runs.reports.terminal import OutputBlock, show
 def printed(*blocks: OutputBlock) -> str:
     """The lines as they are outside of a terminal."""
     out = io.StringIO()
-    show(*blocks, to=out)
+    show(*blocks, file=out)
     return out.getvalue()
 
 

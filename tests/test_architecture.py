@@ -225,6 +225,13 @@ def functions(files: Iterable[Path]) -> dict[str, Function]:
     return {f"{name_of(path)}:{node.lineno} {node.name}": node for path, node in nodes}
 
 
+def test_the_package_is_made_of_links_to_the_checkout() -> None:
+    """As copies, what is at the top would no longer be what is imported."""
+    entries = list((ROOT / ".src" / "debate_judge").iterdir())
+    assert {entry.name for entry in entries} >= {"__init__.py", "testing.py", "data", "programs", "runs", "optimize"}
+    assert [entry.name for entry in entries if not entry.is_symlink() and entry.name != "__pycache__"] == []
+
+
 def test_files_have_at_most_500_lines_and_functions_60() -> None:
     lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in (*SOURCES, *TESTS)}
     none_wrong({name: size > 500 for name, size in lines.items()})

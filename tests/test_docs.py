@@ -219,7 +219,7 @@ def declarations(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[type, ...]]
     """Command -> the classes that its help and its keys come from."""
     starts = [partial(importlib.import_module(module).main, []) for module, _ in COMMANDS.values()]
     found: list[Any] = parsers_of(starts, monkeypatch)
-    return {name: parser.declarations for name, parser in zip(COMMANDS, found, strict=True)}
+    return {name: parser.settings_classes for name, parser in zip(COMMANDS, found, strict=True)}
 
 
 def test_the_page_of_settings_has_the_keys_of_all_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_the_page_of_settings_has_the_keys_of_all_commands(monkeypatch: pytest.M
             known = f" ({', '.join(one.choices)})" if one.choices else ""
             rows.setdefault((one.cli_name, default, f"{one.field.description}{known}"), []).append(command)
     assert {command for commands in rows.values() for command in commands} >= {"compile", "score", "serve", "compare"}
-    table = ["| key | of | default | what it is |", "|---|---|---|---|"]
-    table += [f"| `{key}` | {', '.join(of)} | {default} | {what} |" for (key, default, what), of in rows.items()]
+    table = ["| key | commands | default | meaning |", "|---|---|---|---|"]
+    table += [f"| `{key}` | {', '.join(of)} | {default} | {meaning} |" for (key, default, meaning), of in rows.items()]
     page = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
     assert "\n".join(table) == page[page.index(table[0]) :].rstrip("\n")

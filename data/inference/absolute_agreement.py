@@ -159,6 +159,8 @@ def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, s
 
 def _measures_of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
     """The three measures of each row, shape (3, rows), from arrays as in `objective_value`."""
+    if not ratings.shape[1]:
+        return np.full((3, len(ratings)), np.nan)
     missing = np.isnan(ratings)
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.where(missing, 0.0, np.abs(scores - ratings)).sum(axis=1) / (~missing).sum(axis=1)

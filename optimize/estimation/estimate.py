@@ -28,8 +28,15 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.estimates.dry_run import DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all, reply_tokens
-from debate_judge.runs.estimates.items import item_totals, sampled_groups
+from debate_judge.runs.estimates.dry_run import (
+    DryRunStore,
+    Estimate,
+    EstimateTarget,
+    Stage,
+    estimate_by_dry_run,
+    reply_tokens,
+)
+from debate_judge.runs.estimates.items import sampled_groups, text_totals
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -86,7 +93,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], reply_leng
         steps.advance()
 
     with steps, _without_progress_lines():
-        return dry_run_all(target, stages, work, _row_name, cache_debates=plan.data.folds is not None)
+        return estimate_by_dry_run(target, stages, work, _row_name, cache_debates=plan.data.folds is not None)
 
 
 def notes(settings: Settings) -> list[str]:
@@ -182,26 +189,26 @@ def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
         # With folds every source is learnt from, in one of the halves.
         train = (p.data.corpus if p.data.folds else p.data.splits.train for p in (plan, sample))
         stages[f"{label}: tuning"] = Stage.of(
-            f"{label}: tuning", *(item_totals(_rated_items(plan, part, unit)) for part in train)
+            f"{label}: tuning", *(text_totals(_rated_items(plan, part, unit)) for part in train)
         )
         full, sampled = _choice_corpora(plan, unit), _choice_corpora(sample, unit)
         for part in PARTS:
-            totals = [item_totals(_items(parts[part], unit)) for parts in (full, sampled)]
+            totals = [text_totals(_items(parts[part], unit)) for parts in (full, sampled)]
             for call_kind in _CALL_KINDS:
                 stages[search_stage(label, call_kind, part)] = Stage.of(f"{label}: search, {call_kind}", *totals)
             equally_rated = (
-                item_totals(_items(_choice_corpora(p, unit, discriminating=False)[part], unit)) for p in (plan, sample)
+                text_totals(_items(_choice_corpora(p, unit, discriminating=False)[part], unit)) for p in (plan, sample)
             )
             calibration = Stage.of(calibration_label(label), *equally_rated)
             stages |= {search_stage(calibration_label(label), kind, part): calibration for kind in _CALL_KINDS}
             joint = Stage.of(f"{JOINT_LABEL}: search", *totals)
             stages |= {search_stage(JOINT_LABEL, kind, part): joint for kind in _CALL_KINDS}
         stages[f"{JOINT_LABEL}: held-out"] = Stage.of(
-            f"{JOINT_LABEL}: held-out", *(item_totals(_items(part, unit[:1])) for part in held_out)
+            f"{JOINT_LABEL}: held-out", *(text_totals(_items(part, unit[:1])) for part in held_out)
         )
         for aspect in unit:
             stages[f"{aspect.name}: held-out"] = Stage.of(
-                f"{label}: held-out", *(item_totals(_items(part, [aspect])) for part in held_out)
+                f"{label}: held-out", *(text_totals(_items(part, [aspect])) for part in held_out)
             )
     return stages
 

@@ -16,7 +16,7 @@ from debate_judge.optimize.search.choice_scores import JOINT_LABEL
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, SharedJudge, default_granularity, shared_judges
 from debate_judge.programs.judge import Judge, Judgement, corpus_items
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import group_scores
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from debate_judge.optimize.tuners import GroupKey
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items, round_to_granularity
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_ratings
 
 ChoicePart = Literal["dev", "train"]

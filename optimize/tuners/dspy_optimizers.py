@@ -37,7 +37,7 @@ from debate_judge.programs.devset import FAILURE_SCORE, group_agreement
 from debate_judge.programs.judge import Item, Judge, Verdict
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.errors import is_fatal
-from debate_judge.runs.runner.billing import STAGE
+from debate_judge.runs.runner.judge_usage import STAGE
 from debate_judge.runs.runner.progress import ItemPass
 
 logger = logging.getLogger(__name__)

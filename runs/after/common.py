@@ -17,16 +17,16 @@ from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.common import (
     COLUMNS,
+    CUSTOM_JUDGES,
     MAX_UNSCORED,
-    OWN_JUDGES,
     REPLIES,
     SOURCES,
     STORE,
     SourcesText,
 )
 from debate_judge.runs.flags.declaration import flag_group, setting
-from debate_judge.runs.flags.lm import EndpointFlags, EstimateFlags, LimitFlags, lm_options, require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
+from debate_judge.runs.flags.lm import BatchFlags, EstimateFlags, PreflightFlags, lm_options, require_server
+from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_main
 from debate_judge.runs.reports.terminal import OutputBlock, show
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class TextFlags:
 
 
 @flag_group("LM")
-class ScoringLMFlags(EndpointFlags, LimitFlags, EstimateFlags):
+class ScoringLMFlags(PreflightFlags, BatchFlags, EstimateFlags):
     """The LM of the judge, its limits, and the store of its replies."""
 
     lm: str | None = setting(None, "PROVIDER/MODEL or offline", default_text="as compiled")
@@ -70,7 +70,7 @@ class ScoringLMFlags(EndpointFlags, LimitFlags, EstimateFlags):
         affects_results=False,
     )
     max_unscored: float = MAX_UNSCORED
-    judge: tuple[str, ...] = OWN_JUDGES
+    judge: tuple[str, ...] = CUSTOM_JUDGES
 
 
 @flag_group("options")
@@ -120,12 +120,12 @@ def corpus_for(export: Export, data: str, flags: AfterFlags) -> Corpus:
         InputError: It cannot be read, or is of another task.
     """
     from debate_judge.data import LOADERS, load
-    from debate_judge.runs.human_ratings import rated_file
+    from debate_judge.runs.human_ratings import resolve_data
 
     task = export.judge.task
     builtin = data.partition("=")[0] in LOADERS
     task_or_file = flags.task or (task.name if data == "sample" else None if builtin else task)
-    corpus = load(rated_file(data, flags.tracking_uri), task_or_file, flags.columns, flags.sources)
+    corpus = load(resolve_data(data, flags.tracking_uri), task_or_file, flags.columns, flags.sources)
     if corpus.task.name != task.name:
         raise InputError(
             "the texts are of another task than the judge's",
@@ -347,10 +347,10 @@ def _open(planned: PlannedScoring) -> LoadedJudge:
 
 def _judge_corpus(judge: LoadedJudge, planned: PlannedScoring) -> dict[str, list[Judgement]]:
     from debate_judge.runs.runner.progress import RunProgress
-    from debate_judge.runs.runner.streaming import group_items
+    from debate_judge.runs.runner.streaming import items_of_group
 
     aspects = planned.aspects
-    items = [item for group in planned.corpus.groups for item in group_items(judge.task, group, aspects)]
+    items = [item for group in planned.corpus.groups for item in items_of_group(judge.task, group, aspects)]
     if planned.preflight:
         judge.smoke_test(items[: 2 * len(aspects)])
     by_aspect: dict[str, list[Judgement]] = {aspect.name: [] for aspect in aspects}
@@ -369,8 +369,8 @@ def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
     """
     from debate_judge.runs.estimates.dry_run import reply_tokens
     from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
-    from debate_judge.runs.estimates.table import render
-    from debate_judge.runs.runner.streaming import group_items
+    from debate_judge.runs.estimates.table import estimate_blocks
+    from debate_judge.runs.runner.streaming import items_of_group
 
     if not planned:
         raise InputError(
@@ -383,10 +383,10 @@ def _estimate(planned: Sequence[PlannedScoring], lengths: str) -> int:
         target = scoring_target(
             scoring.export, scoring.lm, scoring.api_base, scoring.store, lm_options(scoring.flags), reply_tokens=tokens
         )
-        items = (item for group in groups for item in group_items(judge.task, group, scoring.aspects))
+        items = (item for group in groups for item in items_of_group(judge.task, group, scoring.aspects))
         estimate, count = estimate_scoring(target, judge, scoring.aspects, items)
         show(f"{scoring.title}: {count:,} items of {len(groups):,} sources")
-        show(*render(estimate, "role", with_assumptions=scoring is planned[-1]))
+        show(*estimate_blocks(estimate, "role", with_assumptions=scoring is planned[-1]))
     return 0
 
 
@@ -416,7 +416,7 @@ def run_command(
     """
 
     def execute_command() -> int:
-        flags = settings_of(name, description, settings_class, argv)
+        flags = parse_settings(name, description, settings_class, argv)
         if flags.json != "-":
             require_writable(flags.json, "--json")
         if flags.estimate is not None:
@@ -430,4 +430,4 @@ def run_command(
             write_json(flags.json, record, "--json")
         return code
 
-    return exit_code(execute_command, RESUMES)
+    return run_main(execute_command, RESUME_HINT)

@@ -106,19 +106,19 @@ def _read_scores(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         from debate_judge.data import load
         from debate_judge.data.requirements import require_ratings
         from debate_judge.runs.evaluation.score_files import read_external
-        from debate_judge.runs.human_ratings import rated_file
+        from debate_judge.runs.human_ratings import resolve_data
 
         corpus = _without_selected_ratings(
-            load(rated_file(flags.file, flags.tracking_uri), flags.task, flags.columns, flags.sources)
+            load(resolve_data(flags.file, flags.tracking_uri), flags.task, flags.columns, flags.sources)
         )
         names = corpus.select_aspects(flags.aspects)
         require_ratings(corpus, names)
         aspects = tuple(corpus.task.aspect(name) for name in names)
         external = read_external(Path(flags.scores), "scores", corpus, aspects)
         return scores_of(external.rows), {aspect.name: aspect.scale for aspect in aspects}
-    from debate_judge.runs.evaluation.score_files import read_rated
+    from debate_judge.runs.evaluation.score_files import read_rated_scores
 
-    return scores_of(read_rated(Path(flags.file), aspects=flags.aspects, sources=flags.sources).rows), {}
+    return scores_of(read_rated_scores(Path(flags.file), aspects=flags.aspects, sources=flags.sources).rows), {}
 
 
 def _without_selected_ratings(corpus: Corpus) -> Corpus:

@@ -12,7 +12,7 @@ from debate_judge.runs.evaluation.perturbations import PERTURBATIONS
 from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPLIES, REPORT, SEED, STORE, DataFlags, resamples_setting
 from debate_judge.runs.flags.declaration import command_settings, flag_group, setting, unknown_name_error
 from debate_judge.runs.flags.judge import PERSONAS_FILE
-from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
+from debate_judge.runs.flags.lm import MAX_TOKENS, BatchFlags, EstimateFlags, PreflightFlags
 from debate_judge.runs.flags.metric import CUT, MetricChoice
 
 
@@ -64,7 +64,7 @@ class EntrantFlags:
 
 
 @flag_group("LM")
-class JudgesLMFlags(EndpointFlags):
+class JudgesLMFlags(PreflightFlags):
     """The LM of all roles; by default that of the first export, with its settings."""
 
     lm: str | None = setting(
@@ -112,7 +112,7 @@ _INTERVALS = "the terminal shows intervals of the average; the report and --json
 
 
 @command_settings
-class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags, LimitFlags, EstimateFlags):
+class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags, BatchFlags, EstimateFlags):
     """Settings of one comparison."""
 
     FLAGS: ClassVar = (

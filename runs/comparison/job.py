@@ -15,15 +15,15 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import StoreError, replies_folder
 from debate_judge.programs.make_lm import OFFLINE, make_lm, open_replies
 from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.comparison.plan import ComparisonPlan, prepare, split_warning
 from debate_judge.runs.comparison.probes import ProbeEffects, probe_effects, probes_json, probes_table
 from debate_judge.runs.comparison.published import no_published_figures, published_json, published_tables
 from debate_judge.runs.comparison.report import RenderedComparison, write_report
 from debate_judge.runs.comparison.results import Comparison, compare_all
-from debate_judge.runs.comparison.setup import ComparisonPlan, prepare, split_warning
 from debate_judge.runs.comparison.table import judges_table, legend
 from debate_judge.runs.comparison.variability import run_variability, variability_table
 from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
-from debate_judge.runs.estimates.table import render as estimate_table
+from debate_judge.runs.estimates.table import estimate_blocks
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate, one_line
 from debate_judge.runs.flags.lm import lm_options, require_server
@@ -34,7 +34,7 @@ from debate_judge.runs.reports.decisions import tables as decision_tables
 from debate_judge.runs.reports.decisions import to_json as decisions_json
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import OutputBlock, show
-from debate_judge.runs.runner.billing import UsageByJudge
+from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -69,13 +69,13 @@ def run(flags: CompareFlags) -> None:
                 write_json(flags.json, rendered.record, "--json")
             write_report(flags, plan, rendered, lm)
             if lm.meter.requested and spec != OFFLINE:
-                show("", *cost_summary(cost_rows(lm.meter, lm.price)), to=sys.stderr)
+                show("", *cost_summary(cost_rows(lm.meter, lm.price)), file=sys.stderr)
     finally:
         replies.close()
 
 
 def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[OutputBlock]:
-    """The cost estimate of the comparison, to be shown; no LM is called."""
+    """The cost estimate of the comparison, for the terminal; no LM is called."""
     target = EstimateTarget(
         plan.context.lm,
         plan.api_base,
@@ -87,11 +87,11 @@ def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[Outpu
     setup = plan.setup
     estimate = estimate_evaluation(target, setup.corpus, setup.aspects, plan.entrants, plan.perturbations, setup.seed)
     notes = ["A call that several judges need is made once, and counted for the first of them."]
-    return estimate_table(estimate, "judge", notes)
+    return estimate_blocks(estimate, "judge", notes)
 
 
 def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, runner: JudgeRunner) -> RenderedComparison:
-    """Evaluate all entrants and make the views of the table.
+    """Evaluate all entrants and compute the views of the table.
 
     Raises:
         dspy.LMError: The LM cannot be used; replies so far are in its store.
@@ -100,8 +100,8 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, runner: JudgeRun
     setup, context = plan.setup, plan.context
     usable, failed = _usable_entrants(flags, plan, runner)
     evaluation = evaluate(runner, usable, setup.corpus, setup.aspects, plan.perturbations, setup.seed)
-    held_out = {entrant.name: entrant.held_out_fingerprint for entrant in usable}
-    judges = {n: judge.with_note(split_warning(held_out[n], context)) for n, judge in evaluation.judges.items()}
+    warnings = {entrant.name: split_warning(entrant.held_out_fingerprint, context) for entrant in usable}
+    judges = {name: judge.with_note(warnings[name]) for name, judge in evaluation.judges.items()}
     price = _price(runner.lm, context.lm)
     comparison = compare_all(
         setup,
@@ -127,7 +127,7 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, runner: JudgeRun
 
 @dataclass(frozen=True)
 class _View:
-    """A further result from the table of judgements, besides the correlations."""
+    """A further result from the table of judgements, in addition to the correlations."""
 
     section: str
     """Title of the report's section."""
@@ -143,8 +143,8 @@ def _views(
     setup, results = plan.setup, comparison.results
     if comparison.absolute_agreement:
         table = absolute_agreement_tables.table_by_judge(comparison.absolute_agreement)
-        figures = absolute_agreement_tables.to_json(comparison.absolute_agreement)
-        yield _View("Absolute agreement", [table], {"absolute_agreement": figures})
+        record = absolute_agreement_tables.to_json(comparison.absolute_agreement)
+        yield _View("Absolute agreement", [table], {"absolute_agreement": record})
     if plan.decision_rules:
         decisions: dict[str, dict[str, DecisionResult]] = {}
         for result in results:
@@ -156,11 +156,11 @@ def _views(
             result.name: setup.compare_with_raters(result.judge.scores, on_scale=result.judge.on_scale)
             for result in results
         }
-        raters = rater_tables.table(by_judge, setup.level, setup.statistics[0])
-        yield _View("Judge vs. individual raters", [raters], {"raters": rater_tables.to_json(by_judge)})
+        table = rater_tables.table(by_judge, setup.level, setup.statistics[0])
+        yield _View("Judge vs. individual raters", [table], {"raters": rater_tables.to_json(by_judge)})
     if variability := run_variability(comparison, entrants):
-        record = {"variability": [result.to_json() for result in variability]}
-        yield _View("Runs of one judge", [variability_table(variability, comparison, plan.context.lm)], record)
+        table = variability_table(variability, comparison, plan.context.lm)
+        yield _View("Runs of one judge", [table], {"variability": [entry.to_json() for entry in variability]})
     if plan.perturbations:
         probes = [probe.name for probe in plan.perturbations]
         effects = {
@@ -184,7 +184,7 @@ def _usable_entrants(
     failed: dict[str, str] = {}
     for entrant in plan.entrants:
         try:
-            judges = {name: judge.judge for name, judge in entrant.aspects.items()}
+            judges = {name: aspect_judge.judge for name, aspect_judge in entrant.aspect_judges.items()}
             preflight(runner, preflight_checks(entrant.name, judges, plan.setup.corpus, plan.setup.aspects))
             usable.append(entrant)
         except InputError as error:

@@ -19,7 +19,7 @@ from debate_judge.runs.reports.text import interval, interval_metrics
 from debate_judge.runs.tracking.values import name_segment
 
 ALL_ASPECTS = "all aspects"
-"""Key of the effect on all aspects together, if these have the same scale."""
+"""Key of the effect on all aspects together, where all have the same scale."""
 
 _MAX_THRESHOLD = 0.5
 """Largest `moved_threshold`, in points."""
@@ -27,7 +27,7 @@ _MAX_THRESHOLD = 0.5
 _EPSILON = 1e-9
 
 _Pair = tuple[JudgementRow, JudgementRow]
-"""A candidate before and after the perturbation; of a changed order, at its later and at its earlier position."""
+"""The rows of a candidate before and after the perturbation; for `order`, at its later and its earlier position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +125,20 @@ def probes_table(effects_by_judge: Mapping[str, ProbeEffects], setup: EvalSetup,
     names = [aspect.name for aspect in setup.aspects]
     by_aspects = [by_aspect for effects in effects_by_judge.values() for by_aspect in effects.values()]
     pooled = any(ALL_ASPECTS in by_aspect for by_aspect in by_aspects)
-    any_lost = any(effect.unscored_after for by_aspect in by_aspects for effect in by_aspect.values())
+    any_unscored = any(effect.unscored_after for by_aspect in by_aspects for effect in by_aspect.values())
     columns = [*names, *([ALL_ASPECTS] if pooled else [])]
     rows = [
         [
             judge,
             probe,
             *(_change(by_aspect[column], with_interval=column == ALL_ASPECTS or not pooled) for column in columns),
-            *_counts(by_aspect, names, any_lost),
+            *_counts(by_aspect, names, any_unscored),
         ]
         for judge, effects in effects_by_judge.items()
         for probe, by_aspect in effects.items()
     ]
-    header = ["judge", "probe", *columns, "moved", "candidates", *(["lost"] if any_lost else [])]
-    return DataTable(header, rows, _legend(effects_by_judge, setup, part, any_lost), keys=2)
+    header = ["judge", "probe", *columns, "moved", "candidates", *(["unscored"] if any_unscored else [])]
+    return DataTable(header, rows, _legend(effects_by_judge, setup, part, any_unscored), keys=2)
 
 
 def _change(effect: ProbeEffect, *, with_interval: bool) -> str:
@@ -148,15 +148,15 @@ def _change(effect: ProbeEffect, *, with_interval: bool) -> str:
     return value + (" *" if effect.shows_bias else "")
 
 
-def _counts(by_aspect: Mapping[str, ProbeEffect], names: Sequence[str], any_lost: bool) -> list[str]:
+def _counts(by_aspect: Mapping[str, ProbeEffect], names: Sequence[str], any_unscored: bool) -> list[str]:
     pooled = by_aspect[names[0]] if len(names) == 1 else by_aspect.get(ALL_ASPECTS)
     moved = None if pooled is None else pooled.moved
     share = "–" if moved is None or moved.value is None else f"{100 * moved.value:.0f} %"
     items = sum(by_aspect[name].items for name in names)
-    return [share, f"{items:,}", *([str(sum(by_aspect[n].unscored_after for n in names))] if any_lost else [])]
+    return [share, f"{items:,}", *([str(sum(by_aspect[n].unscored_after for n in names))] if any_unscored else [])]
 
 
-def _legend(effects_by_judge: Mapping[str, ProbeEffects], setup: EvalSetup, part: str, any_lost: bool) -> str:
+def _legend(effects_by_judge: Mapping[str, ProbeEffects], setup: EvalSetup, part: str, any_unscored: bool) -> str:
     probes = dict.fromkeys(probe for effects in effects_by_judge.values() for probe in effects)
     thresholds = sorted({moved_threshold(aspect.scale) for aspect in setup.aspects})
     lines = [
@@ -172,8 +172,8 @@ def _legend(effects_by_judge: Mapping[str, ProbeEffects], setup: EvalSetup, part
         if all(effect.items == 0 for effects in effects_by_judge.values() for effect in effects[probe].values()):
             reason = ", because each candidate is read by itself" if PERTURBATIONS[probe].edit is None else ""
             lines.append(f"{probe}: not applicable to these texts" + reason)
-    if any_lost:
-        lines.append("lost: candidates that have no score after the perturbation; they are left out of the change")
+    if any_unscored:
+        lines.append("unscored: candidates without a score after the perturbation; they are left out of the change")
     return "\n".join(lines)
 
 
@@ -182,7 +182,10 @@ def probes_json(effects_by_judge: Mapping[str, ProbeEffects], setup: EvalSetup) 
     probes = dict.fromkeys(probe for effects in effects_by_judge.values() for probe in effects)
     return {
         "judges": {
-            judge: {probe: {a: effect.to_json() for a, effect in by.items()} for probe, by in effects.items()}
+            judge: {
+                probe: {aspect: effect.to_json() for aspect, effect in by_aspect.items()}
+                for probe, by_aspect in effects.items()
+            }
             for judge, effects in effects_by_judge.items()
         },
         "probes": {p: {"what": PERTURBATIONS[p].description, "bias": PERTURBATIONS[p].direction} for p in probes},

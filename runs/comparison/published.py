@@ -1,6 +1,6 @@
 """Figures that papers printed for judges on public sets (`published.toml`), as tables of their own.
 
-They were not computed here: other LMs, all items of a set and not a held-out part, other conventions.
+They were not computed here, and differ in LM, items (all of a set, not a held-out part) and conventions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MEASURES = {
     "recall": "recall",
     "f1": "F1",
 }
-"""Measure -> its heading, in the order of a row of decisions."""
+"""Measure of decisions -> its heading, in the order of `PublishedRow.values`."""
 
 _FIRST_COLUMNS = ("published, not run here", "LM")
 
@@ -37,14 +37,15 @@ class PublishedRow:
     judge: str
     lm: str
     values: tuple[float | None, ...]
-    """None where none is printed."""
+    """None where the paper prints no figure."""
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """Figures of one source, data set and convention: correlations, or decisions where it has no level."""
+    """Figures of one paper, data set and convention: correlations, or measures of decisions where `level` is None."""
 
     source: str
+    """The paper and its table."""
     data: tuple[str, ...]
     """Names of the set for `--data`."""
     convention: str
@@ -64,13 +65,13 @@ class PublishedTable:
 
 
 @cache
-def published() -> tuple[PublishedTable, ...]:
-    """All tables."""
+def load_published_tables() -> tuple[PublishedTable, ...]:
+    """All tables of `published.toml`."""
     text = resources.files(__package__).joinpath("published.toml").read_text(encoding="utf-8")
-    return tuple(_read(entry) for entries in tomllib.loads(text).values() for entry in entries)
+    return tuple(_parse_table(entry) for entries in tomllib.loads(text).values() for entry in entries)
 
 
-def _read(entry: dict[str, Any]) -> PublishedTable:
+def _parse_table(entry: dict[str, Any]) -> PublishedTable:
     rows = tuple(
         PublishedRow(judge, lm, tuple(None if value == "–" else value for value in values))
         for judge, lm, *values in entry.pop("rows")
@@ -84,7 +85,7 @@ def matching_correlation_tables(setup: EvalSetup) -> list[PublishedTable]:
     """The tables of correlations of the same set, level and at least one of the statistics."""
     return [
         table
-        for table in published()
+        for table in load_published_tables()
         if setup.corpus.origin.name in table.data
         and table.level == setup.level
         and set(table.statistics) & set(setup.statistics)
@@ -93,7 +94,7 @@ def matching_correlation_tables(setup: EvalSetup) -> list[PublishedTable]:
 
 def matching_decision_tables(corpus: Corpus) -> list[PublishedTable]:
     """The tables of decisions of the same set."""
-    return [t for t in published() if t.task == corpus.task.name and corpus.origin.name in t.data]
+    return [t for t in load_published_tables() if t.task == corpus.task.name and corpus.origin.name in t.data]
 
 
 def published_tables(setup: EvalSetup) -> list[DataTable]:
@@ -116,7 +117,7 @@ def _correlations(tables: list[PublishedTable], setup: EvalSetup) -> DataTable:
             return "–"
         return "/".join(format_value(table.cell(row, aspect, s)) for s in setup.statistics)
 
-    marks, names = "/".join(SYMBOLS[s] for s in setup.statistics), [a.name for a in setup.aspects]
+    symbols, names = "/".join(SYMBOLS[s] for s in setup.statistics), [a.name for a in setup.aspects]
     rows = [
         [
             row.judge,
@@ -129,15 +130,15 @@ def _correlations(tables: list[PublishedTable], setup: EvalSetup) -> DataTable:
         for number, table in enumerate(tables, 1)
         for row in table.rows
     ]
-    header = [*_FIRST_COLUMNS, *(f"{name} {marks}" for name in names), f"average {marks}", "source"]
+    header = [*_FIRST_COLUMNS, *(f"{name} {symbols}" for name in names), f"average {symbols}", "source"]
     caption = "\n".join(f"[{i}] {table.source}: {table.convention}" for i, table in enumerate(tables, 1))
     return DataTable(header, rows, caption, keys=2)
 
 
 def _decisions(table: PublishedTable) -> DataTable:
-    printed = [i for i in range(len(MEASURES)) if any(row.values[i] is not None for row in table.rows)]
-    rows = [[row.judge, row.lm, *(format_value(row.values[i]) for i in printed)] for row in table.rows]
-    header = [*_FIRST_COLUMNS, *(list(MEASURES.values())[i] for i in printed)]
+    measured = [i for i in range(len(MEASURES)) if any(row.values[i] is not None for row in table.rows)]
+    rows = [[row.judge, row.lm, *(format_value(row.values[i]) for i in measured)] for row in table.rows]
+    header = [*_FIRST_COLUMNS, *(list(MEASURES.values())[i] for i in measured)]
     return DataTable(header, rows, f"{table.source}: {table.convention}", keys=2)
 
 

@@ -16,9 +16,9 @@ from debate_judge.data.schema import fingerprint
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.comparison.plan import ComparisonPlan
 from debate_judge.runs.comparison.probes import ProbeEffects, probe_metrics
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup
-from debate_judge.runs.comparison.setup import ComparisonPlan
 from debate_judge.runs.comparison.table import judges_table
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
@@ -49,7 +49,7 @@ from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
 from debate_judge.runs.reports.tables import DataTable, markdown
 from debate_judge.runs.reports.text import correlation_label, interval, interval_metrics, p_text
 
-_MAX_CHARTED = 6
+_MAX_CHARTED_JUDGES = 6
 """Judges with charts of scores against ratings; the page lists the debates of all judges."""
 
 
@@ -60,7 +60,7 @@ class RenderedComparison:
     comparison: Comparison
     legend: str
     tables: tuple[tuple[str, DataTable], ...] = ()
-    """(section, table) of each view besides the correlations."""
+    """(section, table) of each view other than the correlations."""
     record: Mapping[str, Any] = field(default_factory=dict)
     """The JSON of `--json`, every number finite or null."""
     effects: Mapping[str, ProbeEffects] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class RenderedComparison:
 def comparison_report(
     flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, lm: JudgeLM
 ) -> tuple[Report, DebateTexts]:
-    """The report without the texts of the data, and those texts."""
+    """The report without the texts of the data, and the texts."""
     comparison, setup = rendered.comparison, plan.setup
     identity = fingerprint(["comparison", rendered.record])
     judged_scores = {result.name: _judged_scores(setup, result.judge) for result in comparison.results}
@@ -179,19 +179,19 @@ def _cost_chart(comparison: Comparison) -> list[ReportBlock]:
         value = result.agreement(setup, AVERAGE)[first].value
         if value is not None and result.judge.calls is not None:
             points.append(CostPoint(result.judge.calls, value, result.name))
-    front: list[CostPoint] = []
+    pareto_front: list[CostPoint] = []
     for point in sorted(points, key=lambda p: (p.calls, -p.agreement)):
-        if not front or point.agreement > front[-1].agreement:
-            front.append(point)
+        if not pareto_front or point.agreement > pareto_front[-1].agreement:
+            pareto_front.append(point)
     if len(points) < 2:
         return []
     label = correlation_label(comparison.results[0].agreement(setup, AVERAGE)[first])
-    return [CostChart("Average agreement", label, tuple(points), tuple(front))]
+    return [CostChart("Average agreement", label, tuple(points), tuple(pareto_front))]
 
 
 def _score_charts(setup: EvalSetup, judged_scores: Mapping[str, JudgedScores]) -> list[ReportBlock]:
     blocks: list[ReportBlock] = []
-    for name in list(judged_scores)[:_MAX_CHARTED]:
+    for name in list(judged_scores)[:_MAX_CHARTED_JUDGES]:
         blocks += [Paragraph("", name), *score_charts(setup.aspects, judged_scores[name])]
     return blocks
 
@@ -200,8 +200,8 @@ def _cost_tables(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
     rows = []
     for result in comparison.results:
         judge = result.judge
-        used = [getattr(judge.usage, name) for name in ("fresh", "cached", "output")] if judge.usage else []
-        per_item = [f"{count / max(1, judge.items):,.0f}" for count in used] or ["–"] * 3
+        tokens = [getattr(judge.usage, kind) for kind in ("fresh", "cached", "output")] if judge.usage else []
+        per_item = [f"{count / max(1, judge.items):,.0f}" for count in tokens] or ["–"] * 3
         usd = "–" if result.usd is None else f"{result.usd:.4g}"
         rows.append([result.name, "–" if judge.calls is None else f"{judge.calls:.2f}", *per_item, usd])
     header = ("judge", "LM calls per item", "input fresh", "input cached", "output", "$ per 1,000 items")
@@ -231,19 +231,20 @@ def write_report(flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedCo
     from debate_judge.runs.tracking.tracker import TrackingError
 
     store = Path(flags.store)
-    shared: dict[str, str] = {}
+    without_texts: dict[str, str] = {}
+    output = "report"
     try:
         report, texts = comparison_report(flags, plan, rendered, lm)
         if flags.report != "none":
             files = report_file_paths(flags, report.name)
-            shared = write_files(report, texts, files, store, full=flags.report == "full")
+            without_texts = write_files(report, texts, files, store, full=flags.report == "full")
             print(f"\nreport: {files.page}", file=sys.stderr)
         if flags.tracking_uri is not None or (store / "mlflow.db").is_file():
-            log_lines = _log(flags, plan, rendered, report, shared)
+            output = "run"
+            log_lines = _log(flags, plan, rendered, report, without_texts)
             print("\nrun: " + "\n     then open ".join(filter(None, log_lines)), file=sys.stderr)
     except (InputError, TrackingError) as error:
-        output = "run" if shared else "report"
-        print(f"\nwarning: the {output} could not be kept: {error}", file=sys.stderr)
+        print(f"\nwarning: the {output} could not be written: {error}", file=sys.stderr)
 
 
 def report_file_paths(flags: CompareFlags, name: str) -> ReportFiles:
@@ -254,17 +255,24 @@ def report_file_paths(flags: CompareFlags, name: str) -> ReportFiles:
 
 
 def _log(
-    flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, report: Report, shared: Mapping[str, str]
+    flags: CompareFlags,
+    plan: ComparisonPlan,
+    rendered: RenderedComparison,
+    report: Report,
+    artifacts: Mapping[str, str],
 ) -> tuple[str | None, str]:
-    """Log a run with a nested run for each judge; metric names are those of compiles. Returns how to open it."""
+    """Log a run with a nested run for each judge, and `artifacts` by name; metric names are those of compiles.
+
+    Returns the command that starts MLflow's page, if one is needed, and the address of the run.
+    """
     from debate_judge.runs.tracking.tracker import Tracker
 
     comparison, setup = rendered.comparison, plan.setup
-    corpus, store = Path(flags.data.partition("=")[0]).stem, Path(flags.store)
-    name, lm = flags.name or report.name, {"lm": plan.context.lm}
-    with Tracker(uri=flags.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=name) as tracker:
-        lm["aspects"] = ",".join(aspect.name for aspect in setup.aspects)
-        tracker.log_settings(result_settings(flags) | lm, changed_settings(flags, ("data", "judges")) | lm)
+    experiment = f"debate/{Path(flags.data.partition('=')[0]).stem}"
+    params = {"lm": plan.context.lm, "aspects": ",".join(aspect.name for aspect in setup.aspects)}
+    name, store = flags.name or report.name, Path(flags.store)
+    with Tracker(uri=flags.tracking_uri, store=store, experiment=experiment, run_name=name) as tracker:
+        tracker.log_settings(result_settings(flags) | params, changed_settings(flags, ("data", "judges")) | params)
         tracker.set_tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
         if plan.context.held_out_fingerprint:
             tracker.log_dataset("held_out", setup.corpus, plan.context.held_out_fingerprint)
@@ -277,11 +285,11 @@ def _log(
                 "unscored": float(average.unscored),
                 **absolute_agreement_tables.averages(comparison.absolute_agreement, result.name),
             }
-            tracker.log_trial(result.name, {"judge": result.name, **lm}, metrics)
+            tracker.log_trial(result.name, {"judge": result.name, **params}, metrics)
         for judge, effects in rendered.effects.items():
             tracker.log_metrics(probe_metrics(effects, judge, pooled=True))
             tracker.log_details(probe_metrics(effects, judge, pooled=False))
         tracker.log_json("comparison.json", rendered.record)
-        for path, text in shared.items():
-            tracker.log_text(path, text)
+        for artifact, text in artifacts.items():
+            tracker.log_text(artifact, text)
         return tracker.ui_command, tracker.run_link()

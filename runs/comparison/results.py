@@ -106,7 +106,9 @@ class JudgeResult:
     def to_json(self) -> dict[str, object]:
         judge = self.judge
         usage, items = judge.usage, max(1, judge.items)
-        tokens = None if usage is None else {k: getattr(usage, k) / items for k in ("fresh", "cached", "output")}
+        tokens = (
+            None if usage is None else {kind: getattr(usage, kind) / items for kind in ("fresh", "cached", "output")}
+        )
         return {
             "agreement": self.table.to_json(),
             "lm_calls_per_item": judge.calls,
@@ -180,23 +182,24 @@ def compare_all(
     base = judges.get(baseline)
     others = [name for name in judges if base is not None and name != baseline]
     steps = len(judges) + len(others) + len(columns)
-    with progress.track("intervals", steps) if progress else nullcontext() as bar:
+    with progress.track("intervals", steps) if progress else nullcontext() as item_pass:
 
-        def step(value: T) -> T:
-            if bar:
-                bar.advance()
+        def counted(value: T) -> T:
+            """The value, counted as a finished step."""
+            if item_pass:
+                item_pass.advance()
             return value
 
         results = tuple(
-            JudgeResult(name, judge, step(setup.agreement(judge.scores, LEVELS)), judge.usd_per_thousand(price))
+            JudgeResult(name, judge, counted(setup.agreement(judge.scores, LEVELS)), judge.usd_per_thousand(price))
             for name, judge in judges.items()
         )
-        differences = {name: step(setup.difference(judges[name].scores, base.scores)) for name in others if base}
-        comparisons = {column: step(_column_comparison(setup, results, column)) for column in columns}
+        differences = {name: counted(setup.difference(judges[name].scores, base.scores)) for name in others if base}
+        comparisons = {column: counted(_column_comparison(setup, results, column)) for column in columns}
     corrected = holm_adjusted_by_name({name: d.p_value for name, d in differences.items()})
     best = _best(comparisons)
     best.setdefault(AVERAGE, best[columns[0]])
-    # The baseline first: changes are from the first judge.
+    # The baseline comes first, because changes are from the first judge.
     absolute = setup.absolute_agreement({**({} if base is None else {baseline: base}), **judges})
     return Comparison(setup, results, baseline, differences, corrected, absolute, best, dict(failed or {}))
 
@@ -224,14 +227,15 @@ def _column_comparison(setup: EvalSetup, results: Sequence[JudgeResult], column:
 def _best(comparisons: Mapping[str, ColumnComparison | None]) -> dict[str, str | None]:
     """Column -> the entrant that differs from every other one (p < 0.05, Holm over all columns), or None.
 
-    All stars of a table are read at once. Corrected within each column only, many tables of equally good judges would
-    have a star somewhere.
+    The correction is over all columns, because a reader sees all stars of a table at once: corrected within each column
+    only, many tables of equally good judges would have a star somewhere.
     """
-    family = {(column, other): p for column, result in comparisons.items() if result for other, p in result[1].items()}
-    corrected = holm_adjusted_by_name(family)
+    p_values = {
+        (column, other): p for column, result in comparisons.items() if result for other, p in result[1].items()
+    }
+    corrected = holm_adjusted_by_name(p_values)
 
     def is_best(column: str, comparison: ColumnComparison) -> bool:
-        p_values = [corrected[column, other] for other in comparison[1]]
-        return all(p is not None and p < 0.05 for p in p_values)
+        return all((p := corrected[column, other]) is not None and p < 0.05 for other in comparison[1])
 
     return {column: result[0] if result and is_best(column, result) else None for column, result in comparisons.items()}

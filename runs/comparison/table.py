@@ -1,4 +1,4 @@
-"""The table of all judges and its legend. Only renders; every number comes in finished."""
+"""The table of all judges and its legend. Only renders; computes no figure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.data.agreement.results import STATISTIC_NAMES, WHY_NO_P_VALUE
 from debate_judge.data.agreement.tables import Agreement, Statistic
 from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.comparison.plan import ComparisonContext
 from debate_judge.runs.comparison.results import Comparison, JudgeResult
-from debate_judge.runs.comparison.setup import ComparisonContext
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval, p_cell, power_text
 
@@ -24,20 +24,22 @@ def judges_table(comparison: Comparison, *, all_intervals: bool = False, caption
         all_intervals: Show intervals in all columns, and not only in that of the average.
         caption: The table's caption.
     """
-    marks = "/".join(SYMBOLS[s] for s in comparison.setup.statistics)
+    symbols = "/".join(SYMBOLS[s] for s in comparison.setup.statistics)
     columns, priced = comparison.setup.columns, any(result.usd for result in comparison.results)
     has_unscored = any(result.judge.unscored for result in comparison.results)
     rows = []
     for result in comparison.results:
         cells = []
         for column in columns:
-            row = [result.agreement(comparison.setup, column)[s] for s in comparison.setup.statistics]
-            values = "/".join(format_value(a.value) for a in row) + " *" * (comparison.best[column] == result.name)
-            cells.append(values + (_interval_suffix(row[0]) if all_intervals or column == columns[-1] else ""))
+            agreements = [result.agreement(comparison.setup, column)[s] for s in comparison.setup.statistics]
+            values = "/".join(format_value(a.value) for a in agreements) + " *" * (
+                comparison.best[column] == result.name
+            )
+            cells.append(values + (_interval_suffix(agreements[0]) if all_intervals or column == columns[-1] else ""))
         rows.append([result.name, *cells, *_last_cells(comparison, result, priced, has_unscored)])
     usd, unscored = ["$ per 1,000 items"] * priced, ["unscored"] * has_unscored
-    tail = ["LM calls per item", *usd, f"Δ to {comparison.baseline}", "p (Holm)", *unscored]
-    return DataTable(["judge", *(f"{column} {marks}" for column in columns), *tail], rows, caption)
+    last_columns = ["LM calls per item", *usd, f"Δ to {comparison.baseline}", "p (Holm)", *unscored]
+    return DataTable(["judge", *(f"{column} {symbols}" for column in columns), *last_columns], rows, caption)
 
 
 def format_value(value: float | None) -> str:
@@ -153,8 +155,8 @@ def _constant_group_notes(comparison: Comparison) -> list[str]:
         )
     counts = {name: cell.undefined for name, cell in cells.items()}
     if any(counts.values()):
-        same = len(set(counts.values())) == 1
-        by_judge = str(counts.popitem()[1]) if same else ", ".join(f"{n} {count}" for n, count in counts.items())
+        all_equal = len(set(counts.values())) == 1
+        by_judge = str(counts.popitem()[1]) if all_equal else ", ".join(f"{n} {count}" for n, count in counts.items())
         lines.append(f"groups whose ratings are all equal, left out, over all aspects: {by_judge}")
     return lines
 

@@ -1,4 +1,4 @@
-"""Run-to-run variability of a judge as a view of the table: over samples of the LM, or over orders of the candidates.
+"""The run-to-run variability of a judge, over samples of the LM or over orders of the candidates.
 
 Entrants that differ in `sample` or in `order` alone are runs of one judge, e.g. `debate[sample=1|2|3]`.
 """
@@ -72,53 +72,52 @@ def run_variability(comparison: Comparison, entrants: Sequence[Entrant]) -> list
             if varied in entrant.settings and entrant.name in scored:
                 runs.setdefault(entrant.name_without(varied), []).append(entrant.name)
         variability += [
-            _variability_of(comparison, name, varied, names_of_runs)
-            for name, names_of_runs in runs.items()
-            if len(names_of_runs) > 1
+            _judge_variability(comparison, name, varied, run_names)
+            for name, run_names in runs.items()
+            if len(run_names) > 1
         ]
     return variability
 
 
-def _variability_of(comparison: Comparison, judge: str, varied: VariedSetting, names: Sequence[str]) -> RunVariability:
+def _judge_variability(
+    comparison: Comparison, judge: str, varied: VariedSetting, names: Sequence[str]
+) -> RunVariability:
     setup, statistic = comparison.setup, comparison.setup.statistics[0]
     results = [result for result in comparison.results if result.name in names]
     agreement = {c: tuple(result.agreement(setup, c)[statistic].value for result in results) for c in setup.columns}
     per_item = zip(*([row.score for row in result.judge.rows] for result in results), strict=True)
-    several = [scores for values in per_item if len(scores := [v for v in values if v is not None]) > 1]
+    repeated_scores = [scores for values in per_item if len(scores := [v for v in values if v is not None]) > 1]
     return RunVariability(
         judge,
         varied,
         agreement,
-        len(several),
-        statistics.fmean(map(statistics.stdev, several)) if several else None,
-        sum(len(set(values)) > 1 for values in several) / len(several) if several else None,
+        len(repeated_scores),
+        statistics.fmean(map(statistics.stdev, repeated_scores)) if repeated_scores else None,
+        sum(len(set(values)) > 1 for values in repeated_scores) / len(repeated_scores) if repeated_scores else None,
     )
 
 
 def variability_table(variability: Sequence[RunVariability], comparison: Comparison, lm: str) -> DataTable:
     """A row for each judge with several runs."""
-    columns, mark = comparison.setup.columns, SYMBOLS[comparison.setup.statistics[0]]
+    columns, symbol = comparison.setup.columns, SYMBOLS[comparison.setup.statistics[0]]
     header = [
         "judge",
         "over",
         "runs",
-        *(f"{column} {mark}" for column in columns),
+        *(f"{column} {symbol}" for column in columns),
         "SD of an item's score",
         "items changed",
     ]
     rows = [
         [
-            judge_runs.judge,
-            f"{judge_runs.varied}s",
-            str(len(judge_runs.agreement[columns[0]])),
-            *(
-                f"{format_value(judge_runs.mean_agreement(c))} ± {format_value(judge_runs.agreement_sd(c))}"
-                for c in columns
-            ),
-            format_value(judge_runs.score_sd),
-            "–" if judge_runs.share_changed is None else f"{100 * judge_runs.share_changed:.1f} %",
+            entry.judge,
+            f"{entry.varied}s",
+            str(len(entry.agreement[columns[0]])),
+            *(f"{format_value(entry.mean_agreement(c))} ± {format_value(entry.agreement_sd(c))}" for c in columns),
+            format_value(entry.score_sd),
+            "–" if entry.share_changed is None else f"{100 * entry.share_changed:.1f} %",
         ]
-        for judge_runs in variability
+        for entry in variability
     ]
     caption = "Runs of one judge: mean ± standard deviation of agreement, n - 1"
     if lm == OFFLINE:

@@ -152,13 +152,13 @@ class ScoringActor:
 
     def _open(self) -> None:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
-        from debate_judge.runs.scoring.scorer import TextScorer, connect
+        from debate_judge.runs.scoring.scorer import TextScorer, connect_judge
 
         job = self._job
         job.out.require_same_folder()
         sys.path += [entry for entry in job.import_path if entry not in sys.path]
         export, options = unpack_export(job)
-        self._judge = connect(export, job.flags, Path(job.flags.store), options)
+        self._judge = connect_judge(export, job.flags, Path(job.flags.store), options)
         self._scorer = TextScorer(self._judge, job.flags)
         self._layout = self._scorer.layout(job.first_row)
 
@@ -196,7 +196,7 @@ class ScoringActor:
         lines, rows, row_items = JsonLines(self._layout), RowTotals(), list[tuple["Item", "Score"]]()
         columns_as_texts = self._job.out.suffix == ".parquet"
         with path.open("wb") as file:
-            for item, score, input_columns in self._scorer.scored(groups):
+            for item, score, input_columns in self._scorer.score_groups(groups):
                 row_items.append((item, score))
                 rows.count(score, existing=False)
                 self._scored_items[unit] = rows.rows

@@ -27,7 +27,7 @@ from debate_judge.runs.flags.parser import EXIT_INPUT
 from debate_judge.runs.flags.text_layout import say
 from debate_judge.runs.reports.scoring_summary import scored_summary
 from debate_judge.runs.reports.terminal import show
-from debate_judge.runs.scoring.scorer import TextScorer, find_export, open_program, unscored_exit_code
+from debate_judge.runs.scoring.scorer import TextScorer, find_export, load_judge, unscored_exit_code
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags
 
 
@@ -39,9 +39,9 @@ def score_distributed(flags: ScoreFlags) -> int:
     _require_supported(flags)
     driver.require_ray()
     out = OutputFolder(flags.out)
-    files = units.with_fingerprints(units.find_inputs(flags.source))
+    files = units.with_fingerprints(units.find_inputs(flags.input))
     export = find_export(flags)
-    with out.exclusive(), open_program(flags, export) as judge:
+    with out.exclusive(), load_judge(flags, export) as judge:
         scorer = TextScorer(judge, flags)
         options = ReadingOptions(judge.task, flags.task, flags.columns, scorer.shares_calls, flags.keep_columns)
         all_units = units.cut_into_units(files, flags.columns, scorer.shares_calls)
@@ -141,7 +141,7 @@ def _budget_left(budget: BudgetCaps, judge: LoadedJudge) -> BudgetCaps:
 
 def _summary(flags: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
     """Print how the run ended; returns the exit code."""
-    show(*scored_summary(totals.meter(), judge.lm.price, flags.out, totals.rows), to=sys.stderr)
+    show(*scored_summary(totals.meter(), judge.lm.price, flags.out, totals.rows), file=sys.stderr)
     if totals.failure is not None:
         say(totals.failure[1])
         return totals.failure[0]
@@ -160,7 +160,7 @@ def _summary(flags: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
         )
         return EXIT_INPUT
     if not totals.rows.rows:
-        raise InputError("no groups in the input", file=flags.source, expected="at least one group with candidates")
+        raise InputError("no groups in the input", file=flags.input, expected="at least one group with candidates")
     return unscored_exit_code(flags, totals.rows)
 
 

@@ -17,7 +17,7 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Usage
 from debate_judge.runs.distributed.actor import ActorReport, ScoringActor, ScoringJob, UnitResult
 from debate_judge.runs.distributed.units import Unit
-from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM, RESUMES
+from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM, RESUME_HINT
 from debate_judge.runs.runner.progress import ProgressDisplay
 from debate_judge.runs.scoring.output import RowTotals
 
@@ -70,7 +70,7 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
             field="--engine",
             # Its last line is the error that was raised in an actor.
             found=str(error).strip().rpartition("\n")[2],
-            remedy=f"repair the cluster and {RESUMES}",
+            remedy=f"repair the cluster and {RESUME_HINT}",
         ) from error
     finally:
         ray.shutdown()
@@ -312,13 +312,13 @@ class UnitDriver:
         self._deaths += 1
         if self._deaths > 3 * _MAX_ATTEMPTS * (1 + len(self._actors)):
             problem = f"{self._deaths} actors died one after the other, and no unit was done"
-            remedy = f"see Ray's logs for the cause (a lack of memory?), then {RESUMES}"
+            remedy = f"see Ray's logs for the cause (a lack of memory?), then {RESUME_HINT}"
             self._totals.failure = EXIT_INPUT, f"error: {problem}\n  remedy:   {remedy}"
         elif self._replaces_actors:
             self._actors.append(self._start(actor.job))
         elif not self._actors and self._totals.failure is None:
             problem = "all actors were killed, and may have spent their shares of the budget"
-            remedy = f"raise --budget if you need to, and {RESUMES}"
+            remedy = f"raise --budget if you need to, and {RESUME_HINT}"
             self._totals.failure = EXIT_LM, f"error: {problem}\n  remedy:   {remedy}"
 
     def _stop(self) -> None:

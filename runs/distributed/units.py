@@ -379,7 +379,7 @@ def read_unit(unit: Unit, options: ReadingOptions, notes: ReadingNotes, on_error
 def all_groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
     """The groups of all files, one after the other; what cannot be read is left out."""
     options = ReadingOptions(task, flags.task, flags.columns)
-    for unit in cut_into_units(find_inputs(flags.source), flags.columns):
+    for unit in cut_into_units(find_inputs(flags.input), flags.columns):
         # A table is read from its beginning for each of its units: once is enough here.
         if not unit.by_lines or unit.start == 1:
             file_unit = replace(unit, end=None, by_lines=False) if unit.by_lines else unit

@@ -1,7 +1,7 @@
 """Cost estimate of a run by a dry run: calls, tokens and money, before anything is spent.
 
-The run's own code is executed on a sample, three times, with an LM that costs nothing: every debate ends at once,
-debates go as those of the offline LM, no debate ends before its last round (`programs.dry_run`). Replies in the run's
+The run's own code is executed on a sample with an LM that costs nothing, in three cases: every debate ends at once;
+debates go as with the offline LM; no debate ends before its last round (`programs.dry_run`). Replies in the run's
 store are not counted, because they are not paid for again. Nothing is written and no LM is called.
 """
 
@@ -22,13 +22,13 @@ from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm, server_address
-from debate_judge.runs.runner.billing import STAGE
 from debate_judge.runs.runner.debate_cache import DebateCache
+from debate_judge.runs.runner.judge_usage import STAGE
 from debate_judge.runs.runner.runner import JudgeRunner
 
 _CONCURRENCY = 64
 NO_LIMITS = LMOptions(rpm=1e9, tpm=1e12)
-"""For an LM without a provider."""
+"""Options of an LM without a provider."""
 
 
 @dataclass
@@ -36,25 +36,34 @@ class CallTotals:
     """Calls and tokens, scaled up from a sample, so that they need not be whole numbers."""
 
     calls: float = 0.0
-    input: float = 0.0
-    output: float = 0.0
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
     usd: float | None = 0.0
+
+    @property
+    def tokens(self) -> float:
+        return self.input_tokens + self.output_tokens
 
     def __add__(self, other: CallTotals) -> CallTotals:
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
-        return CallTotals(self.calls + other.calls, self.input + other.input, self.output + other.output, usd)
+        return CallTotals(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            usd,
+        )
 
 
 @dataclass
-class ItemTotals:
-    """Number of different items, and bytes of their texts."""
+class TextTotals:
+    """Number of different items or questions, and bytes of their texts."""
 
-    items: int = 0
+    count: int = 0
     bytes: int = 0
 
     @property
-    def mean(self) -> float:
-        return self.bytes / self.items if self.items else 0.0
+    def mean_bytes(self) -> float:
+        return self.bytes / self.count if self.count else 0.0
 
 
 @dataclass(frozen=True)
@@ -69,12 +78,12 @@ class Stage:
     """Input tokens by which a call about a mean item is longer than one about a mean sampled item."""
 
     @classmethod
-    def of(cls, row: str, population: ItemTotals, sampled: ItemTotals) -> Stage:
-        """The stage whose items are `population`, of which `sampled` are in the dry run."""
-        if not sampled.items:
+    def of(cls, row: str, population: TextTotals, sampled: TextTotals) -> Stage:
+        """The stage whose items or questions are `population`, of which `sampled` are in the dry run."""
+        if not sampled.count:
             return cls(row)
-        extra_tokens = (population.mean - sampled.mean) * TOKENS_PER_BYTE
-        return cls(row, population.items / sampled.items, extra_tokens)
+        extra_tokens = (population.mean_bytes - sampled.mean_bytes) * TOKENS_PER_BYTE
+        return cls(row, population.count / sampled.count, extra_tokens)
 
 
 @dataclass
@@ -83,8 +92,8 @@ class DryRunCall:
 
     stage: str
     role: str
-    input: int
-    output: int
+    input_tokens: int
+    output_tokens: int
     about_item: bool
     weight: float
     """Number of calls of the run that it represents."""
@@ -94,7 +103,7 @@ class DryRunStore:
     """The store of a dry run: returns stored replies of earlier runs, and counts all other calls.
 
     Args:
-        stages: Name, as of `runs.runner.billing.stage` -> how the calls of that stage are counted.
+        stages: Name, as of `runs.runner.judge_usage.stage` -> how the calls of that stage are counted.
         stored: Replies of earlier runs; only read.
     """
 
@@ -111,16 +120,16 @@ class DryRunStore:
         totals: dict[tuple[str, str], CallTotals] = {}
         for call in self.calls:
             stage = self._stages[call.stage]
-            input_tokens = call.weight * max(0.0, call.input + (stage.extra_tokens if call.about_item else 0.0))
+            input_tokens = call.weight * max(0.0, call.input_tokens + (stage.extra_tokens if call.about_item else 0.0))
             key = (stage.row, call.role)
             totals[key] = totals.get(key, CallTotals()) + CallTotals(
-                call.weight, input_tokens, call.weight * call.output
+                call.weight, input_tokens, call.weight * call.output_tokens
             )
         return totals
 
-    def count_unscaled(self, begin: int) -> None:
-        """Count the calls from number `begin` on once: the run makes them for the sample alone."""
-        for call in self.calls[begin:]:
+    def count_unscaled(self, first_call: int) -> None:
+        """Do not scale up the calls from index `first_call` on: the run, too, makes them for the sample alone."""
+        for call in self.calls[first_call:]:
             call.weight = 1.0
 
     async def get(self, key: str) -> Reply | None:
@@ -161,10 +170,10 @@ class EstimateTarget:
     options: LMOptions = field(default_factory=LMOptions)
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS
     unbatched: Mapping[str, str] = field(default_factory=dict)
-    """Role -> its LM, for roles whose calls are never batched."""
+    """Role -> its LM, for roles whose calls are never in batch jobs."""
 
     def cases(self) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
-        """The three cases of the dry run; the offline LM has its own lengths of replies in the expected one."""
+        """The three cases of the dry run; in the expected one, replies of the offline LM have their own lengths."""
         low, expected, high = self.reply_tokens
         return (
             EstimateCase("lower", low, False),
@@ -173,7 +182,7 @@ class EstimateTarget:
         )
 
     def price(self, role: str) -> Price | None:
-        """The price of a role's calls, of batched ones where calls are batched and the role's may be."""
+        """The price of a role's calls: that of batch jobs if the run uses them and the role may."""
         spec = self.unbatched.get(role, self.spec)
         if spec == OFFLINE:
             return Price(0.0, 0.0, 0.0)
@@ -184,7 +193,7 @@ class EstimateTarget:
 
 CaseTriple = tuple[CallTotals, CallTotals, CallTotals]
 
-NOTHING: CaseTriple = (CallTotals(), CallTotals(), CallTotals())
+NO_CALLS: CaseTriple = (CallTotals(), CallTotals(), CallTotals())
 
 
 @dataclass(frozen=True)
@@ -198,7 +207,7 @@ class Estimate:
     target: EstimateTarget
 
 
-def dry_run_all(
+def estimate_by_dry_run(
     target: EstimateTarget,
     stages: Mapping[str, Stage],
     work: Callable[[EstimateCase, JudgeRunner, DryRunStore], None],
@@ -206,11 +215,11 @@ def dry_run_all(
     *,
     cache_debates: bool = False,
 ) -> Estimate:
-    """Dry-run a job in each case.
+    """Make the estimate: execute `work` in each case.
 
     Args:
         target: The LM of the run.
-        stages: Name -> stage, for each name that `work` passes to `runs.runner.billing.stage`.
+        stages: Name -> stage, for each name that `work` passes to `runs.runner.judge_usage.stage`.
         work: The code of the run, on a sample.
         row: (row of the stage, role) -> row of the table that counts the role's calls.
         cache_debates: Whether the run caches debates (`runs.runner.debate_cache`).
@@ -236,28 +245,28 @@ def dry_run_all(
             rows: dict[str, CallTotals] = {}
             for (stage_row, role), totals in store.totals.items():
                 price = target.price(role)
-                usd = None if price is None else price.cost(totals.input, 0.0, totals.output)
+                usd = None if price is None else price.cost(totals.input_tokens, 0.0, totals.output_tokens)
                 name = row(stage_row, role)
                 rows[name] = rows.get(name, CallTotals()) + replace(totals, usd=usd)
             by_case.append(rows)
     names = dict.fromkeys(name for rows in reversed(by_case) for name in rows)
     return Estimate(
-        {name: _ordered([rows.get(name, CallTotals()) for rows in by_case]) for name in names},
-        _ordered([sum(rows.values(), CallTotals()) for rows in by_case]),
+        {name: _in_order([rows.get(name, CallTotals()) for rows in by_case]) for name in names},
+        _in_order([sum(rows.values(), CallTotals()) for rows in by_case]),
         target,
     )
 
 
-def _ordered(cases: Sequence[CallTotals]) -> CaseTriple:
-    """The cases with the lower at most the expected, and the upper at least."""
+def _in_order(cases: Sequence[CallTotals]) -> CaseTriple:
+    """The cases, such that lower <= expected <= upper."""
     low, expected, high = cases
 
     def bound(choose: Callable[..., float], totals: CallTotals, other: CallTotals) -> CallTotals:
         usd = None if totals.usd is None or other.usd is None else choose(totals.usd, other.usd)
         return CallTotals(
             choose(totals.calls, other.calls),
-            choose(totals.input, other.input),
-            choose(totals.output, other.output),
+            choose(totals.input_tokens, other.input_tokens),
+            choose(totals.output_tokens, other.output_tokens),
             usd,
         )
 
@@ -275,10 +284,10 @@ def _stored_replies(folder: Path | None) -> Iterator[SqlStore | None]:
 
 
 def reply_tokens(text: str) -> tuple[int, int, int]:
-    """Parse the value of `--estimate`: three lengths of a reply in tokens, or nothing for the default ones.
+    """Parse the value of `--estimate`: three lengths of a reply in tokens; the default ones if it is empty.
 
     Raises:
-        InputError: It is something else.
+        InputError: It is neither.
     """
     if not text:
         return REPLY_TOKENS

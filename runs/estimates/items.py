@@ -15,31 +15,38 @@ from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.estimates.dry_run import DryRunStore, Estimate, EstimateTarget, ItemTotals, Stage, dry_run_all
+from debate_judge.runs.estimates.dry_run import (
+    DryRunStore,
+    Estimate,
+    EstimateTarget,
+    Stage,
+    TextTotals,
+    estimate_by_dry_run,
+)
 from debate_judge.runs.export.lm_choice import resolve_lm, unconfirmed_address
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import group_by_source, judge_in_order
 
-SAMPLED_ITEMS = 200
-"""Size of the sample, over all aspects."""
+_SAMPLED_ITEMS = 200
+"""Size of the sample of a scoring run, over all aspects."""
 
-MIN_GROUPS = 2
-"""Least groups of a sample, so that correlations are defined."""
+_MIN_GROUPS = 2
+"""Fewest groups of a sample, so that correlations are defined."""
 
 
 class QuestionSample:
     """A seeded sample of a stream of questions of any length, each different question at most once.
 
-    Of all questions a hash is kept, about 100 bytes each, and only the sample of the questions themselves (Vitter,
-    Random sampling with a reservoir, 1985, algorithm R).
+    Kept in memory are a hash of every question, about 100 bytes each, and the sampled questions (Vitter, Random
+    sampling with a reservoir, 1985, algorithm R).
     """
 
     def __init__(self, size: int, seed: int = 0) -> None:
         self.questions: list[Question] = []
-        self.population = ItemTotals()
+        self.population = TextTotals()
         self._size = size
         self._rng = random.Random(seed)
         self._seen: set[int] = set()
@@ -55,22 +62,22 @@ class QuestionSample:
         if key in self._seen:
             return
         self._seen.add(key)
-        self.population.items += 1
+        self.population.count += 1
         self.population.bytes += _question_bytes(question)
         if len(self.questions) < self._size:
             self.questions.append(question)
-        elif (index := self._rng.randrange(self.population.items)) < self._size:
+        elif (index := self._rng.randrange(self.population.count)) < self._size:
             self.questions[index] = question
 
     def stage(self, row: str) -> Stage:
         """The stage that scales the sample up to all questions."""
-        sampled = ItemTotals(len(self.questions), sum(map(_question_bytes, self.questions)))
+        sampled = TextTotals(len(self.questions), sum(map(_question_bytes, self.questions)))
         return Stage.of(row, self.population, sampled)
 
 
 def _question_bytes(question: Question) -> int:
-    shared = replace(question.items[0], text="")
-    return text_bytes(shared) + sum(len(text.encode("utf-8", "surrogatepass")) for text in question.texts)
+    without_text = replace(question.items[0], text="")
+    return text_bytes(without_text) + sum(len(text.encode("utf-8", "surrogatepass")) for text in question.texts)
 
 
 def text_bytes(item: Item) -> int:
@@ -78,25 +85,25 @@ def text_bytes(item: Item) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in (item.source, item.context, item.text))
 
 
-def item_totals(items: Iterable[Item]) -> ItemTotals:
+def text_totals(items: Iterable[Item]) -> TextTotals:
     """Number and bytes of the different items among `items`."""
     sizes = {item.key: text_bytes(item) for item in items}
-    return ItemTotals(len(sizes), sum(sizes.values()))
+    return TextTotals(len(sizes), sum(sizes.values()))
 
 
 def sampled_groups(groups: Iterable[RatedGroup], size: int, seed: int = 0) -> tuple[RatedGroup, ...]:
-    """A seeded sample of whole groups with about `size` candidates, and two groups at least where there are two."""
-    order = list(groups)
-    random.Random(seed).shuffle(order)
-    kept = count = 0
-    while kept < len(order) and (count < size or kept < MIN_GROUPS):
-        count, kept = count + len(order[kept].candidates), kept + 1
-    return tuple(order[:kept])
+    """A seeded sample of whole groups with about `size` candidates, and at least `_MIN_GROUPS` groups."""
+    shuffled = list(groups)
+    random.Random(seed).shuffle(shuffled)
+    count = candidates = 0
+    while count < len(shuffled) and (candidates < size or count < _MIN_GROUPS):
+        candidates, count = candidates + len(shuffled[count].candidates), count + 1
+    return tuple(shuffled[:count])
 
 
 def dry_run_copy(judge: CompiledJudge) -> CompiledJudge:
     """A copy of the judge for a dry run, without web searches and models of metrics."""
-    aspects = {name: AspectJudge(j.judge.dry_run_copy(), j.granularity) for name, j in judge.aspects.items()}
+    aspects = {name: AspectJudge(each.judge.dry_run_copy(), each.granularity) for name, each in judge.aspects.items()}
     return CompiledJudge(judge.task, aspects)
 
 
@@ -111,7 +118,7 @@ def scoring_target(
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS,
 ) -> EstimateTarget:
     """The LM of an export's judge, or the given LM, address and longest reply; without a store, no stored replies."""
-    # Nothing is sent, so that the export's address needs no confirmation.
+    # The export's address needs no confirmation, because nothing is sent.
     spec, address, settings = resolve_lm(export, lm, api_base or unconfirmed_address(export, lm, None), max_tokens)
     replies = None if store is None else replies_folder(store, spec)
     return EstimateTarget(spec, address, replies, settings, options or LMOptions(), reply_tokens)
@@ -122,8 +129,8 @@ def estimate_scoring(
 ) -> tuple[Estimate, int]:
     """Estimate a scoring run by role; returns the estimate and the number of items, which are streamed."""
     shared = shared_judges({aspect.name: judge.aspects[aspect.name].judge for aspect in aspects})
-    size = SAMPLED_ITEMS // len(aspects)
-    samples = {s: QuestionSample(max(1, size // max(1, s.judge.together))) for s in shared}
+    size = _SAMPLED_ITEMS // len(aspects)
+    samples = {each: QuestionSample(max(1, size // max(1, each.judge.together))) for each in shared}
     count = 0
     with StepProgress("items read", None) as steps:
         for batch in group_by_source(steps.track(items)):
@@ -140,4 +147,4 @@ def estimate_scoring(
                 deque(judge_in_order(runner, judge_copy, sample.items), maxlen=0)
 
     stages = {shared_judge.aspects[0]: sample.stage("scoring") for shared_judge, sample in samples.items()}
-    return dry_run_all(target, stages, work, lambda row, role: role), count
+    return estimate_by_dry_run(target, stages, work, lambda row, role: role), count

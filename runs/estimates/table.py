@@ -12,15 +12,15 @@ from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import OutputBlock
 
 
-def render(
-    estimate: Estimate, first: str, notes: Sequence[str] = (), *, with_assumptions: bool = True
+def estimate_blocks(
+    estimate: Estimate, row_heading: str, notes: Sequence[str] = (), *, with_assumptions: bool = True
 ) -> list[OutputBlock]:
-    """The estimate for the terminal; `first` heads the column of rows, `notes` come before the assumptions."""
+    """The estimate for the terminal; `row_heading` heads the first column, `notes` come before the assumptions."""
     target = estimate.target
     total = estimate.total
     priced = total[0].usd is not None
-    header = [first, "LM calls", "input tokens", "output tokens", *(["US dollars"] if priced else [])]
-    body = [_cells(name, row, priced) for name, row in [*estimate.rows.items(), ("total", total)]]
+    header = [row_heading, "LM calls", "input tokens", "output tokens", *(["US dollars"] if priced else [])]
+    body = [_cells(label, row, priced) for label, row in [*estimate.rows.items(), ("total", total)]]
     blocks: list[OutputBlock] = [
         f"Estimate for {target.spec}, each as lower / expected / upper; no LM was called and nothing was spent",
         "",
@@ -36,12 +36,12 @@ def render(
 def _assumptions(target: EstimateTarget) -> list[str]:
     low, expected, high = target.reply_tokens
     lines = [
-        "Assumed. Lower: debates end as early as they can. Expected: they go like those of the offline stand-in, which "
-        "is no language model, on these texts. Upper: no debate ends before its last round.",
+        "Assumptions. Lower: debates end as early as they can. Expected: they go as with the offline stand-in, "
+        "which is no language model, on these texts. Upper: no debate ends before its last round.",
         f"Free text in replies has {low} / {expected} / {high} tokens (--estimate L,E,U sets others; hidden reasoning "
         "is paid for like a reply), and a quarter of that for each of several scores that share a reply; "
-        f"{TOKENS_PER_BYTE} tokens per byte of text; no input cached by the provider; no reply asked for twice. The "
-        "check before a run, a call or two for each role, comes on top.",
+        f"{TOKENS_PER_BYTE} tokens per byte of text; no input cached by the provider; no retries. The "
+        "preflight, a call or two for each role, comes on top.",
     ]
     if target.options.batch:
         lines.append("Calls of judges are priced as in a batch job, at half; instruction proposals at the full price.")
@@ -50,9 +50,11 @@ def _assumptions(target: EstimateTarget) -> list[str]:
     return lines
 
 
-def _cells(name: str, row: CaseTriple, priced: bool) -> list[str]:
-    cells = [_numbers([getattr(totals, what) for totals in row]) for what in ("calls", "input", "output")]
-    return [name, *cells, *([_dollars([totals.usd or 0.0 for totals in row])] if priced else [])]
+def _cells(label: str, row: CaseTriple, priced: bool) -> list[str]:
+    counts = [
+        _numbers([getattr(totals, name) for totals in row]) for name in ("calls", "input_tokens", "output_tokens")
+    ]
+    return [label, *counts, *([_dollars([totals.usd or 0.0 for totals in row])] if priced else [])]
 
 
 def _numbers(values: Sequence[float]) -> str:
@@ -70,7 +72,7 @@ def _budget(budget: BudgetCaps, total: CaseTriple) -> str:
     """Which case each cap of `--budget` covers."""
     lines = []
     for name, cap in (("calls", budget.calls), ("tokens", budget.tokens), ("usd", budget.usd)):
-        needs = [totals.input + totals.output if name == "tokens" else getattr(totals, name) for totals in total]
+        needs = [getattr(totals, name) for totals in total]
         if cap is None or None in needs:
             continue
         low, expected, high = needs

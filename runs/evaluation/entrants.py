@@ -1,4 +1,4 @@
-"""The entrants of a comparison: presets and exports as a user names them, with settings in brackets.
+"""The judges of a comparison, as a user names them: presets and exports, with settings in brackets.
 
 single
 debate[rounds=2,persona=plain]              # settings that replace those of the preset
@@ -28,7 +28,7 @@ from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import evidence_part
 from debate_judge.runs.flags.declaration import split_commas
-from debate_judge.runs.flags.judge import option_value, personas, roles_of
+from debate_judge.runs.flags.judge import parse_option_value, parse_roles, personas
 
 _DEFAULT_TEMPERATURE = 1.0
 """Temperature of an entrant with `sample=N` and no other temperature."""
@@ -37,11 +37,11 @@ Settings = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class NamedJudge:
+class JudgeSpec:
     """A judge as the user named it, before it is built."""
 
     address: str
-    """A preset, `module:Class`, or the folder or MLflow address of an export."""
+    """Name of a preset, `module:Class`, or the folder or MLflow address of an export."""
     settings: Settings = field(default_factory=dict)
     """The settings in brackets."""
     export: Export | None = None
@@ -57,7 +57,7 @@ class Entrant:
     """One judge of a comparison, ready to score."""
 
     name: str
-    aspects: Mapping[str, AspectJudge]
+    aspect_judges: Mapping[str, AspectJudge]
     """Aspect -> the judge that scores it."""
     held_out_fingerprint: str | None = None
     """Fingerprint of the groups that an export was neither tuned nor selected on; None for other judges."""
@@ -67,11 +67,11 @@ class Entrant:
     """The settings in brackets."""
 
     def name_without(self, setting: str) -> str:
-        """The name without one of the settings."""
+        """The name without one of the settings in brackets."""
         return self.base_name + in_brackets({name: value for name, value in self.settings.items() if name != setting})
 
     def lm(self, default: JudgeLM) -> JudgeLM | None:
-        """The LM of the entrant, where its settings ask for another sample or temperature; else None."""
+        """The entrant's own LM, if its settings name a sample or a temperature; else None."""
         if not {"sample", "temperature"} & set(self.settings):
             return None
         temperature = self.settings.get("temperature", _DEFAULT_TEMPERATURE)
@@ -79,37 +79,39 @@ class Entrant:
 
     def dry_run_copy(self) -> Entrant:
         """A copy for an estimate, which asks no LM and no web search."""
-        copies = {name: replace(judge, judge=judge.judge.dry_run_copy()) for name, judge in self.aspects.items()}
-        return replace(self, aspects=copies)
+        copies = {name: replace(judge, judge=judge.judge.dry_run_copy()) for name, judge in self.aspect_judges.items()}
+        return replace(self, aspect_judges=copies)
 
 
-def named_judges(names: Sequence[str], store: MLflowStore = DEFAULT_STORE) -> list[NamedJudge]:
-    """Parse what the user named and read the exports; one judge for each combination of alternatives in brackets."""
-    parsed = [judge for name in names for judge in _parse(name)]
-    # A `module:Class` that the user names is trusted, so that exports of that class may import it, too.
-    addresses = [judge.address for judge in parsed]
-    # Each export once, whatever its alternatives: one in MLflow is downloaded.
+def parse_judges(names: Sequence[str], store: MLflowStore = DEFAULT_STORE) -> list[JudgeSpec]:
+    """Parse `--judges` and read the exports; a judge for each combination of alternatives in brackets."""
+    specs = [spec for name in names for spec in _parse(name)]
+    # A `module:Class` that the user names is trusted, so exports may import it, too.
+    addresses = [spec.address for spec in specs]
+    # Each export is opened once, however many alternatives it has, because one in MLflow is downloaded.
     exports = {
         address: open_export(address, addresses, store) for address in dict.fromkeys(addresses) if _is_export(address)
     }
-    return [replace(judge, export=exports.get(judge.address)) for judge in parsed]
+    return [replace(spec, export=exports.get(spec.address)) for spec in specs]
 
 
-def entrants(
-    named: Sequence[NamedJudge], aspects: Sequence[Aspect], personas_file: Path | None = None
+def build_entrants(
+    specs: Sequence[JudgeSpec], aspects: Sequence[Aspect], personas_file: Path | None = None
 ) -> list[Entrant]:
-    """Build the judges that a user named, in that order, with the personas of a file by name.
+    """Build the judges of `specs`, in their order; a persona may be one of the file.
 
     Raises:
         InputError: A judge is named twice, a setting is unknown, or an export does not judge one of the aspects.
     """
     persona_texts = personas(personas_file)
-    built = [_entrant(judge, aspects, persona_texts) for judge in named]
+    built = [_entrant(spec, aspects, persona_texts) for spec in specs]
     duplicates = {e.name for e in built if sum(e.name == other.name for other in built) > 1}
     # Two exports of the same name are called by the paths that the user wrote.
     built = [
-        replace(e, name=j.address + j.brackets, base_name=j.address) if e.name in duplicates and j.export else e
-        for j, e in zip(named, built, strict=True)
+        replace(e, name=spec.address + spec.brackets, base_name=spec.address)
+        if e.name in duplicates and spec.export
+        else e
+        for spec, e in zip(specs, built, strict=True)
     ]
     for i, entrant in enumerate(built):
         if entrant.name in {other.name for other in built[:i]}:
@@ -118,14 +120,14 @@ def entrants(
 
 
 def expected_judges() -> str:
-    """The judges that may be named, for error messages."""
+    """What `--judges` takes, for error messages."""
     return f"one of {', '.join(JUDGES)}, module:Class, or an export: folder, models:/NAME@champion, or id of its run"
 
 
 # --- names and brackets ---
 
 
-def _parse(text: str) -> Iterator[NamedJudge]:
+def _parse(text: str) -> Iterator[JudgeSpec]:
     address, bracket, inside = text.partition("[")
     if bracket and not inside.endswith("]"):
         raise _unreadable(text)
@@ -137,7 +139,7 @@ def _parse(text: str) -> Iterator[NamedJudge]:
             raise _unreadable(text)
         values[name] = [_parse_value(alternative.strip()) for alternative in value.split("|")]
     for combination in product(*values.values()):
-        yield NamedJudge(address.strip(), dict(zip(values, combination, strict=True)))
+        yield JudgeSpec(address.strip(), dict(zip(values, combination, strict=True)))
 
 
 def _unreadable(text: str) -> InputError:
@@ -153,7 +155,7 @@ def _parse_value(text: str) -> Any:
     """A JSON value where it is one (numbers, true, false), a list in brackets, otherwise the text itself."""
     if text.startswith("[") and text.endswith("]"):
         return [_parse_value(part) for part in split_commas(text[1:-1])]
-    return option_value(text)
+    return parse_option_value(text)
 
 
 def in_brackets(settings: Settings) -> str:
@@ -176,29 +178,29 @@ def _is_export(address: str) -> bool:
     return address not in JUDGES and (in_mlflow(address) or Path(address).is_dir())
 
 
-def _entrant(named: NamedJudge, aspects: Sequence[Aspect], persona_texts: Mapping[str, str]) -> Entrant:
-    judge_settings = {name: value for name, value in named.settings.items() if name not in ("sample", "temperature")}
-    _check_sampling(named)
-    if named.export is None:
-        judge = _preset_judge(named, judge_settings, persona_texts)
+def _entrant(spec: JudgeSpec, aspects: Sequence[Aspect], persona_texts: Mapping[str, str]) -> Entrant:
+    judge_settings = {name: value for name, value in spec.settings.items() if name not in ("sample", "temperature")}
+    _check_sampling(spec)
+    if spec.export is None:
+        judge = _preset_judge(spec, judge_settings, persona_texts)
         judges = {a.name: AspectJudge(judge, default_granularity(judge, a)) for a in aspects}
-        return Entrant(named.address + named.brackets, judges, None, named.address, named.settings)
-    missing = [a.name for a in aspects if a.name not in named.export.judge.aspects]
+        return Entrant(spec.address + spec.brackets, judges, None, spec.address, spec.settings)
+    missing = [a.name for a in aspects if a.name not in spec.export.judge.aspects]
     if missing:
         raise InputError(
             "the export does not judge these aspects",
-            file=named.address,
+            file=spec.address,
             expected=", ".join(a.name for a in aspects),
-            found=", ".join(named.export.judge.aspects),
+            found=", ".join(spec.export.judge.aspects),
             remedy="name the aspects that it judges with --aspects",
         )
     judges = {
-        name: replace(j, judge=_with_settings(j.judge, judge_settings, persona_texts, named))
-        for name, j in named.export.judge.aspects.items()
+        name: replace(j, judge=_with_settings(j.judge, judge_settings, persona_texts, spec))
+        for name, j in spec.export.judge.aspects.items()
     }
-    splits = evidence_part(named.export.manifest, "splits", dict[str, str]) or {}
-    base_name = _display_name(named.address, named.export)
-    return Entrant(base_name + named.brackets, judges, splits.get("held_out", ""), base_name, named.settings)
+    splits = evidence_part(spec.export.manifest, "splits", dict[str, str]) or {}
+    base_name = _display_name(spec.address, spec.export)
+    return Entrant(base_name + spec.brackets, judges, splits.get("held_out", ""), base_name, spec.settings)
 
 
 def _display_name(address: str, export: Export) -> str:
@@ -208,42 +210,41 @@ def _display_name(address: str, export: Export) -> str:
     return address.partition(":/")[2] if address.startswith("models:/") else str(export.manifest["name"])
 
 
-def _preset_judge(named: NamedJudge, settings: Settings, persona_texts: Mapping[str, str]) -> Judge:
-    if named.address not in JUDGES and ":" not in named.address:
-        remedy = did_you_mean(named.address, JUDGES, cutoff=0.4)
-        raise InputError(
-            f"unknown judge {named.address!r}", field="--judges", expected=expected_judges(), remedy=remedy
-        )
-    options: dict[str, Any] = {name: value for name, value in settings.items() if name in options_of(named.address)}
-    with _settings_errors(named):
+def _preset_judge(spec: JudgeSpec, settings: Settings, persona_texts: Mapping[str, str]) -> Judge:
+    if spec.address not in JUDGES and ":" not in spec.address:
+        remedy = did_you_mean(spec.address, JUDGES, cutoff=0.4)
+        raise InputError(f"unknown judge {spec.address!r}", field="--judges", expected=expected_judges(), remedy=remedy)
+    options: dict[str, Any] = {name: value for name, value in settings.items() if name in options_of(spec.address)}
+    with _settings_errors(spec):
         if isinstance(options.get("roles"), str):
-            options["roles"] = roles_of(options["roles"])
-        judge = build_preset(named.address, options)
+            options["roles"] = parse_roles(options["roles"])
+        judge = build_preset(spec.address, options)
     return _with_settings(
-        judge, {name: value for name, value in settings.items() if name not in options}, persona_texts, named
+        judge, {name: value for name, value in settings.items() if name not in options}, persona_texts, spec
     )
 
 
-def _with_settings(judge: Judge, settings: Settings, persona_texts: Mapping[str, str], named: NamedJudge) -> Judge:
-    """A copy of the judge with other settings and the same instructions."""
+def _with_settings(judge: Judge, settings: Settings, persona_texts: Mapping[str, str], spec: JudgeSpec) -> Judge:
+    """A copy of the judge with these settings changed, and the same instructions."""
     if not settings:
         return judge
     config, state = {**judge.config(), **settings}, judge.dump_state()
-    names = [name for name in judge.config() if name not in ("persona_text", "gap")]
-    with _settings_errors(named):
+    allowed = [name for name in judge.config() if name not in ("persona_text", "gap")]
+    with _settings_errors(spec):
         for name in settings:
-            if name not in names:
-                wanted = f"one of {', '.join(names)}, sample, temperature"
-                raise InputError(f"no setting {name!r}", expected=wanted, remedy=did_you_mean(name, names))
+            if name not in allowed:
+                expected = f"one of {', '.join(allowed)}, sample, temperature"
+                raise InputError(f"no setting {name!r}", expected=expected, remedy=did_you_mean(name, allowed))
         if "persona" in settings:
-            name = str(settings["persona"])
-            if name not in persona_texts:
-                wanted = f"one of {', '.join(persona_texts)}"
-                raise InputError(f"unknown persona {name!r}", expected=wanted, remedy=did_you_mean(name, persona_texts))
+            persona = str(settings["persona"])
+            if persona not in persona_texts:
+                expected = f"one of {', '.join(persona_texts)}"
+                remedy = did_you_mean(persona, persona_texts)
+                raise InputError(f"unknown persona {persona!r}", expected=expected, remedy=remedy)
             # A persona is the Critic's instructions, and says whether the Critic scores blind (`gap`).
             config.pop("gap", None)
-            config["persona_text"] = persona_texts[name]
-            state = {predictor: values for predictor, values in state.items() if predictor != "critic"}
+            config["persona_text"] = persona_texts[persona]
+            state = {predictor: saved for predictor, saved in state.items() if predictor != "critic"}
         copy = build(judge.kind, config)
     for name, predictor in copy.named_predictors():
         if name in state:
@@ -252,18 +253,18 @@ def _with_settings(judge: Judge, settings: Settings, persona_texts: Mapping[str,
 
 
 @contextmanager
-def _settings_errors(judge: NamedJudge) -> Iterator[None]:
+def _settings_errors(spec: JudgeSpec) -> Iterator[None]:
     """Turn an error about a judge's settings into an `InputError` that quotes what the user wrote."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
-        refused = error if isinstance(error, InputError) else InputError(f"the judge cannot be made: {error!r}")
-        raise refused.replaced(field="--judges", found=judge.address + judge.brackets) from error
+        input_error = error if isinstance(error, InputError) else InputError(f"the judge cannot be built: {error!r}")
+        raise input_error.replaced(field="--judges", found=spec.address + spec.brackets) from error
 
 
-def _check_sampling(judge: NamedJudge) -> None:
-    sample, temperature = judge.settings.get("sample", 0), judge.settings.get("temperature", 0.0)
-    with _settings_errors(judge):
+def _check_sampling(spec: JudgeSpec) -> None:
+    sample, temperature = spec.settings.get("sample", 0), spec.settings.get("temperature", 0.0)
+    with _settings_errors(spec):
         if type(sample) is not int or sample < 0:
             raise InputError("not the number of a sample", expected="sample=N, a whole number from 0 on")
         if type(temperature) not in (int, float) or not 0 <= temperature <= 2:

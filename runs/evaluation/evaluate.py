@@ -4,7 +4,7 @@ Calls that several judges need are made once, because they share the store of re
 like one of three rounds, and debates with different personas begin with the same call of the Scorer.
 
 For a judge that reads several candidates at once, a perturbed question has the same candidates in the same positions.
-Every other candidate is perturbed in a first question and the rest in a second one, so that perturbed candidates stand
+Every other candidate is perturbed in a first question and the rest in a second one, so that perturbed candidates are
 among original ones. If all were perturbed, a judge that compares candidates would show no effect.
 """
 
@@ -19,16 +19,23 @@ from debate_judge.programs.compiled import SharedGrouping, group_by_aspect
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.grouping import Grouping, ItemPosition, Question
 from debate_judge.programs.judge import Judgement, Unscored, corpus_items
-from debate_judge.runs.estimates.dry_run import NOTHING, DryRunStore, Estimate, EstimateTarget, Stage, dry_run_all
-from debate_judge.runs.estimates.items import item_totals, sampled_groups
+from debate_judge.runs.estimates.dry_run import (
+    NO_CALLS,
+    DryRunStore,
+    Estimate,
+    EstimateTarget,
+    Stage,
+    estimate_by_dry_run,
+)
+from debate_judge.runs.estimates.items import sampled_groups, text_totals
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.perturbations import Perturbation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
-from debate_judge.runs.runner.billing import JudgeUsage, stage
+from debate_judge.runs.runner.judge_usage import JudgeUsage, stage
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_shared_pass
 
-SAMPLED_ITEMS = 96
+_SAMPLED_ITEMS = 96
 """Items that each judge scores in the dry run, over all aspects."""
 
 _PERTURBED_PER_QUESTION = 2
@@ -71,8 +78,8 @@ class _EntrantQuestions:
             PassJob(name, ask, tuple(perturbed.values()), None, lm),
         ]
 
-    def rows(self, corpus: Corpus, judged: Mapping[str, Sequence[Judgement]]) -> Iterator[JudgementRow]:
-        """The rows of the original candidates, then those of each perturbation."""
+    def rows(self, corpus: Corpus, judgements: Mapping[str, Sequence[Judgement]]) -> Iterator[JudgementRow]:
+        """The rows of the original candidates, then those of each perturbation; `judgements` are by question."""
         ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
         sources = {g.id: g.source_id for g in corpus.groups}
         grouping = self.shared.grouping
@@ -82,8 +89,8 @@ class _EntrantQuestions:
                 if original_position not in items:
                     continue
                 question, position = items[original_position]
-                judgement, name = judged[question.key][position], item.aspect.name
-                score = self.entrant.aspects[name].reported_score(judgement, item.aspect)
+                judgement, name = judgements[question.key][position], item.aspect.name
+                score = self.entrant.aspect_judges[name].reported_score(judgement, item.aspect)
                 raters = tuple(ratings[item.group, item.candidate].get(name, ()))
                 key = (self.entrant.name, item.group, item.candidate, name)
                 yield JudgementRow(*key, raters, score, judgement, perturbation, position, sources[item.group])
@@ -100,7 +107,7 @@ def evaluate(
     """Score all candidates with all entrants.
 
     Args:
-        runner: Its LM's store must be a `runs.runner.billing.UsageByJudge`, or no usage is counted.
+        runner: Its LM's store must be a `runs.runner.judge_usage.UsageByJudge`, or no usage is counted.
         entrants: The judges.
         corpus: The candidates and their ratings.
         aspects: The aspects to score.
@@ -117,25 +124,25 @@ def evaluate(
         _EntrantQuestions(
             entrant,
             shared,
-            {change.name: dict(_perturbed_items(shared.grouping, change, seed)) for change in perturbations},
+            {each.name: dict(_perturbed_items(shared.grouping, each, seed)) for each in perturbations},
         )
         for entrant in entrants
-        for shared in group_by_aspect({name: aspect.judge for name, aspect in entrant.aspects.items()}, items)
+        for shared in group_by_aspect({name: member.judge for name, member in entrant.aspect_judges.items()}, items)
     ]
     jobs = [job for questions in all_questions for job in questions.jobs(runner, usages[questions.entrant.name])]
     shared_pass = run_shared_pass(runner, jobs, "judges")
     if entrants and len(shared_pass.failed) == len(entrants):
         raise next(iter(shared_pass.failed.values()))
-    judged: dict[str, dict[str, Sequence[Judgement]]] = {entrant.name: {} for entrant in entrants}
+    judgements: dict[str, dict[str, Sequence[Judgement]]] = {entrant.name: {} for entrant in entrants}
     for job, results in zip(jobs, shared_pass.results, strict=True):
         # A judge that failed has no results.
-        judged[job.owner] |= dict(zip((question.key for question in job.items), results, strict=False))
+        judgements[job.judge] |= dict(zip((question.key for question in job.items), results, strict=False))
     judges: dict[str, EvaluatedJudge] = {}
     for entrant in entrants:
         if entrant.name not in shared_pass.failed:
-            of_entrant = [questions for questions in all_questions if questions.entrant is entrant]
-            rows = [row for questions in of_entrant for row in questions.rows(corpus, judged[entrant.name])]
-            distinct_items = sum(len({item.key for item in questions.shared.items}) for questions in of_entrant)
+            own_questions = [questions for questions in all_questions if questions.entrant is entrant]
+            rows = [row for questions in own_questions for row in questions.rows(corpus, judgements[entrant.name])]
+            distinct_items = sum(len({item.key for item in questions.shared.items}) for questions in own_questions)
             judges[entrant.name] = _evaluated_judge(entrant, rows, aspects, usages[entrant.name], distinct_items)
     if judges and all(judge.note for judge in judges.values()):
         name, first = next(iter(judges.items()))
@@ -151,12 +158,12 @@ def one_line(error: Exception) -> str:
 def _evaluated_judge(
     entrant: Entrant, rows: Sequence[JudgementRow], aspects: Sequence[Aspect], usage: JudgeUsage, items: int
 ) -> EvaluatedJudge:
-    # The rows come by shared calls, not in the order of the aspects.
+    # The rows are in the order of shared calls, not in that of the aspects.
     order = {aspect.name: number for number, aspect in enumerate(aspects)}
     original = sorted((row for row in rows if not row.perturbation), key=lambda row: order[row.aspect])
     unscored = [row.judgement for row in original if isinstance(row.judgement, Unscored)]
     note = f"scored nothing: {unscored[0].detail}" if unscored and len(unscored) == len(original) else None
-    on_scale = all(judge.judge.on_scale for judge in entrant.aspects.values())
+    on_scale = all(aspect_judge.judge.on_scale for aspect_judge in entrant.aspect_judges.values())
     perturbed = tuple(row for row in rows if row.perturbation)
     return EvaluatedJudge(tuple(original), perturbed, usage, items, note, on_scale)
 
@@ -207,9 +214,9 @@ def estimate_evaluation(
 
     A call that several rows need is counted in the first of them.
     """
-    sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, SAMPLED_ITEMS // len(aspects))))
-    # All aspects have the same texts, so that the items of one show how the sample is scaled up.
-    totals = [item_totals(corpus_items(part, aspects[0])) for part in (corpus, sample)]
+    sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, _SAMPLED_ITEMS // len(aspects))))
+    # All aspects have the same texts, so the items of one say how the sample is scaled up.
+    totals = [text_totals(corpus_items(part, aspects[0])) for part in (corpus, sample)]
     # One after the other, so that a shared call is counted in the first row.
     rows: list[tuple[str, Sequence[Entrant], Sequence[Perturbation]]] = [(e.name, [e], []) for e in entrants]
     rows += [(f"probe {perturbation.name}", entrants, [perturbation]) for perturbation in perturbations]
@@ -223,6 +230,6 @@ def estimate_evaluation(
             steps.advance()
 
     with steps:
-        estimate = dry_run_all(target, {name: Stage.of(name, *totals) for name, _, _ in rows}, work)
-    # A judge that makes no LM calls has its row, too.
-    return replace(estimate, rows={name: estimate.rows.get(name, NOTHING) for name, _, _ in rows})
+        estimate = estimate_by_dry_run(target, {name: Stage.of(name, *totals) for name, _, _ in rows}, work)
+    # A judge that makes no LM calls has a row, too.
+    return replace(estimate, rows={name: estimate.rows.get(name, NO_CALLS) for name, _, _ in rows})

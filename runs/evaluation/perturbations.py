@@ -3,8 +3,8 @@
 LM judges are known to reward some of them: long answers and the first answer (verbosity and position bias, Zheng et al.
 2023), claims of authority (Chen et al. 2024; Ye et al. 2024, who also measure most of the others), confident wording
 (Lee et al. 2025), and instructions in the text (prompt injection, Greshake et al. 2023; of judges, Raina et al. 2024).
-The templates are this project's own. Which template a text gets, and which of its sentences is repeated, depends only
-on the seed and the text.
+The templates are this project's own. The choice of a template, and of the sentence to repeat, depends only on the seed
+and the text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from debate_judge.programs.judge import Item
 
 Direction = Literal["up", "none", "earlier"]
-"""The change of a score that is a bias: `up`; `none`, any change is noise; `earlier`, up at an earlier position."""
+"""Which change of a score is a bias: `up`, a rise; `earlier`, a rise at an earlier position; `none`, none is."""
 
 TextEdit = Callable[[str, "Item", random.Random], str]
 """(text, its item, random generator) -> the edited text; the same text if the edit does not apply."""
@@ -50,42 +50,42 @@ class Perturbation:
 _SENTENCE = re.compile(r"(?<=[.!?…])([\"'”’)\]]*)\s+")
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """The sentences of a text, with single spaces between words."""
-    marked = _SENTENCE.sub("\\1\0", text.strip())
-    return [" ".join(part.split()) for part in marked.split("\0") if part.strip()]
+    separated = _SENTENCE.sub("\\1\0", text.strip())
+    return [" ".join(part.split()) for part in separated.split("\0") if part.strip()]
 
 
 def _repeat_all(text: str, item: Item, rng: random.Random) -> str:
-    frames = ("In other words:", "That is to say:", "Put another way:", "To say the same once more:")
-    parts = sentences(text)
-    start = rng.randrange(len(frames))
-    again = [f"{frames[(start + number) % len(frames)]} {sentence}" for number, sentence in enumerate(parts)]
-    return " ".join([*parts, *again]) if parts else text
+    openings = ("In other words:", "That is to say:", "Put another way:", "To say the same once more:")
+    sentences = split_sentences(text)
+    start = rng.randrange(len(openings))
+    restated = [f"{openings[(start + number) % len(openings)]} {sentence}" for number, sentence in enumerate(sentences)]
+    return " ".join([*sentences, *restated]) if sentences else text
 
 
 def _truncate(text: str, item: Item, rng: random.Random) -> str:
-    parts = sentences(text)
-    kept = parts[: max(1, (2 * len(parts)) // 3)]
-    return " ".join(kept) if len(kept) < len(parts) else text
+    sentences = split_sentences(text)
+    kept = sentences[: max(1, (2 * len(sentences)) // 3)]
+    return " ".join(kept) if len(kept) < len(sentences) else text
 
 
 def _repeat_one(text: str, item: Item, rng: random.Random) -> str:
-    parts = sentences(text)
-    position = rng.randrange(len(parts)) if parts else 0
-    return " ".join([*parts[: position + 1], *parts[position:]]) if parts else text
+    sentences = split_sentences(text)
+    position = rng.randrange(len(sentences)) if sentences else 0
+    return " ".join([*sentences[: position + 1], *sentences[position:]]) if sentences else text
 
 
 def _double_spaces(text: str, item: Item, rng: random.Random) -> str:
-    return "  ".join(sentences(text)) or text
+    return "  ".join(split_sentences(text)) or text
 
 
-def _wrap(pairs: Sequence[tuple[str, str]]) -> TextEdit:
-    """An edit that adds one of several openings and closings; `{label}` is the task's label of candidates."""
+def _wrap(templates: Sequence[tuple[str, str]]) -> TextEdit:
+    """An edit that adds a sentence before and after the text; `{label}` is the task's label of candidates."""
 
     def edit(text: str, item: Item, rng: random.Random) -> str:
         label, scale = item.task.candidate_label, item.aspect.scale
-        before, after = (part.format(label=label, high=f"{scale.high:g}") for part in rng.choice(pairs))
+        before, after = (part.format(label=label, high=f"{scale.high:g}") for part in rng.choice(templates))
         return "\n".join(part for part in (before, text, after) if part)
 
     return edit

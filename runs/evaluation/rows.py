@@ -1,4 +1,4 @@
-"""The rows of the table of judgements, judge x item, and those of one judge with what they cost."""
+"""The rows of the table of judgements, judge x item, and the rows of one judge with their LM usage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cached_property
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.programs.lm.prices import Price
-from debate_judge.runs.runner.billing import JudgeUsage
+from debate_judge.runs.runner.judge_usage import JudgeUsage
 from debate_judge.runs.runner.runner import calls_per_item
 
 Scores = Mapping[str, Sequence[GroupScores]]

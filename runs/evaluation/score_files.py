@@ -25,42 +25,42 @@ _RowKey = tuple[str, str, str]
 
 _REMEDY_DUPLICATE = "keep one row for each group, candidate and aspect"
 
-JUDGE = "scores"
-"""Name of the judge whose scores a file of scores and ratings has."""
+_JUDGE = "scores"
+"""Name of the judge in rows of a file of scores and ratings."""
 
 
 # --- scores with ratings ---
 
 
 @dataclass(frozen=True)
-class RatedFile:
+class RatedScores:
     """The rows of a file of scores and ratings."""
 
     rows: tuple[JudgementRow, ...]
     """In the order of the file."""
     samples: int = 0
-    """Recorded replies that were parsed, where rows have these in place of a score."""
+    """Number of recorded replies that were parsed, where rows have these in place of a score."""
     unreadable: int = 0
-    """Of the samples, those without a score on the scale; they are left out of a row's mean."""
+    """Number of the samples without a score on the scale; they are left out of a row's mean."""
 
 
-def read_rated(
+def read_rated_scores(
     path: Path, *, scale: Scale | None = None, aspects: tuple[str, ...] = (), sources: str | None = None
-) -> RatedFile:
+) -> RatedScores:
     """Read rows of {group, candidate, aspect, rating, score}.
 
     A rating is a number or a list of them, one per rater (in CSV `4;5;4`); a score is a number, or null or an
-    empty cell where there is none. With a scale, `samples`, a list of recorded reply texts, may stand in place
-    of `parse_score`: each is read with the parser of live replies, and the readable ones are averaged.
+    empty cell where there is none. With a scale, rows may have `samples`, a list of recorded replies, in place of
+    `score`: each is read with the parser of live replies, and the readable ones are averaged.
 
     Args:
         path: The file.
-        scale: Of recorded replies.
+        scale: The scale of recorded replies.
         aspects: Names of the aspects to read; none, or `ALL`, for all.
         sources: Which groups, in the syntax of `data.sources.SourceSelection`, in the order of their first rows.
 
     Raises:
-        InputError: The file cannot be read, a row is not usable, or none is left.
+        InputError: The file cannot be read, a row cannot be used, or no row is left.
     """
     aspects = () if aspects == (ALL,) else aspects
     counts: Counter[str] = Counter()
@@ -77,19 +77,19 @@ def read_rated(
                 remedy=_REMEDY_DUPLICATE,
             )
         ratings, score = tuple(record.numbers("rating")), _score(record, scale, counts)
-        by_key[group, candidate, aspect] = JudgementRow(JUDGE, group, candidate, aspect, ratings, score)
+        by_key[group, candidate, aspect] = JudgementRow(_JUDGE, group, candidate, aspect, ratings, score)
     if not by_key:
         raise InputError(
-            "no row to compute on", file=path, expected="rows of group, candidate, aspect, rating, score",
+            "no row of scores", file=path, expected="rows of group, candidate, aspect, rating, score",
             found=f"none of aspect {', '.join(aspects)}" if aspects else "an empty file",
         )  # fmt: skip
-    kept = tuple(by_key.values())
+    rows = tuple(by_key.values())
     if sources is not None:
-        order = list(dict.fromkeys(row.group for row in kept))
+        order = list(dict.fromkeys(row.group for row in rows))
         first, last = SourceSelection.parse(sources).bounds(len(order), path)
         selected = set(order[first - 1 : last])
-        kept = tuple(row for row in kept if row.group in selected)
-    present = dict.fromkeys(row.aspect for row in kept)
+        rows = tuple(row for row in rows if row.group in selected)
+    present = dict.fromkeys(row.aspect for row in rows)
     if missing := [aspect for aspect in aspects if aspect not in present]:
         raise InputError(
             f"the file has no row of aspect {missing[0]!r}",
@@ -97,9 +97,9 @@ def read_rated(
             field="aspect",
             expected="one of its aspects: " + ", ".join(present) if present else None,
         )
-    if not any(row.ratings and row.score is not None for row in kept):
+    if not any(row.ratings and row.score is not None for row in rows):
         raise InputError("no row has both a rating and a score", file=path, expected="at least two such rows")
-    return RatedFile(kept, counts["samples"], counts["unreadable"])
+    return RatedScores(rows, counts["samples"], counts["unreadable"])
 
 
 def _score(record: Record, scale: Scale | None, counts: Counter[str]) -> float | None:
@@ -128,7 +128,7 @@ def _mean_of_samples(record: Record, scale: Scale, counts: Counter[str]) -> floa
 def read_external(
     path: Path, name: str, corpus: Corpus, aspects: Sequence[Aspect], *, full_corpus: Corpus | None = None
 ) -> EvaluatedJudge:
-    """Read the scores of a judge that does not run here.
+    """Read the scores of an external judge.
 
     Args:
         path: A .jsonl, .json or .csv file.
@@ -144,7 +144,7 @@ def read_external(
     """
     reader = _Reader(full_corpus or corpus, aspects)
     keys = [(g.id, c.id, a.name) for a in aspects for g in corpus.groups for c in g.candidates]
-    compared, score_of, lines, ignored = set(keys), dict[_RowKey, float | None](), dict[_RowKey, int](), 0
+    compared, by_key, lines, ignored = set(keys), dict[_RowKey, float | None](), dict[_RowKey, int](), 0
     for record in read_records(path):
         scores = dict(reader.read(record))
         for key in scores:
@@ -156,36 +156,36 @@ def read_external(
                     remedy=_REMEDY_DUPLICATE,
                 )
             lines[key] = record.line
-        score_of |= scores
+        by_key |= scores
         ignored += not compared & set(scores)
     ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
     sources = {group.id: group.source_id for group in corpus.groups}
-    table = tuple(
+    rows = tuple(
         JudgementRow(
             name,
             g,
             c,
             aspect,
             tuple(ratings[g, c].get(aspect, ())),
-            score_of.get((g, c, aspect)),
+            by_key.get((g, c, aspect)),
             source=sources[g],
         )
         for g, c, aspect in keys
     )
-    if all(row.score is None for row in table):
+    if all(row.score is None for row in rows):
         raise InputError(
             "no score for any of the items that are compared",
             file=path,
             expected=f"scores of {', '.join(reader.wanted)} for groups of {corpus.origin.name}",
             found=f"{ignored} rows about other groups or aspects" if ignored else "no row with a score",
         )
-    return EvaluatedJudge(table, note=f"scores from a file, {_coverage(table, reader.wanted, ignored)}")
+    return EvaluatedJudge(rows, note=f"scores from a file, {_coverage(rows, reader.wanted, ignored)}")
 
 
-def _coverage(table: Sequence[JudgementRow], aspects: Sequence[str], ignored: int) -> str:
+def _coverage(rows: Sequence[JudgementRow], aspects: Sequence[str], ignored: int) -> str:
     """How many items the file covers, e.g. `118 of 120 items have a score; 40 rows are about groups or aspects ...`."""
-    covered = Counter(row.aspect for row in table if row.score is not None)
-    text = f"{covered.total()} of {len(table)} items have a score"
+    covered = Counter(row.aspect for row in rows if row.score is not None)
+    text = f"{covered.total()} of {len(rows)} items have a score"
     if uncovered := [aspect for aspect in aspects if not covered[aspect]]:
         text += f", none in {', '.join(uncovered)}"
     if ignored:

@@ -21,7 +21,7 @@ JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", affec
 
 
 def max_unscored(*, affects_results: bool) -> Any:
-    """The setting `max_unscored`; in a compile it decides what is chosen."""
+    """The setting `max_unscored`; it affects the results of a compile, because it decides what may be chosen."""
     return setting(
         0.2,
         "share of items that may stay without a score before the command fails; 1 allows all",
@@ -58,7 +58,7 @@ EXPORT = (
     "the folder of an export, models:/NAME/VERSION, models:/NAME@champion, or the id of the MLflow run that made it"
 )
 
-OWN_JUDGES = setting(
+CUSTOM_JUDGES = setting(
     (),
     "a judge of your own that the export uses; its module is imported; may be repeated",
     metavar="MODULE:CLASS",

@@ -1,19 +1,19 @@
 """Settings declared once, as fields of pydantic dataclasses; flags, help, checks and messages follow from the fields.
 
     @flag_group("limits on LM calls")
-    class LimitFlags:
+    class BatchFlags:
         timeout: float = setting(300.0, "time limit of one attempt of a call", metavar="SECONDS", gt=0)
 
     @command_settings
-    class ScoreFlags(LimitFlags, EstimateFlags):
+    class ScoreFlags(BatchFlags, EstimateFlags):
         out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
 
 Groups that several commands share are declared once; a command's class inherits them and may add fields. With
 
         FLAGS: ClassVar = ("out", "estimate")
 
-in its class only these settings are flags, and the others only keys of `--config` under the same names. Without it all
-are both. `REMOVED: ClassVar` has a remedy for each flag that the command used to have.
+in its class, only these settings are flags, and the others only keys of `--config`. Without it, every setting is a flag
+and a key. `REMOVED: ClassVar` has a remedy for each flag that the command used to have.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def setting(
     options: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "default_text": default_text}
     options |= {"repeated": repeated, "assigns_settings": assigns_settings, "affects_results": affects_results}
     options |= {"bounds": bounds}
-    make: Any = pydantic.Field
-    return make(default, description=description, json_schema_extra=options, **bounds)
+    make_field: Any = pydantic.Field
+    return make_field(default, description=description, json_schema_extra=options, **bounds)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -105,11 +105,11 @@ def command_settings(cls: type[T]) -> type[T]:
     An invalid value raises `InputError`. Only these classes are built by pydantic, because that takes time.
     """
     settings_class = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)(cls)
-    checked = settings_class.__init__
+    pydantic_init = settings_class.__init__
 
     def __init__(self: T, **values: object) -> None:  # noqa: N807
         try:
-            checked(self, **values)
+            pydantic_init(self, **values)
         except pydantic.ValidationError as error:
             raise _input_error(type(self), error) from None
 
@@ -124,8 +124,8 @@ class SettingField:
 
     name: str
     group: str
-    """Title of the class that declares it."""
-    owner: type
+    """Title of its flags in `--help`."""
+    declared_by: type
     field: FieldInfo
     is_flag: bool
     """False: only a key of `--config`."""
@@ -186,12 +186,12 @@ def cli_name(cls: type, name: str) -> str:
 def split_commas(text: str | None) -> list[str]:
     """The comma-separated parts of a flag's value, not split within brackets; empty for an absent flag."""
     parts, depth = [""], 0
-    for sign in text or "":
-        depth += (sign == "[") - (sign == "]")
-        if sign == "," and depth <= 0:
+    for character in text or "":
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth <= 0:
             parts.append("")
         else:
-            parts[-1] += sign
+            parts[-1] += character
     return [part.strip() for part in parts if part.strip()]
 
 
@@ -223,33 +223,30 @@ def suggestion(cls: type, name: str) -> str | None:
     )
 
 
-def unknown_name_error(what: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:
+def unknown_name_error(noun: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:
     expected = "one of " + ", ".join(known)
-    return InputError(f"unknown {what} {name!r}", field=flag, expected=expected, remedy=did_you_mean(name, known))
+    return InputError(f"unknown {noun} {name!r}", field=flag, expected=expected, remedy=did_you_mean(name, known))
 
 
 def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
     """The first of pydantic's errors, with the name of the flag or key."""
     first = error.errors(include_url=False)[0]
-    name, value, why = str(first["loc"][0]), first["input"], first["type"]
+    name, value, error_type = str(first["loc"][0]), first["input"], first["type"]
     setting_field = setting_fields(cls).get(name)
     if setting_field is None:
         return InputError("unknown setting", field=name, remedy=suggestion(cls, name))
     flag = setting_field.cli_name
-    if why.startswith("missing"):
+    if error_type.startswith("missing"):
         return InputError("no value is given", field=flag, expected=setting_field.field.description)
-    if setting_field.choices and why != "value_error":
+    if setting_field.choices and error_type != "value_error":
         return unknown_name_error(name.replace("_", " "), flag, str(value), setting_field.choices)
-    if why.startswith(("greater_than", "less_than")):
-        problem = "number too small" if why.startswith("greater") else "number too large"
+    if error_type.startswith(("greater_than", "less_than")):
+        problem = "number too small" if error_type.startswith("greater") else "number too large"
         return InputError(problem, field=flag, expected=_range(setting_field.option("bounds")), found=value)
     # Format csv, so that the remedy for a text does not say to remove quotes.
-    refused = input_error(error, Record({}, "", format="csv")).replaced(field=flag, found=value)
-    return (
-        refused.replaced(expected="a list of texts")
-        if setting_field.value_type is tuple and why != "value_error"
-        else refused
-    )
+    invalid = input_error(error, Record({}, "", format="csv")).replaced(field=flag, found=value)
+    expects_list = setting_field.value_type is tuple and error_type != "value_error"
+    return invalid.replaced(expected="a list of texts") if expects_list else invalid
 
 
 def _range(bounds: Mapping[str, float]) -> str:

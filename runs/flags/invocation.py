@@ -1,4 +1,4 @@
-"""The commands and how this process was started, so that hints name a command in the same way."""
+"""The commands, and how a user types them: as this process was started."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def command(name: str) -> str:
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     if spec is not None:
-        by_module = spec.name in {name_of_command for name_of_command, _ in COMMANDS.values()}
-        return f"python -m {module}" if by_module else f"debate {name}"
-    started = Path(sys.argv[0] if sys.argv else "")
-    if started.resolve() not in {_ROOT / script(name_of_command) for name_of_command in COMMANDS}:
+        is_command_module = spec.name in {command_module for command_module, _ in COMMANDS.values()}
+        return f"python -m {module}" if is_command_module else f"debate {name}"
+    running_script = Path(sys.argv[0] if sys.argv else "")
+    if running_script.resolve() not in {_ROOT / script(each) for each in COMMANDS}:
         return f"debate {name}"
     path = _ROOT / script(name)
-    return "python " + shlex.quote(str(path) if started.is_absolute() else os.path.relpath(path))
+    return "python " + shlex.quote(str(path) if running_script.is_absolute() else os.path.relpath(path))
 
 
 def script(name: str) -> str:

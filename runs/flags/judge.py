@@ -58,17 +58,16 @@ class JudgeOptionFlags:
                     expected="NAME=VALUE, each name once",
                     found=text,
                 )
-            options[name] = option_value(value.strip())
-        flags = ("score_mode", "together", "roles", "same_role")
-        values = {name: getattr(self, name) for name in flags}
+            options[name] = parse_option_value(value.strip())
+        values = {name: getattr(self, name) for name in ("score_mode", "together", "roles", "same_role")}
         options |= {name: value for name, value in values.items() if value is not None}
         options |= {"joint": True} if self.joint else {}
         if isinstance(options.get("roles"), str):
-            options["roles"] = roles_of(options["roles"])
+            options["roles"] = parse_roles(options["roles"])
         return options
 
 
-def option_value(text: str) -> Any:
+def parse_option_value(text: str) -> Any:
     """A JSON value where it is one (numbers, true, false, lists), otherwise the text itself."""
     try:
         return json.loads(text)
@@ -76,10 +75,10 @@ def option_value(text: str) -> Any:
         return text
 
 
-def roles_of(text: str) -> dict[str, str] | list[str]:
+def parse_roles(text: str) -> dict[str, str] | list[str]:
     """ChatEval's roles: name -> text from a TOML file, or names of built-in ones."""
     if text.endswith(".toml") or Path(text).is_file():
-        return named_texts(Path(text), "role")
+        return read_named_texts(Path(text), "role")
     return split_commas(text)
 
 
@@ -92,10 +91,10 @@ def personas(path: Path | None) -> dict[str, str]:
         InputError: The file cannot be read, or an entry is not a non-empty text.
     """
     builtin = {name: persona.text for name, persona in [*PERSONAS.items(), *BLIND.items()]}
-    return builtin if path is None else {**builtin, **named_texts(path, "persona")}
+    return builtin if path is None else {**builtin, **read_named_texts(path, "persona")}
 
 
-def named_texts(path: Path, noun: str) -> dict[str, str]:
+def read_named_texts(path: Path, noun: str) -> dict[str, str]:
     """Name -> text, from a TOML file of `name = "text"` lines, in their order; `noun` says what a text is.
 
     Raises:

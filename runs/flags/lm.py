@@ -18,22 +18,22 @@ MAX_TOKENS = "longest reply, in tokens; a reply that is cut off is requested aga
 
 
 @flag_group("LM")
-class AddressFlags:
-    """Where calls go and how many at once."""
+class ConnectionFlags:
+    """Where calls go, and how many are in flight at once."""
 
     api_base: str | None = setting(None, "OpenAI-compatible server; keys are read from the environment", metavar="URL")
     concurrency: int = setting(16, "LM calls in flight at once", ge=1, affects_results=False)
 
 
 @flag_group("LM")
-class EndpointFlags(AddressFlags):
-    """The LM of a run, which can be tried before the run."""
+class PreflightFlags(ConnectionFlags):
+    """The connection of a run that tries its LM first."""
 
     preflight: bool = setting(True, "try each role on the longest item before the run", affects_results=False)
 
 
 @flag_group("LM")
-class LMFlags(EndpointFlags):
+class LMFlags(PreflightFlags):
     """The LM of all roles and how its replies are sampled."""
 
     lm: str = setting("offline", "PROVIDER/MODEL, or offline: text statistics, no LM")
@@ -46,8 +46,8 @@ def require_server(
 ) -> None:
     """Refuse a server on this machine that is not running, unless the store may have all answers of the LM `spec`.
 
-    `flag` is what to correct if the address is not from the environment; `stored_under` is the LM whose store has the
-    replies, if it is another one.
+    `flag` is named in the error unless the address is from the environment; `stored_under` is the LM whose store has
+    the replies, if it is not `spec`.
 
     Raises:
         NoServerError: Its port is refused.
@@ -61,8 +61,8 @@ def require_server(
 
 
 @flag_group("LM")
-class PaceFlags:
-    """Rate, budget and prices: when calls are made and when a run stops; replies do not depend on them."""
+class LimitFlags:
+    """Rate limits, budget, timeout and prices; replies do not depend on them."""
 
     rpm: float | None = setting(None, "most requests per minute", gt=0, affects_results=False)
     tpm: float | None = setting(None, "most tokens per minute, input and output together", gt=0, affects_results=False)
@@ -88,8 +88,8 @@ class PaceFlags:
 
 
 @flag_group("LM")
-class LimitFlags(PaceFlags):
-    """The same and batch jobs, for a run that can wait a day for its replies."""
+class BatchFlags(LimitFlags):
+    """Limits, and batch jobs for a run that can wait a day for its replies."""
 
     batch: Literal["openai"] | None = setting(
         None,
@@ -100,17 +100,17 @@ class LimitFlags(PaceFlags):
 
 @flag_group("options")
 class EstimateFlags:
-    """An estimate in place of the run; its value is read by `runs.estimates.dry_run`."""
+    """A cost estimate in place of the run; `runs.estimates.dry_run.reply_tokens` parses its value."""
 
     estimate: str | None = setting(
         None,
-        "print calls, tokens and money in advance; L,E,U: tokens of a reply",
+        "print the calls, tokens and cost of a run in its place; L,E,U: tokens of a reply",
         metavar="L,E,U",
         const="",
     )
 
 
-def lm_options(flags: PaceFlags) -> LMOptions:
+def lm_options(flags: LimitFlags) -> LMOptions:
     """The LM options in the flags.
 
     Raises:
@@ -123,5 +123,5 @@ def lm_options(flags: PaceFlags) -> LMOptions:
         attempt_timeout=flags.timeout,
         deadline=flags.timeout * _TIMEOUT_FACTOR,
         prices=flags.prices,
-        batch=flags.batch if isinstance(flags, LimitFlags) else None,
+        batch=flags.batch if isinstance(flags, BatchFlags) else None,
     )

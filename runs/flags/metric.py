@@ -24,7 +24,7 @@ class MetricChoice:
 
     level: Level | Literal["auto"] = AUTO
     correlations: tuple[Statistic, ...] = ()
-    """Those that were named, in this order."""
+    """The named ones, in this order."""
     absolute_measure: AbsoluteMeasure | None = None
     """What a compile maximizes in place of a correlation."""
 
@@ -35,13 +35,13 @@ class MetricChoice:
         """Read `LEVEL/CORRELATION`, or one of the two.
 
         Args:
-            text: What the user gave.
-            levels: The levels that there are, besides `auto`.
-            allow_several: Whether there may be several correlations, joined by commas.
+            text: The value of `--metric`.
+            levels: The allowed levels, besides `auto`.
+            allow_several: Whether several correlations, joined by commas, are allowed.
             allow_absolute: Whether a measure of absolute agreement may stand in place of the correlation.
 
         Raises:
-            InputError: It is neither.
+            InputError: The text is no metric.
         """
         choices: dict[str, Sequence[str]] = {
             "level": (AUTO, *levels),
@@ -50,7 +50,8 @@ class MetricChoice:
         by_kind: dict[str, tuple[str, ...]] = {}
         for part in text.split("/"):
             names = tuple(dict.fromkeys(part.split(",")))
-            kind = next((k for k, allowed in choices.items() if k not in by_kind and set(names) <= set(allowed)), None)
+            unused = (kind for kind in choices if kind not in by_kind)
+            kind = next((kind for kind in unused if set(names) <= set(choices[kind])), None)
             if kind is None or (len(names) > 1 and (kind == "level" or not allow_several)):
                 raise InputError(
                     "not a metric",
@@ -67,7 +68,7 @@ class MetricChoice:
 
     @property
     def correlation(self) -> Statistic:
-        """The first that was named, or the default."""
+        """The first named one, or the default."""
         return self.correlations[0] if self.correlations else "spearman"
 
     def __str__(self) -> str:
@@ -75,7 +76,7 @@ class MetricChoice:
 
 
 def objective_of(text: str) -> MetricChoice:
-    """What a compile maximizes, by the value of `metric`."""
+    """What a compile maximizes, from the value of `metric`."""
     return MetricChoice.of(text, ("summary", "sample"), allow_absolute=True)
 
 

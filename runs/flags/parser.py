@@ -23,15 +23,15 @@ from debate_judge.runs.flags.text_layout import paragraphs, print_error, width_o
 T = TypeVar("T")
 
 
-RESUMES = "run the command again: it resumes, and finished calls are not paid for again"
+RESUME_HINT = "run the command again: it resumes, and finished calls are not paid for again"
 """Remedy for a command that was interrupted or failed, if its replies are stored."""
 
 
 EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 2, 3, 130, 141
 
 
-def exit_code(work: Callable[[], int], after_interrupt: str = "") -> int:
-    """Carry out a command and print errors of its input or its LM.
+def run_main(work: Callable[[], int], after_interrupt: str = "") -> int:
+    """Run the body of a command, and print errors of its input or its LM.
 
     Returns:
         What `work` returned; 2 for bad input; 3 for an LM or server that cannot be used; 130 for an interrupt, after
@@ -42,7 +42,7 @@ def exit_code(work: Callable[[], int], after_interrupt: str = "") -> int:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     try:
         code = work()
-        # None where it was closed before the command began.
+        # None if it was closed before the command began.
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -59,7 +59,7 @@ def exit_code(work: Callable[[], int], after_interrupt: str = "") -> int:
         return EXIT_BROKEN_PIPE
     except OSError as error:
         # E.g. a full disk.
-        print_error(f"{error}\n  remedy:   fix the problem and {RESUMES}")
+        print_error(f"{error}\n  remedy:   fix the problem and {RESUME_HINT}")
         return EXIT_INPUT
     except Exception as error:
         # DSPy is not imported for this check: an error of DSPy means that it has been imported.
@@ -98,76 +98,77 @@ class _ProseFormatter(HelpFormatter):
 
 
 class _Parser(ArgumentParser):
-    declarations: tuple[type, ...] = ()
+    settings_classes: tuple[type, ...] = ()
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit after the help, even if the reader of a pipe closed it early."""
-        super().exit(exit_code(lambda: status), message)
+        super().exit(run_main(lambda: status), message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the arguments; first refuse flags that were removed or that are keys of `--config`."""
         args = sys.argv[1:] if args is None else list(args)
-        for text, following in zip(args, [*args[1:], ""], strict=False):
-            flag, equals, value = text.partition("=")
+        for argument, following in zip(args, [*args[1:], ""], strict=False):
+            flag, equals, value = argument.partition("=")
             if flag.startswith("--") and flag not in self._option_string_actions:
                 self._refuse(flag, value if equals else "" if following.startswith("-") else following)
         return super().parse_known_args(args, namespace)
 
     def _refuse(self, flag: str, value: str) -> None:
-        for declaration in self.declarations:
-            removed: Mapping[str, str] = {**REMOVED_FLAGS, **getattr(declaration, "REMOVED", {})}
+        for settings_class in self.settings_classes:
+            removed: Mapping[str, str] = {**REMOVED_FLAGS, **getattr(settings_class, "REMOVED", {})}
             if flag in removed:
                 raise InputError("no longer a flag", field=flag, remedy=removed[flag])
-            for setting_field in setting_fields(declaration).values():
-                words = setting_field.name.replace("_", "-")
-                if not setting_field.is_flag and flag in (f"--{words}", f"--no-{words}"):
+            for setting_field in setting_fields(settings_class).values():
+                key = setting_field.name.replace("_", "-")
+                if not setting_field.is_flag and flag in (f"--{key}", f"--no-{key}"):
                     if setting_field.value_type is bool:
-                        value = str(flag == f"--{words}").lower()
-                    given = shlex.quote(f"{words}={redact_text(value) or setting_field.option('const') or 'VALUE'}")
-                    remedy = f"it is a key of --config: give --config {given}, or write it in a TOML file"
+                        value = str(flag == f"--{key}").lower()
+                    assignment = shlex.quote(f"{key}={redact_text(value) or setting_field.option('const') or 'VALUE'}")
+                    remedy = f"it is a key of --config: give --config {assignment}, or write it in a TOML file"
                     raise InputError("not a flag", field=flag, remedy=remedy)
 
     def error(self, message: str) -> NoReturn:
         """Name the nearest flag where one is unknown."""
-        _, unrecognized, given = message.partition("unrecognized arguments: ")
+        _, unrecognized, arguments = message.partition("unrecognized arguments: ")
         if unrecognized:
-            flag = given.split()[0].partition("=")[0]
-            near = did_you_mean(flag, self._option_string_actions)
+            flag = arguments.split()[0].partition("=")[0]
+            hint = did_you_mean(flag, self._option_string_actions)
             if not flag.startswith("-") and "--data" in self._option_string_actions:
-                near = f"did you mean --data {flag}?"
-            message += f"; {near}" if near else ""
+                hint = f"did you mean --data {flag}?"
+            message += f"; {hint}" if hint else ""
         super().error(message)
 
 
-def settings_of(name: str, description: str, declaration: type[T], argv: Sequence[str] | None) -> T:
-    """The settings of a command from its command line, and from what its `--config` names; arguments as of
-    `make_parser`.
+def parse_settings(name: str, description: str, settings_class: type[T], argv: Sequence[str] | None) -> T:
+    """The settings of a command, from its command line and `--config`; arguments as of `make_parser`.
 
     Raises:
-        InputError: A value, a key or an old flag cannot be used.
+        InputError: A value or a key cannot be used, or a flag was removed.
     """
-    return read_settings(declaration, make_parser(name, description, declaration).parse_args(argv))
+    return read_settings(settings_class, make_parser(name, description, settings_class).parse_args(argv))
 
 
-def make_parser(name: str, description: str, *declarations: type) -> ArgumentParser:
-    """A parser with the flags of `declarations` (classes of `command_settings`) and `--config`.
+def make_parser(name: str, description: str, *settings_classes: type) -> ArgumentParser:
+    """A parser with the flags of `settings_classes` (of `command_settings`) and `--config`.
 
     Flags that are not given are absent from its result. Commands in the description are shown as this process was
     started.
     """
-    settings = [setting_field for declaration in declarations for setting_field in setting_fields(declaration).values()]
-    keys = [setting_field.cli_name for setting_field in settings if not setting_field.is_flag]
+    settings = [setting for settings_class in settings_classes for setting in setting_fields(settings_class).values()]
+    keys = [setting.cli_name for setting in settings if not setting.is_flag]
     parser = _Parser(
         prog=command(name),
         description=with_invoked_commands(description),
-        epilog=f"Keys of --config that are no flags (docs/settings.md): {', '.join(keys)}." if keys else None,
+        epilog=f"Keys of --config without a flag (docs/settings.md): {', '.join(keys)}." if keys else None,
         formatter_class=_ProseFormatter,
         argument_default=SUPPRESS,
     )
-    parser.declarations = declarations
+    parser.settings_classes = settings_classes
     groups: dict[str, Any] = {"options": parser}
     required = []
-    for setting_field in (setting_field for setting_field in settings if setting_field.is_flag):
+    for setting_field in settings:
+        if not setting_field.is_flag:
+            continue
         if setting_field.group not in groups:
             groups[setting_field.group] = parser.add_argument_group(setting_field.group)
         if setting_field.field.is_required():
@@ -187,13 +188,13 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
 
 def _add(group: Any, setting_field: SettingField) -> None:
     value_type, choices = setting_field.value_type, setting_field.choices
-    options: dict[str, Any] = {"help": _help(setting_field)}
+    options: dict[str, Any] = {"help": _help_text(setting_field)}
     if value_type is bool:
         options["action"] = BooleanOptionalAction if setting_field.field.default else "store_true"
     else:
-        names = "{" + ",".join(choices) + "}" + (",..." if value_type is tuple else "") if choices else None
+        placeholder = "{" + ",".join(choices) + "}" + (",..." if value_type is tuple else "") if choices else None
         options["type"] = str if setting_field.option("repeated") else setting_field.read
-        options["metavar"] = setting_field.option("metavar") or names or {int: "N", float: "X"}.get(value_type)
+        options["metavar"] = setting_field.option("metavar") or placeholder or {int: "N", float: "X"}.get(value_type)
     if (const := setting_field.option("const")) is not None:
         options |= {"nargs": "?", "const": const}
     if setting_field.option("repeated"):
@@ -205,7 +206,7 @@ def _add(group: Any, setting_field: SettingField) -> None:
         group.add_argument(setting_field.name, nargs="?", **options)
 
 
-def _help(setting_field: SettingField) -> str:
+def _help_text(setting_field: SettingField) -> str:
     """The description and the default."""
     value, default = setting_field.field.default, setting_field.option("default_text")
     if (
@@ -220,32 +221,32 @@ def _help(setting_field: SettingField) -> str:
     return f"{text} (default: {default})" if default else text
 
 
-def read_settings(declaration: type[T], arguments: Namespace) -> T:
+def read_settings(settings_class: type[T], arguments: Namespace) -> T:
     """The settings that were given; flags override `--config`, which overrides defaults.
 
     Raises:
         InputError: A value or a key cannot be used, or a file cannot be read.
     """
-    values_given, fields = vars(arguments), setting_fields(declaration)
+    parsed, fields = vars(arguments), setting_fields(settings_class)
     values: dict[str, Any] = {}
     origins: dict[str, tuple[Record, str]] = {}
-    for text in values_given.get("config", ()):
+    for text in parsed.get("config", ()):
         # Not `Path.is_file`, which raises for a text that is too long for a file name.
         if "=" in text and not os.path.isfile(text):
-            values |= _assigned(fields, text) or _raise_unknown(declaration, text)
+            values |= _assigned(fields, text) or _raise_unknown(settings_class, text)
             continue
         record = toml(Path(text), "file of settings")
         for key, value in record.values.items():
             name = key.replace("-", "_")
             if name not in fields:
-                raise record.error("unknown setting", key, remedy=suggestion(declaration, name))
+                raise record.error("unknown setting", key, remedy=suggestion(settings_class, name))
             values[name], origins[name] = _as_tuple(value), (record, key)
-    for name, value in values_given.items():
+    for name, value in parsed.items():
         if name in fields:
             assigns = fields[name].option("assigns_settings")
             values |= _judge_options(fields, name, value) if assigns else {name: _as_tuple(value)}
     try:
-        return declaration(**values)
+        return settings_class(**values)
     except InputError as error:
         for name, (record, key) in origins.items():
             if fields[name].cli_name == error.field and values[name] == _as_tuple(record.values[key]):
@@ -256,20 +257,20 @@ def read_settings(declaration: type[T], arguments: Namespace) -> T:
 
 
 def _assigned(fields: Mapping[str, SettingField], text: str) -> dict[str, Any]:
-    """Name -> value of a text KEY=VALUE with the key of a setting; empty for any other text."""
+    """Name -> value of a text KEY=VALUE whose key is a setting; empty for any other text."""
     key, equals, value = text.partition("=")
     name = key.strip().replace("-", "_")
     return {name: fields[name].read(value.strip())} if equals and name in fields else {}
 
 
-def _raise_unknown(declaration: type, text: str) -> NoReturn:
+def _raise_unknown(settings_class: type, text: str) -> NoReturn:
     key = text.partition("=")[0].strip()
     raise InputError(
         "unknown setting",
         field=key,
         expected="KEY=VALUE with a key of docs/settings.md or the name of a flag, or a TOML file",
         found=redact_text(text),
-        remedy=suggestion(declaration, key),
+        remedy=suggestion(settings_class, key),
     )
 
 
@@ -278,7 +279,7 @@ def _judge_options(fields: Mapping[str, SettingField], name: str, texts: Sequenc
     others = {
         other: setting_field
         for other, setting_field in fields.items()
-        if setting_field.owner is fields[name].owner and other != name
+        if setting_field.declared_by is fields[name].declared_by and other != name
     }
     values: dict[str, Any] = {name: tuple(text for text in texts if not _assigned(others, text))}
     for text in texts:
@@ -287,17 +288,15 @@ def _judge_options(fields: Mapping[str, SettingField], name: str, texts: Sequenc
 
 
 def as_command(name: str, settings: object) -> str:
-    """The command line that gives the same results, in the form in which this process was started, without defaults.
+    """The command line that gives the same results, typed as this process was started, without defaults.
 
-    It can be passed on: absolute paths are cut to the file name, and secrets are removed.
+    It can be shared: absolute paths are cut to the file name, and secrets are removed.
     """
     return " ".join([command(name), *command_words(settings, result_settings(settings), _portable)])
 
 
 def command_words(settings: object, names: Iterable[str], render: Callable[[str], str] = str) -> list[str]:
-    """Those of the named settings that differ from their defaults, as words of a command line, each value as `render`
-    has it.
-    """
+    """The named settings that differ from their defaults, as words of a command line, with values by `render`."""
     words = []
     for setting_field in (setting_fields(type(settings))[name] for name in names):
         value, name = getattr(settings, setting_field.name), setting_field.cli_name

@@ -1,4 +1,4 @@
-"""Wraps the help and the output of commands to the width of the terminal."""
+"""Wraps help and output to the width of the terminal, and prints messages to stderr."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _PLACEHOLDER = "\0"
 
 
 def width_of(stream: TextIO | None) -> int:
-    """Columns for output to a stream: `WIDTH` for a file, a pipe, or None, a stream that was closed before the command
-    started, whatever the environment says."""
+    """Columns for output to a stream: `WIDTH` for a file, a pipe, or None (a stream that was closed before the command
+    started), whatever COLUMNS says."""
     return min(WIDTH, shutil.get_terminal_size().columns) if is_terminal(stream) else WIDTH
 
 
@@ -38,8 +38,8 @@ def _lines(line: str, width: int) -> list[str]:
     if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
-    whole = _INTERVAL.sub(_PLACEHOLDER, line)
-    return [part.replace(_PLACEHOLDER, " ") for part in wrap_line(whole, width, indent)]
+    unbreakable = _INTERVAL.sub(_PLACEHOLDER, line)
+    return [part.replace(_PLACEHOLDER, " ") for part in wrap_line(unbreakable, width, indent)]
 
 
 def paragraphs(text: str, width: int) -> str:

@@ -29,8 +29,8 @@ OutputBlock = str | DataTable
 """What `show` prints."""
 
 
-def show(*blocks: OutputBlock, to: TextIO | None = None, in_markdown: bool = False) -> None:
-    """Print texts and tables, each on a new line, on standard output or `to`; texts are wrapped unless `Verbatim`.
+def show(*blocks: OutputBlock, file: TextIO | None = None, in_markdown: bool = False) -> None:
+    """Print texts and tables, each on a new line, on standard output or to `file`; texts are wrapped unless `Verbatim`.
 
     Columns of numbers are aligned to the right, others to the left. In a table that is too wide, headings are wrapped,
     then texts; figures with their intervals are not. If that is not enough, the table is split: the other columns
@@ -39,7 +39,7 @@ def show(*blocks: OutputBlock, to: TextIO | None = None, in_markdown: bool = Fal
     On a terminal headings are bold and rules dim; elsewhere there are no styles and a fixed width
     (`runs.flags.text_layout`). Control characters are replaced, because names come from files of others.
     """
-    stream: TextIO | None = to or sys.stdout
+    stream: TextIO | None = file or sys.stdout
     if stream is None:
         # Standard output was closed before the command began.
         return

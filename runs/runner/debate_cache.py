@@ -1,4 +1,4 @@
-"""A cache of the debates of a run: a repeated question to the same judge about the same item is answered from memory.
+"""A cache of the debates of a run: the same question to the same judge is answered from memory.
 
 Folds of a compile ask the same judges about the same sources many times. The store of replies answers without LM calls,
 but formatting the prompts and parsing the replies of a debate takes a few milliseconds each time.
@@ -26,7 +26,7 @@ AskQuestions = Callable[[list[Question]], list[list[Transcript]]]
 class DebateCache:
     """Transcripts by judge and question. If two threads need the same transcript, one asks and the other waits.
 
-    Debates with a failure are not kept: asked again, they may go well.
+    Debates with a failure are not kept, because another attempt may succeed.
     """
 
     def __init__(self) -> None:
@@ -42,15 +42,16 @@ class DebateCache:
         A longer debate in the cache is cut, because it contains the shorter one.
         """
         name = _judge_fingerprint(judge)
-        cached = self._get_or_ask(self._debates, rounds, {(name, each.key): each for each in questions}, ask)
-        return [[debate.until(rounds) for debate in cached[name, each.key]] for each in questions]
+        by_key: dict[Hashable, Question] = {(name, question.key): question for question in questions}
+        cached = self._get_or_ask(self._debates, rounds, by_key, ask)
+        return [[debate.until(rounds) for debate in cached[name, question.key]] for question in questions]
 
     def tie_breaks(
         self, judge: Judge, debates: Sequence[Sequence[Transcript]], questions: Sequence[Question], ask: AskQuestions
     ) -> list[list[Transcript]]:
         """`debates` after the decisions of the judge's Tie-breaker, one list for each question."""
         name = _judge_fingerprint(judge)
-        keys = [(name, t.key, tuple(debate)) for t, debate in zip(questions, debates, strict=True)]
+        keys = [(name, question.key, tuple(debate)) for question, debate in zip(questions, debates, strict=True)]
         cached = self._get_or_ask(self._tie_breaks, 0, dict(zip(keys, questions, strict=True)), ask)
         return [cached[key] for key in keys]
 
@@ -95,7 +96,7 @@ def _judge_fingerprint(judge: Judge) -> str:
 
 def _state(judge: Judge) -> list[Any]:
     # A shallow copy: deep copies, made thousands of times, would take longer than the cache saves.
-    plain = copy.copy(judge)
-    plain.debate_config = DebateConfig()
+    default_rounds = copy.copy(judge)
+    default_rounds.debate_config = DebateConfig()
     state = [(name, predictor.signature.instructions, predictor.demos) for name, predictor in judge.named_predictors()]
-    return [judge.kind, judge.together, judge.joint, judge.order, plain.config(), state]
+    return [judge.kind, judge.together, judge.joint, judge.order, default_rounds.config(), state]

@@ -1,4 +1,4 @@
-"""One call for each role before a run: an error that would meet all items is reported before money is spent.
+"""One call for each role before a run, so that an error that concerns all items is reported before money is spent.
 
 The calls are about the longest item of the run. Most of them are needed by the run anyway, and are then answered by the
 store of replies.
@@ -40,18 +40,18 @@ _SHARED_CALL_REMEDY = (
     "without joint, or choose a larger or better instructed LM" + _SKIP_HINT
 )
 
-_CONCERNS_ALL_ITEMS = "no log-probabilities"
+_ALL_ITEMS_REASON = "no log-probabilities"
 """The reason that holds for all items if it holds for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreflightCheck:
-    """A judge to be tried, and the questions that it is tried on."""
+    """A judge to be tried, and the questions to try it on."""
 
     name: str
     judge: Judge
     questions: Sequence[Question]
-    """Tried until one succeeds: a single item may fail for reasons of its own."""
+    """Tried one after the other until one succeeds: a single question may fail for reasons of its own."""
     longest_first: bool = True
     """Whether the first question is the longest of the run, so that all fail if it is too long."""
 
@@ -64,18 +64,18 @@ class PreflightCheck:
 def preflight_checks(
     name: str, judges: Mapping[str, Judge], corpus: Corpus, aspects: Sequence[Aspect]
 ) -> list[PreflightCheck]:
-    """The checks of an entrant, whose `judges` are by aspect: one aspect of each scale, because a scale may be refused,
-    or all aspects at once if they share calls.
+    """The checks of an entrant with `judges` by aspect: on one aspect of each scale, because an LM may fail with one
+    scale alone, or on all aspects at once if they share calls.
     """
     by_judge: dict[int, tuple[Judge, list[Aspect]]] = {}
     for shared in shared_judges({aspect.name: judges[aspect.name] for aspect in aspects}):
-        _, its_aspects = by_judge.setdefault(id(shared.judge), (shared.judge, []))
-        its_aspects.extend(aspect for aspect in aspects if aspect.name in shared.aspects)
+        _, judge_aspects = by_judge.setdefault(id(shared.judge), (shared.judge, []))
+        judge_aspects.extend(aspect for aspect in aspects if aspect.name in shared.aspects)
     checks = []
     for judge, judge_aspects in by_judge.values():
-        scales = {aspect.scale: [aspect] for aspect in reversed(judge_aspects)}
-        for aspect_set in [judge_aspects] if judge.joint else scales.values():
-            items = [item for aspect in aspect_set for item in corpus_items(corpus, aspect)]
+        by_scale = {aspect.scale: [aspect] for aspect in reversed(judge_aspects)}
+        for tried_aspects in [judge_aspects] if judge.joint else by_scale.values():
+            items = [item for aspect in tried_aspects for item in corpus_items(corpus, aspect)]
             grouping = group_into_questions(judge, items, compare_pairs=False)
             checks.append(PreflightCheck(name, judge, longest_and_shortest(grouping.questions)))
     return checks
@@ -93,7 +93,7 @@ def preflight(runner: JudgeRunner, checks: Sequence[PreflightCheck]) -> None:
     """Make one call for each role of each judge.
 
     Raises:
-        InputError: A role cannot be played by this LM, with the reason and the remedy.
+        InputError: The LM cannot play a role, with the reason and the remedy.
         dspy.LMError: The key is refused, the model unknown, the account empty.
     """
     if runner.lm.model.partition("/")[0] == OFFLINE:
@@ -104,13 +104,13 @@ def preflight(runner: JudgeRunner, checks: Sequence[PreflightCheck]) -> None:
 
 
 def _check(runner: JudgeRunner, check: PreflightCheck) -> None:
-    failure, others = _smoke_test(runner, check.judge, check.questions[0]), list(check.questions[1:])
+    failure, remaining = _smoke_test(runner, check.judge, check.questions[0]), list(check.questions[1:])
     too_long = failure is not None and failure.reason == "too long"
-    others = [] if check.longest_first and too_long else others
-    while failure is not None and others and failure.reason != _CONCERNS_ALL_ITEMS:
-        failure = _smoke_test(runner, check.judge, others.pop(0))
+    remaining = [] if check.longest_first and too_long else remaining
+    while failure is not None and remaining and failure.reason != _ALL_ITEMS_REASON:
+        failure = _smoke_test(runner, check.judge, remaining.pop(0))
     if failure is not None:
-        raise _refusal(runner.lm, check, failure, too_long)
+        raise _preflight_error(runner.lm, check, failure, too_long)
 
 
 def _smoke_test(runner: JudgeRunner, judge: Judge, question: Question) -> Failure | None:
@@ -124,7 +124,7 @@ def _smoke_test(runner: JudgeRunner, judge: Judge, question: Question) -> Failur
     return runner.wait(work())
 
 
-def _refusal(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_long: bool) -> InputError:
+def _preflight_error(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_long: bool) -> InputError:
     if too_long:
         size = _length(check.questions[0])
         return InputError(

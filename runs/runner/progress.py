@@ -1,6 +1,6 @@
 """The progress of a run on stderr: a bar on a terminal, else a line every half minute.
 
-Shares of work are planned before the lengths of debates are known, so that totals are printed with "about".
+The shares of phases are planned before the lengths of debates are known, so totals are printed with "about".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO, TypeVar
 
-from debate_judge.runs.runner.billing import STAGE
+from debate_judge.runs.runner.judge_usage import STAGE
 
 if TYPE_CHECKING:
     from debate_judge.programs.lm.client import JudgeLM
@@ -29,7 +29,7 @@ LINE_INTERVAL = 30.0
 """Seconds between two lines if stderr is no terminal."""
 _REDRAW_INTERVAL = 0.25
 FIRST_REPLY_DELAY = 5.0
-"""Seconds after the first call from which on a missing first reply is reported."""
+"""Seconds after the first call after which a missing first reply is reported."""
 _MIN_SHARE_TO_EXTRAPOLATE = 0.05
 """Share of the work that must be done before the rest is extrapolated from it."""
 
@@ -64,11 +64,11 @@ class ProgressDisplay:
         return ""
 
     def line(self) -> str:
-        """Both in one line, without control characters, because they have names from users' files."""
+        """Both in one line, without control characters, which names from users' files may have."""
         return _printable(" · ".join(filter(None, (self.summary(), self.detail()))))
 
     def needs_line_now(self) -> bool:
-        """Whether a line must be printed before the interval is over; true once."""
+        """Whether to print a line before `LINE_INTERVAL` is over; true once."""
         return False
 
     def start(self) -> None:
@@ -94,7 +94,7 @@ class ProgressDisplay:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
 
@@ -137,17 +137,17 @@ class ProgressDisplay:
 class StepProgress(ProgressDisplay):
     """Counts steps, of `total` if that is known; for a `with` statement."""
 
-    def __init__(self, what: str, total: int | None) -> None:
+    def __init__(self, label: str, total: int | None) -> None:
         super().__init__()
-        self.what, self.total, self.done = what, total, 0
+        self.label, self.total, self.done = label, total, 0
 
     def advance(self, steps: int = 1) -> None:
         self.done += steps
 
-    def track(self, things: Iterable[T]) -> Iterator[T]:
-        """Yield the things and count each as a step."""
-        for thing in things:
-            yield thing
+    def track(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield the items and count each as a step."""
+        for item in items:
+            yield item
             self.advance()
 
     @property
@@ -156,7 +156,7 @@ class StepProgress(ProgressDisplay):
 
     def summary(self) -> str:
         share = self.share
-        text = f"{self.what}: {self.done:,}" + (f" of {self.total:,}" if self.total else "")
+        text = f"{self.label}: {self.done:,}" + (f" of {self.total:,}" if self.total else "")
         return f"{text} · {self.time_left(share)}" if share else text
 
 
@@ -165,7 +165,7 @@ class RunPhase:
     """A phase of a run, with its planned share of the work."""
 
     name: str
-    """As it is shown; it contains the calls of each `billing.stage` that has this name as a part."""
+    """As it is shown; every `judge_usage.stage` that has this name as a part belongs to the phase."""
     share: float
     """Share of the work of the run."""
     passes: int
@@ -176,10 +176,10 @@ class RunPhase:
 class ItemPass:
     """A pass over items, in progress."""
 
-    what: str
+    label: str
     total: int | None
     started: float
-    """By the display's clock, in seconds."""
+    """When the pass began, by the display's clock."""
     calls_before: int
     """LM calls of the run before the pass."""
     usd_before: float
@@ -200,12 +200,12 @@ class RunProgress(ProgressDisplay):
         super().__init__(visible, clock)
         self.lm = lm
         self.phases: Sequence[RunPhase] = ()
-        self.agreement: float | None = None
+        self.best_value: float | None = None
         """Best value of the search so far, on train and dev."""
         self.objective = "agreement"
         """Name of that value."""
         self._passes: list[ItemPass] = []
-        self._step = 0
+        self._phase_index = 0
         self._finished = 0
         """Finished passes of this phase."""
         self._max_share = 0.0
@@ -213,9 +213,9 @@ class RunProgress(ProgressDisplay):
         self._waiting_reported = False
 
     @contextmanager
-    def track(self, what: str, total: int | None) -> Iterator[ItemPass]:
+    def track(self, label: str, total: int | None) -> Iterator[ItemPass]:
         """Show a pass over `total` items; None if the number is unknown."""
-        item_pass = ItemPass(what, total, self.clock(), *self._spent())
+        item_pass = ItemPass(label, total, self.clock(), *self._spent())
         self._enter_phase(STAGE.get())
         self._passes.append(item_pass)
         try:
@@ -225,12 +225,12 @@ class RunProgress(ProgressDisplay):
             self._finished += 1
 
     def _enter_phase(self, stage: str) -> None:
-        """Advance to the phase that a stage belongs to; of several of this name to the next one, never back."""
+        """Advance to the phase that a stage belongs to: the next one of this name, never an earlier one."""
         parts = [part.partition(",")[0] for part in stage.split(": ")]
-        for number, phase in enumerate(self.phases[self._step :], start=self._step):
+        for number, phase in enumerate(self.phases[self._phase_index :], start=self._phase_index):
             if phase.name in parts:
-                if number > self._step:
-                    self._step, self._finished = number, 0
+                if number > self._phase_index:
+                    self._phase_index, self._finished = number, 0
                 return
 
     @property
@@ -238,33 +238,33 @@ class RunProgress(ProgressDisplay):
         """Share of the work that is done, approximately; None if unknown."""
         current = self._passes[-1].share if self._passes else 0.0
         if not self.phases:
-            return current if any(part.total for part in self._passes) else None
-        phase = self.phases[self._step]
-        inside = min(1.0, (self._finished + current) / max(1, phase.passes))
-        done = sum(part.share for part in self.phases[: self._step]) + phase.share * inside
-        self._max_share = max(self._max_share, done / sum(part.share for part in self.phases))
+            return current if any(item_pass.total for item_pass in self._passes) else None
+        phase = self.phases[self._phase_index]
+        done_of_phase = min(1.0, (self._finished + current) / max(1, phase.passes))
+        done = sum(earlier.share for earlier in self.phases[: self._phase_index]) + phase.share * done_of_phase
+        self._max_share = max(self._max_share, done / sum(each.share for each in self.phases))
         return self._max_share
 
     @property
     def has_content(self) -> bool:
-        return bool(self._passes or self._step or self.lm.meter.requested)
+        return bool(self._passes or self._phase_index or self.lm.meter.requested)
 
     def summary(self) -> str:
         parts = []
         if self.phases:
-            parts.append(f"step {self._step + 1} of {len(self.phases)}, {self.phases[self._step].name}")
-        if self.agreement is not None:
-            parts.append(f"{self.objective} so far {self.agreement:.2f}")
+            parts.append(f"step {self._phase_index + 1} of {len(self.phases)}, {self.phases[self._phase_index].name}")
+        if self.best_value is not None:
+            parts.append(f"{self.objective} so far {self.best_value:.2f}")
         share = self.share
         reliable_share = share if share is not None and share >= _MIN_SHARE_TO_EXTRAPOLATE else None
         # Without phases, only the share of the pass that began last is known.
-        only_pass = None if self.phases or not self._passes else self._passes[-1]
-        before = (only_pass.calls_before, only_pass.usd_before) if only_pass else (0, 0.0)
+        measured_pass = None if self.phases or not self._passes else self._passes[-1]
+        before = (measured_pass.calls_before, measured_pass.usd_before) if measured_pass else (0, 0.0)
         parts.append(self._cost_text(reliable_share, before))
         if (waited := self._seconds_waiting()) is not None:
             parts.insert(0, f"waiting for the first reply of {self.lm.model} ({waited:.0f} s)")
         elif reliable_share is not None and reliable_share < 1:
-            parts.append(self.time_left(reliable_share, only_pass.started if only_pass else None))
+            parts.append(self.time_left(reliable_share, measured_pass.started if measured_pass else None))
         return " · ".join(parts)
 
     def detail(self) -> str:
@@ -272,7 +272,7 @@ class RunProgress(ProgressDisplay):
         if not self._passes:
             return ""
         last = self._passes[-1]
-        return f"{last.what}: {last.done:,}" + (f" of {last.total:,}" if last.total else "")
+        return f"{last.label}: {last.done:,}" + (f" of {last.total:,}" if last.total else "")
 
     def _spent(self) -> tuple[int, float]:
         """Calls and US dollars so far."""
@@ -320,4 +320,4 @@ def _rounded(calls: float) -> int:
 
 
 def _printable(text: str) -> str:
-    return "".join(sign if sign.isprintable() else "?" for sign in text)
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -30,8 +30,8 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.limiter import SOURCE
 from debate_judge.programs.lm.reply import StoreError
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.runner.billing import JudgeUsage, charged_to
 from debate_judge.runs.runner.debate_cache import DebateCache
+from debate_judge.runs.runner.judge_usage import JudgeUsage, charged_to
 from debate_judge.runs.runner.progress import RunProgress
 
 T = TypeVar("T")
@@ -62,15 +62,15 @@ class JudgeRunner:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.is_forked_copy:
             return
         self.progress.stop()
         self._cancel_all()
         # Replies in flight are paid for, so they are waited for, except after an interrupt.
-        orderly = kind is None or issubclass(kind, Exception)
-        loop.run(self.lm.aclose(drain=orderly))
+        interrupted = error_type is not None and not issubclass(error_type, Exception)
+        loop.run(self.lm.aclose(drain=not interrupted))
 
     def _cancel_all(self) -> None:
         """Cancel all work; further work is refused."""
@@ -132,7 +132,7 @@ class JudgeRunner:
 
     @property
     def lm_is_remote(self) -> bool:
-        """Whether calls leave this process, so that concurrency pays."""
+        """Whether calls leave this process, so that concurrent calls save time."""
         return self.lm.destination is not None
 
     def run_concurrently(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
@@ -156,12 +156,12 @@ class JudgeRunner:
             if failed:
                 self._cancel_all()
         errors = [error for future in futures if (error := future.exception()) is not None]
-        # A cancelled task was cancelled because of another one's error, which is raised first.
+        # A task is cancelled because of another one's error, which is raised in its place.
         for error in sorted(errors, key=lambda error: isinstance(error, CancelledError)):
             raise error
         return [future.result() for future in futures]
 
-    def converse(self, judge: Judge, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
+    def converse(self, judge: Judge, items: Sequence[Item], rounds: int, label: str = "debates") -> list[Transcript]:
         """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items.
 
         Items share questions as the judge's options say (`programs.grouping`).
@@ -172,39 +172,41 @@ class JudgeRunner:
             return judge.converse(question.items, rounds)
 
         if self.cache is None:
-            return grouping.by_item(self._run_each(grouping.questions, ask, what))
+            return grouping.by_item(self._run_each(grouping.questions, ask, label))
         questions = grouping.questions
         return grouping.by_item(
-            self.cache.debates(judge, rounds, questions, lambda missing: self._run_each(missing, ask, what))
+            self.cache.debates(judge, rounds, questions, lambda missing: self._run_each(missing, ask, label))
         )
 
     def break_tie(
-        self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
+        self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], label: str = "tie-breaks"
     ) -> list[Transcript]:
         """Have the Tie-breaker decide each debate without agreement; the others are returned unchanged."""
         grouping = group_into_questions(judge, items)
         questions, debates = grouping.questions, grouping.by_question(transcripts)
         by_key = {question.key: debate for question, debate in zip(questions, debates, strict=True)}
 
-        def ask(questions: Sequence[Question]) -> list[list[Transcript]]:
-            return self._run_each(questions, lambda each: judge.break_ties(each.items, by_key[each.key]), what)
+        def ask(question: Question) -> Awaitable[list[Transcript]]:
+            return judge.break_ties(question.items, by_key[question.key])
 
         if self.cache is None:
-            return grouping.by_item(ask(questions))
-        return grouping.by_item(self.cache.tie_breaks(judge, debates, questions, ask))
+            return grouping.by_item(self._run_each(questions, ask, label))
+        return grouping.by_item(
+            self.cache.tie_breaks(judge, debates, questions, lambda missing: self._run_each(missing, ask, label))
+        )
 
-    def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
+    def judge(self, judge: Judge, items: Sequence[Item], label: str = "items") -> list[Judgement]:
         """Judge each item with the judge's own rounds and Tie-breaker."""
-        transcripts = self.converse(judge, items, judge.debate_config.rounds, what)
+        transcripts = self.converse(judge, items, judge.debate_config.rounds, label)
         if judge.debate_config.tie_breaker:
             transcripts = self.break_tie(judge, items, transcripts)
         return [judge.judgement(t, judge.debate_config.rounds) for t in transcripts]
 
-    def _run_each(self, items: Sequence[Question], work: Callable[[Question], Awaitable[T]], what: str) -> list[T]:
-        done = run_shared_pass(self, [PassJob("", work, items)], what)
-        for error in done.failed.values():
+    def _run_each(self, questions: Sequence[Question], work: Callable[[Question], Awaitable[T]], label: str) -> list[T]:
+        shared_pass = run_shared_pass(self, [PassJob("", work, questions)], label)
+        for error in shared_pass.failed.values():
             raise error
-        return done.results[0]
+        return shared_pass.results[0]
 
 
 # --- one pass of many judges over many items ---
@@ -214,8 +216,8 @@ class JudgeRunner:
 class PassJob(Generic[T]):
     """One function to be applied to a list of items or questions."""
 
-    owner: str
-    """Name of the judge that it is for. An error that makes one job impossible cancels the other jobs of this judge."""
+    judge: str
+    """Name of the judge that the job is for. If one of its jobs cannot be done for any item, all are cancelled."""
     work: Callable[[Any], Awaitable[T]]
     """Called with one of `items`."""
     items: Sequence[Item] | Sequence[Question]
@@ -230,12 +232,12 @@ class PassResult(Generic[T]):
     """The results of a pass."""
 
     results: list[list[T]]
-    """One list for each job, in the order of its items; empty where the owner failed."""
+    """One list for each job, in the order of its items; empty where the judge failed."""
     failed: dict[str, dspy.LMError | InputError] = field(default_factory=dict)
-    """Owner -> the error that makes its work impossible on all items."""
+    """Judge -> the error because of which it cannot judge any item."""
 
 
-def run_shared_pass(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str) -> PassResult[T]:
+def run_shared_pass(runner: JudgeRunner, jobs: Sequence[PassJob[T]], label: str) -> PassResult[T]:
     """Run all jobs concurrently.
 
     Items of the jobs alternate, so that calls about one text are made close together: they hit the provider's prefix
@@ -244,7 +246,7 @@ def run_shared_pass(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str) 
     """
     work = _Pass(runner, jobs)
     # Here and not on the event loop, because the stage of the run is a context variable of this thread.
-    with runner.progress.track(what, sum(map(len, work.unique))) as item_pass:
+    with runner.progress.track(label, sum(map(len, work.unique))) as item_pass:
         return runner.wait(work.run(item_pass.advance))
 
 
@@ -254,45 +256,45 @@ class _Pass(Generic[T]):
         self.jobs = jobs
         self.unique: list[dict[str, Item | Question]] = [{item.key: item for item in job.items} for job in jobs]
         self.results: list[dict[str, T]] = [{} for _ in jobs]
-        self.tasks: dict[str, list[asyncio.Task[None]]] = {job.owner: [] for job in jobs}
+        self.tasks: dict[str, list[asyncio.Task[None]]] = {job.judge: [] for job in jobs}
         self.failed: dict[str, dspy.LMError | InputError] = {}
 
     async def run(self, advance: Callable[[], None]) -> PassResult[T]:
         error: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
-                for number, item in self._interleaved():
-                    task = group.create_task(self._run_one(number, item))
+                for job_index, item in self._interleaved():
+                    task = group.create_task(self._run_one(job_index, item))
                     task.add_done_callback(lambda _: advance())
-                    self.tasks[self.jobs[number].owner].append(task)
+                    self.tasks[self.jobs[job_index].judge].append(task)
         except* (dspy.LMError, StoreError) as errors:
             # Many items meet the same fatal error; one of them is raised.
             error = errors.exceptions[0]
         if error is not None:
             # Not in the `except*` block, whose errors Python up to 3.11.3 raises as a group.
             raise error
-        done = zip(self.jobs, self.results, strict=True)
-        return PassResult(
-            [[] if job.owner in self.failed else [results[item.key] for item in job.items] for job, results in done],
-            self.failed,
-        )
+        results = [
+            [] if job.judge in self.failed else [by_key[item.key] for item in job.items]
+            for job, by_key in zip(self.jobs, self.results, strict=True)
+        ]
+        return PassResult(results, self.failed)
 
     def _interleaved(self) -> list[tuple[int, Item | Question]]:
         rows = zip_longest(*(items.values() for items in self.unique))
-        return [(number, item) for row in rows for number, item in enumerate(row) if item is not None]
+        return [(job_index, item) for row in rows for job_index, item in enumerate(row) if item is not None]
 
-    async def _run_one(self, number: int, item: Item | Question) -> None:
-        job = self.jobs[number]
+    async def _run_one(self, job_index: int, item: Item | Question) -> None:
+        job = self.jobs[job_index]
         try:
             with self.runner.call_context(item, lm=job.lm, usage=job.usage):
-                self.results[number][item.key] = await job.work(item)
+                self.results[job_index][item.key] = await job.work(item)
         except (InputError, dspy.LMUnsupportedFeatureError) as error:
             if isinstance(error, StoreError):
                 raise
             # E.g. a score mode that this LM or scale does not support: it concerns this judge alone.
-            if job.owner not in self.failed:
-                self.failed[job.owner] = error
-                for task in self.tasks[job.owner]:
+            if job.judge not in self.failed:
+                self.failed[job.judge] = error
+                for task in self.tasks[job.judge]:
                     if task is not asyncio.current_task():
                         task.cancel()
 
@@ -304,9 +306,9 @@ def group_scores(
     corpus: Corpus, aspect: Aspect, judgements: Sequence[Judgement], granularity: Granularity
 ) -> list[GroupScores]:
     """Pair judgements, in the order of `programs.judge.corpus_items`, with the human ratings, group by group."""
-    reported = iter(round_to_granularity(j, aspect, granularity) for j in judgements)
+    scores = iter(round_to_granularity(j, aspect, granularity) for j in judgements)
     return [
-        replace(group, scores=tuple(islice(reported, len(group.candidates)))) for group in group_ratings(corpus, aspect)
+        replace(group, scores=tuple(islice(scores, len(group.candidates)))) for group in group_ratings(corpus, aspect)
     ]
 
 
@@ -334,17 +336,17 @@ def verdicts(judgements: Sequence[Judgement]) -> list[Verdict]:
     return [j for j in judgements if isinstance(j, Verdict)]
 
 
-def require_scored(judgements: Sequence[Judgement], max_share: float, what: str) -> None:
+def require_scored(judgements: Sequence[Judgement], max_share: float, label: str) -> None:
     """Raise an error if a larger share than `max_share` of the judgements has no score, because the agreement would be
-    that of a part; `what` names the items in the message.
+    that of a part; `label` names the items in the message.
     """
-    missing = [j for j in judgements if isinstance(j, Unscored)]
-    if len(missing) <= max_share * len(judgements):
+    unscored = [j for j in judgements if isinstance(j, Unscored)]
+    if len(unscored) <= max_share * len(judgements):
         return
-    reasons = Counter(j.reason for j in missing)
-    example = next(j.detail for j in missing if j.reason == reasons.most_common(1)[0][0])
+    reasons = Counter(j.reason for j in unscored)
+    example = next(j.detail for j in unscored if j.reason == reasons.most_common(1)[0][0])
     raise InputError(
-        f"{len(missing)} of {len(judgements)} {what} have no score",
+        f"{len(unscored)} of {len(judgements)} {label} have no score",
         field="max-unscored",
         expected=f"at most {100 * max_share:.0f} %",
         found=f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}",

@@ -30,7 +30,7 @@ class Score:
     score: float | None
     """On the aspect's scale, rounded to the chosen granularity, or mapped to the raters' scale; None if unscored."""
     judge_score: float | None
-    """The same before the map to the raters' scale."""
+    """The score before the map to the raters' scale."""
     rounds: int | None
     stop_reason: str | None
     """Why the judge stopped: single call, no issue, rounds over, tie-breaker, metric; None where it has no score."""
@@ -50,8 +50,8 @@ class Score:
     low: float | None = None
     """Ends of the conformal interval on the raters' scale; None if not asked for, or unscored."""
     high: float | None = None
-    to_people: bool | None = None
-    """Whether the interval is too wide, so that people should rate the text; None if not asked for."""
+    abstained: bool | None = None
+    """Whether the interval is too wide or there is no score: people should rate the text; None without an interval."""
 
 
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale = "judge") -> Score:
@@ -66,9 +66,9 @@ def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: Scor
 
 def _score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale) -> Score:
     transcript, reason = judgement.transcript, reason_of(judgement)
-    rest = reason, judgement.calls, transcript.together, transcript.joint, transcript
+    other_fields = reason, judgement.calls, transcript.together, transcript.joint, transcript
     if isinstance(judgement, Unscored):
-        return Score(None, None, None, None, judgement.reason, judgement.detail, *rest)
+        return Score(None, None, None, None, judgement.reason, judgement.detail, *other_fields)
     chosen = judge.aspects[item.aspect.name]
     judge_score = chosen.reported_score(judgement, item.aspect)
     value = (
@@ -76,7 +76,7 @@ def _score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: Sco
         if scale == "raters" and chosen.calibration and judge_score is not None
         else judge_score
     )
-    return Score(value, judge_score, judgement.rounds, judgement.stop_reason, None, "", *rest)
+    return Score(value, judge_score, judgement.rounds, judgement.stop_reason, None, "", *other_fields)
 
 
 EVENT_NAME = "gen_ai.evaluation.result"
@@ -106,10 +106,10 @@ def emit_event(item: Item, score: Score) -> None:
     logger.emit(event_name=EVENT_NAME, attributes=attributes)
 
 
-def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
+def items_of_group(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
     """The group's items in the order of results: candidate by candidate, and for each the aspects."""
-    for of_candidate in zip(*(items_of(task, group, aspect) for aspect in aspects), strict=True):
-        yield from of_candidate
+    for candidate_items in zip(*(items_of(task, group, aspect) for aspect in aspects), strict=True):
+        yield from candidate_items
 
 
 BATCH_WINDOW = 5000
@@ -127,14 +127,14 @@ def max_in_flight(lm: JudgeLM) -> int:
 
 
 MAX_GROUPED = 512
-"""Most candidates of one source that are grouped at once: all of them may not fit into memory."""
+"""Most candidates of one source in a chunk: all of them may not fit into memory."""
 
 
 def group_by_source(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Lists of consecutive items of one source, at most `MAX_GROUPED` in a list."""
     for _, consecutive in groupby(items, key=source_key):
-        while some := list(islice(consecutive, MAX_GROUPED)):
-            yield some
+        while chunk := list(islice(consecutive, MAX_GROUPED)):
+            yield chunk
 
 
 @dataclass
@@ -148,7 +148,7 @@ class _PendingItem:
 
 
 class _InFlight:
-    """The items that were taken and not yet yielded, in order.
+    """The items that were taken from the iterator and not yet yielded, in order.
 
     Items of a source that share calls are asked about when all of them have been taken.
     """
@@ -159,8 +159,8 @@ class _InFlight:
         self.input_error: Exception | None = None
         """Error that the iterator `items` raised."""
         self._runner = runner
-        shared = shared_judges({name: judge_of_aspect.judge for name, judge_of_aspect in judge.aspects.items()})
-        self._judges = {name: judge_of_aspect for judge_of_aspect in shared for name in judge_of_aspect.aspects}
+        shared = shared_judges({name: aspect_judge.judge for name, aspect_judge in judge.aspects.items()})
+        self._judges = {name: shared_judge for shared_judge in shared for name in shared_judge.aspects}
         self._items = iter(items)
         self._exhausted = False
         self._unasked: dict[str, list[_PendingItem]] = {}
@@ -188,14 +188,14 @@ class _InFlight:
         if judge.together < 2 and not judge.joint:
             self._ask(judge, [new])
             return
-        first = next((entry.item for waiting in self._unasked.values() for entry in waiting), new.item)
+        first = next((pending.item for unasked in self._unasked.values() for pending in unasked), new.item)
         if source_key(first) != source_key(new.item) or len(self._unasked.get(aspect, ())) == MAX_GROUPED:
             self._ask_all()
         self._unasked.setdefault(aspect, []).append(new)
 
     def _ask_all(self) -> None:
         for shared in dict.fromkeys(self._judges[aspect] for aspect in self._unasked):
-            self._ask(shared.judge, [new for aspect in shared.aspects for new in self._unasked.get(aspect, ())])
+            self._ask(shared.judge, [item for aspect in shared.aspects for item in self._unasked.get(aspect, ())])
         self._unasked.clear()
 
     def _ask(self, judge: Judge, pending: Sequence[_PendingItem]) -> None:
@@ -225,7 +225,7 @@ def judge_in_order(
     try:
         while in_flight.fill(limit):
             first = in_flight.pending[0]
-            # A stream that was begun before a fork and is read after it would wait forever.
+            # In a process that was forked since, waiting would never end.
             runner.require_own_process()
             future = first.judgements or in_flight.fatal
             wait((future, in_flight.fatal), return_when=FIRST_COMPLETED)

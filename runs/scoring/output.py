@@ -34,7 +34,7 @@ from filelock import FileLock, Timeout
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.formats import joined_files
 from debate_judge.data.files.writing import write_errors
-from debate_judge.runs.scoring.tables import TABLES, cell_text, format_of, write_table
+from debate_judge.runs.scoring.tables import TABLE_FORMATS, cell_text, format_of, write_table
 
 if TYPE_CHECKING:
     from debate_judge.programs.judge import Item
@@ -51,14 +51,14 @@ _REMEDY = "choose another --out, or delete this file"
 FIELDS = ("group", "candidate", "aspect", "score", "rounds", "stop_reason", "unscored", "reason")
 
 PROVIDER_FAILED: frozenset[str] = frozenset({"lm error", "search error"})
-"""Reasons that are a provider's failure, so that a later attempt may succeed."""
+"""Reasons why an item is unscored that are a failure of the provider, so that a later attempt may succeed."""
 
-_TYPES: Mapping[str, type] = {
+_FIELD_TYPES: Mapping[str, type] = {
     **dict.fromkeys(("score", "judge_score", "low", "high"), float),
     **dict.fromkeys(("rounds", "together", "joint"), int),
-    **dict.fromkeys(("to_people", "decision"), bool),
+    **dict.fromkeys(("abstained", "decision"), bool),
 }
-"""Field -> type of its values, for those that are no texts."""
+"""Field -> type of its values; all others are texts."""
 
 Row = Mapping[str, object]
 """The input's columns of one text."""
@@ -68,8 +68,8 @@ class ResultLayout(ABC):
     """The columns of a row.
 
     Args:
-        result_columns: Pairs of a column's name and what it holds, a key of `_TYPES` or another field, which is a text;
-            group and candidate come first.
+        result_columns: Pairs of a column's name and its content, a field of rows such as score; group and candidate
+            come first.
         input_columns: Columns of the input, which come before. A result column that the input has as well is called
             `judge_NAME`; group and candidate are then the input's.
     """
@@ -79,9 +79,9 @@ class ResultLayout(ABC):
 
     def __init__(self, result_columns: Sequence[tuple[str, str]], input_columns: Sequence[str] = ()) -> None:
         self.input_columns = tuple(input_columns)
-        self._included = [at for at, (name, _) in enumerate(result_columns) if at > 1 or name not in input_columns]
-        named = [(_free_name(result_columns[at][0], input_columns), result_columns[at][1]) for at in self._included]
-        self.fields = (*self.input_columns, *(name for name, _ in named))
+        self._included = [i for i, (name, _) in enumerate(result_columns) if i > 1 or name not in input_columns]
+        columns = [(_unused_name(result_columns[i][0], input_columns), result_columns[i][1]) for i in self._included]
+        self.fields = (*self.input_columns, *(name for name, _ in columns))
         if duplicates := [name for name in self.fields if self.fields.count(name) > 1]:
             raise InputError(
                 f"two columns would be called {duplicates[0]!r}",
@@ -89,9 +89,9 @@ class ResultLayout(ABC):
                 expected="aspects and columns whose names differ",
                 remedy="leave out --wide, or score these aspects one by one",
             )
-        self.types: dict[str, type] = {name: _TYPES[what] for name, what in named if what in _TYPES}
-        """Result column -> type of its values, if they are no texts."""
-        self.score_fields = tuple(name for name, what in named if what == "score")
+        self.types = {name: _FIELD_TYPES[content] for name, content in columns if content in _FIELD_TYPES}
+        """Result column -> type of its values; all others are texts."""
+        self.score_fields = tuple(name for name, content in columns if content == "score")
 
     @abstractmethod
     def result_values(self, scored: ScoredItems) -> list[Any]:
@@ -103,20 +103,19 @@ class ResultLayout(ABC):
         Raises:
             InputError: The input's first text did not have one of these columns.
         """
-        if self.input_columns and (new := [name for name in row if name not in self.input_columns]):
+        if self.input_columns and (unknown := [name for name in row if name not in self.input_columns]):
             raise InputError(
-                f"the first text of the input has no field {new[0]!r}, and the columns of the results are those of the "
-                "first",
+                f"the first text of the input has no field {unknown[0]!r}, and results have its columns",
                 field="--keep-columns",
                 expected=", ".join(self.input_columns),
                 found=f"candidate {scored[0][0].candidate!r} of group {scored[0][0].group!r}",
-                remedy=f"give the first one {new[0]!r} as well, with the value null if it has none",
+                remedy=f"give the first one {unknown[0]!r} as well, with the value null if it has none",
             )
         results = self.result_values(scored)
-        return [*(json_value(row.get(name)) for name in self.input_columns), *(results[at] for at in self._included)]
+        return [*(json_value(row.get(name)) for name in self.input_columns), *(results[i] for i in self._included)]
 
     def unscored_prefixes(self, values: Sequence[Any]) -> list[list[Any]]:
-        """The beginnings of other rows of the same items: up to each score, and None in its place."""
+        """The beginnings of rows of the same items with an unscored item: up to each score, and None in its place."""
         return [[*values[: self.fields.index(name)], None] for name in self.score_fields]
 
 
@@ -137,7 +136,7 @@ class LongRows(ResultLayout):
 
 class WideRows(ResultLayout):
     """One row per text: a column with the score in each aspect, then for each aspect the decision (if it has a cut, the
-    least score that is a yes), the reason, and why there is no score.
+    lowest score that counts as yes), the reason, and why there is no score.
     """
 
     def __init__(
@@ -146,10 +145,11 @@ class WideRows(ResultLayout):
         self.items = len(cuts)
         self._cuts, self._extra = cuts, [name for name in extra if name not in ("together", "joint")]
         result_columns = [(name, name) for name in ("group", "candidate")] + [(name, "score") for name in cuts]
-        result_columns += [(f"{name}_{part}", part) for name, cut in cuts.items() for part in self._fields(cut)]
+        for name, cut in cuts.items():
+            result_columns += [(f"{name}_{content}", content) for content in self._aspect_fields(cut)]
         super().__init__(result_columns, input_columns)
 
-    def _fields(self, cut: float | None) -> list[str]:
+    def _aspect_fields(self, cut: float | None) -> list[str]:
         return [*self._extra, *["decision"] * (cut is not None), "reason", "unscored"]
 
     def result_values(self, scored: ScoredItems) -> list[Any]:
@@ -171,20 +171,20 @@ class JsonLines:
 
     @property
     def header(self) -> bytes:
-        """What stands before the first row."""
+        """The bytes before the first row."""
         return b""
 
     def row(self, scored: ScoredItems, row: Row) -> tuple[bytes, list[bytes]]:
         """One row with its line end, and the beginnings of rows of the same items in which a score is missing."""
         values = self.layout.values(scored, row)
-        return self.line(values), [self.prefix(start) for start in self.layout.unscored_prefixes(values)]
+        return self.line(values), [self.prefix(prefix) for prefix in self.layout.unscored_prefixes(values)]
 
     def line(self, values: Sequence[Any]) -> bytes:
         """A whole row."""
         return _json(zip(self.layout.fields, values, strict=True)) + b"\n"
 
     def prefix(self, values: Sequence[Any]) -> bytes:
-        """The bytes with which every row with these first values begins."""
+        """The first bytes of every row that begins with these values."""
         return _json(zip(self.layout.fields, values, strict=False)).removesuffix(b"}")
 
 
@@ -225,7 +225,7 @@ class Transcripts(JsonLines):
         return _json(values) + b"\n", [self.prefix([*identity, None])]
 
 
-def _free_name(name: str, taken: Sequence[str]) -> str:
+def _unused_name(name: str, taken: Sequence[str]) -> str:
     while name in taken:
         name = f"judge_{name}"
     return name
@@ -236,7 +236,7 @@ def _identity(item: Item) -> list[Any]:
 
 
 def json_value(value: object) -> object:
-    """A value of the input as JSON can hold it."""
+    """A value of the input as a JSON value."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if value is None or isinstance(value, str | int | float):
@@ -261,7 +261,7 @@ class RowTotals:
 
     rows: int = 0
     existing: int = 0
-    """Rows that were there before this run."""
+    """Rows that an earlier run wrote."""
     unscored: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     """Reason -> the detail of its first item."""
@@ -296,11 +296,11 @@ class RowFile:
             self._compare_or_append(format.header, [])
 
     def add(self, scored: ScoredItems, row: Row) -> bool:
-        """Compare or append one row; returns whether it existed. A different row in its place is refused."""
+        """Compare or append one row; returns whether an earlier run wrote it. A different row is refused."""
         return self._compare_or_append(*self._format.row(scored, row))
 
     def finish(self) -> None:
-        """Declare the rows complete: an incomplete row after the last one is cut off, a further one refused."""
+        """Declare the rows complete: an incomplete row after the last one is cut off, a complete one is refused."""
         self.complete = True
         if self._comparing:
             end = self._file.tell()
@@ -340,7 +340,7 @@ class RowFile:
 
 
 class ResultWriter:
-    """Writes rows, and debates to a file of their own if they are wanted."""
+    """Writes rows, and debates to a file of their own if the key `transcripts` names one."""
 
     def __init__(self, rows: RowFile, items_per_row: int, debates: RowFile | None) -> None:
         self._rows = rows
@@ -358,8 +358,8 @@ class ResultWriter:
         self._pending.append((item, score))
         if len(self._pending) == self._items_per_row:
             existing = self._rows.add(self._pending, row)
-            for _, scored_item in self._pending:
-                self.totals.count(scored_item, existing)
+            for _, row_score in self._pending:
+                self.totals.count(row_score, existing)
             self._pending = []
 
     def finish(self) -> None:
@@ -374,7 +374,7 @@ def open_results(
     path: Path,
     *,
     provenance: Mapping[str, Any],
-    source: Path,
+    input_file: Path,
     transcripts: Path | None = None,
     layout: ResultLayout,
     extra_fields: tuple[str, ...] = (),
@@ -384,34 +384,34 @@ def open_results(
     Args:
         path: For the rows; its suffix names the format.
         provenance: JSON values that must equal those of an earlier run.
-        source: The file that is scored.
-        transcripts: File for the debates, if they are wanted.
+        input_file: The file that is scored.
+        transcripts: File for the debates; None for none.
         layout: Columns of the rows.
-        extra_fields: Fields of a `Score` that transcripts have besides those that all have.
+        extra_fields: Further fields of a `Score` that transcripts have.
 
     Raises:
         InputError: A file cannot be written, another process writes to it, or its rows were made from something else.
     """
     suffix = format_of(path)
-    _check_paths(path, source, transcripts)
-    with ExitStack() as opened:
-        rows_path = path.with_name(path.name + ".rows.jsonl") if suffix in TABLES else path
-        file = opened.enter_context(_exclusive(rows_path, "--out", lock=path))
+    _check_paths(path, input_file, transcripts)
+    with ExitStack() as stack:
+        rows_path = path.with_name(path.name + ".rows.jsonl") if suffix in TABLE_FORMATS else path
+        file = stack.enter_context(_open_locked(rows_path, "--out", lock=path))
         _check_state(
             path, provenance, resumed=any(target.is_file() and target.stat().st_size for target in (path, rows_path))
         )
         rows = RowFile(rows_path, (Csv if suffix == ".csv" else JsonLines)(layout), file)
         debates = None
         if transcripts is not None:
-            file = opened.enter_context(_exclusive(transcripts, "transcripts"))
+            file = stack.enter_context(_open_locked(transcripts, "transcripts"))
             debates = RowFile(transcripts, Transcripts(extra_fields), file)
         yield ResultWriter(rows, layout.items, debates)
         if rows_path != path and rows.complete:
-            _finish_table(path, rows_path, layout, source)
+            _finish_table(path, rows_path, layout, input_file)
 
 
 @contextmanager
-def _exclusive(path: Path, flag: str, lock: Path | None = None) -> Iterator[FileIO]:
+def _open_locked(path: Path, flag: str, lock: Path | None = None) -> Iterator[FileIO]:
     """Open a file to read and append under a lock, unbuffered, so that a written row survives a kill."""
     file_lock = FileLock(f"{lock or path}.lock", timeout=0)
     with write_errors(path, flag):
@@ -434,12 +434,12 @@ def _exclusive(path: Path, flag: str, lock: Path | None = None) -> Iterator[File
         file_lock.release()
 
 
-def _finish_table(path: Path, rows: Path, layout: ResultLayout, source: Path) -> None:
-    """Make the table from all rows. One that was changed since it was written is not replaced."""
+def _finish_table(path: Path, rows: Path, layout: ResultLayout, input_file: Path) -> None:
+    """Make the table from all rows. An existing table that someone has changed is not replaced."""
     state = path.with_name(path.name + ".state.json")
     new = path.with_name(path.name + ".new")
     try:
-        write_table(rows, new, suffix=path.suffix.lower(), layout=layout, source=source, out=path)
+        write_table(rows, new, suffix=path.suffix.lower(), layout=layout, input_file=input_file, out=path)
         digest = sha256(new.read_bytes()).hexdigest()
         record = json.loads(state.read_text(encoding="utf-8"))
         existing_digest = sha256(path.read_bytes()).hexdigest() if path.is_file() and path.stat().st_size else digest
@@ -464,7 +464,7 @@ def _check_state(path: Path, provenance: Mapping[str, Any], *, resumed: bool) ->
         return
     try:
         earlier = json.loads(state.read_text(encoding="utf-8"))
-        known = {name: earlier[name] for name in provenance}
+        earlier_values = {name: earlier[name] for name in provenance}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         raise InputError(
             "the file already exists, and no state file says what its rows were made from",
@@ -473,27 +473,27 @@ def _check_state(path: Path, provenance: Mapping[str, Any], *, resumed: bool) ->
             remedy=_REMEDY,
         ) from None
     for name, value in provenance.items():
-        if known[name] != value:
+        if earlier_values[name] != value:
             raise InputError(
                 f"the file was begun with a different {name}",
                 file=path,
                 field=name,
-                expected=str(known[name]),
+                expected=str(earlier_values[name]),
                 found=str(value),
                 remedy=_REMEDY,
             )
 
 
-def _check_paths(path: Path, source: Path, transcripts: Path | None) -> None:
-    sources = [Path(name) for name in joined_files(str(source))]
-    for file in sources:
+def _check_paths(path: Path, input_file: Path, transcripts: Path | None) -> None:
+    input_files = [Path(name) for name in joined_files(str(input_file))]
+    for file in input_files:
         if not file.is_file():
             raise InputError("no such file", file=file, field="--in", remedy="check the name, and the folder it is in")
-    paths = [*(("--in", file) for file in sources), ("--out", path)]
+    paths = [*(("--in", file) for file in input_files), ("--out", path)]
     paths += [("transcripts", transcripts)] if transcripts is not None else []
-    for name, file in paths:
+    for flag, file in paths:
         if file.is_dir():
-            raise InputError("this is a folder", file=file, field=name, expected="a file")
-        same = [other for other, its in paths if its.resolve() == file.resolve() and other != name]
+            raise InputError("this is a folder", file=file, field=flag, expected="a file")
+        same = [other for other, other_file in paths if other_file.resolve() == file.resolve() and other != flag]
         if same:
-            raise InputError("two files are the same", file=file, field=name, expected=f"another file than {same[0]}")
+            raise InputError("two files are the same", file=file, field=flag, expected=f"another file than {same[0]}")

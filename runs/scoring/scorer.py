@@ -30,9 +30,9 @@ from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import intervals_in
 from debate_judge.runs.flags.declaration import cli_name
 from debate_judge.runs.flags.lm import lm_options, require_server
-from debate_judge.runs.flags.parser import RESUMES
+from debate_judge.runs.flags.parser import RESUME_HINT
 from debate_judge.runs.flags.text_layout import say
-from debate_judge.runs.runner.streaming import Score, group_items, score_of
+from debate_judge.runs.runner.streaming import Score, items_of_group, score_of
 from debate_judge.runs.scoring.output import LongRows, ResultLayout, Row, RowTotals, WideRows
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
 
@@ -41,7 +41,7 @@ from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeF
 
 def new_groups(path: str | Path | RecordFile, task: Task, *args: Any, **kwargs: Any) -> Iterator[RatedGroup]:
     """As `new_records`, without the records."""
-    return (entry.group for entry in new_records(path, task, *args, **kwargs))
+    return (located.group for located in new_records(path, task, *args, **kwargs))
 
 
 def new_records(
@@ -62,15 +62,15 @@ def new_records(
     Args:
         path: A file or set as `data.files.groups` describes it; rows of a group have to be adjacent.
         task: The judge's task.
-        only_task: Name or file of that task; groups of other tasks are then left out and are no error.
+        only_task: Name or file of that task; groups of other tasks are then left out. None: they are an error.
         columns: `NAME=COLUMN` for each column that has another name than ours.
         sources: Which sources, as `data.sources.SourceSelection` reads it; None for all.
-        keep: As for `data.files.groups.iter_groups`.
-        notes: Likewise.
+        keep: Whether to keep the input's columns with each candidate (`data.files.groups.iter_groups`).
+        notes: Notes on how the file is read, as for `iter_groups`.
         on_error: Called with the error of each unusable group that has a line of its own; it is left out.
 
     Raises:
-        InputError: a group of another task, a candidate that comes twice, or anything that cannot be read.
+        InputError: A group of another task, a candidate that occurs twice, or anything that cannot be read.
     """
     if only_task is not None and only_task != task.name and find_task(only_task).name != task.name:
         raise InputError("the judge is for another task", field="task", expected=task.name, found=only_task)
@@ -85,10 +85,10 @@ def new_records(
     )
     if sources is not None:
         records = SourceSelection.parse(sources).select(records, lambda: sum(1 for _ in _silently(path, task, columns)))
-    return _without_repeats(records, on_error)
+    return _refuse_repeats(records, on_error)
 
 
-def _without_repeats(entries: Iterable[LocatedGroup], on_error: ErrorHandler | None) -> Iterator[LocatedGroup]:
+def _refuse_repeats(entries: Iterable[LocatedGroup], on_error: ErrorHandler | None) -> Iterator[LocatedGroup]:
     lines: dict[bytes, int] = {}
     for entry in entries:
         with redirect_errors(on_error):
@@ -111,7 +111,7 @@ def _new_keys(entry: LocatedGroup, lines: Mapping[bytes, int]) -> list[bytes]:
 
 
 def count_candidates(path: str | Path, task: Task, columns: Iterable[str], sources: str | None) -> int:
-    """How many candidates `new_groups` yields; nothing is said about the file."""
+    """How many candidates `new_groups` yields; prints no notes on the file."""
     records = _silently(path, task, columns)
     if sources is not None:
         records = SourceSelection.parse(sources).select(records, lambda: sum(1 for _ in _silently(path, task, columns)))
@@ -130,33 +130,33 @@ def _candidate_key(group: str, candidate: str) -> bytes:
 
 
 class RowIntervals:
-    """Adds conformal intervals to scores, and counts the texts that are left to people.
+    """Adds conformal intervals to scores, and counts the scores that the judge abstains from.
 
     Args:
         intervals: Aspect -> its intervals; empty for none.
-        max_width: Texts with a wider interval are left to people; None for no limit.
+        max_width: The judge abstains where the interval is wider; None for no limit.
     """
 
     def __init__(self, intervals: Mapping[str, ConformalIntervals], max_width: float | None) -> None:
         self._intervals = intervals
         self._max_width = max_width
         self.abstained: Counter[str] = Counter()
-        """Aspect -> texts that are left to people."""
+        """Aspect -> number of texts on which the judge abstains."""
         self.scored: Counter[str] = Counter()
 
     def with_interval(self, item: Item, score: Score) -> Score:
-        """The score, which is on the raters' scale, with its interval; what has no score is left to people."""
+        """The score, which is on the raters' scale, with its interval; without a score the judge abstains."""
         if not self._intervals:
             return score
         name = item.aspect.name
         self.scored[name] += 1
         if score.score is None:
             self.abstained[name] += 1
-            return replace(score, to_people=True)
+            return replace(score, abstained=True)
         interval = self._intervals[name].at(score.score)
         too_wide = self._max_width is not None and interval.width > self._max_width
         self.abstained[name] += too_wide
-        return replace(score, low=interval.low, high=interval.high, to_people=too_wide)
+        return replace(score, low=interval.low, high=interval.high, abstained=too_wide)
 
 
 class TextScorer:
@@ -173,16 +173,16 @@ class TextScorer:
         fitted = {} if flags.interval is None else intervals_in(judge.manifest, self.aspects, flags.interval)
         self.intervals = RowIntervals(fitted, flags.abstain)
         self._judges = [judge.compiled.aspects[aspect.name].judge for aspect in self.aspects]
-        self._joint = any(shared.joint for shared in self._judges)
-        self.shares_calls = self._joint or any(shared.together > 1 for shared in self._judges)
+        self._joint = any(member.joint for member in self._judges)
+        self.shares_calls = self._joint or any(member.together > 1 for member in self._judges)
         """Whether candidates or aspects share calls."""
         self.extra_fields = (*["together"] * self.shares_calls, *["joint"] * self._joint)
-        """Fields of a `Score` that rows have besides `FIELDS`."""
+        """Fields of a `Score` that rows have in addition to `FIELDS`."""
         self.extra_fields += ("judge_score",) * (flags.scale == "raters")
         self.extra_fields += ("low", "high") * (flags.interval is not None)
-        self.extra_fields += ("to_people",) * (flags.abstain is not None)
-        if any(shared.compares_pairs for shared in self._judges):
-            self.note = "the judge's evidence is about comparing two candidates; here each text is scored by itself"
+        self.extra_fields += ("abstained",) * (flags.abstain is not None)
+        if any(member.compares_pairs for member in self._judges):
+            self.note = "the judge's agreement was measured on pairs of candidates; here each text is scored by itself"
 
     note = ""
     """Printed before anything is scored."""
@@ -234,7 +234,7 @@ class TextScorer:
     @property
     def _texts_to_try(self) -> int:
         """Number of texts that each role is tried on."""
-        return max(2, *(shared.together for shared in self._judges))
+        return max(2, *(member.together for member in self._judges))
 
     def run_preflight(self, first_groups: Iterable[RatedGroup]) -> None:
         """Make one call per role, unless preflight is off, so that what would fail for all texts is reported at once.
@@ -244,17 +244,17 @@ class TextScorer:
             dspy.LMError: The LM cannot be used at all.
         """
         if self._flags.preflight and first_groups:
-            items = [item for group in first_groups for item in group_items(self.judge.task, group, self.aspects)]
+            items = [item for group in first_groups for item in items_of_group(self.judge.task, group, self.aspects)]
             self.judge.smoke_test(items[: self._texts_to_try * len(self.aspects)])
 
-    def scored(self, groups: Iterable[RatedGroup]) -> Iterator[tuple[Item, Score, Row]]:
+    def score_groups(self, groups: Iterable[RatedGroup]) -> Iterator[tuple[Item, Score, Row]]:
         """The items in the order of results, candidate by candidate, each with the input's columns if they are kept."""
         rows: dict[tuple[str, str], Row] = {}
 
         def items() -> Iterator[Item]:
             for group in groups:
                 rows.update({(group.id, candidate.id): candidate.row for candidate in group.candidates})
-                yield from group_items(self.judge.task, group, self.aspects)
+                yield from items_of_group(self.judge.task, group, self.aspects)
 
         compiled, scale = self.judge.compiled, self._flags.scale
         for item, judgement in self.judge.stream(items()):
@@ -269,7 +269,7 @@ def find_export(flags: ScoreFlags | ServeFlags) -> Export:
     return open_export(flags.program, flags.judge, MLflowStore(folder=Path(flags.store)))
 
 
-def connect(export: Export, flags: ScoreFlags | ServeFlags, store: Path, options: LMOptions) -> LoadedJudge:
+def connect_judge(export: Export, flags: ScoreFlags | ServeFlags, store: Path, options: LMOptions) -> LoadedJudge:
     """The judge with its LM; the LM's replies are kept in `store`."""
     return open_judge(
         export,
@@ -283,8 +283,8 @@ def connect(export: Export, flags: ScoreFlags | ServeFlags, store: Path, options
     )
 
 
-def open_program(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> LoadedJudge:
-    """The judge that a command names, connected to its LM, after notes on it were printed."""
+def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> LoadedJudge:
+    """The judge that a command names, connected to its LM; prints notes on it."""
     export = export or find_export(flags)
     compiled_lm = export.manifest["lm"]["spec"]
     spec = flags.lm or compiled_lm
@@ -298,19 +298,19 @@ def open_program(flags: ScoreFlags | ServeFlags, export: Export | None = None) -
     if calls_lm:
         # An address that only the export names is refused, and not tried.
         require_server(*resolve_lm(export, flags.lm, flags.api_base)[:2], flags.store)
-    judge = connect(export, flags, replies_folder(flags.store, spec), lm_options(flags))
+    judge = connect_judge(export, flags, replies_folder(flags.store, spec), lm_options(flags))
     if calls_lm and judge.lm.destination is not None:
         say(judge.lm.destination)
     return judge
 
 
 def unscored_exit_code(flags: ScoreFlags, totals: RowTotals) -> int:
-    """The exit code of a run whose rows are complete; prints an error if too many have no score."""
+    """The exit code of a complete run; prints an error if too many items have no score."""
     if totals.share <= flags.max_unscored:
         return 0
-    most = f"{cli_name(ScoreFlags, 'max_unscored')} {flags.max_unscored:g}"
+    limit = f"{cli_name(ScoreFlags, 'max_unscored')} {flags.max_unscored:g}"
     say(
-        f"error: {100 * totals.share:.0f} % of the items have no score ({most})\n"
-        f"  remedy:   fix the problem and {RESUMES}"
+        f"error: {100 * totals.share:.0f} % of the items have no score ({limit})\n"
+        f"  remedy:   fix the problem and {RESUME_HINT}"
     )
     return EXIT_UNSCORED

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 from debate_judge.runs.flags.common import (
     COLUMNS,
+    CUSTOM_JUDGES,
     EXPORT,
     MAX_UNSCORED,
-    OWN_JUDGES,
     REPLIES,
     SOURCES,
     STORE,
@@ -16,7 +16,14 @@ from debate_judge.runs.flags.common import (
     SourcesText,
 )
 from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
-from debate_judge.runs.flags.lm import MAX_TOKENS, AddressFlags, EndpointFlags, EstimateFlags, LimitFlags, PaceFlags
+from debate_judge.runs.flags.lm import (
+    MAX_TOKENS,
+    BatchFlags,
+    ConnectionFlags,
+    EstimateFlags,
+    LimitFlags,
+    PreflightFlags,
+)
 
 EXIT_UNSCORED = 4
 """Too many items have no score; the other exit codes are those of every command (`runs.flags.parser`)."""
@@ -26,18 +33,18 @@ DEFAULT_LEVEL = 0.9
 
 
 @command_settings
-class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
+class ScoreFlags(PreflightFlags, BatchFlags, EstimateFlags, EngineFlags):
     """Settings of one scoring run."""
 
     FLAGS: ClassVar = (
-        *("program", "source", "out", "columns", "wide", "keep_columns", "aspects", "scale", "lm", "api_base", "rpm"),
+        *("program", "input", "out", "columns", "wide", "keep_columns", "aspects", "scale", "lm", "api_base", "rpm"),
         *("budget", "concurrency", "store", "engine", "estimate"),
     )
     REMOVED: ClassVar = {"--program": "the export is the first argument: debate score EXPORT --in FILE --out FILE"}
 
     program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
-    judge: tuple[str, ...] = OWN_JUDGES
-    source: str = setting(..., "texts to score, in any format that compile takes", name="--in", metavar="FILE")
+    judge: tuple[str, ...] = CUSTOM_JUDGES
+    input: str = setting(..., "texts to score, in any format that compile takes", name="--in", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
     sources: SourcesText | None = SOURCES
     out: str = setting(..., "file for the scores: .jsonl, .csv, .xlsx or .parquet", metavar="FILE")
@@ -94,7 +101,7 @@ class ServiceFlags:
 
 
 @command_settings
-class ServeFlags(ServiceFlags, AddressFlags, PaceFlags):
+class ServeFlags(ServiceFlags, ConnectionFlags, LimitFlags):
     """Settings of a service."""
 
     FLAGS: ClassVar = (
@@ -107,7 +114,7 @@ class ServeFlags(ServiceFlags, AddressFlags, PaceFlags):
     }
 
     program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
-    judge: tuple[str, ...] = OWN_JUDGES
+    judge: tuple[str, ...] = CUSTOM_JUDGES
     scale: Literal["judge", "raters"] = setting(
         "judge", "the judge's own scale, or the raters', by a map that the compile fitted"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -196,6 +197,9 @@ def test_what_is_undefined_is_left_out() -> None:
     assert found[AVERAGE].measures["mae"].value is None, "points of different scales"
     cells = [row[1] for row in table({"x": found}, ["x"]).rows]
     assert cells.count("–") == 4
+    unscored = {"style": [replace(g, scores=(None,) * 4) for g in above["style"]]}
+    figures = absolute_agreement({"x": unscored}, CUTS, same_scale=True, seed=0)["x"]["style"]
+    assert {measure.value for measure in figures.measures.values()} == {None}
 
 
 def test_cuts_follow_the_ratings_the_scale_or_the_user() -> None:

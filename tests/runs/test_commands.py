@@ -23,7 +23,7 @@ from debate_judge.programs.chateval.judge import ROLES
 from debate_judge.programs.lm.http.address import OPENAI_COMPATIBLE, default_address
 from debate_judge.runs.flags.invocation import COMMANDS, command, with_invoked_commands
 from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import as_command, make_parser, settings_of
+from debate_judge.runs.flags.parser import as_command, make_parser, parse_settings
 
 ROOT = Path(__file__).parents[2]
 CONSOLE_SCRIPT = [sys.executable, "-c", "import sys; from debate_judge.optimize.cli import main; sys.exit(main())"]
@@ -132,7 +132,7 @@ def test_a_checkout_is_installed_from_its_folder_and_a_wheel_by_its_name(monkeyp
 
 
 def settings(*argv: str) -> Settings:
-    return settings_of("compile", "Compile a judge.", Settings, argv)
+    return parse_settings("compile", "Compile a judge.", Settings, argv)
 
 
 def config(*texts: str) -> list[str]:

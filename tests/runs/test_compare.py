@@ -17,8 +17,10 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs import compare
+from debate_judge.runs.comparison import report as comparison_report
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.tracking.tracker import TrackingError
 from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
@@ -171,6 +173,15 @@ def test_settings_make_judges_of_their_own_in_table_report_and_estimate(command:
     assert command.run(judges, *more, "--estimate") == 0
     output = command.output()
     assert all(name in output for name in names)
+
+
+def test_a_run_that_cannot_be_logged_is_named_in_the_warning(command: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise TrackingError("the server is gone")
+
+    monkeypatch.setattr(comparison_report, "_log", fail)
+    assert command.run("rouge-l", "--tracking-uri", "http://mlflow.invalid") == 0
+    assert "warning: the run could not be written: the server is gone" in command.capsys.readouterr().err
 
 
 def test_scores_from_a_file_take_part(command: Compare) -> None:

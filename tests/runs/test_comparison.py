@@ -22,16 +22,16 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.runs.comparison.plan import ComparisonContext
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, compare_all
-from debate_judge.runs.comparison.setup import ComparisonContext
 from debate_judge.runs.comparison.table import format_usd, judges_table, legend
 from debate_judge.runs.comparison.variability import run_variability, variability_table
-from debate_judge.runs.evaluation.entrants import Entrant, entrants, named_judges
+from debate_judge.runs.evaluation.entrants import Entrant, build_entrants, parse_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.reports.absolute_agreement import table_by_judge
-from debate_judge.runs.runner.billing import UsageByJudge
+from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed
@@ -49,11 +49,11 @@ def evaluated(lm: JudgeLM, judges: Sequence[Entrant], on: EvalSetup = SETUP) -> 
 
 def scored(script: Callable[[str], str], *names: str) -> tuple[Mapping[str, EvaluatedJudge], JudgeLM]:
     lm = scripted_lm(script, store=UsageByJudge(InMemoryStore()))
-    return evaluated(lm, entrants(named_judges(names), SETUP.aspects)).judges, lm
+    return evaluated(lm, build_entrants(parse_judges(names), SETUP.aspects)).judges, lm
 
 
 def made(text: str, personas: Path | None = None) -> list[Entrant]:
-    return entrants(named_judges(split_commas(text)), SETUP.aspects, personas)
+    return build_entrants(parse_judges(split_commas(text)), SETUP.aspects, personas)
 
 
 def single(debate: type[Debate] = Debate, **options: object) -> AspectJudge:
@@ -222,7 +222,7 @@ def test_the_text_marks_the_best_and_gives_the_interval_of_the_average() -> None
 
 
 def judge(entrant: Entrant) -> Any:
-    return entrant.aspects["coherence"].judge
+    return entrant.aspect_judges["coherence"].judge
 
 
 def test_settings_stand_in_brackets_and_alternatives_are_judges_of_their_own(tmp_path: Path) -> None:
@@ -248,12 +248,12 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
         export_of(tmp_path / place / "mine", TASK, AspectJudge(tuned, "half"), lm="offline", splits={"held_out": place})
         for place in ("a", "b")
     )
-    assert len({id(named.export) for named in named_judges([f"{folder}[rounds=0|1|2]"])}) == 1, "opened once"
+    assert len({id(named.export) for named in parse_judges([f"{folder}[rounds=0|1|2]"])}) == 1, "opened once"
     whole, short, plain = made(f"{folder},{folder}[rounds=1,together=4],{folder}[persona=plain]")
     assert [one.name for one in (whole, short, plain)] == ["mine", "mine[rounds=1,together=4]", "mine[persona=plain]"]
     assert (judge(short).debate_config.rounds, judge(short).together) == (1, 4)
     assert judge(short).instructions() == judge(whole).instructions()
-    assert short.aspects["coherence"].granularity == "half"
+    assert short.aspect_judges["coherence"].granularity == "half"
     instructions = judge(plain).instructions()
     assert (instructions["scorer"], instructions["critic"]) == ("Score like our raters.", PERSONAS["plain"].text)
     # Exports with the same folder name go by their paths, and say what they were not tuned on.
@@ -268,8 +268,11 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
 def test_scores_keep_to_the_steps_of_a_scale(name: str, expected: str) -> None:
     """What has no place on the scale, or is the outcome of a comparison, stays as it is."""
     stepped = replace(COHERENCE, scale=replace(COHERENCE.scale, on_steps=True))
-    (entrant,) = entrants(named_judges([name]), (stepped, FLUENCY))
-    assert {a: judge.granularity for a, judge in entrant.aspects.items()} == {"coherence": expected, "fluency": "given"}
+    (entrant,) = build_entrants(parse_judges([name]), (stepped, FLUENCY))
+    assert {a: judge.granularity for a, judge in entrant.aspect_judges.items()} == {
+        "coherence": expected,
+        "fluency": "given",
+    }
 
 
 def test_every_n_is_the_beginning_of_the_longest_debate_and_costs_no_call_more() -> None:

@@ -30,16 +30,16 @@ from debate_judge.runs.estimates.dry_run import (
     DryRunStore,
     Estimate,
     EstimateTarget,
-    ItemTotals,
     Stage,
+    TextTotals,
     reply_tokens,
 )
 from debate_judge.runs.estimates.items import QuestionSample, estimate_scoring
-from debate_judge.runs.estimates.table import render
-from debate_judge.runs.evaluation.entrants import entrants, named_judges
+from debate_judge.runs.estimates.table import estimate_blocks
+from debate_judge.runs.evaluation.entrants import build_entrants, parse_judges
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation
 from debate_judge.runs.reports.costs import cost_rows, cost_summary
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed
@@ -109,7 +109,7 @@ def test_expected_scores_are_read_off_probabilities_to_the_end() -> None:
 @pytest.mark.integration
 def test_judges_of_a_table_share_what_they_ask_alike() -> None:
     names = ["rouge-l", "single", "debate[rounds=3]", "debate+tiebreak", "debate[rounds=0|1|2]", "single[sample=1]"]
-    rows = estimate_evaluation(OFFLINE, CORPUS, ASPECTS, entrants(named_judges(names), ASPECTS)).rows
+    rows = estimate_evaluation(OFFLINE, CORPUS, ASPECTS, build_entrants(parse_judges(names), ASPECTS)).rows
     calls = {name: [round(used.calls) for used in cases] for name, cases in rows.items()}
     size = len(ITEMS)
     assert calls["rouge-l"] == [0, 0, 0]
@@ -130,13 +130,13 @@ def test_a_stream_is_counted_whole_and_sampled_evenly() -> None:
             each.add(Question((replace(ITEMS[0], candidate=str(number), text=f"text {number % 1000}"),)))
     assert sample.items == again.items
     # Every text comes twice, and is asked about once.
-    assert (sample.population.items, len(sample.items)) == (1000, 50)
+    assert (sample.population.count, len(sample.items)) == (1000, 50)
     assert sum(int(item.text.split()[1]) < 500 for item in sample.items) == pytest.approx(25, abs=12)
     assert sample.stage("x").scale == 20
 
 
 def test_only_what_is_about_an_item_is_multiplied_and_lengthened() -> None:
-    longer = Stage.of("s", ItemTotals(10, 20_000), ItemTotals(2, 2_000))
+    longer = Stage.of("s", TextTotals(10, 20_000), TextTotals(2, 2_000))
     assert (longer.scale, longer.extra_tokens) == (5.0, pytest.approx(270.0))
     store = DryRunStore({"scoring": Stage("all", scale=10, extra_tokens=5)}, InMemoryStore())
     with stage("scoring"):
@@ -154,8 +154,10 @@ def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(tmp_path:
         for options in (LMOptions(prices=prices), LMOptions(prices=prices, batch="openai"))
     )
     for used, half, length in zip(direct, batch, (80, 250, 400), strict=True):
-        assert used.output == pytest.approx(4 * length, rel=0.3), "a reply has the assumed length, up to the limit"
-        assert used.usd == pytest.approx((used.input + 10 * used.output) / 1e6)
+        assert used.output_tokens == pytest.approx(4 * length, rel=0.3), (
+            "a reply has the assumed length, up to the limit"
+        )
+        assert used.usd == pytest.approx((used.input_tokens + 10 * used.output_tokens) / 1e6)
         assert half.usd == pytest.approx((used.usd or 0) / 2)
     assert reply_tokens("") == OFFLINE.reply_tokens
 
@@ -172,7 +174,7 @@ def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(tmp_path:
 def test_a_budget_is_compared_with_the_total_and_totals_are_rounded_outwards(calls: int, expected: str) -> None:
     target = replace(OFFLINE, options=LMOptions(budget=BudgetCaps(calls=calls)))
     total = (CallTotals(10.6, 1, 1, 0.5), CallTotals(20, 2, 2, 1.5), CallTotals(3000.4, 3, 3, 2500))
-    text = printed(*render(Estimate({"all": total}, total, target), "role"))
+    text = printed(*estimate_blocks(Estimate({"all": total}, total, target), "role"))
     assert f"--budget: calls={calls:,} {expected}" in text
     assert "10 / 20 / 3,001" in text
     assert "0.50 / 1.50 / 2,500.00" in text

@@ -18,7 +18,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs import score
-from debate_judge.runs.evaluation.entrants import entrants, named_judges
+from debate_judge.runs.evaluation.entrants import build_entrants, parse_judges
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import open_export, read
 from debate_judge.runs.export.from_mlflow import MLflowStore
@@ -101,7 +101,7 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
     assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
     for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
-        judges = entrants(named_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
+        judges = build_entrants(parse_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
         assert [entrant.name for entrant in judges] == ["single", "mine", "toy/1", "toy@champion", "x"]
         assert all(entrant.held_out_fingerprint is not None for entrant in judges[1:])
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)

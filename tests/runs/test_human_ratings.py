@@ -18,7 +18,7 @@ from debate_judge.runs.after.common import corpus_for, find_export
 from debate_judge.runs.after.recheck import RecheckFlags
 from debate_judge.runs.check import main
 from debate_judge.runs.export.folder import read
-from debate_judge.runs.human_ratings import rated_file
+from debate_judge.runs.human_ratings import resolve_data
 from tests.runs.score_command import export_of
 
 TASK = Task("support", "question", "answer", (Aspect("helpfulness", "Does it help?", Scale(1, 5)),))
@@ -46,7 +46,7 @@ def store(tmp_path: Path, fluent_store: str) -> str:
 
 
 def test_what_people_assessed_is_rated_data(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    groups = sorted(data.load(rated_file(SPEC, store), TASK).groups, key=lambda group: group.source)
+    groups = sorted(data.load(resolve_data(SPEC, store), TASK).groups, key=lambda group: group.source)
     assert [group.source for group in groups] == [f"Where is parcel {number}?" for number in range(3)]
     candidates = [group.candidates[0] for group in groups]
     assert [candidate.ratings["helpfulness"] for candidate in candidates] == [(n, n) for n in (1, 2, 3)]
@@ -55,7 +55,7 @@ def test_what_people_assessed_is_rated_data(store: str, tmp_path: Path, capsys: 
     assert main([SPEC, "--tracking-uri", store]) == 0
     assert "3 sources, 3 candidates" in capsys.readouterr().out
     with pytest.raises(InputError, match=r"(?s)'support chats'.*'support chat'"):
-        data.load(rated_file("mlflow:support chats", store), TASK)
+        data.load(resolve_data("mlflow:support chats", store), TASK)
     # As the test set of a compile.
     (tmp_path / "old.csv").write_text("question,answer,helpfulness\nHow much?,1 euro,1\nHow far?,2 miles,2\n")
     old = data.load(str(tmp_path / "old.csv"), TASK, ["source=question", "text=answer"])

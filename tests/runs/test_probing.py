@@ -20,12 +20,12 @@ from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare
 from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.comparison.plan import prepare
 from debate_judge.runs.comparison.probes import ALL_ASPECTS, ProbeEffects, probe_effects, probe_metrics
-from debate_judge.runs.comparison.setup import prepare
 from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate
-from debate_judge.runs.evaluation.perturbations import PERTURBATIONS, sentences
+from debate_judge.runs.evaluation.perturbations import PERTURBATIONS, split_sentences
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, scripted_lm, section
@@ -60,7 +60,7 @@ def value(candidate: str) -> float:
 
 
 def is_long(candidate: str) -> bool:
-    return len(sentences(candidate)) > 4
+    return len(split_sentences(candidate)) > 4
 
 
 def alone(score: Callable[[str], float | str]) -> Script:
@@ -102,16 +102,16 @@ def test_a_perturbation_is_the_same_each_time_and_changes_the_candidate_alone(na
         assert perturbed == PERTURBATIONS[name].apply(item, 0)
         assert perturbed.text != item.text
         assert replace(perturbed, text=item.text) == item
-        kept = [sentence in perturbed.text for sentence in sentences(item.text)]
+        kept = [sentence in perturbed.text for sentence in split_sentences(item.text)]
         assert kept == [True, True, name != "shorter"]
 
 
 def test_what_each_does() -> None:
     item = ITEMS[0]
-    parts = sentences(item.text)
+    parts = split_sentences(item.text)
     edited = {name: PERTURBATIONS[name].apply(item, 0).text for name in PERTURBATIONS}
     assert (edited["control"], edited["shorter"]) == ("  ".join(parts), " ".join(parts[:2]))
-    assert (len(sentences(edited["repeated"])), set(sentences(edited["repeated"]))) == (4, set(parts))
+    assert (len(split_sentences(edited["repeated"])), set(split_sentences(edited["repeated"]))) == (4, set(parts))
     assert all(edited["longer"].count(sentence) == 2 for sentence in parts)
     wordings = {PERTURBATIONS["instruction"].apply(item, 0).text.replace(item.text, "") for item in ITEMS}
     assert ["5" in wording for wording in wordings] == [True] * 3

@@ -14,9 +14,9 @@ from debate_judge.data.sets.faireval import TASK
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.runs.comparison.published import (
     PublishedTable,
+    load_published_tables,
     matching_correlation_tables,
     matching_decision_tables,
-    published,
     published_tables,
 )
 from debate_judge.runs.comparison.results import EvalSetup
@@ -34,7 +34,7 @@ def setup(data: str, task: Task, *statistics: Statistic) -> EvalSetup:
 
 SUMMEVAL = setup("summeval", SUMMARIZATION, "spearman", "kendall")
 TOPICAL = setup("topical_chat", DIALOGUE, "pearson", "spearman")
-CORRELATIONS = [table for table in published() if table.level is not None]
+CORRELATIONS = [table for table in load_published_tables() if table.level is not None]
 
 
 @pytest.mark.parametrize("table", CORRELATIONS, ids=lambda t: f"{t.source}: {t.data[0]}")

@@ -27,7 +27,7 @@ from debate_judge.programs.lm.usage import Meter, Usage
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.distributed.actor import ActorReport, UnitResult
 from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals
-from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_shortest, preflight, preflight_checks
 from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress, StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -220,7 +220,7 @@ def test_step_items_agreement_calls_money_and_time_in_one_text_as_wide_as_the_te
     monkeypatch.setenv("COLUMNS", "60")
     stream = io.StringIO()
     shown.phases = PHASES
-    shown.agreement = 0.617
+    shown.best_value = 0.617
     with stage("fluency: tuning"), shown.track("guides", 4):
         pass
     with stage("fluency: search, debates dev"):

@@ -30,7 +30,7 @@ from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.estimates.items import estimate_scoring
 from debate_judge.runs.runner import streaming
-from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge, charged_to
+from debate_judge.runs.runner.judge_usage import JudgeUsage, UsageByJudge, charged_to
 from debate_judge.runs.runner.runner import (
     JudgeRunner,
     PassJob,

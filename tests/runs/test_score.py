@@ -105,12 +105,12 @@ def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
 def test_only_a_bounded_number_of_items_is_read_ahead(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The input is an endless pipe in effect: what is read runs ahead of what is written by the window at most."""
     command.write([line(g, candidates=1) for g in range(100)])
-    group_items, score_of = scorer.group_items, scorer.score_of
+    items_of_group, score_of = scorer.items_of_group, scorer.score_of
     read, ahead = 0, list[int]()
 
     def counting(*arguments: Any) -> Iterator[Any]:
         nonlocal read
-        for item in group_items(*arguments):
+        for item in items_of_group(*arguments):
             read += 1
             yield item
 
@@ -118,7 +118,7 @@ def test_only_a_bounded_number_of_items_is_read_ahead(command: Command, monkeypa
         ahead.append(read - len(ahead))
         return score_of(*arguments)
 
-    monkeypatch.setattr(scorer, "group_items", counting)
+    monkeypatch.setattr(scorer, "items_of_group", counting)
     monkeypatch.setattr(scorer, "score_of", looking)
     assert command("--concurrency", "4", *keys(preflight=False)) == 0
     assert len(ahead) == 200
@@ -267,7 +267,7 @@ def test_rows_have_intervals_on_the_raters_scale(measured: Command, capsys: pyte
     assert measured(*keys(interval=0.8)) == 0
     rows = measured.rows()
     assert all(1 <= row["low"] <= row["score"] <= row["high"] <= 5 for row in rows)
-    assert all(row["judge_score"] == row["score"] and "to_people" not in row for row in rows)
+    assert all(row["judge_score"] == row["score"] and "abstained" not in row for row in rows)
     assert "80 %" in capsys.readouterr().err
     # The same command goes on; with another level it is another file.
     assert measured(*keys(interval=0.8)) == 0
@@ -280,8 +280,8 @@ def test_rows_have_intervals_on_the_raters_scale(measured: Command, capsys: pyte
 def test_wide_intervals_are_left_to_people(measured: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert measured(*keys(abstain=1.5)) == 0
     rows = measured.rows()
-    assert {row["to_people"] for row in rows} == {True, False}
-    assert all(row["to_people"] == (row["high"] - row["low"] > 1.5) for row in rows)
+    assert {row["abstained"] for row in rows} == {True, False}
+    assert all(row["abstained"] == (row["high"] - row["low"] > 1.5) for row in rows)
     summary = capsys.readouterr().err
     assert "wider than 1.5" in summary
     assert "to people here" in summary

@@ -10,7 +10,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
 from debate_judge.runs.flags.invocation import COMMANDS
-from debate_judge.runs.flags.parser import exit_code
+from debate_judge.runs.flags.parser import run_main
 from debate_judge.runs.flags.text_layout import wrap_text
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import Verbatim, show
@@ -39,7 +39,7 @@ class Terminal(io.StringIO):
 
 def on_terminal(*blocks: str | DataTable) -> str:
     out = Terminal()
-    show(*blocks, to=out)
+    show(*blocks, file=out)
     return out.getvalue()
 
 
@@ -93,7 +93,7 @@ def test_an_error_is_wrapped_on_a_terminal_and_whole_in_a_log(monkeypatch: pytes
     terminal, log = Terminal(), io.StringIO()
     for stream in (terminal, log):
         monkeypatch.setattr("sys.stderr", stream)
-        assert exit_code(fail) == 2
+        assert run_main(fail) == 2
     assert f"\n  expected: {known}\n" in log.getvalue()
     assert longest(terminal.getvalue()) <= 100
     assert terminal.getvalue().split() == log.getvalue().split()

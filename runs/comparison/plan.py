@@ -1,4 +1,4 @@
-"""From the settings of a comparison to a plan; everything is checked before a call is made."""
+"""The plan of a comparison, made from its settings; everything is checked before a call is made."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from debate_judge.data.splits import split
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.flags import CompareFlags, parse_metric
 from debate_judge.runs.comparison.results import EvalSetup
-from debate_judge.runs.evaluation.entrants import Entrant, NamedJudge, entrants, expected_judges, named_judges
+from debate_judge.runs.evaluation.entrants import Entrant, JudgeSpec, build_entrants, expected_judges, parse_judges
 from debate_judge.runs.evaluation.perturbations import PERTURBATIONS, Perturbation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.lm_choice import resolve_lm
 from debate_judge.runs.flags.metric import AUTO
-from debate_judge.runs.human_ratings import rated_file
+from debate_judge.runs.human_ratings import resolve_data
 
 
 @dataclass(frozen=True)
 class ComparisonContext:
-    """Part of the data, split and LM of a comparison."""
+    """What a comparison was made on: the part of the data, the split and the LM."""
 
     part: str
     """`all` or `held-out`."""
@@ -80,28 +80,28 @@ def select_part(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) ->
     if part == "all":
         return corpus, ""
     try:
-        parts = split(corpus, aspects=aspects, seed=seed)
+        splits = split(corpus, aspects=aspects, seed=seed)
     except InputError as error:
         remedy = "--part all compares on all groups, which is no evidence for a judge that was tuned on some of them"
         raise error.replaced(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
-    return parts.held_out, parts.fingerprints["held_out"]
+    return splits.held_out, splits.fingerprints["held_out"]
 
 
-def split_warning(held_out: str | None, context: ComparisonContext) -> str | None:
-    """A warning about an export with other held-out groups than this comparison; None for other judges."""
-    if held_out is None or held_out == context.held_out_fingerprint:
+def split_warning(held_out_fingerprint: str | None, context: ComparisonContext) -> str | None:
+    """A warning about an export whose held-out groups are not those of this comparison; None for other judges."""
+    if held_out_fingerprint in (None, context.held_out_fingerprint):
         return None
     if context.part == "all":
         return "tuned or selected on some of these groups, if it was compiled on these data"
     return (
         "compiled on another split or other data: some of these groups may be among those that it was tuned or "
-        "selected on (its own --data, --task and --seed give its held-out groups; compiled by folds, it has used all)"
+        "selected on (give the --data, --task and --seed of its compile; a compile by folds has used all groups)"
     )
 
 
 @dataclass(frozen=True)
 class ComparisonPlan:
-    """A checked comparison: the judges, the groups, and the LM that is to be asked."""
+    """A checked comparison: the judges, the groups, and the LM to call."""
 
     setup: EvalSetup
     entrants: tuple[Entrant, ...]
@@ -123,26 +123,26 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     Raises:
         InputError: A setting, the data or a judge cannot be used.
     """
-    named = named_judges(flags.judges, MLflowStore(flags.tracking_uri, Path(flags.store)))
-    lm, api_base, sampling = _lm(flags, named)
-    file = rated_file(flags.data, flags.tracking_uri)
+    specs = parse_judges(flags.judges, MLflowStore(flags.tracking_uri, Path(flags.store)))
+    lm, api_base, sampling = _lm(flags, specs)
+    file = resolve_data(flags.data, flags.tracking_uri)
     corpus = data.load(file, flags.task, flags.columns, flags.sources)
-    names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, named))
+    aspect_names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, specs))
     level, statistics = _metric(flags, corpus)
-    aspects = tuple(corpus.task.aspect(name) for name in names)
-    named_entrants = entrants(named, aspects, Path(flags.personas) if flags.personas else None)
-    part, held_out = select_part(corpus, names, flags.part, flags.seed)
+    aspects = tuple(corpus.task.aspect(name) for name in aspect_names)
+    built = build_entrants(specs, aspects, Path(flags.personas) if flags.personas else None)
+    part, held_out_fingerprint = select_part(corpus, aspect_names, flags.part, flags.seed)
     decision_rules = find_decision_rules(corpus.groups, aspects)
     cuts = decision_cuts(aspects, decision_rules, flags.cut)
     setup = EvalSetup(part, aspects, level, statistics, flags.resamples, flags.seed, cuts)
-    external = _external(flags.external, setup, corpus, {c.name for c in named_entrants})
+    external = _external_judges(flags.external, setup, corpus, {entrant.name for entrant in built})
     plan = ComparisonPlan(
         setup,
-        tuple(named_entrants),
+        tuple(built),
         external,
-        _baseline(flags.baseline, [*(c.name for c in named_entrants), *external]),
+        _baseline(flags.baseline, [*(entrant.name for entrant in built), *external]),
         decision_rules,
-        ComparisonContext(flags.part, len(corpus.groups), flags.seed, held_out, lm),
+        ComparisonContext(flags.part, len(corpus.groups), flags.seed, held_out_fingerprint, lm),
         tuple(PERTURBATIONS[name] for name in flags.probes),
         api_base,
         sampling,
@@ -151,10 +151,10 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     return plan
 
 
-def _lm(flags: CompareFlags, named: Sequence[NamedJudge]) -> tuple[str, str | None, dict[str, Any]]:
-    """Spec, address and sampling settings: the user's, else those of the first export."""
+def _lm(flags: CompareFlags, specs: Sequence[JudgeSpec]) -> tuple[str, str | None, dict[str, Any]]:
+    """Spec, address and sampling settings: those in the flags, else those of the first export."""
     spec, api_base, sampling = flags.lm or OFFLINE, flags.api_base, {"temperature": 0.0, "max_tokens": 2000}
-    export = next((judge.export for judge in named if judge.export is not None), None)
+    export = next((judge.export for judge in specs if judge.export is not None), None)
     if export is not None and flags.lm is None:
         spec, api_base, compiled_sampling = resolve_lm(export, None, api_base)
         sampling |= compiled_sampling
@@ -162,9 +162,9 @@ def _lm(flags: CompareFlags, named: Sequence[NamedJudge]) -> tuple[str, str | No
     return spec, api_base, sampling | {name: value for name, value in overrides.items() if value is not None}
 
 
-def _judged_by_all(corpus: Corpus, named: Sequence[NamedJudge]) -> list[str]:
+def _judged_by_all(corpus: Corpus, specs: Sequence[JudgeSpec]) -> list[str]:
     """The rated aspects that every export judges; empty without exports, which means the default aspects."""
-    exports = [judge.export for judge in named if judge.export is not None]
+    exports = [judge.export for judge in specs if judge.export is not None]
     rated = corpus.select_aspects() if exports else ()
     judged = [name for name in rated if all(name in export.judge.aspects for export in exports)]
     if not judged and exports:
@@ -177,7 +177,7 @@ def _judged_by_all(corpus: Corpus, named: Sequence[NamedJudge]) -> list[str]:
     return judged
 
 
-def _external(
+def _external_judges(
     named_files: Sequence[str], setup: EvalSetup, full_corpus: Corpus, names_taken: Set[str]
 ) -> dict[str, EvaluatedJudge]:
     """Name -> scores from the file."""
@@ -188,7 +188,7 @@ def _external(
             raise InputError("not an external judge", field="--external", expected="NAME=FILE", found=text)
         name = name.strip()
         if name in names_taken or name in by_name:
-            raise InputError("two judges of one name", field="--external", expected="another name", found=name)
+            raise InputError("two judges have the same name", field="--external", expected="another name", found=name)
         by_name[name] = read_external(Path(path), name, setup.corpus, setup.aspects, full_corpus=full_corpus)
     return by_name
 

@@ -78,7 +78,7 @@ class UsageByJudge:
         self._awaited: dict[str, list[JudgeUsage]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        """`run` and `run_sync` of a store that is a database."""
+        """The store's other methods: `run` and `run_sync` of one that is a database."""
         return getattr(self._store, name)
 
     async def get(self, key: str) -> Reply | None:
@@ -98,7 +98,7 @@ class UsageByJudge:
         if usage is not None and reply is not None:
             usage.charge(key, reply)
         elif usage is not None:
-            # Asked for twice, it is in the list twice; `charge` counts it once.
+            # A judge that asks twice is in the list twice; `charge` counts the reply once.
             self._awaited.setdefault(key, []).append(usage)
 
     async def release(self, key: str) -> None:
