@@ -24,7 +24,7 @@ _LONGEST_ROW = 1024
 def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Floats:
     """Correlate each row of `x` with the same row of `y`; equal to scipy.stats on every row.
 
-    Both have shape (rows, width); NaN fills up shorter rows, at the same places in both.
+    Both have shape (rows, width); shorter rows are padded with NaN, at the same positions in both.
 
     Returns:
         Shape (statistics, rows), NaN where a side is constant or a row has fewer than two entries.

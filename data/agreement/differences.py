@@ -71,7 +71,7 @@ def compare(
         family_size: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
 
     Raises:
-        InputError: the two differ in aspects, groups, candidates or ratings, or there is no aspect.
+        InputError: The two differ in aspects, groups, candidates or ratings, or there is no aspect.
     """
     if set(a) != set(b):
         raise InputError(

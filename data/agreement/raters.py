@@ -208,13 +208,13 @@ def _rater_as_judge(group: GroupScores, rater: int) -> GroupScores:
 
 
 def _kappa_of_raters(raters: Sequence[tuple[float, ...]], count: int) -> float | None:
-    """Mean over pairs of raters."""
+    """The mean kappa over pairs of raters."""
     pairs = [[(v[i], v[j]) for v in raters if len(v) > i] for i in range(count) for j in range(i)]
     return _mean_kappa(pairs)
 
 
 def _kappa_of_judge(groups: Sequence[GroupScores], count: int) -> float | None:
-    """Mean over raters."""
+    """The mean kappa over raters."""
     scored = [
         (values, math.floor(score + 0.5))
         for g in groups

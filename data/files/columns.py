@@ -242,7 +242,7 @@ class ColumnNames:
         """Check that every entry of `--columns` has one of our `names` and a column of the file's first record.
 
         Raises:
-            InputError: An entry does not.
+            InputError: An entry has an unknown name or column.
         """
         keys = list(map(str, record.values))
         bases = {name_without_rater(key) for key in keys}
@@ -260,7 +260,7 @@ class ColumnNames:
                     raise record.error(
                         f"no column {key!r}",
                         "--columns",
-                        expected="a column of the file, or a path such as data.answer; several of an aspect by a plus",
+                        expected="a column, or a path such as data.answer; several columns of one aspect joined by +",
                         found="columns " + ", ".join(keys),
                         remedy=did_you_mean(key, keys) or "name one of these columns",
                     )

@@ -1,9 +1,9 @@
 """Records from files of any format: JSON lines, a JSON array, CSV, Excel, Parquet, or a Hugging Face data set.
 
 The format follows from the name: its suffix, or `hf:NAME[:CONFIG][@SPLIT]` for the hub. The separator of a text table
-is declared by Excel's line `sep=;`, or is the one of comma, semicolon and tab that splits the header into most columns,
-or the vertical bar if none of them splits it. With another separator than the comma, numbers may have a decimal comma;
-with the comma, and in sheets, only in columns whose values all allow it and cannot all be two ratings. JSON lines, text
+is declared by Excel's line `sep=;`, or is whichever of comma, semicolon and tab splits the header into most columns, or
+the vertical bar if none of them does. With a separator other than the comma, numbers may have a decimal comma; with
+the comma, and in sheets, only in columns whose values all allow it and cannot all be two ratings. JSON lines, text
 tables, Parquet and the hub are streamed: memory does not grow with their length.
 """
 
@@ -153,7 +153,7 @@ def csv_rows(path: Path, separator: str) -> Iterator[Record]:
                 row = next(reader, None)
             if row is None:
                 return
-            # Where quotes are not escaped, two that open texts would make the rows between them one text.
+            # Where quotes are not escaped, two of them that begin cells would make the rows in between one text.
             if separator == "\t" and any("\t" in cell and "\n" in cell for cell in row):
                 raise InputError(
                     "a text in quotes over several rows",
@@ -234,7 +234,7 @@ def _table_records(
             "the first row is a title and not a header",
             expected="the names of the columns in the first row, e.g. source, text, helpfulness",
             found=" ".join(header).strip(),
-            remedy="delete the rows above the names of the columns; if it is one, put its texts in double quotes",
+            remedy="delete the rows above the names of the columns; if it is a header, put its names in double quotes",
         )
     # Some programs write a second byte order mark.
     names = [
@@ -274,7 +274,7 @@ def _is_title(first: list[str], second: list[str]) -> bool:
 
 
 def _is_second_header(header: list[str], row: list[str]) -> bool:
-    """Whether a row goes on with the names of the columns, as below merged cells: blank where these have one."""
+    """Whether a row continues the header, as below merged cells: each is blank in a column where the other is not."""
     blank = {(not name.strip(), not cell.strip()) for name, cell in zip(header, row, strict=False)}
     words = all(len(cell) <= _MAX_NAME and not looks_like_a_number(cell.strip()) for cell in row)
     return words and {(True, False), (False, True)} <= blank

@@ -110,7 +110,7 @@ def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[
                 "no trace with this id in the second file",
                 name,
                 found=record.values[name],
-                remedy="export the traces of the same time, or leave out what rates other ones",
+                remedy="export the traces of the same time, or leave out the scores of other traces",
             )
         yield replace(record, values={**trace, **record.values})
 
@@ -126,7 +126,7 @@ def _has_ratings(record: Record) -> bool:
 
 @contextmanager
 def _readable(record: Record, tool: str) -> Iterator[None]:
-    """Errors of the block name the record; a value of another type than the tool writes is one."""
+    """Make errors of the block name the record, also those about a value of another type than the tool writes."""
     try:
         with record.located():
             yield

@@ -41,7 +41,8 @@ _MAX_UNPACKED = 256 * 1024 * 1024
 """Largest uncompressed size in bytes of a Parquet column chunk with a compression ratio above 200."""
 
 _MAX_LIST_VALUES = 8_000_000
-"""Most values in lists of a Parquet row group with more than 16 of them a compressed byte; each takes 32 in memory."""
+"""Maximum number of values in lists of a Parquet row group with more than 16 values per compressed byte, each of which
+takes 32 bytes in memory."""
 
 _LIST_NAMES = ("data", "rows", "records", "items", "examples")
 """Usual names of the list of records in a JSON object with further fields."""
@@ -356,7 +357,7 @@ def _parquet_values(path: Path) -> Iterator[dict[str, Any]]:
     try:
         text_types = (pyarrow.string(), pyarrow.large_string())
         texts = [column.name for column in pyarrow.parquet.read_schema(path) if column.type in text_types]
-        # As a dictionary, a repeated text is in memory once.
+        # With dictionary encoding, a repeated text is in memory once.
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
         for batch in file.iter_batches(batch_size=_rows_per_batch(file.metadata, path)):
             columns: dict[str, Any] = {
@@ -428,7 +429,7 @@ def first_line_of(error: Exception) -> str:
 
 
 def _without_nan(value: object) -> object:
-    if hasattr(value, "tolist"):  # An array, as which pandas reads a list of a Parquet file.
+    if hasattr(value, "tolist"):  # pandas reads a list of a Parquet file as an array.
         value = value.tolist()
     if isinstance(value, Decimal):
         value = int(value) if value.is_finite() and value == value.to_integral_value() else float(value)

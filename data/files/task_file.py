@@ -224,7 +224,11 @@ class GuessedTask:
                 step, points = ("0.5", "whole or half points") if half else ("1", "whole points")
                 lines.append(f"# step = {step}    # with it all scores are {points}; without it they tie less")
         if self.columns.renamed:
-            lines += ["", "[columns]", *(f"{_toml_key(a)} = {_quoted(b)}" for a, b in self.columns.renamed.items())]
+            lines += [
+                "",
+                "[columns]",
+                *(f"{_toml_key(name)} = {_quoted(column)}" for name, column in self.columns.renamed.items()),
+            ]
         return "\n".join(lines) + "\n"
 
 

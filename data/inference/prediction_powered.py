@@ -110,7 +110,7 @@ class SystemsTable:
     rated: int
     """Sources with any rating."""
     others: int
-    """Sources without."""
+    """Sources without a rating."""
     rated_minus_others: TwoSampleDifference | None
     """Mean score of rated sources minus that of the others; far from 0, the rated ones were not sampled at random."""
 
@@ -227,7 +227,7 @@ def measure_systems(groups: Sequence[GroupScores], value_range: tuple[float, flo
 
 
 def _table_of_texts(groups: Sequence[GroupScores]) -> pd.DataFrame:
-    """A row for each text: source, system, mean rating, score, and number of ratings where they are known singly."""
+    """A row for each text: source, system, mean rating, score, and number of single ratings, if known."""
     import pandas as pd
 
     rows = [

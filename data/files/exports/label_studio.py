@@ -80,7 +80,7 @@ def _answer_value(value: Values) -> object:
 
 
 def _studio_value(name: str, answer: Values, rater: object, field: str) -> Iterator[ExportRating]:
-    # The text of a marked span is one of the task's, and no comment.
+    # The text of a marked span is part of the task's texts, not a comment.
     is_span = any(key.endswith("labels") for key in answer)
     for answer_type in () if is_span else _ANSWER_TYPES:
         if answer_type in answer:
