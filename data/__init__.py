@@ -72,12 +72,12 @@ def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[s
     )
 
 
-def public_set(module: str, *part: str) -> Loader:
-    """The loader in a module of `data/sets`; `part` is passed on to it where the module has several sets."""
+def public_set(module: str, *subset: str) -> Loader:
+    """The loader in a module of `data/sets`; `subset` is passed on to it where the module has several sets."""
 
     # Imported only when loaded, because --help needs the names alone.
     def load_set(path: Path | None, task: Task | None) -> Corpus:
-        corpus: Corpus = import_module(f"debate_judge.data.sets.{module}").load(path, *part)
+        corpus: Corpus = import_module(f"debate_judge.data.sets.{module}").load(path, *subset)
         return corpus if task is None else _with_task(corpus, task)
 
     return load_set

@@ -84,30 +84,30 @@ def redirect_errors(on_error: ErrorHandler | None) -> Iterator[None]:
 class FirstErrors:
     """An `ErrorHandler` that counts the errors of a file and keeps the first 20 by line.
 
-    They do not come in that order, because a reader looks ahead.
+    They do not arrive in this order, because a reader looks ahead.
     """
 
     MAX_KEPT = 20
 
     def __init__(self) -> None:
         self.count = 0
-        self.kept: list[InputError] = []
+        self.first: list[InputError] = []
 
     def __call__(self, error: InputError) -> None:
         self.count += 1
-        self.kept.append(error)
-        self.kept.sort(key=lambda error: error.line or 0)
-        del self.kept[self.MAX_KEPT :]
+        self.first.append(error)
+        self.first.sort(key=lambda error: error.line or 0)
+        del self.first[self.MAX_KEPT :]
 
 
 def did_you_mean(
-    name: str, known: Collection[str], wording: str = "did you mean {}?", cutoff: float = 0.7
+    name: str, choices: Collection[str], wording: str = "did you mean {}?", cutoff: float = 0.7
 ) -> str | None:
-    """A question with the most similar of the known names, or None if no similarity (0 to 1) reaches `cutoff`."""
-    lower = {k.lower(): k for k in known}
+    """A question with the most similar of the choices, or None if no similarity (0 to 1) reaches `cutoff`."""
+    by_lower = {choice.lower(): choice for choice in choices}
     # With the default cutoff of difflib, 0.6, 'rater' is similar to 'date'.
-    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)
-    return wording.format(repr(lower[near[0]])) if near else None
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
+    return wording.format(repr(by_lower[near[0]])) if near else None
 
 
 def _shortened(value: object, limit: int = 240) -> str:

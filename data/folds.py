@@ -86,7 +86,7 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
         )
     sets = ordered_sets(corpus, seed)
     folds = consecutive_parts(corpus, sets, [1 / count] * count)
-    if not all(part.groups for part in folds):
+    if not all(fold.groups for fold in folds):
         raise InputError(
             f"{len(corpus.groups)} sources cannot be cut into {count} folds"
             + (", because near-duplicates stay in one" if len(sets) < len(corpus.groups) else ""),
@@ -120,4 +120,4 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
 
 
 def _concatenate(corpus: Corpus, folds: Sequence[Corpus]) -> Corpus:
-    return replace(corpus, groups=tuple(group for part in folds for group in part.groups))
+    return replace(corpus, groups=tuple(group for fold in folds for group in fold.groups))

@@ -96,12 +96,12 @@ def require_level(corpus: Corpus, level: Level) -> None:
             remedy="choose the level sample, or give sources with several candidates",
         )
     if level == "system":
-        seen = Counter(c.id for g in corpus.groups for c in g.candidates)
-        if sum(count > 1 for count in seen.values()) < 2:
+        id_counts = Counter(c.id for g in corpus.groups for c in g.candidates)
+        if sum(count > 1 for count in id_counts.values()) < 2:
             raise InputError(
                 "system-level agreement needs at least two candidate ids that occur in several groups",
                 file=corpus.origin.location,
                 field="candidates.id",
-                found=f"{len(seen)} ids on {seen.total()} candidates",
+                found=f"{len(id_counts)} ids on {id_counts.total()} candidates",
                 remedy="use the name of the system that wrote a candidate as its id, or choose the level sample",
             )

@@ -158,9 +158,9 @@ class AgreementEstimate:
     def _combined(cls, estimates: Sequence[AgreementEstimate], weights: Floats) -> AgreementEstimate:
         """The weighted sum of estimates; all of its parts are linear in them."""
 
-        def weighted_sum(parts: Sequence[Floats | None]) -> Floats | None:
-            defined = [part for part in parts if part is not None]
-            return np.tensordot(weights, np.array(defined), 1) if len(defined) == len(parts) else None
+        def weighted_sum(arrays: Sequence[Floats | None]) -> Floats | None:
+            defined = [array for array in arrays if array is not None]
+            return np.tensordot(weights, np.array(defined), 1) if len(defined) == len(arrays) else None
 
         return cls(
             estimates[0].index,

@@ -77,7 +77,7 @@ def classify(
 def area_under_roc(
     positive: NDArray[np.bool_], scores: Floats, source: Indices, *, intervals: bool, seed: int = 0
 ) -> Measure:
-    """AUROC: the probability that a positive one has a higher score than a negative one, equal scores counting half.
+    """AUROC: the probability that a positive candidate scores higher than a negative one; equal scores count half.
 
     `positive` are the labels and `source` the number of each decision's source, shape (decisions,).
     """
@@ -123,7 +123,7 @@ def _measures_of_matrices(matrix: Floats, occurs: NDArray[np.bool_]) -> Floats:
 
 def _auroc(positive: Floats, scores: Floats) -> Floats:
     """The area under the ROC curve of each row, shape (1, rows), as the Mann-Whitney statistic."""
-    yes, no = (positive == 1).sum(axis=1), (positive == 0).sum(axis=1)
+    positives, negatives = (positive == 1).sum(axis=1), (positive == 0).sum(axis=1)
     ranks = np.where(positive == 1, mid_ranks(scores), 0.0).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return ((ranks - yes * (yes - 1) / 2) / (yes * no))[None]
+        return ((ranks - positives * (positives - 1) / 2) / (positives * negatives))[None]

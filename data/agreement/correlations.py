@@ -24,7 +24,7 @@ _LONGEST_ROW = 1024
 def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Floats:
     """Correlate each row of `x` with the same row of `y`; equal to scipy.stats on every row.
 
-    Both have shape (rows, width); NaN fills up shorter rows, at the same places in both.
+    Both have shape (rows, width); shorter rows are padded with NaN, at the same positions in both.
 
     Returns:
         Shape (statistics, rows), NaN where a side is constant or a row has fewer than two entries.
@@ -96,17 +96,17 @@ def _kendall(x: Floats, y: Floats) -> Floats:
         from scipy.stats import kendalltau
 
         present = ~np.isnan(x)
-        rows = [(a[there], b[there]) for a, b, there in zip(x, y, present, strict=True)]
+        rows = [(a[mask], b[mask]) for a, b, mask in zip(x, y, present, strict=True)]
         return np.array([kendalltau(*row).statistic for row in rows])
-    concordance, x_differs, y_differs = np.zeros((3, len(x)), dtype=np.int64)
+    concordant_minus_discordant, x_differs, y_differs = np.zeros((3, len(x)), dtype=np.int64)
     x, y = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
     for i in range(len(x) - 1):
         x_sign, y_sign = _sign(x[i + 1 :], x[i]), _sign(y[i + 1 :], y[i])
-        concordance += (x_sign * y_sign).sum(axis=0, dtype=np.int64)
+        concordant_minus_discordant += (x_sign * y_sign).sum(axis=0, dtype=np.int64)
         x_differs += np.count_nonzero(x_sign, axis=0)
         y_differs += np.count_nonzero(y_sign, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        tau: Floats = concordance / np.sqrt(x_differs) / np.sqrt(y_differs)
+        tau: Floats = concordant_minus_discordant / np.sqrt(x_differs) / np.sqrt(y_differs)
     return tau.clip(-1.0, 1.0)
 
 

@@ -158,7 +158,7 @@ def evaluate_decisions(
         for name, groups in scores.items()
         if name in decision_rules
     }
-    return {name: decided for name, decided in results.items() if decided is not None}
+    return {name: result for name, result in results.items() if result is not None}
 
 
 def with_tuned_cut(rule: DecisionRule, groups: Sequence[GroupScores], part: str) -> DecisionRule:

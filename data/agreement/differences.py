@@ -71,7 +71,7 @@ def compare(
         family_size: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
 
     Raises:
-        InputError: the two differ in aspects, groups, candidates or ratings, or there is no aspect.
+        InputError: The two differ in aspects, groups, candidates or ratings, or there is no aspect.
     """
     if set(a) != set(b):
         raise InputError(
@@ -138,11 +138,11 @@ def _system_level_p_value(
     pairs: Sequence[tuple[RatingScorePairs, RatingScorePairs]], statistic: Statistic, groups: int, seed: int
 ) -> float | None:
     """The p-value at system level by exchanging the judges' standardized scores in units, in all aspects at once."""
-    of_aspects = [_flipped_system_difference(*judges, statistic) for judges in pairs]
+    by_aspect = [_flipped_system_difference(*judges, statistic) for judges in pairs]
     units = int(pairs[0][0].index.unit_of_group.max()) + 1
 
     def difference(signs: Floats) -> Floats:
-        total: Floats = np.sum([of_aspect(signs) for of_aspect in of_aspects], axis=0)
+        total: Floats = np.sum([difference_in(signs) for difference_in in by_aspect], axis=0)
         return total
 
     return permutation_p_value(difference, groups, units, seed=seed, flips=_SYSTEM_FLIPS)
@@ -167,12 +167,12 @@ def _on_same_candidates(
     a: Sequence[GroupScores], b: Sequence[GroupScores]
 ) -> tuple[list[GroupScores], list[GroupScores]]:
     """Both judges' groups in the order of `a`, without the scores of candidates that either left unscored."""
-    others = {group.group: group for group in b}
-    if len(a) != len(b) or any(group.group not in others for group in a):
+    group_of_b = {group.group: group for group in b}
+    if len(a) != len(b) or any(group.group not in group_of_b for group in a):
         raise InputError("two judges can only be compared on the same groups")
     first, second = [], []
     for group in a:
-        other = others[group.group]
+        other = group_of_b[group.group]
         rows = {c: (r, s) for c, r, s in zip(other.candidates, other.ratings, other.scores, strict=True)}
         if {c: r for c, (r, _) in rows.items()} != dict(zip(group.candidates, group.ratings, strict=True)):
             raise InputError(f"the two judges have different candidates or ratings in group {group.group!r}")

@@ -89,12 +89,12 @@ def _system_level(pairs: RatingScorePairs, statistics: Sequence[Statistic], resa
     if systems < 3:
         return _undefined_estimate(pairs, statistics, resamples)
 
-    def means(drawn: Floats) -> tuple[Floats, Floats]:
-        """Mean ratings and mean scores, each of shape (resamples, systems), from how often units are drawn."""
-        sizes = counts @ drawn
+    def means(weights: Floats) -> tuple[Floats, Floats]:
+        """Mean ratings and mean scores, each of shape (resamples, systems), from how often each unit is drawn."""
+        sizes = counts @ weights
         with np.errstate(invalid="ignore"):
             # Rounded, because equal means of different values may differ in their last digits and would not tie.
-            return np.round((ratings @ drawn) / sizes, 13).T, np.round((scores @ drawn) / sizes, 13).T
+            return np.round((ratings @ weights) / sizes, 13).T, np.round((scores @ weights) / sizes, 13).T
 
     mean_ratings, mean_scores = means(np.ones((units, 1)))
     values = correlations(mean_ratings, mean_scores, statistics)[:, 0]

@@ -80,12 +80,12 @@ def compare_with_raters(
     resamples = min(resamples, _MAX_RESAMPLES)
     rater_scores = {f"rater {i + 1}": [_rater_as_judge(g, i) for g in groups] for i in range(rater_count)}
     judge_scores = {
-        name: [replace(h, scores=g.scores) for g, h in zip(groups, by, strict=True)]
-        for name, by in rater_scores.items()
+        name: [replace(h, scores=g.scores) for g, h in zip(groups, rater_groups, strict=True)]
+        for name, rater_groups in rater_scores.items()
     }
     tables = [
-        agreement_table(by, levels=(level,), statistics=(statistic,), resamples=resamples, seed=seed)
-        for by in (rater_scores, judge_scores)
+        agreement_table(scores, levels=(level,), statistics=(statistic,), resamples=resamples, seed=seed)
+        for scores in (rater_scores, judge_scores)
     ]
     ceiling, judge = (table.average[level][statistic] for table in tables)
     correlation = level_correlation(groups, statistic, level)
@@ -208,13 +208,13 @@ def _rater_as_judge(group: GroupScores, rater: int) -> GroupScores:
 
 
 def _kappa_of_raters(raters: Sequence[tuple[float, ...]], count: int) -> float | None:
-    """Mean over pairs of raters."""
+    """The mean kappa over pairs of raters."""
     pairs = [[(v[i], v[j]) for v in raters if len(v) > i] for i in range(count) for j in range(i)]
     return _mean_kappa(pairs)
 
 
 def _kappa_of_judge(groups: Sequence[GroupScores], count: int) -> float | None:
-    """Mean over raters."""
+    """The mean kappa over raters."""
     scored = [
         (values, math.floor(score + 0.5))
         for g in groups

@@ -65,12 +65,12 @@ RATER_NAME = re.compile(
 )
 """Other names of the column `rater`, normalized (`normalized_name`)."""
 
-_CUTOFF = 0.6
-"""Least similarity of a column's name to a required one. Lower than the default, because an unread source would change
+_REQUIRED_CUTOFF = 0.6
+"""Least similarity of a column's name to a required one: lower than the default, because an unread source would change
 the groups."""
 
 _NOTED_CUTOFF = 0.8
-"""The same for columns that are not read, of which most are something else: 'duration' is no misspelt 'rating'."""
+"""The same for columns that are not read: most of them are something else; 'duration' is not a misspelt 'rating'."""
 
 TEXT_ROLES = ("group", "source", "context", "candidate", "text")
 """Roles that identify a text."""
@@ -86,33 +86,33 @@ def normalized_name(name: str) -> str:
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 
-def spelled_name(name: str) -> str:
+def snake_case_name(name: str) -> str:
     """`normalized_name` with underscores between words such as those of `workerId`, to recognize common names."""
     return normalized_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name))
 
 
-def rater_base(key: str) -> str | None:
+def name_without_rater(name: str) -> str | None:
     """The normalized name of a column without the ending that numbers a rater; None without such an ending."""
-    match = re.fullmatch(rf"(.+?){_RATER_ENDING}", key)
+    match = re.fullmatch(rf"(.+?){_RATER_ENDING}", name)
     return normalized_name(match.group(1)) if match else None
 
 
-def joined(column: str, name: str, keys: Collection[str]) -> list[str]:
+def joined_columns(column: str, name: str, keys: Collection[str]) -> list[str]:
     """The columns that `--columns NAME=COLUMN+COLUMN` names for an aspect or its comments; for other names, COLUMN."""
-    several = "+" in column and column not in keys and (name == "comment" or name not in (*ROLES, *NESTED))
-    return [part.strip() for part in column.split("+")] if several else [column]
+    is_joined = "+" in column and column not in keys and (name == "comment" or name not in (*ROLES, *NESTED))
+    return [part.strip() for part in column.split("+")] if is_joined else [column]
 
 
 def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> InputError:
     """The error for a missing column; it suggests a similar one."""
-    inner = {f"{key}.{name}": name for key, value in record.values.items() if isinstance(value, dict) for name in value}
-    inner |= {key: key.rpartition(".")[2] for key in keys if "." in key}
+    paths = {f"{key}.{name}": name for key, value in record.values.items() if isinstance(value, dict) for name in value}
+    paths |= {key: key.rpartition(".")[2] for key in keys if "." in key}
     common = (role, *OTHER_NAMES.get(role, ()))
     names = [key for key in keys if normalized_name(key) in common[1:]]
-    names += [path for path, name in inner.items() if normalized_name(str(name)) in common]
-    near = did_you_mean(role, list(keys), cutoff=_CUTOFF)
+    names += [path for path, name in paths.items() if normalized_name(str(name)) in common]
+    near = did_you_mean(role, list(keys), cutoff=_REQUIRED_CUTOFF)
     expected = "a text in every row, or candidates in every group" if role == "text" else None
-    if expected and any(rater_base(key) in common for key in keys):
+    if expected and any(name_without_rater(key) in common for key in keys):
         expected += "; in each row of two texts, a column winner as well"
     return record.error(
         f"the field {role!r} is missing",
@@ -125,7 +125,7 @@ def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> Inpu
 
 def has_similar_column(role: str, keys: Collection[str]) -> bool:
     """Whether a column resembles `role`, so that the file probably has it under another name."""
-    return bool(did_you_mean(role, list(keys), cutoff=_CUTOFF) or column_with_common_name(role, keys))
+    return bool(did_you_mean(role, list(keys), cutoff=_REQUIRED_CUTOFF) or column_with_common_name(role, keys))
 
 
 def unread_hint(name: str, names: Collection[str], unread: Collection[str], record: Record) -> str:
@@ -141,7 +141,7 @@ def unread_hint(name: str, names: Collection[str], unread: Collection[str], reco
     if near and normalized_name(name) not in ROLES:
         return near
     role = next((role for role in (*OTHER_NAMES, "rater") if column_with_common_name(role, [name]) is not None), "")
-    if role == "comment" and role not in names and any(known.startswith(COMMENTS) for known in names):
+    if role == "comment" and role not in names and any(our_name.startswith(COMMENTS) for our_name in names):
         return f"--columns {COMMENTS}ASPECT={name} if it is that"
     # Aspect and rating are used only together.
     partner = {"aspect": "rating", "rating": "aspect"}.get(role)
@@ -159,7 +159,7 @@ def holds_number(name: str, record: Record) -> bool:
 
 def column_with_common_name(role: str, keys: Iterable[str]) -> str | None:
     """The column that has the first, most common, of the other names of a role."""
-    by_name = {name: key for key in reversed(list(keys)) for name in (spelled_name(key), normalized_name(key))}
+    by_name = {name: key for key in reversed(list(keys)) for name in (snake_case_name(key), normalized_name(key))}
     if role == "rater":
         return next((key for name, key in reversed(by_name.items()) if RATER_NAME.fullmatch(name)), None)
     return next((by_name[word] for word in OTHER_NAMES.get(role, ()) if word in by_name), None)
@@ -196,56 +196,56 @@ class ColumnNames:
 
     def names_for(self, keys: Collection[str]) -> dict[str, str]:
         """Our name -> the user's column, in a table with the columns `keys`."""
-        present = {base for key in keys for base in (key, rater_base(key))} if self.defaults else set()
+        present = {base for key in keys for base in (key, name_without_rater(key))} if self.defaults else set()
         used_defaults = {
             name: column
             for name, column in self.defaults.items()
             if name not in self.renamed
             and column not in self.renamed.values()
-            and all(not present.isdisjoint((part, normalized_name(part))) for part in joined(column, name, keys))
+            and all(not present.isdisjoint((key, normalized_name(key))) for key in joined_columns(column, name, keys))
         }
         return used_defaults | dict(self.renamed)
 
     def with_paths(self, record: Record) -> Record:
-        """The record with a column for each of the names that is the path of a nested field, e.g. `data.answer`."""
+        """The record with a column for each name that is the path of a nested field, e.g. `data.answer`."""
         if not any(isinstance(value, dict) for value in record.values.values()):
             return record
         values = dict(record.values)
         for name, column in (*self.renamed.items(), *self.defaults.items()):
-            for path in joined(column, name, values):
-                at: object = record.values
-                for step in path.split(".") if path not in values else ():
-                    at = at.get(step) if isinstance(at, dict) else None
-                if at is not None and at is not record.values:
-                    values[path] = at
+            for path in joined_columns(column, name, values):
+                inner: object = record.values
+                for key in path.split(".") if path not in values else ():
+                    inner = inner.get(key) if isinstance(inner, dict) else None
+                if inner is not None and inner is not record.values:
+                    values[path] = inner
         return replace(record, values=values)
 
     def match(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
         """Match the fields `keys` of a record with our `names`: our name -> field, and the fields that match none."""
-        plain, renamed = {normalized_name(name): name for name in names}, self.names_for(keys)
+        our_names, renamed = {normalized_name(name): name for name in names}, self.names_for(keys)
         matched = {name: column for name, column in renamed.items() if name in names and column in keys}
-        named = {part for name, column in renamed.items() for part in (column, *joined(column, name, keys))}
+        claimed = {key for name, column in renamed.items() for key in (column, *joined_columns(column, name, keys))}
         # Exact names come first, so that `text` wins where there is a column `Text` as well.
         for key in sorted(keys, key=lambda key: key not in names):
-            name = key if key in names else plain.get(normalized_name(key))
-            if name is not None and key not in named and name not in matched and name not in renamed:
+            name = key if key in names else our_names.get(normalized_name(key))
+            if name is not None and key not in claimed and name not in matched and name not in renamed:
                 matched[name] = key
-        taken = set(matched.values())
-        return matched, [key for key in keys if key not in taken]
+        matched_columns = set(matched.values())
+        return matched, [key for key in keys if key not in matched_columns]
 
     @cached_property
-    def match_alike(self) -> Callable[[tuple[str, ...], tuple[str, ...]], tuple[dict[str, str], list[str]]]:
-        """`match` for records that mostly have the same fields; its results must not be changed."""
+    def cached_match(self) -> Callable[[tuple[str, ...], tuple[str, ...]], tuple[dict[str, str], list[str]]]:
+        """`match` with a cache, as most records of a file have the same fields; its results must not be changed."""
         return lru_cache(maxsize=16)(self.match)
 
     def check(self, record: Record, names: Collection[str]) -> None:
         """Check that every entry of `--columns` has one of our `names` and a column of the file's first record.
 
         Raises:
-            InputError: An entry does not.
+            InputError: An entry has an unknown name or column.
         """
         keys = list(map(str, record.values))
-        bases = {rater_base(key) for key in keys}
+        bases = {name_without_rater(key) for key in keys}
         for our_name, column in self.renamed.items():
             if our_name not in (*names, *NESTED):
                 raise InputError(
@@ -255,14 +255,14 @@ class ColumnNames:
                     found=f"{our_name}={column}",
                     remedy=did_you_mean(our_name, (*names, *NESTED)),
                 )
-            for part in joined(column, our_name, keys) if our_name not in NESTED else ():
-                if part not in keys and (part != column or normalized_name(part) not in bases):
+            for key in joined_columns(column, our_name, keys) if our_name not in NESTED else ():
+                if key not in keys and (key != column or normalized_name(key) not in bases):
                     raise record.error(
-                        f"no column {part!r}",
+                        f"no column {key!r}",
                         "--columns",
-                        expected="a column of the file, or a path such as data.answer; several of an aspect by a plus",
+                        expected="a column, or a path such as data.answer; several columns of one aspect joined by +",
                         found="columns " + ", ".join(keys),
-                        remedy=did_you_mean(part, keys) or "name one of these columns",
+                        remedy=did_you_mean(key, keys) or "name one of these columns",
                     )
 
 
@@ -297,15 +297,17 @@ def row_layout(keys: Sequence[str], task: Task, columns: ColumnNames) -> RowLayo
     aspects = [aspect.name for aspect in task.aspects]
     comment_names = [COMMENTS + aspect for aspect in aspects]
     columns = ColumnNames(columns.names_for(keys))
-    matched, rest = columns.match(keys, column_names(task))
+    matched, unmatched = columns.match(keys, column_names(task))
     columns_of: dict[str, tuple[str, ...]] = {}
-    bases = {key: rater_base(key) for key in rest}
+    bases = {key: name_without_rater(key) for key in unmatched}
     # Longest names first: one aspect may be called `quality` and another `quality_a`.
     for name in sorted((*aspects, *comment_names, "comment"), key=len, reverse=True):
         base = columns.renamed.get(name, name)
-        several = joined(base, name, matched.values()) if name in columns.renamed and name not in matched else []
-        if raters := [key for key in rest if key in several or bases[key] == normalized_name(base)]:
-            rest = [key for key in rest if key not in raters]
+        several = (
+            joined_columns(base, name, matched.values()) if name in columns.renamed and name not in matched else []
+        )
+        if raters := [key for key in unmatched if key in several or bases[key] == normalized_name(base)]:
+            unmatched = [key for key in unmatched if key not in raters]
         if raters or name in matched:
             columns_of[name] = tuple(raters) or (matched[name],)
     used = {column for columns_of_name in columns_of.values() for column in columns_of_name}
@@ -314,12 +316,12 @@ def row_layout(keys: Sequence[str], task: Task, columns: ColumnNames) -> RowLayo
     comments |= {"": columns_of["comment"]} if "comment" in columns_of else {}
     # Objects of ratings and comments are columns by now; what still has such a name is something else.
     unused = {"ratings", "comments"} | (set() if {"aspect", "rating"} <= set(matched) else {"aspect", "rating"})
-    rest += [matched[role] for role in ROLES if role in matched and role in unused and role not in aspects]
+    unmatched += [matched[role] for role in ROLES if role in matched and role in unused and role not in aspects]
     return RowLayout(
         {role: matched[role] for role in ROLES if role in matched and role not in {*aspects, *unused}},
         {aspect: columns_of[aspect] for aspect in aspects if aspect in columns_of},
         comments,
-        tuple(rest),
+        tuple(unmatched),
         tuple(matched[aspect] for aspect in aspects if aspect in matched and matched[aspect] not in used),
     )
 
@@ -335,18 +337,18 @@ class ReadingNotes:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._parts: dict[str, None] = {}
+        self._notes: dict[str, None] = {}
         self._logged = ""
         self._read: set[str] = set()
         self._ignored: dict[str, str] = {}
         self._truncated = False
 
-    def add(self, part: str) -> None:
-        self._parts[part] = None
+    def add(self, note: str) -> None:
+        self._notes[note] = None
 
     def add_read(self, names: Iterable[str]) -> None:
         """Note fields that are read, and with `data.answer` the object `data`."""
-        self._read.update(part for name in names for part in (name, name.partition(".")[0]))
+        self._read.update(path for name in names for path in (name, name.partition(".")[0]))
 
     def add_ignored(self, names: Iterable[str], hint: Callable[[str], str]) -> None:
         """Note fields that are not read, each with the reason or a suggestion, if `hint` has one."""
@@ -359,11 +361,11 @@ class ReadingNotes:
 
     def text(self) -> str:
         """All notes in one line; empty if there are none."""
-        parts = list(self._parts)
+        notes = list(self._notes)
         shown = [f"{n!r}" + (f" ({hint})" if hint else "") for n, hint in self._ignored.items() if n not in self._read]
         if shown:
-            parts.append(f"not read: {', '.join(shown)}{', and others' * self._truncated}")
-        return f"{self._name}: {'; '.join(parts)}" if parts else ""
+            notes.append(f"not read: {', '.join(shown)}{', and others' * self._truncated}")
+        return f"{self._name}: {'; '.join(notes)}" if notes else ""
 
     def log(self) -> None:
         """Log the notes, unless the same text was logged before."""

@@ -1,9 +1,9 @@
 """Records from files of any format: JSON lines, a JSON array, CSV, Excel, Parquet, or a Hugging Face data set.
 
 The format follows from the name: its suffix, or `hf:NAME[:CONFIG][@SPLIT]` for the hub. The separator of a text table
-is declared by Excel's line `sep=;`, or is the one of comma, semicolon and tab that splits the header into most columns,
-or the vertical bar if none of them splits it. With another separator than the comma, numbers may have a decimal comma;
-with the comma, and in sheets, only in columns whose values all allow it and cannot all be two ratings. JSON lines, text
+is declared by Excel's line `sep=;`, or is whichever of comma, semicolon and tab splits the header into most columns, or
+the vertical bar if none of them does. With a separator other than the comma, numbers may have a decimal comma; with
+the comma, and in sheets, only in columns whose values all allow it and cannot all be two ratings. JSON lines, text
 tables, Parquet and the hub are streamed: memory does not grow with their length.
 """
 
@@ -116,9 +116,9 @@ def detect_format(name: str | Path) -> RecordFile:
         return RecordFile(name, description, not list_name, lambda: json_records(path))
     if suffix in TEXT_TABLES:
         separator = _detect_separator(path)
-        usual = separator == ("\t" if suffix == ".tsv" else ",")
+        is_usual = separator == ("\t" if suffix == ".tsv" else ",")
         description = f"columns separated by {_SEPARATORS.get(separator, repr(separator))}"
-        return RecordFile(name, description, usual, lambda: csv_rows(path, separator))
+        return RecordFile(name, description, is_usual, lambda: csv_rows(path, separator))
     if suffix in EXCEL:
         sheets = _open_workbook(path).sheets
         description = f"sheet {sheets[0]!r}" + (f", the first of {len(sheets)}" if len(sheets) > 1 else "")
@@ -132,8 +132,8 @@ def detect_format(name: str | Path) -> RecordFile:
 def joined_files(name: str) -> tuple[str, ...]:
     """The files in a name: two in `scores.csv+traces.jsonl`, else one."""
     first, plus, second = name.partition("+")
-    two = plus and is_supported(first) and is_supported(second) and not Path(name).exists()
-    return (first, second) if two else (name,)
+    is_pair = plus and is_supported(first) and is_supported(second) and not Path(name).exists()
+    return (first, second) if is_pair else (name,)
 
 
 def csv_rows(path: Path, separator: str) -> Iterator[Record]:
@@ -146,14 +146,14 @@ def csv_rows(path: Path, separator: str) -> Iterator[Record]:
     # strict: an unclosed quote would otherwise make the rest of the file one text.
     reader = csv.reader(texts, delimiter=separator, strict=True)
 
-    def numbered() -> Iterator[tuple[int, list[str]]]:
+    def rows() -> Iterator[tuple[int, list[str]]]:
         while True:
             line = reader.line_num + 1
             with _csv_errors(path, line):
                 row = next(reader, None)
             if row is None:
                 return
-            # Where quotes are not escaped, two that open texts would make the rows between them one text.
+            # Where quotes are not escaped, two of them that begin cells would make the rows in between one text.
             if separator == "\t" and any("\t" in cell and "\n" in cell for cell in row):
                 raise InputError(
                     "a text in quotes over several rows",
@@ -164,7 +164,7 @@ def csv_rows(path: Path, separator: str) -> Iterator[Record]:
                 )
             yield line, row
 
-    return _table_records(numbered(), path, "line", None if separator != "," else lambda: csv_rows(path, separator))
+    return _table_records(rows(), path, "line", None if separator != "," else lambda: csv_rows(path, separator))
 
 
 def excel_rows(path: Path) -> Iterator[Record]:
@@ -209,7 +209,7 @@ def _detect_separator(path: Path) -> str:
 
 
 def _table_records(
-    numbered: Iterable[tuple[int, list[str]]],
+    numbered_rows: Iterable[tuple[int, list[str]]],
     path: Path,
     unit: Literal["line", "row"],
     reread: Callable[[], Iterator[Record]] | None,
@@ -217,48 +217,50 @@ def _table_records(
     """The rows below a header as records; rows in which every cell is blank are skipped.
 
     Args:
-        numbered: Rows with their numbers.
+        numbered_rows: Rows with their numbers.
         path: The file.
         unit: Whether the numbers are lines or rows.
         reread: Opens the rows again, to check whether a column's commas are decimal; None if all are.
     """
-    rows = ((number, row) for number, row in numbered if any(map(str.strip, row)))
+    rows = ((number, row) for number, row in numbered_rows if any(map(str.strip, row)))
     header_number, header = next(rows, (0, []))
     first = next(rows, None)
 
-    def place(line: int) -> Record:
+    def at(line: int) -> Record:
         return Record({}, str(path), line, format="csv", unit=unit)
 
     if _is_title(header, first[1] if first else []):
-        raise place(header_number).error(
+        raise at(header_number).error(
             "the first row is a title and not a header",
             expected="the names of the columns in the first row, e.g. source, text, helpfulness",
             found=" ".join(header).strip(),
-            remedy="delete the rows above the names of the columns; if it is one, put its texts in double quotes",
+            remedy="delete the rows above the names of the columns; if it is a header, put its names in double quotes",
         )
     # Some programs write a second byte order mark.
     names = [
         cell.strip("\ufeff").strip() or f"column {number} (no name)" for number, cell in enumerate(header, start=1)
     ]
-    with place(header_number).located():
+    with at(header_number).located():
         refuse_equal_names(names)
     if first and _is_second_header(header, first[1]):
-        raise place(first[0]).error(
+        raise at(first[0]).error(
             "the names of the columns are in two rows",
             expected="one row of names; columns of several raters are helpfulness_1, helpfulness_2",
             found=", ".join(filter(None, map(str.strip, first[1]))),
             remedy="unmerge the cells of the header, and write one name above each column",
         )
-    commas = True if reread is None else cache(lambda column, scale: has_decimal_commas(reread(), column, scale))
+    decimal_commas = (
+        True if reread is None else cache(lambda column, scale: has_decimal_commas(reread(), column, scale))
+    )
     for number, row in chain([first] if first else [], rows):
         if len(row) != len(names):
-            raise place(number).error(
+            raise at(number).error(
                 "the row and the header differ in their number of cells",
                 expected=f"{len(names)} cells",
                 found=f"{len(row)} cells",
                 remedy="put texts with separators or line breaks in double quotes",
             )
-        yield replace(place(number), values=dict(zip(names, row, strict=True)), decimal_commas=commas)
+        yield replace(at(number), values=dict(zip(names, row, strict=True)), decimal_commas=decimal_commas)
 
 
 def _is_title(first: list[str], second: list[str]) -> bool:
@@ -266,13 +268,13 @@ def _is_title(first: list[str], second: list[str]) -> bool:
     texts, names = ([cell.strip() for cell in row if cell.strip()] for row in (first, second))
     if any(map(_is_text_column, texts)):
         return False
-    short = all(len(name) <= _MAX_NAME and not looks_like_a_number(name) for name in names)
+    all_short = all(len(name) <= _MAX_NAME and not looks_like_a_number(name) for name in names)
     usual = sum(normalized_name(name) in _USUAL_NAMES for name in names)
-    return (len(texts) == 1 < max(len(first), len(second))) or (short and usual > 1)
+    return (len(texts) == 1 < max(len(first), len(second))) or (all_short and usual > 1)
 
 
 def _is_second_header(header: list[str], row: list[str]) -> bool:
-    """Whether a row goes on with the names of the columns, as below merged cells: blank where these have one."""
+    """Whether a row continues the header, as below merged cells: each is blank in a column where the other is not."""
     blank = {(not name.strip(), not cell.strip()) for name, cell in zip(header, row, strict=False)}
     words = all(len(cell) <= _MAX_NAME and not looks_like_a_number(cell.strip()) for cell in row)
     return words and {(True, False), (False, True)} <= blank

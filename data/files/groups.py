@@ -72,8 +72,8 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
             )
         with redirect_errors(errors):
             _refuse_duplicates(entry, ids, sources)
-    if errors.kept:
-        raise errors.kept[0].with_others(errors.kept[1:])
+    if errors.first:
+        raise errors.first[0].with_others(errors.first[1:])
     if first is None:
         raise _no_groups_error(file, task, columns)
     groups = tuple(entry.group for entry in sources.values())
@@ -87,7 +87,7 @@ def limit_memory(records: Iterable[Record], name: str) -> Iterator[Record]:
     """Pass the records on, up to a limit of memory.
 
     Raises:
-        InputError: There are more than fit into memory.
+        InputError: They exceed the limit.
     """
     size = 0
     for number, record in enumerate(records, start=1):
@@ -187,9 +187,9 @@ def _logging(groups: Iterable[LocatedGroup], notes: ReadingNotes, gather: bool) 
 
 
 def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Callable[[Record, str], Task | None]:
-    """A function from a record and the field that names its task to the task; None if another one is chosen."""
+    """A function (record, field that names its task) -> the task, or None if another task was chosen."""
     # Each task file is read once.
-    named = cache(lambda name: find_task(name, folder))
+    task_named = cache(lambda name: find_task(name, folder))
 
     def find(record: Record, field: str) -> Task | None:
         name = record.optional_text(field).strip()
@@ -203,7 +203,7 @@ def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Call
                 "FILE.toml drafts one for you to correct. In a file of several tasks, add the field task",
             )
         with replace(record, remedy="rename the column, if it means something else").located(field):
-            task = named(name)
+            task = task_named(name)
         if chosen is None or task.name == chosen.name:
             return chosen or task
         if refuse_others:

@@ -14,7 +14,7 @@ _MAX_REPEATED_SHARE, _MIN_REPEATED = 0.2, 5
 """Share and number of repeated texts above which each row is suspected to be one rater's."""
 
 
-def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Sequence[str]) -> dict[str, str]:
+def guess_roles(records: Sequence[Record], matched: Mapping[str, str], unmatched: Sequence[str]) -> dict[str, str]:
     """Role -> column, guessed from other common names of the role.
 
     Source and text are guessed by name alone. Aspect and rating are guessed where the first holds words and a text
@@ -24,9 +24,11 @@ def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Seq
     Args:
         records: All rows.
         matched: Role -> column, for roles that are already matched.
-        rest: Columns that match no role.
+        unmatched: Columns that match no role.
     """
-    common = {role: column_with_common_name(role, rest) for role in ("source", "text", "aspect", "rating", "comment")}
+    common = {
+        role: column_with_common_name(role, unmatched) for role in ("source", "text", "aspect", "rating", "comment")
+    }
     roles = {role: column for role in ("source", "text") if (column := common[role])} | dict(matched)
     text_columns = [roles[role] for role in TEXT_ROLES if role in roles]
     aspect, rating = (roles.get(role) or common[role] for role in ("aspect", "rating"))
@@ -37,16 +39,16 @@ def guess_roles(records: Sequence[Record], matched: Mapping[str, str], rest: Seq
         roles |= {"aspect": aspect, "rating": rating} if is_long else {}
     if is_long and common["comment"]:
         roles.setdefault("comment", common["comment"])
-    if rater := rater_column(records, roles, rest):
+    if rater := rater_column(records, roles, unmatched):
         roles["rater"] = rater
     return {role: column for role, column in roles.items() if role not in matched}
 
 
-def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iterable[str]) -> str | None:
+def rater_column(records: Sequence[Record], roles: Mapping[str, str], unmatched: Iterable[str]) -> str | None:
     """The column with a rater's name that distinguishes the rows of each text, up to a few; None without one."""
     is_long = "aspect" in roles and "rating" in roles
     text_columns = [roles[role] for role in (*TEXT_ROLES, *(("aspect",) if is_long else ())) if role in roles]
-    names = [key for key in rest if key not in roles.values() and column_with_common_name("rater", [key])]
+    names = [key for key in unmatched if key not in roles.values() and column_with_common_name("rater", [key])]
     repeated = len(records) - count_distinct(records, text_columns)
     if not names or "rater" in roles or not (is_long or repeated):
         return None
@@ -56,7 +58,7 @@ def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iter
     return best if unexplained[best] <= _MAX_REPEATED_SHARE * repeated else None
 
 
-def refuse_repeated_texts(records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str]) -> None:
+def refuse_repeated_texts(records: Sequence[Record], roles: Mapping[str, str], unmatched: Sequence[str]) -> None:
     """Ask what distinguishes the rows, if many repeat a text.
 
     Raises:
@@ -66,8 +68,8 @@ def refuse_repeated_texts(records: Sequence[Record], roles: Mapping[str, str], r
     repeated = len(records) - count_distinct(records, text_columns)
     if repeated <= max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(records)):
         return
-    words = [key for key in rest if not all(_is_rating(record.values.get(key)) for record in records)]
-    distinguishing = [key for key in words if count_distinct(records, [*text_columns, key]) == len(records)]
+    not_ratings = [key for key in unmatched if not all(_is_rating(record.values.get(key)) for record in records)]
+    distinguishing = [key for key in not_ratings if count_distinct(records, [*text_columns, key]) == len(records)]
     name = next((key for key in distinguishing if count_distinct(records, [key]) <= len(records) / 2), None)
     columns = f"--columns rater={name or 'COLUMN'}", f"--columns candidate={name or 'COLUMN'}"
     missing = "" if name else " (add the column where there is none)"
@@ -81,7 +83,7 @@ def refuse_repeated_texts(records: Sequence[Record], roles: Mapping[str, str], r
 
 
 def refuse_other_meaning(
-    records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str], named: Collection[str]
+    records: Sequence[Record], roles: Mapping[str, str], unmatched: Sequence[str], named: Collection[str]
 ) -> None:
     """Ask which column is the source, or the text, where one of that name holds short values that repeat.
 
@@ -92,18 +94,18 @@ def refuse_other_meaning(
         InputError: A column with another name of the role holds more and longer texts; or texts without a source.
     """
     for role in ("source", "text"):
-        column, other = roles.get(role), column_with_common_name(role, rest)
+        column, other = roles.get(role), column_with_common_name(role, unmatched)
         if column is None or other is None or role in named:
             continue
-        short, texts = ({str(record.values.get(c) or "").strip() for record in records} for c in (column, other))
-        if len(short) < len(texts) and max(map(len, short)) * len(texts) < sum(map(len, texts)):
+        cells, texts = ({str(record.values.get(c) or "").strip() for record in records} for c in (column, other))
+        if len(cells) < len(texts) and max(map(len, cells)) * len(texts) < sum(map(len, texts)):
             raise records[0].error(
                 f"is {column!r} or {other!r} the {role}?",
                 column,
-                found=f"{len(short):,} short values, e.g. {min(short)!r}, and {len(texts):,} longer ones in {other!r}",
+                found=f"{len(cells):,} short values, e.g. {min(cells)!r}, and {len(texts):,} longer ones in {other!r}",
                 remedy=f"say which: --columns {role}={other}, or {role}={column}",
             )
-        differ = 2 * len(texts) >= len(short) and not any(map(_is_rating, texts))
+        differ = 2 * len(texts) >= len(cells) and not any(map(_is_rating, texts))
         if role == "text" and "source" not in roles and differ:
             raise records[0].error(
                 f"is {column!r} or {other!r} the text that was rated?",
@@ -114,14 +116,14 @@ def refuse_other_meaning(
             )
 
 
-_MEAN = re.compile(
+_STATISTIC = re.compile(
     r"(?:mean|avg|average|median|std|sd)_(?P<after>.+)|(?P<before>.+)_(?:mean|avg|average|median|std|sd|sum|total)"
 )
 
 
 def summarized_name(name: str) -> str | None:
     """The normalized name of which `name` is a statistic, e.g. of `tone_mean` and `avg tone`; None for other names."""
-    match = _MEAN.fullmatch(normalized_name(name))
+    match = _STATISTIC.fullmatch(normalized_name(name))
     return (match["after"] or match["before"]) if match else None
 
 

@@ -71,16 +71,16 @@ def long_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Recor
     The first records decide on an export, and the very first one on pairs.
     """
     head, stream = first_records(iter(records))
-    layout, everything = _layout_of(head), chain(head, stream)
+    layout, all_records = _layout_of(head), chain(head, stream)
     if layout is not None:
         if layout.ratings is studio_tasks and any(True for record in head for _ in studio_pairs(record)):
-            return pair_rows((pair for record in everything for pair in studio_pairs(record)), columns)
+            return pair_rows((pair for record in all_records for pair in studio_pairs(record)), columns)
         fitted = layout.fitted(layout, head, columns) if layout.fitted else layout
         if "candidate" in columns.renamed:
             fitted = fitted._replace(ids=())
-        return (row for record in everything for row in _rows(record, fitted))
+        return (row for record in all_records for row in _rows(record, fitted))
     if head and pair_columns(head[0]) is not None:
-        return pair_rows(everything, columns)
+        return pair_rows(all_records, columns)
     return chain(head, _without_exports(stream, head))
 
 
@@ -99,20 +99,20 @@ def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[
     by_id = {str(id_): record.values for record in texts if (id_ := first_of(record.values, *_TRACE_IDS)) is not None}
     for record in records:
         name = next((name for name in _TRACE_REFERENCES if not is_missing(record.values.get(name))), "")
-        other = by_id.get(str(record.values[name])) if name else None
-        if other is None and not _has_ratings(record):
+        trace = by_id.get(str(record.values[name])) if name else None
+        if trace is None and not _has_ratings(record):
             continue
         if not name:
             expected = "a field " + ", ".join(_TRACE_REFERENCES)
             raise record.error("no field to join by", expected=expected, found=record.field_names)
-        if other is None:
+        if trace is None:
             raise record.error(
                 "no trace with this id in the second file",
                 name,
                 found=record.values[name],
-                remedy="export the traces of the same time, or leave out what rates other ones",
+                remedy="export the traces of the same time, or leave out the scores of other traces",
             )
-        yield replace(record, values={**other, **record.values})
+        yield replace(record, values={**trace, **record.values})
 
 
 def _has_ratings(record: Record) -> bool:
@@ -126,7 +126,7 @@ def _has_ratings(record: Record) -> bool:
 
 @contextmanager
 def _readable(record: Record, tool: str) -> Iterator[None]:
-    """Errors of the block name the record; a value of another type than the tool writes is one."""
+    """Make errors of the block name the record, also those about a value of another type than the tool writes."""
     try:
         with record.located():
             yield
@@ -194,10 +194,10 @@ def _argilla_questions(values: Values) -> list[str]:
 
 def _argilla(values: Values) -> Iterator[ExportRating]:
     for name in _argilla_questions(values):
-        parts = [f"{name}.responses{part}" for part in ("", ".users", ".status")]
-        for part in parts:
-            refuse_text(values.get(part), part)
-        answers, users, states = (values.get(part) or [] for part in parts)
+        fields = [f"{name}.responses{suffix}" for suffix in ("", ".users", ".status")]
+        for field in fields:
+            refuse_text(values.get(field), field)
+        answers, users, states = (values.get(field) or [] for field in fields)
         for i, value in enumerate(answers):
             if i >= len(states) or states[i] == "submitted":
                 yield answer_of(name, value, users[i] if i < len(users) else None, f"{name}.responses[{i}]")
@@ -268,10 +268,10 @@ def _langsmith(values: Values) -> Iterator[ExportRating]:
     for name in ("correction", "feedback_source"):
         if str(values.get(name)).startswith("{") and not isinstance(values[name], dict):
             refuse_text(values[name], name)
-    kind = source.get("type") if isinstance(source, dict) else values.get("feedback_source.type", source)
+    source_type = source.get("type") if isinstance(source, dict) else values.get("feedback_source.type", source)
     corrections = correction if isinstance(correction, dict) else {n: values.get(f"correction.{n}") for n in _SCORES}
     # An LM judge's score is no rating, unless a person corrected it.
-    of_person = values if kind not in ("model", "auto_eval") else {}
+    of_person = values if source_type not in ("model", "auto_eval") else {}
     corrected = first_of(corrections, *_SCORES)
     value = first_of(of_person, *_SCORES) if corrected is None else corrected
     rater = source.get("user_id") if isinstance(source, dict) else values.get("feedback_source.user_id")
@@ -281,9 +281,9 @@ def _langsmith(values: Values) -> Iterator[ExportRating]:
 
 def _mlflow(values: Values) -> Iterator[ExportRating]:
     info = values.get("info")
-    holder, at = (info, "info.") if isinstance(info, dict) else (values, "")
-    assessments = holder.get("assessments")
-    refuse_text(assessments, f"{at}assessments")
+    trace, prefix = (info, "info.") if isinstance(info, dict) else (values, "")
+    assessments = trace.get("assessments")
+    refuse_text(assessments, f"{prefix}assessments")
     # The text of a trace is that of its first span; assessments of the other ones are about other texts.
     steps = {_hexadecimal(str(span.get("span_id"))) for span in _mlflow_spans(values) if _is_step(span)}
     for i, assessment in enumerate(dicts(assessments)):
@@ -291,7 +291,7 @@ def _mlflow(values: Values) -> Iterator[ExportRating]:
         if assessment.get("span_id") in steps:
             continue
         if source.get("source_type") == "HUMAN" and assessment.get("valid") is not False and "value" in feedback:
-            name, field = first_of(assessment, "assessment_name", "name"), f"{at}assessments[{i}].feedback.value"
+            name, field = first_of(assessment, "assessment_name", "name"), f"{prefix}assessments[{i}].feedback.value"
             yield ExportRating(name, feedback["value"], source.get("source_id"), assessment.get("rationale"), field)
 
 
@@ -372,12 +372,12 @@ def _single_text(value: object, depth: int = 8) -> str | None:
 def _is_mlflow(values: Values) -> bool:
     """Whether this is a trace; the traces of a table, and older ones, are recognized by their assessments."""
     info, data = values.get("info"), values.get("data")
-    holder = info if isinstance(info, dict) else values
-    assessments = holder.get("assessments")
+    trace = info if isinstance(info, dict) else values
+    assessments = trace.get("assessments")
     # One that cannot be parsed is still a text, and refused later.
     is_list = isinstance(assessments, list) or str(assessments).startswith("[")
-    return ("trace_id" in holder or "request_id" in holder) and (
-        is_list or (holder is info and isinstance(data, dict) and isinstance(data.get("spans"), list))
+    return ("trace_id" in trace or "request_id" in trace) and (
+        is_list or (trace is info and isinstance(data, dict) and isinstance(data.get("spans"), list))
     )
 
 

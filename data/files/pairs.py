@@ -55,15 +55,15 @@ class PairColumns:
 
     def rating(self, record: Record, value: object) -> float | None:
         """The rating of the first text by a verdict, without its strength: 1, 0.5 or 0; None for other values."""
-        written = _normalized(value)
-        if written in _TIES or written.startswith("tie"):
+        verdict = _normalized(value)
+        if verdict in _TIES or verdict.startswith("tie"):
             return 0.5
         # `A`, `response_a`, `option A is better`; the name of the text's column, or of the model that wrote it.
-        short = _AFTER_MARK.sub("", written)
-        short = re.sub(rf"^(?:model|option|{_TEXT})_?(?=(?:{'|'.join(_MARKS[0] | _MARKS[1])})$)", "", short)
+        mark = _AFTER_MARK.sub("", verdict)
+        mark = re.sub(rf"^(?:model|option|{_TEXT})_?(?=(?:{'|'.join(_MARKS[0] | _MARKS[1])})$)", "", mark)
         for marks, label, column, rating in zip(_MARKS, self.labels, self.texts, (1.0, 0.0), strict=True):
             model = record.values.get(f"model_{label}")
-            if short in marks or written == normalized_name(column) or (model and written == _normalized(model)):
+            if mark in marks or verdict == normalized_name(column) or (model and verdict == _normalized(model)):
                 return rating
         return None
 
@@ -92,17 +92,17 @@ def _verdict_columns(
     records: Sequence[Record], keys: Mapping[str, str], columns: PairColumns
 ) -> dict[str, tuple[str, str]]:
     """Column -> aspect and rater. A column `winner_x` or `x_winner` may hold something else, e.g. a reason; beside a
-    column `winner`, numbers in it are none either."""
-    plain = {key: (PREFERENCE, "") for name, key in keys.items() if re.fullmatch(_VERDICT, name)}
-    further = {}
+    column `winner`, numbers in it are not verdicts either."""
+    unqualified = {key: (PREFERENCE, "") for name, key in keys.items() if re.fullmatch(_VERDICT, name)}
+    qualified = {}
     for name, key in keys.items():
-        verdict = None if key in plain or key in columns.texts else _verdict_of_column(name)
+        verdict = None if key in unqualified or key in columns.texts else _verdict_of_column(name)
         values = [v for record in records for v in _verdicts_in(record, key)]
         numeric = not values or any(looks_like_a_number(_normalized(value)) for value in values)
-        known = all(columns.rating(records[0], value) is not None for value in values)
-        if verdict and known and not (plain and numeric):
-            further[key] = verdict
-    return {key: (plain | further)[key] for key in keys.values() if key in plain or key in further}
+        all_verdicts = all(columns.rating(records[0], value) is not None for value in values)
+        if verdict and all_verdicts and not (unqualified and numeric):
+            qualified[key] = verdict
+    return {key: (unqualified | qualified)[key] for key in keys.values() if key in unqualified or key in qualified}
 
 
 def _verdict_of_column(name: str) -> tuple[str, str] | None:
@@ -141,24 +141,24 @@ def pair_rows(records: Iterable[Record], columns: ColumnNames) -> Iterator[Recor
 
 
 def _refuse_zero_and_one(sample: Sequence[Record], pair: PairColumns) -> None:
-    first: dict[str, tuple[Record, str]] = {}
+    first_with: dict[str, tuple[Record, str]] = {}
     for record in sample:
         for column in pair.verdicts:
             for value in _verdicts_in(record, column):
-                first.setdefault(_normalized(value), (record, column))
+                first_with.setdefault(_normalized(value), (record, column))
     # Beside texts called 1 and 2, the verdicts 0, 1 and 2 are clear.
     unclear = {"0", "1"} if pair.labels == ("1", "2") else {"0", "1", "2"}
-    if "0" in first and first.keys() <= unclear:
-        record, column = first["0"]
+    if "0" in first_with and first_with.keys() <= unclear:
+        record, column = first_with["0"]
         raise record.error(
-            f"the verdicts are {', '.join(sorted(first))} only: 0 may be a tie or the first text",
+            f"the verdicts are {', '.join(sorted(first_with))} only: 0 may be a tie or the first text",
             column,
             remedy=f"write {pair.labels[0]} and {pair.labels[1]} for the better text, and tie where both are equal",
         )
 
 
 class _PairReader:
-    """Converts the records of one file; a pair that comes again, in whatever order, belongs to the same group."""
+    """Converts the records of one file; a pair that occurs again, in either order, belongs to the same group."""
 
     def __init__(self, pair: PairColumns, columns: ColumnNames) -> None:
         self._pair, self._columns = pair, columns
@@ -171,8 +171,8 @@ class _PairReader:
         by_name = {normalized_name(str(key)): str(key) for key in record.values}
         roles = {}
         for role in ("source", "context", "group", "aspect", "rater"):
-            known = (self._columns.renamed.get(role, role), role, *OTHER_NAMES.get(role, ()))
-            if column := next((by_name[n] for name in known if (n := normalized_name(name)) in by_name), None):
+            names = (self._columns.renamed.get(role, role), role, *OTHER_NAMES.get(role, ()))
+            if column := next((by_name[n] for name in names if (n := normalized_name(name)) in by_name), None):
                 roles[role] = column
         raters = [key for name, key in by_name.items() if RATER_NAME.fullmatch(name)]
         return {"rater": raters[0], **roles} if len(raters) == 1 else roles
@@ -185,7 +185,7 @@ class _PairReader:
         return origin, texts, fingerprint([*origin, *sorted(texts)])
 
     def refuse_repeated(self, sample: Sequence[Record]) -> None:
-        """Refuse a file whose pairs come again without a column that says why."""
+        """Refuse a file in which many pairs occur again, without a column that says why."""
         repeated = len(sample) - len({self._identity(record, self._roles(record))[2] for record in sample})
         first, too_many = sample[0], max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(sample))
         if repeated > too_many and not {"rater", "aspect"} & set(self._roles(first)):
@@ -203,17 +203,17 @@ class _PairReader:
         strength = next((str(k) for k in record.values if _STRENGTH.fullmatch(normalized_name(str(k)))), None)
         rater_key, aspect_key = (self._columns.renamed.get(role, role) for role in ("rater", "aspect"))
         used = {*pair.texts, *pair.verdicts, strength, *(roles.get(role) for role in ("group", "aspect", "rater"))}
-        rest = {name: value for name, value in record.values.items() if name not in used}
-        if origin[0] and not isinstance(rest.get(source := roles.get("source", "source")), str):
-            rest[source] = origin[0]
-        rest["group"] = self._group(record, roles.get("group"), key, origin, texts)
+        shared = {name: value for name, value in record.values.items() if name not in used}
+        if origin[0] and not isinstance(shared.get(source := roles.get("source", "source")), str):
+            shared[source] = origin[0]
+        shared["group"] = self._group(record, roles.get("group"), key, origin, texts)
         swapped = texts != self._first_order[key][1]
         if not pair.verdicts:
             # The order of the texts must not reveal which one was chosen.
             comparisons: list[_Comparison] = [("", PREFERENCE, "", 1.0)]
             reversed_order = fingerprint(list(texts)) > fingerprint(list(texts[::-1]))
         else:
-            comparisons, reversed_order = list(outcomes(record, pair, strength)), swapped
+            comparisons, reversed_order = list(comparisons_in(record, pair, strength)), swapped
         for column, aspect, rater, first in comparisons or [("", PREFERENCE, "", None)]:
             if aspect == PREFERENCE and "aspect" in roles:
                 aspect = record.text(roles["aspect"])
@@ -222,7 +222,7 @@ class _PairReader:
             for i in (1, 0) if reversed_order else (0, 1):
                 rating = None if first is None else first if i == 0 else 1 - first
                 candidate = pair.texts[1 - i if swapped else i]
-                values = {**rest, "candidate": candidate, "text": texts[i], aspect_key: aspect, "rating": rating}
+                values = {**shared, "candidate": candidate, "text": texts[i], aspect_key: aspect, "rating": rating}
                 values |= {rater_key: rater} if rater else {}
                 full_names = {"text": pair.texts[i], "rating": column or pair.texts[0], "aspect": column}
                 yield replace(record, values=values, full_names=full_names, format="csv", decimal_commas=False)
@@ -270,7 +270,7 @@ def joined_messages(messages: Sequence[tuple[str, str]]) -> str:
     return "\n".join(text if len(messages) == 1 else f"{role}: {text}" for role, text in messages)
 
 
-def outcomes(record: Record, pair: PairColumns, strength: str | None = None) -> Iterator[_Comparison]:
+def comparisons_in(record: Record, pair: PairColumns, strength: str | None = None) -> Iterator[_Comparison]:
     """The ratings of a record's first text, by verdict, scaled by the column `strength`.
 
     Raises:

@@ -76,26 +76,26 @@ class _Row(NamedTuple):
         column = self.column(role)
         return "" if column is None else self.record.optional_text(column)
 
-    def name(self, role: str) -> str:
+    def identifier(self, role: str) -> str:
         """The id in the column of a role; empty without such a column."""
         column = self.column(role)
         return "" if column is None else self.record.identifier(column).strip()
 
-    def optional_name(self, role: str) -> str:
-        """As `name`; empty also if it is blank."""
-        return "" if is_blank(self.record.values.get(self.column(role) or "")) else self.name(role)
+    def optional_identifier(self, role: str) -> str:
+        """As `identifier`; empty also if it is blank."""
+        return "" if is_blank(self.record.values.get(self.column(role) or "")) else self.identifier(role)
 
     @property
     def group_key(self) -> object:
         """The key that the rows of a group share."""
         task = self.task.name if self.task else None
         if "group" in self.layout.roles:
-            return self.name("group")
+            return self.identifier("group")
         if source := self.optional("source"):
             return task, " ".join(source.split()), self.optional("context")
         if not self.layout.allows_several_rows:
             return self.number
-        return task, "", self.optional_name("candidate") or self.optional("text")
+        return task, "", self.optional_identifier("candidate") or self.optional("text")
 
 
 @dataclass
@@ -186,13 +186,13 @@ class RowReader:
     def _detect_raters(self, records: Sequence[Record]) -> None:
         """Detect the column of raters; raise if texts repeat and there is none."""
         keys = tuple(map(str, records[0].values)) if records else ()
-        roles, rest = self.columns.match(keys, ROLES)
-        refuse_other_meaning(records, roles, rest, self.columns.names_for(keys))
-        if (rater := rater_column(records, roles, rest)) is not None:
+        roles, unmatched = self.columns.match(keys, ROLES)
+        refuse_other_meaning(records, roles, unmatched, self.columns.names_for(keys))
+        if (rater := rater_column(records, roles, unmatched)) is not None:
             self.columns = replace(self.columns, renamed={**self.columns.renamed, "rater": rater})
             self._notes.add(f"{rater!r} is taken for the rater")
         elif not {"rater", "candidate"} & set(roles) and not {"aspect", "rating"} <= set(roles) and "text" in roles:
-            refuse_repeated_texts(records, roles, rest)
+            refuse_repeated_texts(records, roles, unmatched)
 
     def _row(self, record: Record, number: int) -> _Row:
         keys = tuple(map(str, record.values))
@@ -228,10 +228,10 @@ class RowReader:
         self._notes.add_ignored(layout.ignored, lambda name: unread_hint(name, unmatched, layout.ignored, record))
         self._notes.add_ignored(layout.replaced, lambda _: "there are columns of single raters")
         # Columns that may be those of several raters of one aspect.
-        singles = [columns[0] for columns in layout.ratings.values() if len(columns) == 1]
+        single_columns = [columns[0] for columns in layout.ratings.values() if len(columns) == 1]
         unread = [name for name in layout.ignored if holds_number(name, record) and not summarized_name(name)]
         aspects = {normalized_name(aspect.name) for aspect in task.aspects}
-        if hint := join_raters_hint(singles) or join_raters_hint(unread, aspects):
+        if hint := join_raters_hint(single_columns) or join_raters_hint(unread, aspects):
             self._notes.add(hint)
         return layout
 
@@ -240,30 +240,30 @@ class RowReader:
         first: _Row | None = None
         candidates: dict[str, _CandidateRows] = {}
         references: dict[str, None] = {}
-        name = source = ""
+        group_id = source = ""
         for row in rows:
             with redirect_errors(self._bad_cell):
                 if first is None:
-                    first, name = row, row.name("group") if row.column("group") else str(row.number)
+                    first, group_id = row, row.identifier("group") if row.column("group") else str(row.number)
                 elif row.column("group"):
-                    _refuse_difference(first, row, name)
+                    _refuse_difference(first, row, group_id)
                 if row.task is None:
                     continue
                 source = source or _source(row)
-                self._add_row(row, row.task, candidates, name)
+                self._add_row(row, row.task, candidates, group_id)
                 references |= dict.fromkeys(_references(row))
         if first is None or first.task is None or not candidates:
             return None
         rated = tuple(candidate.candidate(self._keep) for candidate in candidates.values())
         with redirect_errors(self._bad_cell):
             probability = _sampling_probability(first)
-            group = RatedGroup(name, source, rated, first.optional("context"), tuple(references), probability)
+            group = RatedGroup(group_id, source, rated, first.optional("context"), tuple(references), probability)
             return LocatedGroup(first.task, group, first.record)
         return None
 
     def _add_row(self, row: _Row, task: Task, candidates: dict[str, _CandidateRows], group: str) -> None:
         record, column, several_rows = row.record, row.column("candidate"), row.layout.allows_several_rows
-        id_, text_column = row.name("candidate"), row.layout.roles["text"]
+        id_, text_column = row.identifier("candidate"), row.layout.roles["text"]
         remedy = record.remedy or "fill it in, or leave out rows without a text, such as one of averages"
         text = replace(record, remedy=remedy).text(text_column)
         key = id_ if column else text if several_rows else str(row.number)
@@ -287,7 +287,7 @@ class RowReader:
         self._add_ratings(row, task, candidate)
 
     def _add_ratings(self, row: _Row, task: Task, candidate: _CandidateRows) -> None:
-        record, layout, rater = row.record, row.layout, row.optional_name("rater")
+        record, layout, rater = row.record, row.layout, row.optional_identifier("rater")
         rater_number = self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)
         columns, comment_columns = layout.ratings, layout.comments
         if layout.is_long:
@@ -348,16 +348,16 @@ def holds_group(record: Record, columns: ColumnNames) -> bool:
 
 def candidate_records(record: Record, columns: ColumnNames) -> Iterator[Record]:
     """The rows of a record that holds a group: one per candidate, each with the group's fields."""
-    names = columns.match_alike(tuple(map(str, record.values)), (*ROLES, *NESTED))[0]
+    names = columns.cached_match(tuple(map(str, record.values)), (*ROLES, *NESTED))[0]
     record.require(names.get("group", "group"), column := names.get("candidates", "candidates"))
     shared = {key: value for key, value in record.values.items() if key != column}
     for child in record.children(column):
-        fields = columns.match_alike(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
+        fields = columns.cached_match(tuple(map(str, child.values)), ("id", "text", *NESTED))[0]
         child.require(id_ := fields.get("id", "id"))
         # Its id becomes our column `candidate`, also if the group has a field of this name.
-        named = {"candidate" if key == id_ else key: key for key in child.values}
-        values = {**shared, **{name: child.values[key] for name, key in named.items()}}
-        full_names = {name: child.full_name(key) for name, key in {"text": "text", **named}.items()}
+        key_of = {"candidate" if key == id_ else key: key for key in child.values}
+        values = {**shared, **{name: child.values[key] for name, key in key_of.items()}}
+        full_names = {name: child.full_name(key) for name, key in {"text": "text", **key_of}.items()}
         yield flattened(replace(record, values=values, full_names=full_names), columns)
 
 
@@ -366,7 +366,7 @@ def flattened(record: Record, columns: ColumnNames) -> Record:
     if not record.full_names and not any(isinstance(value, dict) for value in record.values.values()):
         return record
     values, full_names = dict(record.values), dict(record.full_names)
-    matched = columns.match_alike(tuple(map(str, values)), NESTED)[0]
+    matched = columns.cached_match(tuple(map(str, values)), NESTED)[0]
     for role, prefix in (("ratings", ""), ("comments", COMMENTS)):
         # In a table, a column of this name may hold something else.
         if role in matched and (record.full_names or isinstance(values[matched[role]], dict)):

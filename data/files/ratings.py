@@ -46,7 +46,7 @@ def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tu
         try:
             aspect = task.aspect(name)
         except InputError as error:
-            raise record.placed(error, name) from None
+            raise record.with_location(error, name) from None
         values = [rating_of(value, aspect, record, field) for field, value in record.values_in(name, aspect.scale)]
         if values:
             ratings[name] = tuple(values)
@@ -82,8 +82,8 @@ def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> floa
     choice = YES_NO_WORDS.get(value.strip().lower()) if isinstance(value, str) else value
     if isinstance(choice, bool) and scale.binary:
         return scale.high if choice else scale.low
-    words = ", or yes/no, true/false, pass/fail, good/bad, correct/incorrect" if scale.binary else ""
-    expected = f"a number from {scale}{words}"
+    or_words = ", or yes/no, true/false, pass/fail, good/bad, correct/incorrect" if scale.binary else ""
+    expected = f"a number from {scale}{or_words}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         quoted = isinstance(value, str) and looks_like_a_number(value.strip())
         advice = number_remedy(value) or "correct it or leave it out; take a column that holds no ratings out"
@@ -107,16 +107,16 @@ def has_decimal_commas(records: Iterable[Record], column: str, scale: Scale | No
 
     All values have to be missing or numbers that use a comma for fractions. And they must not all be possible pairs of
     whole ratings, such as `4,5` on a scale from 1 to 5, which may be the ratings of two raters. If the scale is
-    unknown, single digits are taken for ratings.
+    unknown, single digits are taken to be ratings.
     """
-    pairs = True
+    all_pairs = True
     for record in records:
-        parts = [part.strip() for part in str(record.values[column]).split(";")]
-        present = [part for part in parts if not is_missing(part)]
+        values = [value.strip() for value in str(record.values[column]).split(";")]
+        present = [value for value in values if not is_missing(value)]
         if not all(map(allows_decimal_comma, present)):
             return False
-        pairs = pairs and (not present or (len(parts) == 1 and _two_ratings(present[0], scale)))
-    return not pairs
+        all_pairs = all_pairs and (not present or (len(values) == 1 and _two_ratings(present[0], scale)))
+    return not all_pairs
 
 
 def _two_ratings(text: str, scale: Scale | None) -> bool:
@@ -132,11 +132,11 @@ def number_remedy(value: object) -> str | None:
     if "," in text and allows_decimal_comma(text):
         point, semicolon = text.replace(",", "."), text.replace(",", ";")
         return f"write decimals with a point: {point}, and several raters in a cell with a semicolon: {semicolon}"
-    part = _FRACTION.fullmatch(text)
-    return f"write the number alone: {part[1].replace(',', '.')} and not {part[0]}" if part else None
+    match = _FRACTION.fullmatch(text)
+    return f"write the number alone: {match[1].replace(',', '.')} and not {match[0]}" if match else None
 
 
-def how_to_rate(record: Record, column: str, present: Sequence[object]) -> str:
+def how_to_write_ratings(record: Record, column: str, present: Sequence[object]) -> str:
     """How to write or name a column's values to have them read as ratings; empty if they do not resemble ratings."""
     first = present[0] if present else None
     if isinstance(first, dict) and isinstance(record.values.get(column), list):
@@ -144,7 +144,7 @@ def how_to_rate(record: Record, column: str, present: Sequence[object]) -> str:
     if isinstance(first, dict):
         numbers = [str(name) for name, value in first.items() if isinstance(value, int | float)]
         entry = f"ratings={column}" if len(numbers) > 1 else f"{column}={column}.{numbers[0]}" if numbers else ""
-        return f"name the ratings inside of it: --columns {entry}" if entry else ""
+        return f"name the ratings inside it: --columns {entry}" if entry else ""
     texts = [value.strip() for value in present if isinstance(value, str)]
     if texts and all(re.fullmatch(r"\d{4}-\d\d-\d\d.*", text) for text in texts):
         return "spreadsheets make dates of ratings such as 4/5: enter them again, as numbers"
@@ -153,7 +153,7 @@ def how_to_rate(record: Record, column: str, present: Sequence[object]) -> str:
     if texts and all(map(looks_like_a_number, texts)):
         return "write the numbers without quotes"
     distinct = list(dict.fromkeys(texts))
-    few = 1 < len(distinct) <= _MAX_WORDS and 2 * len(distinct) <= len(present)
-    if not few or len(texts) < len(present) or max(map(len, texts)) > _MAX_WORD_LENGTH:
+    are_few = 1 < len(distinct) <= _MAX_WORDS and 2 * len(distinct) <= len(present)
+    if not are_few or len(texts) < len(present) or max(map(len, texts)) > _MAX_WORD_LENGTH:
         return ""
     return "if these are ratings, write a number for each word: " + ", ".join(map(repr, distinct))

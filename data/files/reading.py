@@ -26,7 +26,7 @@ _SEPARATORS = " \t\r\n,"
 _BETWEEN_TOKENS = re.compile(r"[\s,:]*")
 _ONE_RECORD_PER_LINE = "write every record on one line of its own, without a list around them"
 _SAVE_AS_UTF8 = "save the file as UTF-8 (spreadsheets: CSV UTF-8)"
-_FLATTER = "leave out what is not read, or write it with fewer levels"
+_LESS_NESTED = "leave out what is not read, or write it with fewer levels"
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Bytes of a line of text, and characters of a cell; the parsed values may take twenty times as much memory."""
 
@@ -41,7 +41,8 @@ _MAX_UNPACKED = 256 * 1024 * 1024
 """Largest uncompressed size in bytes of a Parquet column chunk with a compression ratio above 200."""
 
 _MAX_LIST_VALUES = 8_000_000
-"""Most values in lists of a Parquet row group with more than 16 of them a compressed byte; each takes 32 in memory."""
+"""Maximum number of values in lists of a Parquet row group with more than 16 values per compressed byte, each of which
+takes 32 bytes in memory."""
 
 _LIST_NAMES = ("data", "rows", "records", "items", "examples")
 """Usual names of the list of records in a JSON object with further fields."""
@@ -74,12 +75,12 @@ def json_array(path: Path, list_name: str = "") -> Iterator[Record]:
     # On one line, records are told apart by their numbers only.
     unit: Literal["line", "row"] = "line" if "\n" in text.strip() else "row"
     number = 0
-    at, line, counted = (_list_start(list_name, text) if list_name else text.index("[")) + 1, 1, 0
+    at, line, counted_to = (_list_start(list_name, text) if list_name else text.index("[")) + 1, 1, 0
     while True:
         # Missing or extra commas between objects are accepted: they cannot change a record.
         while at < len(text) and text[at] in _SEPARATORS:
             at += 1
-        line, counted = line + text.count("\n", counted, at), at
+        line, counted_to = line + text.count("\n", counted_to, at), at
         if at == len(text):
             raise InputError("the JSON array is not closed", file=path, line=line, expected="]")
         if text[at] == "]":
@@ -87,8 +88,8 @@ def json_array(path: Path, list_name: str = "") -> Iterator[Record]:
         try:
             value, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            wrong = error.lineno if isinstance(error, json.JSONDecodeError) else line
-            raise _json_error(error, text, path, wrong) from None
+            error_line = error.lineno if isinstance(error, json.JSONDecodeError) else line
+            raise _json_error(error, text, path, error_line) from None
         number += 1
         yield _as_record(value, path, line if unit == "line" else number, unit)
     # E.g. two concatenated files: the second array must not be dropped silently.
@@ -106,17 +107,17 @@ def record_list_name(path: Path) -> str | None:
     """The name of the list of records, if the file is one JSON object that holds it; empty if the file is an array, and
     None if it is JSON lines.
 
-    The list is the object's only field, or its only list and has a usual name; the object must not be a record itself,
+    The list is the object's only field, or its only list with a usual name; the object must not be a record itself,
     with a group, a source or a text.
 
     Raises:
         InputError: The file is an object on several lines that holds no such list.
     """
-    starts = list(islice((t.strip() for _, t in lines(path, max_bytes=_MAX_FILE_BYTES) if t.strip()), 2))
-    if starts and starts[0][0] == "[":
+    first_lines = list(islice((t.strip() for _, t in lines(path, max_bytes=_MAX_FILE_BYTES) if t.strip()), 2))
+    if first_lines and first_lines[0][0] == "[":
         return ""
     # An object that ends on the first of several lines is a record; no more of the file is read.
-    if not starts or starts[0][0] != "{" or (len(starts) > 1 and starts[0][-1] not in "{[,"):
+    if not first_lines or first_lines[0][0] != "{" or (len(first_lines) > 1 and first_lines[0][-1] not in "{[,"):
         return None
     text = _read_text(path)
     try:
@@ -126,10 +127,10 @@ def record_list_name(path: Path) -> str | None:
     lists = [name for name, inner in value.items() if isinstance(inner, list)]
     name = lists[0] if len(lists) == 1 and lists[0] != "candidates" else ""
     record_names = {name for role in ("group", "source", "text") for name in (role, *OTHER_NAMES[role])}
-    usual = name in _LIST_NAMES and not any(normalized_name(key) in record_names for key in value)
-    if name and value[name] and (usual or len(value) == 1):
+    has_usual_name = name in _LIST_NAMES and not any(normalized_name(key) in record_names for key in value)
+    if name and value[name] and (has_usual_name or len(value) == 1):
         return name
-    if len(starts) > 1:
+    if len(first_lines) > 1:
         raise InputError(
             "the file is one JSON object",
             file=path,
@@ -174,10 +175,10 @@ def toml(path: Path, what: str = "file") -> Record:
     except OSError as error:
         raise unreadable_error(error, path, what) from None
     except RecursionError:
-        problem, remedy = "not usable TOML: nested too deeply", _FLATTER
+        problem, remedy = "not usable TOML: nested too deeply", _LESS_NESTED
     except tomllib.TOMLDecodeError as error:
-        at = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        problem, line = f"not valid TOML: {error}", int(at[1]) if at else None
+        match = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        problem, line = f"not valid TOML: {error}", int(match[1]) if match else None
     except UnicodeDecodeError as error:
         problem = f"not UTF-8: byte {error.start + 1} of the file"
     except ValueError:
@@ -263,10 +264,10 @@ def _utf16_lines(stream: BinaryIO, path: Path, max_length: int) -> Iterator[tupl
 def refuse_pipe(path: Path) -> None:
     """Refuse a pipe or socket: it could be read only once, and reading would block while nothing is written."""
     try:
-        pipe = path.is_fifo() or path.is_socket()
+        is_pipe = path.is_fifo() or path.is_socket()
     except OSError as error:  # A name that is too long, for example.
         raise unreadable_error(error, path) from None
-    if pipe:
+    if is_pipe:
         raise InputError("this is a pipe", file=path, expected="a file", remedy="write its content to a file first")
 
 
@@ -293,7 +294,7 @@ def _json_error(error: Exception, text: str, path: Path, line: int, remedy: str 
     if not isinstance(error, json.JSONDecodeError):
         problem = str(error) if isinstance(error, _RefusedError) else "a number has thousands of digits"
         if isinstance(error, RecursionError):
-            problem, remedy = "nested too deeply", _FLATTER
+            problem, remedy = "nested too deeply", _LESS_NESTED
         remedy = remedy or "correct the record, or leave it out"
         return InputError(f"not usable JSON: {problem}", file=path, line=line, remedy=remedy)
     return InputError(
@@ -356,7 +357,7 @@ def _parquet_values(path: Path) -> Iterator[dict[str, Any]]:
     try:
         text_types = (pyarrow.string(), pyarrow.large_string())
         texts = [column.name for column in pyarrow.parquet.read_schema(path) if column.type in text_types]
-        # As a dictionary, a repeated text is in memory once.
+        # With dictionary encoding, a repeated text is in memory once.
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
         for batch in file.iter_batches(batch_size=_rows_per_batch(file.metadata, path)):
             columns: dict[str, Any] = {
@@ -403,13 +404,13 @@ def _rows_per_batch(metadata: Any, path: Path) -> int:
     """Rows to unpack at once, fewer where they hold long lists; refuses a column that unpacks to far more."""
     most_per_row = 1
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        in_lists = 0
+        all_list_values = 0
         for column in range(metadata.num_columns):
             chunk = group.column(column)
             size, unpacked = chunk.total_compressed_size, chunk.total_uncompressed_size
-            listed = chunk.num_values if metadata.schema.column(column).max_repetition_level else 0
-            in_lists += listed
-            too_many = in_lists > _MAX_LIST_VALUES and listed > 16 * size
+            list_values = chunk.num_values if metadata.schema.column(column).max_repetition_level else 0
+            all_list_values += list_values
+            too_many = all_list_values > _MAX_LIST_VALUES and list_values > 16 * size
             if too_many or unpacked > max(_MAX_UNPACKED, 200 * size):
                 raise InputError(
                     "a column unpacks to more than can be read",
@@ -418,7 +419,7 @@ def _rows_per_batch(metadata: Any, path: Path) -> int:
                     found=f"{size:,} bytes that become {unpacked:,} bytes and {chunk.num_values:,} values",
                     remedy="leave the column out, or write the file again from its original, or as JSON lines",
                 )
-        most_per_row = max(most_per_row, in_lists // max(1, group.num_rows))
+        most_per_row = max(most_per_row, all_list_values // max(1, group.num_rows))
     return max(1, min(1000, 1_000_000 // most_per_row))
 
 
@@ -428,7 +429,7 @@ def first_line_of(error: Exception) -> str:
 
 
 def _without_nan(value: object) -> object:
-    if hasattr(value, "tolist"):  # An array, as which pandas reads a list of a Parquet file.
+    if hasattr(value, "tolist"):  # pandas reads a list of a Parquet file as an array.
         value = value.tolist()
     if isinstance(value, Decimal):
         value = int(value) if value.is_finite() and value == value.to_integral_value() else float(value)

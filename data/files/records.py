@@ -55,9 +55,9 @@ class Record:
 
     def full_name(self, name: str) -> str:
         """The name of a field with its path, e.g. `candidates[2].text`."""
-        plain, bracket, rest = name.partition("[")
-        if plain in self.full_names:
-            return self.full_names[plain] + bracket + rest
+        base, bracket, index = name.partition("[")
+        if base in self.full_names:
+            return self.full_names[base] + bracket + index
         return f"{self.path}.{name}" if self.path and name else self.path or name
 
     def error(
@@ -70,12 +70,12 @@ class Record:
         remedy: str | None = None,
     ) -> InputError:
         """An error about a field of this record, or about the record."""
-        return self.placed(InputError(problem, expected=expected, found=found, remedy=remedy), field)
+        return self.with_location(InputError(problem, expected=expected, found=found, remedy=remedy), field)
 
-    def placed(self, error: InputError, field: str = "") -> InputError:
-        """An error that has no place yet, with that of this record or of one of its fields."""
-        place = {"file": self.file or None, "line": self.line or None, "unit": self.unit}
-        return error.replaced(**place, field=self.full_name(field) or None, remedy=error.remedy or self.remedy)
+    def with_location(self, error: InputError, field: str = "") -> InputError:
+        """An error that has no location yet, with that of this record or of one of its fields."""
+        location = {"file": self.file or None, "line": self.line or None, "unit": self.unit}
+        return error.replaced(**location, field=self.full_name(field) or None, remedy=error.remedy or self.remedy)
 
     @contextmanager
     def located(self, field: str = "") -> Iterator[None]:
@@ -85,7 +85,7 @@ class Record:
         except InputError as error:
             if error.file is not None:
                 raise
-            raise self.placed(error, error.field or field) from None
+            raise self.with_location(error, error.field or field) from None
 
     def value(self, name: str) -> object:
         """A required field of any type."""
@@ -105,12 +105,13 @@ class Record:
         for name in names:
             self.value(name)
 
-    def refuse_others(self, known: Collection[str]) -> None:
-        """Raise if there is a field with a name that is not in `known`."""
+    def refuse_unknown_fields(self, allowed: Collection[str]) -> None:
+        """Raise if there is a field with a name that is not in `allowed`."""
         for name in self.values:
-            if name not in known:
-                remedy = did_you_mean(name, known)
-                raise self.error(f"unknown field {name!r}", name, expected="one of " + ", ".join(known), remedy=remedy)
+            if name not in allowed:
+                remedy = did_you_mean(name, allowed)
+                expected = "one of " + ", ".join(allowed)
+                raise self.error(f"unknown field {name!r}", name, expected=expected, remedy=remedy)
 
     def text(self, name: str, *, blank: bool = False) -> str:
         """A required text, unchanged; without a visible character only if `blank` is set."""
@@ -173,10 +174,10 @@ class Record:
         if is_missing(value):
             return []
         if self.format == "csv" and isinstance(value, str):
-            return [(name, self._cell(part, name, scale)) for part in value.split(";") if not is_missing(part)]
+            return [(name, self._cell(item, name, scale)) for item in value.split(";") if not is_missing(item)]
         if isinstance(value, list):
             named_values = [(f"{name}[{i}]", self._cell(item, name, scale)) for i, item in enumerate(value)]
-            return [(field, part) for field, part in named_values if not is_missing(part)]
+            return [(field, item) for field, item in named_values if not is_missing(item)]
         return [(name, value)]
 
     def items(self, name: str) -> list[object]:
@@ -289,9 +290,10 @@ def _require_finite(value: float) -> float:
 Number = Annotated[float, AfterValidator(_require_finite)]
 
 # With a pattern, pydantic refuses halves of surrogate pairs.
-BlankText = Annotated[str, StringConstraints(pattern="")]
+AnyText = Annotated[str, StringConstraints(pattern="")]
+"""A text that may be blank."""
 Text = Annotated[str, StringConstraints(pattern=r"\S")]
-"""With at least one visible character."""
+"""A text with at least one visible character."""
 
 
 class FileModel(BaseModel):
@@ -305,9 +307,9 @@ class ClosedModel(FileModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_others(cls, values: Any) -> Any:
+    def _refuse_unknown_fields(cls, values: Any) -> Any:
         if isinstance(values, dict):
-            Record(values, "").refuse_others(cls.model_fields)
+            Record(values, "").refuse_unknown_fields(cls.model_fields)
         return values
 
 
@@ -326,12 +328,12 @@ def validated(model: type[M], record: Record) -> M:
 def input_error(error: ValidationError, record: Record) -> InputError:
     """The first error of pydantic about a record, as the `InputError` that the getters of `Record` raise."""
     first = error.errors(include_url=False)[0]
-    location, own = list(first["loc"]), first.get("ctx", {}).get("error")
+    location, cause = list(first["loc"]), first.get("ctx", {}).get("error")
     if location and location[-1] == "[key]":
         del location[-2:]
-    if isinstance(own, InputError):
-        field = ".".join(filter(None, (_field_path(location), own.field)))
-        return record.placed(own, field)
+    if isinstance(cause, InputError):
+        field = ".".join(filter(None, (_field_path(location), cause.field)))
+        return record.with_location(cause, field)
     depth = len(location) - 1
     while depth > 0 and isinstance(location[depth], int):
         depth -= 1
@@ -346,7 +348,7 @@ def input_error(error: ValidationError, record: Record) -> InputError:
 
 
 def _read_again(owner: Record, name: str, error_type: str, value: Any, context: Mapping[str, Any]) -> None:
-    """Read a field that pydantic refused by the getter for its type, which raises."""
+    """Read a field that pydantic refused, with the getter for its type; the getter raises the error."""
     if error_type.startswith("missing"):
         replace(owner, values=value).value(name)
     owner = replace(owner, values={name: value})

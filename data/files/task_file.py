@@ -44,15 +44,15 @@ from debate_judge.data.files.columns import (
     ROLES,
     ColumnNames,
     holds_number,
-    joined,
+    joined_columns,
     missing_column_error,
+    name_without_rater,
     normalized_name,
-    rater_base,
-    spelled_name,
+    snake_case_name,
 )
 from debate_judge.data.files.guessed_roles import guess_roles, join_raters_hint, summarized_name
 from debate_judge.data.files.rated_rows import flat_rows
-from debate_judge.data.files.ratings import YES_NO_WORDS, how_to_rate, number_remedy
+from debate_judge.data.files.ratings import YES_NO_WORDS, how_to_write_ratings, number_remedy
 from debate_judge.data.files.records import (
     ClosedModel,
     Number,
@@ -111,7 +111,7 @@ def usable_name(name: str) -> bool:
     return name not in RESERVED and re.fullmatch(r"\w[\w .-]*", name) is not None
 
 
-def _refuse_name(name: str) -> str:
+def _require_usable(name: str) -> str:
     if not usable_name(name):
         raise InputError(
             f"{name!r} cannot be the name of an aspect",
@@ -120,7 +120,7 @@ def _refuse_name(name: str) -> str:
     return name
 
 
-def _refuse_empty(aspects: dict[str, _AspectTable]) -> dict[str, _AspectTable]:
+def _require_aspects(aspects: dict[str, _AspectTable]) -> dict[str, _AspectTable]:
     if not aspects:
         raise InputError("a task needs at least one aspect", expected="[aspects.NAME]")
     return aspects
@@ -149,7 +149,9 @@ class _TaskFile(ClosedModel):
     source_label: Text
     candidate_label: Text
     context_label: Text = "background"
-    aspects: Annotated[dict[Annotated[str, AfterValidator(_refuse_name)], _AspectTable], AfterValidator(_refuse_empty)]
+    aspects: Annotated[
+        dict[Annotated[str, AfterValidator(_require_usable)], _AspectTable], AfterValidator(_require_aspects)
+    ]
     columns: dict[str, Text] = Field(default_factory=dict)
 
 
@@ -186,7 +188,7 @@ _MISSING_CODE = re.compile(r"-?([7-9])\1*")
 """Numbers that surveys write for a missing answer, such as -99."""
 
 _MIN_RATING_SHARE = 0.8
-"""Least share of a column's values that are ratings; loading then reports the first value that is none."""
+"""Least share of a column's values that have to be ratings; loading then reports the first value that is not one."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,11 @@ class GuessedTask:
                 step, points = ("0.5", "whole or half points") if half else ("1", "whole points")
                 lines.append(f"# step = {step}    # with it all scores are {points}; without it they tie less")
         if self.columns.renamed:
-            lines += ["", "[columns]", *(f"{_toml_key(a)} = {_quoted(b)}" for a, b in self.columns.renamed.items())]
+            lines += [
+                "",
+                "[columns]",
+                *(f"{_toml_key(name)} = {_quoted(column)}" for name, column in self.columns.renamed.items()),
+            ]
         return "\n".join(lines) + "\n"
 
 
@@ -238,16 +244,17 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
     keys = tuple(dict.fromkeys(str(key) for record in all_records for key in record.values))
     # Objects of ratings are columns by now; another column `ratings` is what any other column may be.
     role_names = [role for role in ROLES if role != "ratings"]
-    roles, rest = columns.match(keys, role_names)
-    guessed = guess_roles(all_records, roles, rest)
+    roles, unmatched = columns.match(keys, role_names)
+    guessed = guess_roles(all_records, roles, unmatched)
     if "text" not in {*roles, *guessed}:
         raise missing_column_error(all_records[0], "text", keys)
     # Where candidates have objects of ratings, other fields hold none.
     inside = f".{columns.renamed.get('ratings', 'ratings')}."
     nested = {key for row in all_records for key, full_name in row.full_names.items() if inside in full_name}
     columns = ColumnNames({**columns.renamed, **guessed})
-    roles, rest = columns.match([key for key in keys if not nested or key in nested], role_names)
-    values = {name: _Values.of(cells) for name, cells in _possible_ratings(all_records, roles, rest, columns).items()}
+    roles, unmatched = columns.match([key for key in keys if not nested or key in nested], role_names)
+    possible = _possible_ratings(all_records, roles, unmatched, columns)
+    values = {name: _Values.of(cells) for name, cells in possible.items()}
     scales = {aspect: scale for aspect, cells in values.items() if (scale := _guess_scale(cells, aspect)) is not None}
     doubtful = {c: why for c, cells in values.items() if c not in scales and (why := _why_not_ratings(cells))}
     normalized = {normalized_name(column) for column in scales}
@@ -276,9 +283,9 @@ def guess_task(records: Iterable[Record], columns: ColumnNames, name: str) -> Gu
 def _no_ratings_error(
     record: Record, keys: Sequence[str], values: Mapping[str, _Values], doubtful: Mapping[str, str]
 ) -> InputError:
-    raters = [key for key in keys if RATER_NAME.fullmatch(rater_base(key) or "") and holds_number(key, record)]
+    raters = [key for key in keys if RATER_NAME.fullmatch(name_without_rater(key) or "") and holds_number(key, record)]
     reasons = dict(doubtful)
-    reasons |= {c: how_to_rate(record, c, cells.present) for c, cells in values.items() if c not in doubtful}
+    reasons |= {c: how_to_write_ratings(record, c, cells.present) for c, cells in values.items() if c not in doubtful}
     advice = [f"{column}: {why}" for column, why in reasons.items() if why]
     first = ", ".join(f"{column} ({cells.present[0]!r:.40})" for column, cells in values.items() if cells.present)
     return record.error(
@@ -296,39 +303,44 @@ def _aspect_names(columns: Iterable[str]) -> dict[str, str]:
     name_of = {column: column for column in columns if usable_name(column)}
     for column in columns:
         if column not in name_of:
-            stated = _NAME_WITH_SCALE.fullmatch(column)
-            plain = re.sub(r"[^\w .-]+", "_", stated[1] if stated else column).strip(" _.-") or "aspect"
-            choices = (plain if number == 1 else f"{plain}_{number}" for number in count(1))
+            with_scale = _NAME_WITH_SCALE.fullmatch(column)
+            base = re.sub(r"[^\w .-]+", "_", with_scale[1] if with_scale else column).strip(" _.-") or "aspect"
+            choices = (base if number == 1 else f"{base}_{number}" for number in count(1))
             name_of[column] = next(name for name in choices if usable_name(name) and name not in name_of.values())
     return name_of
 
 
 def _possible_ratings(
-    records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str], columns: ColumnNames
+    records: Sequence[Record], roles: Mapping[str, str], unmatched: Sequence[str], columns: ColumnNames
 ) -> dict[str, list[object]]:
     """Column, or base name of several raters' columns, that may hold ratings -> all its values."""
     if "aspect" in roles and "rating" in roles:
         return _ratings_of_long_table(records, roles["aspect"], roles["rating"])
     values: dict[str, list[object]] = {}
     name_of = {
-        part: name
+        key: name
         for name, column in columns.renamed.items()
         if name not in ROLES and not name.startswith(COMMENTS)
-        for part in (*joined(column, name, rest), normalized_name(column))
+        for key in (*joined_columns(column, name, unmatched), normalized_name(column))
     }
-    names = {key: name_of.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
-    bases = {key: base for key in rest if (base := rater_base(key)) is not None and not _ITEM_NAME.fullmatch(base)}
-    columns_per_base, plain = Counter(bases.values()), {normalized_name(key): key for key in reversed(rest)}
+    names = {key: name_of.get(key, key) for key in [*unmatched, *([roles["rating"]] if "rating" in roles else [])]}
+    bases = {
+        key: base
+        for key in unmatched
+        if (base := name_without_rater(key)) is not None and not _ITEM_NAME.fullmatch(base)
+    }
+    columns_per_base = Counter(bases.values())
+    column_of_base = {normalized_name(key): key for key in reversed(unmatched)}
     for key, base in bases.items():
         if base in name_of:
             names[key] = name_of[base]
-        elif key not in name_of and (columns_per_base[base] > 1 or base in plain):
-            names[key] = plain.get(base, base)
+        elif key not in name_of and (columns_per_base[base] > 1 or base in column_of_base):
+            names[key] = column_of_base.get(base, base)
     for record in records:
         # Not for every name: records may each have names of their own, 100,000 in all.
         for key in filter(names.__contains__, record.values):
             values.setdefault(names[key], []).extend(v for _, v in record.values_in(key))
-    return {column: cells for column, cells in values.items() if not _NOT_A_RATING.fullmatch(spelled_name(column))}
+    return {column: cells for column, cells in values.items() if not _NOT_A_RATING.fullmatch(snake_case_name(column))}
 
 
 def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
@@ -341,7 +353,7 @@ def _ratings_of_long_table(records: Sequence[Record], aspect: str, rating: str) 
             continue
         name = record.text(aspect).strip()
         with record.located(aspect):
-            _refuse_name(name)
+            _require_usable(name)
         values.setdefault(spellings.setdefault(normalized_name(name), name), []).extend(ratings)
     return values
 
@@ -394,10 +406,10 @@ def _guess_scale(values: _Values, column: str) -> Scale | None:
     is_count = integers and len(distinct) > 11 and (len(distinct) > _MAX_VALUES or len(distinct) == len(numbers))
     if len(distinct) < 2 or is_count:
         return None
-    least, most = min(distinct), max(distinct)
-    low, high = _guess_ends(least, most)
-    if (stated := _NAME_WITH_SCALE.fullmatch(column)) and float(stated[2]) <= least and most <= float(stated[3]):
-        low, high = float(stated[2]), float(stated[3])
+    lowest, highest = min(distinct), max(distinct)
+    low, high = _guess_ends(lowest, highest)
+    if (ends := _NAME_WITH_SCALE.fullmatch(column)) and float(ends[2]) <= lowest and highest <= float(ends[3]):
+        low, high = float(ends[2]), float(ends[3])
     # Fractions may be means of whole points over raters, so only scales of width 1 get finer steps.
     return Scale(low, high, 1.0 if integers or high - low > 1 else 0.01)
 
@@ -423,14 +435,14 @@ def _why_not_ratings(values: _Values) -> str:
     return f"{values.others[0]!r} is no rating; {remedies[0] or 'correct it or leave it out'}"
 
 
-def _guess_ends(least: float, most: float) -> tuple[float, float]:
+def _guess_ends(lowest: float, highest: float) -> tuple[float, float]:
     for low, high in _COMMON_ENDS:
-        if low <= least and most <= high and (low == 0) == (least < 1):
+        if low <= lowest and highest <= high and (low == 0) == (lowest < 1):
             return low, high
     for end in _SYMMETRIC_ENDS:
-        if -end <= least and most <= end:
+        if -end <= lowest and highest <= end:
             return -end, end
-    return math.floor(least), math.ceil(most)
+    return math.floor(lowest), math.ceil(highest)
 
 
 def _fits(task: Task, ratings: Mapping[str, _Values]) -> bool:

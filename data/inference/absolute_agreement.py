@@ -116,7 +116,9 @@ def absolute_agreement(
     first, aspects = next(iter(judges)), list(next(iter(judges.values())))
     index = GroupIndex.build(judges[first], seed)
     pairs = {
-        (judge, aspect): rated_pairs(groups, index) for judge, by in judges.items() for aspect, groups in by.items()
+        (judge, aspect): rated_pairs(groups, index)
+        for judge, scores in judges.items()
+        for aspect, groups in scores.items()
     }
     estimates = {(judge, aspect): _estimate(p, cuts[aspect]) for (judge, aspect), p in pairs.items()}
     by_judge: dict[str, dict[str, AbsoluteAgreement]] = {judge: {} for judge in judges}

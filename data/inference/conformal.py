@@ -114,7 +114,7 @@ def evaluate_abstention(
     """
     covered: list[bool] = []
     widths: list[float] = []
-    kept: dict[str, GroupScores] = {}
+    by_group: dict[str, GroupScores] = {}
     for group in groups:
         fitted = fit_intervals([g for g in groups if g.source_id != group.source_id], scale, coverage)
         if fitted is None:
@@ -124,13 +124,13 @@ def evaluate_abstention(
             if rating is not None and span is not None:
                 covered.append(span.low - ROUNDING_ERROR <= rating <= span.high + ROUNDING_ERROR)
                 widths.append(span.width)
-        narrow = [span is not None and span.width <= max_width for span in intervals]
-        scores = tuple(s if keep else None for s, keep in zip(group.scores, narrow, strict=True))
-        kept[group.group] = replace(group, scores=scores)
+        allowed = [span is not None and span.width <= max_width for span in intervals]
+        scores = tuple(s if keep else None for s, keep in zip(group.scores, allowed, strict=True))
+        by_group[group.group] = replace(group, scores=scores)
     if not covered:
         return None
     abstained_share = float(np.mean(np.array(widths) > max_width))
-    return AbstentionResult(len(covered), float(np.mean(covered)), float(np.mean(widths)), abstained_share, kept)
+    return AbstentionResult(len(covered), float(np.mean(covered)), float(np.mean(widths)), abstained_share, by_group)
 
 
 def _local_spread(at: Floats, scores: Floats, residuals: Floats, allowed: Floats, scale: Scale) -> Floats:
@@ -149,8 +149,8 @@ def _conformal_quantile(residuals: Floats, source: NDArray[np.intp], coverage: f
     """The conformal quantile of residuals that are correlated within sources."""
     ordered = np.sort(residuals)
     count = len(ordered)
-    plain = ordered[min(count - 1, math.ceil(coverage * (count + 1)) - 1)]
-    effective = _effective_sample_size((residuals > plain).astype(float), source)
+    uncorrected = ordered[min(count - 1, math.ceil(coverage * (count + 1)) - 1)]
+    effective = _effective_sample_size((residuals > uncorrected).astype(float), source)
     share = coverage * (1 + 1 / effective)
     if share > 1:
         return math.inf

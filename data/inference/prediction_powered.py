@@ -110,7 +110,7 @@ class SystemsTable:
     rated: int
     """Sources with any rating."""
     others: int
-    """Sources without."""
+    """Sources without a rating."""
     rated_minus_others: TwoSampleDifference | None
     """Mean score of rated sources minus that of the others; far from 0, the rated ones were not sampled at random."""
 
@@ -215,7 +215,7 @@ def measure_systems(groups: Sequence[GroupScores], value_range: tuple[float, flo
     rated = ratings.notna().any(axis=1)
     # Each system's scores minus their mean, because sources may have texts of different systems.
     centred = (scores - scores.mean()).mean(axis=1).dropna()
-    samples = (centred[rated == of].to_numpy(dtype=float)[:, None] for of in (True, False))
+    samples = (centred[rated == is_rated].to_numpy(dtype=float)[:, None] for is_rated in (True, False))
     return SystemsTable(
         tuple(systems),
         tuple(SystemDifference(*pair, difference, corrected[pair] or 0.0) for pair, difference in pairs.items()),
@@ -227,7 +227,7 @@ def measure_systems(groups: Sequence[GroupScores], value_range: tuple[float, flo
 
 
 def _table_of_texts(groups: Sequence[GroupScores]) -> pd.DataFrame:
-    """A row for each text: source, system, mean rating, score, and number of ratings where they are known singly."""
+    """A row for each text: source, system, mean rating, score, and number of single ratings, if known."""
     import pandas as pd
 
     rows = [

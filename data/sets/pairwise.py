@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from debate_judge.data.files.pairs import PREFERENCE, PairColumns, outcomes, pair_columns
+from debate_judge.data.files.pairs import PREFERENCE, PairColumns, comparisons_in, pair_columns
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, fingerprint
 from debate_judge.data.sets import hub
@@ -77,7 +77,7 @@ def _answer(record: Record, column: str) -> str:
 
 
 def _group(record: Record, pair: PairColumns) -> RatedGroup:
-    first = tuple(rating for *_, rating in outcomes(record, pair) if rating is not None)
+    first = tuple(rating for *_, rating in comparisons_in(record, pair) if rating is not None)
     parts = (record.optional_text(field) for field in ("instruction", "input") if field in record.values)
     source = "\n\n".join(filter(str.strip, parts))
     texts = [_answer(record, column) for column in pair.texts]

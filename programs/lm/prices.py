@@ -63,7 +63,7 @@ def price_of(model: str, table: Path | None = None, *, use_litellm: bool = True)
 
 
 def _read_price(record: Record) -> Price:
-    record.refuse_others(("input", "cached", "output"))
+    record.refuse_unknown_fields(("input", "cached", "output"))
     prices = {name: record.number(name) for name in ("input", "output", *record.values)}
     for name, value in prices.items():
         if value < 0:

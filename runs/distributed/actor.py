@@ -186,7 +186,7 @@ class ScoringActor:
             path = Path(folder) / "rows.jsonl"
             rows = self._score_to_file(unit.name, read_unit(unit, self._job.reading_options, notes, errors), path)
             self._write_part(unit, path, rows, complete=not errors.count and not PROVIDER_FAILED & rows.unscored.keys())
-        messages = [str(error) for error in errors.kept]
+        messages = [str(error) for error in errors.first]
         if hidden := errors.count - len(messages):
             messages.append(f"{unit.file.name}: {hidden:,} further lines that cannot be read")
         return UnitResult(unit.name, rows, tuple(messages), errors.count, notes.text())

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, model_validator
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import json_object
-from debate_judge.data.files.records import BlankText, FileModel, Number, Record, Text, validated
+from debate_judge.data.files.records import AnyText, FileModel, Number, Record, Text, validated
 from debate_judge.data.schema import Aspect, Granularity, Scale, Task, fingerprint
 from debate_judge.programs import JUDGE_CLASSES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
@@ -342,12 +342,12 @@ class _AspectEntry(_StateEntry):
 
 
 class _Field(FileModel):
-    prefix: BlankText
-    description: BlankText
+    prefix: AnyText
+    description: AnyText
 
 
 class _Signature(FileModel):
-    instructions: BlankText
+    instructions: AnyText
     fields: list[_Field]
 
 

@@ -85,7 +85,7 @@ def test_a_header_longer_than_a_cell_may_be(tmp_path: Path) -> None:
 def test_a_message_does_not_repeat_thousands_of_names() -> None:
     names = [f"name_{i}" for i in range(3000)]
     with pytest.raises(InputError, match="name_0") as caught:
-        Record({"k": 1}, "a.jsonl").refuse_others(names)
+        Record({"k": 1}, "a.jsonl").refuse_unknown_fields(names)
     assert len(str(caught.value)) < 1500
 
 

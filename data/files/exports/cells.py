@@ -1,4 +1,4 @@
-"""Lists and objects in the cells of a table, as JSON or as Python writes them (pandas saves them so)."""
+"""Lists and objects in the cells of a table, as JSON or in Python's notation, in which pandas saves them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ADJACENT_QUOTES = re.compile(r"""['"]\s+['"]""")
 
 
 def parsed(value: object) -> object:
-    """The value of a JSON text, or of a list or object as Python writes it; other values unchanged."""
+    """The value of a JSON text, or of a list or object in Python's notation; other values unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -34,15 +34,15 @@ def parsed(value: object) -> object:
         tree = ast.parse(value, mode="eval")
         if _ADJACENT_QUOTES.search(value) and _joins_texts(value):
             return value
-        return ast.literal_eval(_Plain().visit(tree))
+        return ast.literal_eval(_LiteralsOnly().visit(tree))
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError):
         return value
 
 
 def _joins_texts(value: str) -> bool:
     """Whether texts follow each other without a comma, as numpy writes lists: Python would join them."""
-    tokens = (token.type for token in tokenize.generate_tokens(io.StringIO(value).readline))
-    return (tokenize.STRING, tokenize.STRING) in pairwise(kind for kind in tokens if kind != tokenize.NL)
+    types = (token.type for token in tokenize.generate_tokens(io.StringIO(value).readline))
+    return (tokenize.STRING, tokenize.STRING) in pairwise(type_ for type_ in types if type_ != tokenize.NL)
 
 
 def parsed_values(record: Record) -> Mapping[str, Any]:
@@ -65,8 +65,8 @@ def refuse_text(value: object, field: str) -> None:
         )
 
 
-class _Plain(ast.NodeTransformer):
-    """Replaces what is no literal: nan by None, and `UUID('…')` by its first argument. Nothing is called."""
+class _LiteralsOnly(ast.NodeTransformer):
+    """Replaces what is not a literal: nan by None, and `UUID('…')` by its first argument. Nothing is called."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Constant(None) if node.id in ("nan", "NaT") else node

@@ -19,23 +19,23 @@ _METADATA = frozenset(
 )
 _DATA_ROLES = ("source", "text", "context", "reference", "references", "candidate", "group")
 _DATA_NAMES = {name for role in _DATA_ROLES for name in (role, *OTHER_NAMES.get(role, ()))}
-_RENAMED = "_data_"
-"""Before the name of a column of data that has the name of a question."""
+_DATA_PREFIX = "_data_"
+"""Prefix of a column of the task's data that has the same name as a question."""
 
 _SIDES = ("left", "right")
 _ANSWER_TYPES = ("rating", "number", "choices", "text")
-_MIN_SEVERAL = 3
-"""Tasks with several annotations from which on a column of numbers that never differ within one is data."""
+_MIN_REPEATED_TASKS = 3
+"""Number of tasks with several annotations from which on numbers that never differ within a task are data."""
 
 _MAX_CHOICES, _MAX_CHOICE_LENGTH = 20, 60
-"""Different texts in a column of choices, and their length; others are free texts."""
+"""Maximum number of different texts in a column of choices, and their length; other columns hold free texts."""
 
 
 def _studio_annotations(values: Values) -> Iterator[tuple[str, object, Values]]:
     """The path, rater and fields of each result."""
     for i, annotation in enumerate(dicts(values.get("annotations"))):
-        by = annotation.get("completed_by")
-        rater = by.get("email") or by.get("id") if isinstance(by, dict) else by
+        user = annotation.get("completed_by")
+        rater = user.get("email") or user.get("id") if isinstance(user, dict) else user
         for j, result in enumerate(dicts(annotation.get("result")) if not annotation.get("was_cancelled") else ()):
             yield f"annotations[{i}].result[{j}].value", rater, result
 
@@ -55,10 +55,10 @@ def studio_pairs(record: Record) -> Iterator[Record]:
         results = list(_studio_annotations({"annotations": [annotation]}))
         answers = {str(result.get("from_name")): result.get("value") for _, _, result in results}
         chosen = {n: v["selected"] for n, v in answers.items() if isinstance(v, dict) and "selected" in v}
-        others = {n: _plain_answer(v) for n, v in answers.items() if n not in chosen and isinstance(v, dict)}
+        other_answers = {n: _answer_value(v) for n, v in answers.items() if n not in chosen and isinstance(v, dict)}
         for name, side in chosen.items():
             rater, verdict = results[0][1], "winner" if len(chosen) == 1 else f"{name}_winner"
-            data = {**others, **texts, verdict: side, "rater": "" if rater is None else str(rater)}
+            data = {**other_answers, **texts, verdict: side, "rater": "" if rater is None else str(rater)}
             pair = pair_columns(replace(record, values=data))
             if pair is None:
                 raise record.error(
@@ -73,14 +73,14 @@ def studio_pairs(record: Record) -> Iterator[Record]:
             yield replace(record, values={**data, verdict: pair.texts[_SIDES.index(side)]})
 
 
-def _plain_answer(value: Values) -> object:
+def _answer_value(value: Values) -> object:
     """The answer itself; several texts or choices as one text."""
-    answer = next((value[kind] for kind in _ANSWER_TYPES if kind in value), None)
+    answer = next((value[name] for name in _ANSWER_TYPES if name in value), None)
     return "\n".join(map(str, answer)) if isinstance(answer, list) else answer
 
 
 def _studio_value(name: str, answer: Values, rater: object, field: str) -> Iterator[ExportRating]:
-    # The text of a marked span is one of the task's, and no comment.
+    # The text of a marked span is part of the task's texts, not a comment.
     is_span = any(key.endswith("labels") for key in answer)
     for answer_type in () if is_span else _ANSWER_TYPES:
         if answer_type in answer:
@@ -105,17 +105,17 @@ def _studio_questions(head: Sequence[Record], columns: ColumnNames) -> dict[str,
     for row in rows:
         if not is_missing(row.get("id")):
             tasks.setdefault(str(row["id"]), []).append(row)
-    several = [members for members in tasks.values() if len(members) > 1]
+    repeated_tasks = [members for members in tasks.values() if len(members) > 1]
     data = {column for role, column in columns.names_for(names).items() if role in _DATA_ROLES}
     questions = {}
     for name in names:
         values = [row[name] for row in rows if not is_missing(row.get(name))]
-        differs = any(len({str(row.get(name)) for row in members}) > 1 for members in several)
+        differs = any(len({str(row.get(name)) for row in members}) > 1 for members in repeated_tasks)
         words = {str(value).strip() for value in values}
         on_scale = bool(words) and all(looks_like_a_number(word) or word.lower() in YES_NO_WORDS for word in words)
-        if f"{_RENAMED}{name}" in names or any(map(_studio_answers, values)):
+        if f"{_DATA_PREFIX}{name}" in names or any(map(_studio_answers, values)):
             is_question = True
-        elif name in data or name.startswith(_RENAMED):
+        elif name in data or name.startswith(_DATA_PREFIX):
             is_question = False
         elif differs or COMMENT.fullmatch(name):
             is_question = True
@@ -124,7 +124,7 @@ def _studio_questions(head: Sequence[Record], columns: ColumnNames) -> dict[str,
         else:
             # Raters may agree on every yes and no.
             numbers = any(map(looks_like_a_number, words))
-            guessed = on_scale and not (numbers and len(several) >= _MIN_SEVERAL)
+            guessed = on_scale and not (numbers and len(repeated_tasks) >= _MIN_REPEATED_TASKS)
             is_question = guessed or any(_is_answer_position(name, record) for record in head)
         if is_question:
             few, longest = len(words) <= min(_MAX_CHOICES, len(values) / 2), max(map(len, words), default=0)
@@ -134,9 +134,9 @@ def _studio_questions(head: Sequence[Record], columns: ColumnNames) -> dict[str,
 
 def _is_answer_position(name: str, record: Record) -> bool:
     """Whether a field is in the position of answers: after the data and the id, before the annotator."""
-    at = {key: i for i, key in enumerate(record.values)}
-    known = record.format == "json" and all(key in at for key in ("id", name, "annotator"))
-    return known and 0 < at["id"] < at[name] < at["annotator"]
+    position = {key: i for i, key in enumerate(record.values)}
+    has_fields = record.format == "json" and all(key in position for key in ("id", name, "annotator"))
+    return has_fields and 0 < position["id"] < position[name] < position["annotator"]
 
 
 def studio_row(questions: Mapping[str, bool], values: Values) -> Iterator[ExportRating]:

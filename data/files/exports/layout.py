@@ -47,8 +47,8 @@ def answer_of(name: str, value: object, rater: object, field: str = "", *, text:
     comment_name = COMMENT.fullmatch(name)
     is_text = isinstance(value, str) and not looks_like_a_number(value.strip())
     if text or (comment_name and is_text):
-        words = "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-        return ExportRating(comment_name and comment_name[1], None, rater, words, field)
+        comment = "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+        return ExportRating(comment_name and comment_name[1], None, rater, comment, field)
     return ExportRating(name, value, rater, None, field)
 
 
