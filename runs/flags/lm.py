@@ -104,7 +104,7 @@ class EstimateFlags:
 
     estimate: str | None = setting(
         None,
-        "print the calls, tokens and cost of a run in its place; L,E,U: tokens of a reply",
+        "print calls, tokens and cost in place of a run; L,E,U: tokens of a reply",
         metavar="L,E,U",
         const="",
     )
