@@ -74,7 +74,7 @@ def test_every_stage_has_a_row_for_every_judge() -> None:
     shared = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=16, shared=True, tuner="mipro")
     assert set(shared.rows) == {f"coherence+fluency: {stage}" for stage in stages}
     for row in estimate.rows.values():
-        for name in ("calls", "input", "output", "usd"):
+        for name in ("calls", "input_tokens", "output_tokens", "usd"):
             values = [getattr(used, name) for used in row]
             assert values == sorted(values)
 
