@@ -97,9 +97,9 @@ def _verdict_columns(
     qualified = {}
     for name, key in keys.items():
         verdict = None if key in unqualified or key in columns.texts else _verdict_of_column(name)
-        values = [v for record in records for v in _verdicts_in(record, key)]
-        numeric = not values or any(looks_like_a_number(_normalized(value)) for value in values)
-        all_verdicts = all(columns.rating(records[0], value) is not None for value in values)
+        values = [(record, value) for record in records for value in _verdicts_in(record, key)]
+        numeric = not values or any(looks_like_a_number(_normalized(value)) for _, value in values)
+        all_verdicts = all(columns.rating(record, value) is not None for record, value in values)
         if verdict and all_verdicts and not (unqualified and numeric):
             qualified[key] = verdict
     return {key: (unqualified | qualified)[key] for key in keys.values() if key in unqualified or key in qualified}

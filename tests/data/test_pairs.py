@@ -259,3 +259,10 @@ def test_what_is_measured_after_a_compile_rests_on_sources() -> None:
     alone, together = ((d.scores.high - d.scores.low) if d.scores else 0.0 for d in drifts)
     assert together > 2 * alone > 0
     assert [measure_systems(scores(by)).rated for by in ("", "source {}")] == [96, 12]
+
+
+def test_a_raters_verdict_names_a_model_of_its_own_record(tmp_path: Path) -> None:
+    models = [("gpt", "claude"), ("llama", "qwen")]
+    rows = [ROW | {"question": a, "model_a": a, "model_b": b, "winner_anna": b, "winner_ben": a} for a, b in models]
+    groups = loaded(tmp_path, *rows).groups
+    assert [group.candidates[0].ratings["preference"] for group in groups] == [(0.0, 1.0), (0.0, 1.0)]
