@@ -44,8 +44,8 @@ def concordance(x: Floats, y: Floats) -> Floats:
         Shape (rows,), NaN where both sides have the same single value, or nothing is present.
     """
     present = ~np.isnan(x)
-    # From the lowest value of x, so that equal values of both sides are exactly 0.
-    origin = np.fmin.reduce(x, axis=1)[:, None]
+    # From the lowest value of x, so that equal values of both sides are exactly 0; initial is for rows without pairs.
+    origin = np.fmin.reduce(x, axis=1, initial=np.nan)[:, None]
     x, y = np.where(present, x - origin, 0.0), np.where(present, y - origin, 0.0)
     count = np.maximum(present.sum(axis=1), 1)
     x_mean, y_mean = x.sum(axis=1) / count, y.sum(axis=1) / count

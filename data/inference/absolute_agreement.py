@@ -159,14 +159,12 @@ def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, s
 
 def _measures_of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
     """The three measures of each row, shape (3, rows), from arrays as in `objective_value`."""
-    if not ratings.shape[1]:
-        return np.full((3, len(ratings)), np.nan)
     missing = np.isnan(ratings)
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.where(missing, 0.0, np.abs(scores - ratings)).sum(axis=1) / (~missing).sum(axis=1)
     yes, rated_yes = (np.where(missing, np.nan, side >= cut) for side in (scores, ratings))
-    one_sided = np.fmin.reduce(rated_yes, axis=1) == np.fmax.reduce(rated_yes, axis=1)
-    kappa = np.where(one_sided, np.nan, concordance(rated_yes, yes))
+    lowest, highest = (reduce(rated_yes, axis=1, initial=np.nan) for reduce in (np.fmin.reduce, np.fmax.reduce))
+    kappa = np.where(lowest == highest, np.nan, concordance(rated_yes, yes))
     return np.array([error, concordance(ratings, scores), kappa])
 
 
