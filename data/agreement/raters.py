@@ -226,6 +226,7 @@ def _kappa_of_judge(groups: Sequence[GroupScores], count: int) -> float | None:
 
 def _mean_kappa(pairs: Sequence[Sequence[tuple[float, float]]]) -> float | None:
     """The mean of the defined quadratic-weighted kappas of several lists of pairs."""
-    kappas = [float(concordance(*np.array(rows).T[:, None])[0]) for rows in pairs if rows]
+    # Floats, because ratings from Python and answers of yes or no may be whole numbers, which cannot be NaN.
+    kappas = [float(concordance(*np.array(rows, dtype=float).T[:, None])[0]) for rows in pairs if rows]
     defined = [kappa for kappa in kappas if not math.isnan(kappa)]
     return math.fsum(defined) / len(defined) if defined else None

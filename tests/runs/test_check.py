@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import tomllib
 from pathlib import Path
@@ -138,3 +139,19 @@ def test_the_files_of_the_page_about_data_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "groups.json").write_text(f"[{group}]")
     corpus = data.load(str(tmp_path / "groups.json"), "summarization")
     assert corpus.groups[0].candidates[0].ratings == {"coherence": (4.0, 5.0, 4.0), "fluency": (5.0,)}
+
+
+@pytest.mark.parametrize("yes_no", [("yes", "no"), ("true", "false"), ("pass", "fail"), (True, False)])
+def test_answers_of_yes_and_no_by_several_raters_have_an_agreement(
+    yes_no: tuple[object, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng, path = random.Random(0), tmp_path / "safe.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps({"source": f"question {i}", "text": f"answer {i}", "rater": rater, "safe": rng.choice(yes_no)})
+            + "\n"
+            for i in range(12)
+            for rater in ("ada", "ben", "eva")
+        )
+    )
+    assert "Krippendorff" in output(capsys, path)
