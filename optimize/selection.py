@@ -63,8 +63,7 @@ def choose(run: CompileRun, study: Study) -> tuple[CompiledJudge, dict[str, Sear
     """The chosen and calibrated judge, and for each aspect the search that chose its judge.
 
     Raises:
-        InputError: Too many of the train and dev items have no score.
-        dspy.LMError: The LM failed for good.
+        dspy.LMError: The LM failed for good, or too many of the train and dev items have no score.
     """
     plan, by_unit = run.plan, study.results()
     searches, judges = {}, {}

@@ -22,6 +22,9 @@ Script = Callable[[bytes, int], str | None]
 
 FAULTS = {
     "400": "the request is refused, for a reason that no filter gave",
+    "credit": "the account has no credit left, as Anthropic and gateways report it",
+    "spent": "the same with status 200",
+    "forbidden": "a firewall forbids the text, with an HTML page",
     "429": "too many requests, without a word about how long to wait",
     "429 wait": "too many requests, with Retry-After",
     "500": "internal error",
@@ -168,6 +171,9 @@ class _Connection(asyncio.Protocol):
         simple: dict[str | None, tuple[int, bytes, tuple[tuple[str, str], ...]]] = {
             None: (200, broken, ()),
             "400": (400, b'{"error": {"message": "no such thing"}}', ()),
+            "credit": (400, b'{"error": {"message": "Your credit balance is too low to access the API."}}', ()),
+            "spent": (200, b'{"error": {"type": "budget_exceeded", "message": "Budget has been exceeded!"}}', ()),
+            "forbidden": (403, b"<html><h1>Sorry, you have been blocked</h1></html>", html),
             "429": (429, b'{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}', ()),
             "429 wait": (429, b'{"error": {"message": "Rate limit reached"}}', wait),
             "500": (500, b'{"error": {"message": "The server had an error"}}', ()),

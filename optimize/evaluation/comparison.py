@@ -130,11 +130,12 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
     """Compare the judges on held-out, by the evaluations of all folds, or by one.
 
     Raises:
-        InputError: The compiled judge left too many items without a score.
+        dspy.LMError: A judge left too many items without a score.
     """
-    by_fold = [evaluation.judgements["compiled"] for evaluation in evaluations]
-    compiled = [j for by_aspect in by_fold for judgements, _ in by_aspect.values() for j in judgements]
-    require_scored(compiled, plan.settings.max_unscored, "held-out items")
+    for name in COMPARED:
+        by_fold = [evaluation.judgements[name] for evaluation in evaluations]
+        judgements = [j for by_aspect in by_fold for judged, _ in by_aspect.values() for j in judged]
+        require_scored(judgements, plan.settings.max_unscored, f"held-out items ({name.replace('_', ' ')})")
     scores, calibrated = merged_scores(plan, evaluations), _calibrated(plan, evaluations)
     paired_difference = plan.paired_difference
     return HeldOutComparison(

@@ -233,6 +233,8 @@ class RecordedEngine:
                 try:
                     return await self._attempt(call)
                 except Exception as error:
+                    if self._may_concern_one_text(error):
+                        raise await self._confirmed(call, error) from None
                     if not is_retryable(error):
                         raise
                     retries += 1
@@ -249,6 +251,22 @@ class RecordedEngine:
                 await asyncio.sleep(pause)
         finally:
             self._release_slot(call)
+
+    def _may_concern_one_text(self, error: Exception) -> bool:
+        """Whether calls were answered before a refusal that would end the run: a firewall forbids single texts, and the
+        words about an empty account may be quoted from one."""
+        refusal = isinstance(error, (lm15.AuthError, lm15.BillingError))
+        return refusal and self._outages.answered and getattr(error, "status", None) not in (401, 402)
+
+    async def _confirmed(self, call: _Call, error: Exception) -> Exception:
+        """The error of all calls if the provider refuses a harmless call too, else that of this call alone."""
+        self._release_slot(call)
+        try:
+            await self._outages.was_down()
+        except Exception as of_all_calls:
+            self.limiter.fail_all(of_all_calls)
+            return of_all_calls
+        return lm15.InvalidRequestError(f"only this text was refused: {error}", status=getattr(error, "status", None))
 
     def _release_slot(self, call: _Call, *, wake: bool = True) -> None:
         """Release the slot of a call, if it has one."""
@@ -350,6 +368,7 @@ class RecordedEngine:
 
     def _on_reply(self, reply: Reply, tag: CallTag, estimate: TokenEstimate, size: int) -> None:
         self._outages.responses += 1
+        self._outages.answered = True
         self.meter.count_reply(tag.role, reply, round=tag.round)
         self._charge(reply, estimate, size)
 
@@ -360,7 +379,7 @@ class RecordedEngine:
         if not is_retryable(error):
             # An error status is a response, too: the provider is not down.
             self._outages.responses += status is not None
-            if affects_all_calls(error):
+            if affects_all_calls(error) and not self._may_concern_one_text(error):
                 self.limiter.fail_all(error)
             return
         call.outage_suspected = call.responses_seen == self._outages.responses

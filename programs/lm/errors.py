@@ -28,6 +28,12 @@ class BudgetSpentError(dspy.LMError):
     default_code = "budget_spent"
 
 
+class TooManyUnscoredError(dspy.LMError):
+    """More texts than `max-unscored` allows have no score, so that any figure would be that of a part of them."""
+
+    default_code = "too_many_unscored"
+
+
 _FATAL = (
     dspy.LMAuthError,
     dspy.LMBillingError,
@@ -116,6 +122,8 @@ def remedy(error: dspy.LMError, spec: str) -> str:
         return f"check the model's name after the slash in {spec!r}, and the address if you gave one, then {resume}"
     if isinstance(error, dspy.LMBillingError):
         return f"the account behind {variable} has no credit left: add some, then {resume}"
+    if isinstance(error, TooManyUnscoredError):
+        return f"fix the cause, or allow more with max-unscored, and {resume}"
     if isinstance(error, BudgetSpentError):
         return f"raise --budget and {resume}"
     if error.provider_code == NOT_LISTENING:

@@ -27,6 +27,7 @@ from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict, round_to_granularity
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.errors import TooManyUnscoredError
 from debate_judge.programs.lm.limits.limiter import SOURCE
 from debate_judge.programs.lm.reply import StoreError
 from debate_judge.programs.transcript import Transcript
@@ -339,17 +340,16 @@ def verdicts(judgements: Sequence[Judgement]) -> list[Verdict]:
 def require_scored(judgements: Sequence[Judgement], max_share: float, label: str) -> None:
     """Raise an error if a larger share than `max_share` of the judgements has no score, because the agreement would be
     that of a part; `label` names the items in the message.
+
+    Raises:
+        TooManyUnscoredError: Of the LM, because what it answered is stored: the same command resumes.
     """
     unscored = [j for j in judgements if isinstance(j, Unscored)]
     if len(unscored) <= max_share * len(judgements):
         return
     reasons = Counter(j.reason for j in unscored)
     example = next(j.detail for j in unscored if j.reason == reasons.most_common(1)[0][0])
-    raise InputError(
-        f"{len(unscored)} of {len(judgements)} {label} have no score",
-        field="max-unscored",
-        expected=f"at most {100 * max_share:.0f} %",
-        found=f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}",
-        remedy="fix the problem and run the command again, or accept it with a larger share; finished calls are not "
-        "paid for again",
+    raise TooManyUnscoredError(
+        f"{len(unscored)} of {len(judgements)} {label} have no score, and at most {100 * max_share:.0f} % may: "
+        f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}"
     )

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import dspy
 import pytest
 
 from debate_judge.programs.judge import Unscored
@@ -20,7 +21,10 @@ from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, l
 
 pytestmark = pytest.mark.integration
 # The request of a 400 is not made again.
-SIMPLE = sorted(FAULTS.keys() - {"400", "slow", "stalled", "echo", "late noise", "withheld", "refused"})
+SIMPLE = sorted(
+    FAULTS.keys()
+    - {"400", "credit", "spent", "forbidden", "slow", "stalled", "echo", "late noise", "withheld", "refused"}
+)
 
 
 @pytest.mark.parametrize("fault", SIMPLE)
@@ -161,3 +165,36 @@ def test_a_probe_tells_calls_that_fail_together_from_an_outage() -> None:
         again = judge(lm, work[:6])
     assert all(isinstance(j, Unscored) for j in again)
     assert lm.meter.executed["probe"] >= 1
+
+
+@pytest.mark.parametrize("fault", ["credit", "spent"])
+def test_credit_that_ends_stops_the_run_which_resumes_after_a_payment(fault: str, tmp_path: Path) -> None:
+    work, paid = items(60), False
+
+    def script(body: bytes, attempt: int) -> str | None:
+        return fault if server.answered.total() >= 20 and not paid else None
+
+    with FaultyServer(answer, script) as server:
+        with closing(SqlStore(tmp_path)) as store, pytest.raises(dspy.LMBillingError):
+            judge(lm_at(server, store=store, concurrency=8), work)
+        # Each call in flight is refused, and one probe.
+        assert server.attempts.total() - server.answered.total() <= 2 * 8
+        paid = True
+        with closing(SqlStore(tmp_path)) as store:
+            assert scores(judge(lm_at(server, store=store), work)) == [expected(item) for item in work]
+    assert max(server.answered.values()) == 1
+
+
+def test_a_text_that_a_firewall_forbids_is_unscored_and_the_others_are_scored() -> None:
+    work = items(12)
+    with FaultyServer(answer, lambda body, attempt: "forbidden" if b"Letter-7\\n" in body else None) as server:
+        judgements = judge(lm_at(server, concurrency=2), work)
+    assert [i for i, judgement in enumerate(judgements) if isinstance(judgement, Unscored)] == [7]
+    assert "only this text was refused" in judgements[7].detail
+
+
+def test_a_text_that_quotes_words_about_money_does_not_end_the_run() -> None:
+    work = [replace(item, text="My credit balance is too low.") if item.group == "5" else item for item in items(12)]
+    with FaultyServer(answer, lambda body, attempt: "credit" if b"credit balance" in body else None) as server:
+        judgements = judge(lm_at(server, concurrency=2), work)
+    assert [i for i, judgement in enumerate(judgements) if isinstance(judgement, Unscored)] == [5]

@@ -23,7 +23,10 @@ _FINISH_REASONS = {"stop", "length", "content_filter"}
 # Words in the codes or messages of errors: the protocol has no field for this that all providers fill.
 _FILTER = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation", "flagged")
 _CONTEXT = ("context_length", "context length", "maximum context", "context size", "context window", "too many tokens")
-_BILLING = ("insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance")
+_BILLING = (
+    *("billing_hard_limit", "credit balance", "insufficient credit", "insufficient_quota", "insufficient quota"),
+    *("usage limit", "budget_exceeded", "budget exceeded", "budget has been exceeded", "exceededbudget"),
+)
 
 _ERROR_CLASSES: dict[int, type[lm15.ProviderError]] = {
     401: lm15.AuthError,
@@ -121,8 +124,9 @@ def read_reply(raw: bytes) -> Reply:
     """Parse a successful response. Anything but a completion is a server error, which is retried."""
     try:
         response = orjson.loads(raw)
-        if "choices" not in response and "error" in response:
-            code = response["error"].get("code")
+        if error := response.get("error"):
+            # Some gateways send one with status 200, even beside an empty choice.
+            code = error.get("code") if isinstance(error, dict) else None
             return interpret_error(code if isinstance(code, int) and code >= 400 else 500, _excerpt(raw, 500), None)
         choice = response["choices"][0]
         message = choice["message"]
@@ -173,10 +177,11 @@ def interpret_error(status: int, text: str, wait: float | None) -> Reply:
     error_class = _ERROR_CLASSES.get(status) or (lm15.ServerError if status >= 500 else lm15.InvalidRequestError)
     if status in (400, 413) and any(word in lowered for word in _CONTEXT):
         error_class = lm15.ContextLengthError
-    elif status == 429 and any(word in lowered for word in _BILLING):
-        # Providers use 429 for an empty account too, where waiting does not help,
+    elif any(word in lowered for word in _BILLING) or (status != 429 and "billing" in lowered):
+        # Providers and gateways report an empty account by 400, 402, 403, 422, 429 or 500. A 429 may advise a larger
+        # plan, "see billing", where only the rate is exceeded.
         error_class = lm15.BillingError
     elif status == 429 and "request too large" in lowered:
-        # and for a single call that exceeds what the account may use in a minute.
+        # A single call that exceeds what the account may use in a minute.
         error_class = lm15.InvalidRequestError
     raise error_class(f"HTTP {status}: {text[:500]}", status=status, retry_after=wait)

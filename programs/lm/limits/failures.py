@@ -1,5 +1,7 @@
 """Handling of failed calls: wait and retry, fail the item, or end the run.
 
+A refusal that may concern all calls or one text alone (no credit, access forbidden) is confirmed by the probe below.
+
 There is one rule for outages. If any call was answered between the last two failures of a call, its failures are its
 own. If none was, one minimal call (the probe) that any model can answer is sent, and no other call meanwhile. If the
 probe is answered, the calls failed by themselves. If it fails, the provider is down, and the probe is repeated for
@@ -20,7 +22,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dspy import lm15
 from tenacity import RetryCallState
 
-from debate_judge.programs.lm.errors import MISMATCHED, NOT_LISTENING, ProviderDownError, is_retryable, lm_error
+from debate_judge.programs.lm.errors import (
+    MISMATCHED,
+    NOT_LISTENING,
+    ProviderDownError,
+    affects_all_calls,
+    is_retryable,
+    lm_error,
+)
 from debate_judge.programs.lm.options import LMOptions
 
 _LOG = logging.getLogger(__name__)
@@ -100,6 +109,8 @@ class OutageWatch:
         self._model, self._options, self._probe = model, options, probe
         self.responses = 0
         """Number of responses so far to any call, error statuses included."""
+        self.answered = False
+        """Whether any call got a reply, so that the key and the model are known to work."""
         self._probing: asyncio.Task[bool] | None = None
 
     async def wait_for_probe(self) -> None:
@@ -116,6 +127,7 @@ class OutageWatch:
 
         Raises:
             ProviderDownError: It stays down.
+            lm15.LM15Error: It refuses the probe for a reason that holds for all calls, such as a key without credit.
         """
         if self._probing is None:
             self._probing = asyncio.create_task(self._probe_until_answered())
@@ -135,6 +147,8 @@ class OutageWatch:
             try:
                 await self._probe()
             except lm15.LM15Error as error:
+                if affects_all_calls(error):
+                    raise
                 if not is_retryable(error):
                     # The provider answers, if only by an error.
                     return was_down
