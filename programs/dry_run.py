@@ -1,15 +1,16 @@
 """An LM for dry runs, which estimate the cost of a job: the offline LM's replies, at assumed lengths.
 
-How many calls a debate takes depends on its replies. In the lower case of an estimate every Critic agrees at once, or
-scores blind what the Scorer did; in the upper case no Critic ever agrees; in the expected case the offline LM decides.
+How many calls a debate takes depends on its replies. In the lower case of an estimate every Critic agrees at once; in
+the upper case no Critic ever agrees; in the expected case the offline LM decides.
 A new field that decides how long a debate lasts needs an entry in `OVERRIDES`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -18,16 +19,19 @@ from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import other_roles
-from debate_judge.programs.offline.roles import BLIND_PHRASE, CONTRARY_ROLE, Prompt, parse, render
+from debate_judge.programs.offline.roles import Prompt, parse, render
 from debate_judge.programs.roles import parsing
 
 REPLY_TOKENS = (80, 250, 800)
 """Assumed length of a reply in tokens, all free-text fields together, in the lower, expected and upper case."""
 
 SHARE_PER_SCORE = 0.25
-"""Assumed length for each score of a reply about several candidates or aspects, as a share of `REPLY_TOKENS`."""
+"""Assumed length for each score of a reply about several candidates, as a share of `REPLY_TOKENS`."""
 
-FREE_TEXT_FIELDS = frozenset({"rationale", "review", "feedback", "reasoning", "opinion", "steps", "summary"})
+CRITICISMS = frozenset({"feedback", "case_for_less", "case_for_more"})
+"""The fields of a Critic's reply."""
+
+FREE_TEXT_FIELDS = CRITICISMS | {"rationale", "reasoning", "opinion", "steps", "summary"}
 """The free-text fields among those that the offline LM knows; the others hold a short value. Whether an unknown field
 is free text follows from its type and description."""
 
@@ -72,19 +76,17 @@ def _twice_as_many_claims(prompt: Prompt, text: str) -> dict[str, str]:
     return {"claims": "\n".join(doubled_claims[: other_roles.max_claims(prompt)])}
 
 
-def _none_disputed(prompt: Prompt, text: str) -> dict[str, str]:
-    return {"decisions": parsing.NO_ISSUE, **dict.fromkeys(other_roles.cell_names(prompt, "decisions"), "")}
+def _no_issue(prompt: Prompt, text: str) -> dict[str, str]:
+    return {name: parsing.NO_ISSUE for name in prompt.outputs if field_name(name) in CRITICISMS}
 
 
-def _all_disputed(prompt: Prompt, text: str) -> dict[str, str]:
-    names = other_roles.cell_names(prompt, "decisions")
-    return {**dict.fromkeys(names, "An issue."), "decisions": "\n".join(f"{name}: TOO HIGH" for name in names)}
+def _an_issue(prompt: Prompt, text: str) -> dict[str, str]:
+    return {name: "An issue." for name in prompt.outputs if field_name(name) in CRITICISMS}
 
 
 OVERRIDES: Mapping[str, tuple[FieldOverride, FieldOverride]] = MappingProxyType(
     {
-        "decision": (lambda *_: {"decision": parsing.NO_ISSUE}, lambda *_: {"decision": "ISSUE"}),
-        "decisions": (_none_disputed, _all_disputed),
+        **{name: (_no_issue, _an_issue) for name in CRITICISMS},
         "factuality": (lambda *_: {"factuality": "True", "severity": "0"}, _opposite_verdict),
         "claims": (
             lambda _, text: {"claims": "\n".join(text.splitlines()[: -(-len(text.splitlines()) // 2)])},
@@ -103,22 +105,23 @@ class DryRunTransport(LocalTransport):
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
         case, prompt = self._case, parse(system, user)
-        if BLIND_PHRASE in prompt.role and case.name != "expected":
-            # The blind score's distance from the Scorer's decides whether there is a debate.
-            prompt = replace(prompt, role="" if case.name == "lower" else CONTRARY_ROLE)
         role_fields = offline.role_fields(prompt)
         fields = offline.complete_fields(prompt, role_fields)
         free_text = [
-            n for n in fields if n in FREE_TEXT_FIELDS or (n not in role_fields and offline.is_free_text(prompt, n))
+            n
+            for n in fields
+            if field_name(n) in FREE_TEXT_FIELDS or (n not in role_fields and offline.is_free_text(prompt, n))
         ]
         tokens = case.reply_tokens
         if case.name != "expected":
-            for name in [name for name in prompt.outputs if name in OVERRIDES]:
-                fields |= OVERRIDES[name][case.name == "upper"](prompt, fields[name])
+            for name in [name for name in prompt.outputs if field_name(name) in OVERRIDES]:
+                fields |= OVERRIDES[field_name(name)][case.name == "upper"](prompt, fields[name])
+        if case.name == "lower":
+            # NO ISSUE is all that such a reply says.
+            free_text = [name for name in free_text if fields[name] != parsing.NO_ISSUE]
         if prompt.input("candidates"):
-            fields = {name: text for name, text in fields.items() if text}
-            free_text = [name for name in fields if name == "review" or name.startswith("candidate_")]
-            tokens = max(tokens, round(tokens * other_roles.cell_count(prompt) * SHARE_PER_SCORE))
+            count = len({name.rpartition("_")[2] for name in prompt.outputs})
+            tokens = max(tokens, round(tokens * count * SHARE_PER_SCORE))
         with_logprobs = bool(settings.get("logprobs")) and "score" in fields
         if with_logprobs:
             fields["score"] = f"{round(float(fields['score']))}"
@@ -127,6 +130,11 @@ class DryRunTransport(LocalTransport):
         reply_type = Reply if set(prompt.inputs) <= _ITEM_INDEPENDENT_INPUTS else ItemReply
         logprobs = _certain_logprobs(text, fields["score"]) if with_logprobs else None
         return reply_type(text, tokens_of(system) + tokens_of(user), tokens_of(text), logprobs=logprobs)
+
+
+def field_name(name: str) -> str:
+    """The name of a field without the number that it has in a reply about several candidates."""
+    return re.sub(r"_\d+\Z", "", name)
 
 
 def tokens_of(text: str) -> int:

@@ -105,8 +105,10 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     """Whether scores lie on the aspect's scale; if not, they are never rounded."""
     shows_examples: ClassVar[bool] = False
     """Whether its prompts can show rated examples (`programs.roles.examples`)."""
-    nearest_examples: int = 0
-    """Number of rated examples in a prompt, those most similar to the item; 0 shows all examples for every item."""
+    shows_precedents: ClassVar[bool] = False
+    """Whether it has a Critic that can be shown rated texts (`programs.roles.examples.with_precedents`)."""
+    precedents: int = 0
+    """Number of rated texts most like the candidate that its Critic is shown."""
     compares_pairs: bool = False
     """Whether the two candidates of a pair are compared in one `converse` and not scored one by one. The score of each
     is its outcome: the upper end of the aspect's scale for a win, the middle for a tie, the lower end for a loss."""

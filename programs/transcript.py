@@ -1,7 +1,6 @@
 """The transcript of a debate: an append-only list of turns.
 
-The paper's Commander is not an LM here but the program that keeps the transcript and decides what each role may see
-of it (DEBATE, section 2 and Algorithm 1). Nothing in this file calls an LM.
+It is what the paper's Commander keeps (DEBATE, section 2). Nothing in this file calls an LM.
 """
 
 from __future__ import annotations
@@ -11,9 +10,6 @@ from typing import Literal
 
 RoleName = str
 """Name of a role: scorer, critic or tie-breaker in a debate; other judges have their own."""
-
-BLIND_CRITIC: RoleName = "blind critic"
-"""The Critic in the turn in which it scores by itself, before it has seen a score."""
 
 UnscoredReason = Literal[
     "unreadable reply",
@@ -58,9 +54,6 @@ class Transcript:
 
     turns: tuple[Turn, ...] = ()
     failure: Failure | None = field(default=None)
-    sizes: tuple[tuple[int, int], ...] = ()
-    """For a debate about several scores: `together` and `joint` after each round, also in rounds after this score was
-    settled. They become smaller where a failed call is split."""
 
     def add(self, addition: Turn | Failure) -> Transcript:
         """The transcript with one more turn, or with the failure that ended it."""
@@ -71,21 +64,19 @@ class Transcript:
     def until(self, rounds: int) -> Transcript:
         """The transcript as it was after `rounds` rounds."""
         last_round = max((entry.round for entry in (*self.turns, self.failure) if entry is not None), default=0)
-        if last_round <= rounds and len(self.sizes) <= rounds + 1:
+        if last_round <= rounds:
             return self
         turns = tuple(t for t in self.turns if t.round <= rounds)
         failure = self.failure if self.failure is not None and self.failure.round <= rounds else None
-        return replace(self, turns=turns, failure=failure, sizes=self.sizes[: rounds + 1])
+        return replace(self, turns=turns, failure=failure)
 
     @property
     def together(self) -> int:
-        """Number of candidates that were judged in the same calls, this one included."""
-        return self.sizes[-1][0] if self.sizes else 1
+        return 1
 
     @property
     def joint(self) -> int:
-        """Number of aspects that were judged in the same calls, this one included."""
-        return self.sizes[-1][1] if self.sizes else 1
+        return 1
 
     @property
     def score(self) -> float | None:
@@ -100,7 +91,7 @@ class Transcript:
     @property
     def rounds(self) -> int:
         """Rounds in which the Critic has replied."""
-        return max((t.round for t in self.turns if t.role in ("critic", BLIND_CRITIC)), default=0)
+        return max((t.round for t in self.turns if t.role == "critic"), default=0)
 
     @property
     def calls(self) -> float:
@@ -109,11 +100,6 @@ class Transcript:
     def __str__(self) -> str:
         """The debate as prompts show it: a paragraph for each turn, oldest first, so that the text only grows."""
         return "\n\n".join(_line(turn) for turn in self.turns)
-
-    def visible_to(self, role: RoleName) -> Transcript:
-        """The turns that a role sees. Only the Critic sees its blind score, so no other role compromises with it."""
-        sees_blind = role in ("critic", BLIND_CRITIC)
-        return replace(self, turns=tuple(t for t in self.turns if sees_blind or t.role != BLIND_CRITIC))
 
 
 EMPTY = Transcript()

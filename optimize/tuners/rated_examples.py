@@ -10,7 +10,7 @@ from types import MappingProxyType
 from debate_judge.data.schema import Aspect, Candidate, Corpus, RatedGroup
 from debate_judge.optimize.settings import ExamplesOption
 from debate_judge.programs.judge import Judge
-from debate_judge.programs.roles.examples import RatedExample, with_examples
+from debate_judge.programs.roles.examples import RatedExample, with_examples, with_precedents
 
 ScoresByItem = Mapping[tuple[str, str, str], float]
 """Aspect name, group id and candidate id -> a judge's score."""
@@ -46,7 +46,9 @@ def with_rated_examples(
             examples += choose_pairs(corpus, aspect, option.count, scores, seed=seed)
         else:
             examples += choose_examples(corpus, aspect, option.count, seed=seed)
-    return with_examples(judge, examples, nearest=option.count if option.nearest else 0)
+    if option.nearest:
+        return with_precedents(judge, examples, option.count)
+    return with_examples(judge, examples)
 
 
 def choose_examples(corpus: Corpus, aspect: Aspect, count: int, *, seed: int) -> list[RatedExample]:

@@ -41,19 +41,17 @@ from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline import tuning as offline_tuning
 from debate_judge.programs.offline.roles import NOTHING, Prompt, parse, render
 
-MODEL = "offline/text-statistics-3"
+MODEL = "offline/text-statistics-4"
 """The model string, which is part of the keys of calls: raise the number whenever a reply changes."""
 
 RoleFunction = Callable[[Prompt], dict[str, str]]
 
 ROLE_FUNCTIONS: Mapping[str, RoleFunction] = MappingProxyType(
     {
-        "decision": offline_roles.criticise,
+        "feedback": offline_roles.criticise,
+        "case_for_less": offline_roles.argue_both_sides,
         "final_score": offline_roles.break_tie,
         "score": offline_roles.score,
-        "decisions": other_roles.criticise_table,
-        "final_scores": other_roles.break_ties,
-        "scores": other_roles.score_table,
         "score_1": other_roles.compare,
         "steps": other_roles.derive_steps,
         "summary": other_roles.summarize,
@@ -72,13 +70,13 @@ field's name; all other fields get values by their type."""
 
 def complete_fields(prompt: Prompt, known: Mapping[str, str]) -> dict[str, str]:
     """Requested field -> its value: those of `role_fields`, and those of all others by their types."""
-    if prompt.input("candidates"):
-        return dict(known)
     return {**known, **{name: value_for(prompt, name) for name in prompt.outputs if not known.get(name)}}
 
 
 def role_fields(prompt: Prompt) -> dict[str, str]:
     """Requested field -> its value, for the fields of known roles; a reply without fields has the key ""."""
+    if prompt.input("candidates"):
+        return offline_roles.reply_for_each(prompt, role_fields)
     role_function = next((ROLE_FUNCTIONS[name] for name in prompt.outputs if name in ROLE_FUNCTIONS), None)
     if role_function is not None:
         return role_function(prompt)

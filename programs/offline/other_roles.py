@@ -1,13 +1,8 @@
-"""The offline LM's other roles: debates about tables of cells, G-Eval, ChatEval, the hallucination debate.
-
-Each cell (candidate and aspect) of a table is judged as in a prompt about it alone.
-"""
+"""The offline LM's other roles: G-Eval, ChatEval, the hallucination debate."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from debate_judge.programs.offline.features import STOP_WORDS, numbers_in, sentences, stem, words
 from debate_judge.programs.offline.roles import (
@@ -15,87 +10,10 @@ from debate_judge.programs.offline.roles import (
     PREFIX,
     Prompt,
     assessment_of,
-    break_tie,
-    criticise,
     question_of,
-    score,
     score_step,
 )
 from debate_judge.programs.offline.rubric import PHRASES, rubric_for
-from debate_judge.programs.roles.guide import with_guide
-from debate_judge.programs.roles.parsing import NO_ISSUE
-
-# --- tables of candidates and aspects ---
-
-_CELL_NAME = re.compile(r"(candidate_\d+)(?:_(\w+))?")
-"""The name of a cell: a candidate, and in prompts about several aspects one of them."""
-
-_ASPECT_SECTIONS = ("aspect", "examples", "similar")
-"""Sections of a prompt that exist once for each aspect, with its name as suffix, besides `guide`."""
-
-
-def score_table(prompt: Prompt) -> dict[str, str]:
-    """The Scorer's reasons and the requested scores."""
-    return _score_cells(prompt, "scores", score, "score", "rationale")
-
-
-def break_ties(prompt: Prompt) -> dict[str, str]:
-    """The Tie-breaker's reasons and final scores."""
-    return _score_cells(prompt, "final_scores", break_tie, "final_score", "reasoning")
-
-
-def criticise_table(prompt: Prompt) -> dict[str, str]:
-    """The Critic's decisions, with the evidence of each issue."""
-    replies = _by_cell(prompt, "decisions", criticise)
-    issues = {name: reply["feedback"] for name, reply in replies.items() if reply["decision"] != NO_ISSUE}
-    decisions = dict.fromkeys(replies, NO_ISSUE)
-    for name, feedback in issues.items():
-        decisions[name] = "TOO HIGH" if feedback.endswith("speaks for a lower score.") else "TOO LOW"
-    reviews = (f"{name}: {reply['review'].removeprefix(PREFIX)}" for name, reply in replies.items())
-    return {"review": PREFIX + " ".join(reviews), "decisions": _lines(decisions), **issues}
-
-
-def _score_cells(
-    prompt: Prompt, field: str, role: Callable[[Prompt], dict[str, str]], score_field: str, reasons_field: str
-) -> dict[str, str]:
-    replies = _by_cell(prompt, field, role)
-    first = next(iter(prompt.outputs))
-    texts = {name: replies[name][reasons_field] for name in (first, *cell_names(prompt, first))}
-    return {**texts, field: _lines({name: reply[score_field] for name, reply in replies.items()})}
-
-
-def cell_count(prompt: Prompt) -> int:
-    """Number of cells in the reply."""
-    fields = ("scores", "decisions", "final_scores")
-    return next(len(cell_names(prompt, field)) for field in fields if field in prompt.outputs)
-
-
-def cell_names(prompt: Prompt, field: str) -> list[str]:
-    """The names of the cells in the description of a field."""
-    return list(dict.fromkeys(match[0] for match in _CELL_NAME.finditer(prompt.descriptions[field])))
-
-
-def _by_cell(prompt: Prompt, field: str, role: Callable[[Prompt], dict[str, str]]) -> dict[str, dict[str, str]]:
-    """Name of a cell in the description of `field` -> the reply to the prompt about it alone."""
-    debates: dict[str, list[str]] = {}
-    for line in prompt.input("debate").splitlines():
-        name, _, text = line.partition(": ")
-        debates.setdefault(name, []).append(text)
-    replies = {}
-    for name, match in {match[0]: match for match in _CELL_NAME.finditer(prompt.descriptions[field])}.items():
-        candidate, aspect = match[1], match[2]
-        inputs = {**prompt.inputs, "candidate": prompt.input(candidate), "debate": "\n".join(debates.get(name, ()))}
-        if f"aspect_{aspect}" in inputs:
-            inputs |= {section: prompt.input(f"{section}_{aspect}") for section in _ASPECT_SECTIONS}
-            if guide := prompt.input(f"guide_{aspect}"):
-                inputs["standard"] = with_guide(prompt.input("standard"), guide)
-        replies[name] = role(replace(prompt, inputs=inputs))
-    return replies
-
-
-def _lines(values: Mapping[str, str]) -> str:
-    return "\n".join(f"{name}: {value}" for name, value in values.items())
-
 
 # --- other judges: G-Eval's steps, ChatEval's comparisons and summaries ---
 

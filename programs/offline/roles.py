@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, exp2, floor, log10
 
@@ -112,8 +113,7 @@ def render(prompt: Prompt, fields: dict[str, str]) -> str:
     """Write the reply: the values in `fields` of all requested fields, in the requested format."""
     if not prompt.outputs:
         return next(iter(fields.values()), "")
-    # For a table of candidates the prompt describes one section, and the reply has one for each.
-    reply_fields = fields if prompt.input("candidates") else {name: fields[name] for name in prompt.outputs}
+    reply_fields = {name: fields[name] for name in prompt.outputs}
     if prompt.wants_json:
         return json.dumps({n: _typed(v, prompt.outputs[n]) for n, v in reply_fields.items()}, ensure_ascii=False)
     sections = [f"[[ ## {name} ## ]]\n{text}" for name, text in reply_fields.items()]
@@ -193,12 +193,34 @@ class Assessment:
         return offline_rubric.feature_text(item.name, feature) + quotation
 
 
+_NUMBERED = re.compile(r"(\w+)_(\d+)")
+
+
+def reply_for_each(prompt: Prompt, reply: Callable[[Prompt], dict[str, str]]) -> dict[str, str]:
+    """The reply about several candidates: that to the prompt about each of them alone, in fields with its number."""
+    fields = [match for name in prompt.outputs if (match := _NUMBERED.fullmatch(name))]
+    names = list(dict.fromkeys(match[1] for match in fields))
+    replies: dict[str, str] = {}
+    for number in dict.fromkeys(match[2] for match in fields):
+        head = f"candidate_{number}"
+        turns = [
+            line.removeprefix(f"{head}: ")
+            for line in prompt.input("debate").splitlines()
+            if line.startswith(f"{head}: ")
+        ]
+        inputs = {**prompt.inputs, "candidate": prompt.input(head), "debate": "\n".join(turns), "candidates": ""}
+        outputs = dict.fromkeys(names, "str")
+        alone = reply(replace(prompt, inputs=inputs, outputs=outputs, descriptions={}))
+        replies |= {f"{name}_{number}": text for name, text in alone.items()}
+    return replies
+
+
 def assessment_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
     """Measure the candidate of a prompt, which is in the input field `candidate`."""
     question = question_of(prompt)
     features = measure(question.kind, prompt.input("source"), prompt.input("context"), prompt.input(candidate))
     rubric = offline_rubric.rubric_for(question.kind, question.aspect)
-    guide = offline_rubric.read_guide(f"{prompt.input('standard')}\n{prompt.role}")
+    guide = offline_rubric.read_guide(f"{prompt.input('guide')}\n{prompt.role}")
     score_range = (question.low, question.high)
     if guide is not None:
         rubric, score_range = guide.apply_to(rubric, question.kind), (guide.low, guide.high)
@@ -223,21 +245,11 @@ def _raised_names(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
 
 
 def score(prompt: Prompt) -> dict[str, str]:
-    """The Scorer, G-Eval's form and ChatEval's referee: score the first and the named items; a Critic that scores blind
-    uses all items."""
+    """The Scorer, G-Eval's form and ChatEval's referee: score the first and the named items."""
     assessment = assessment_of(prompt)
-    merit = assessment.merit(all_items=BLIND_PHRASE in prompt.role)
-    if prompt.role == CONTRARY_ROLE:
-        merit = float(merit < 0.5)
+    merit = assessment.merit()
     step = score_step(prompt.granularity_text)
     return {"rationale": assessment.reasons(merit), "score": assessment.score(merit, step)}
-
-
-BLIND_PHRASE = "before you have seen any score"
-"""The words of `programs.debate.prompts` that mark a Critic that scores blind."""
-
-CONTRARY_ROLE = "Give the score that is farthest from the Scorer's."
-"""Role for a dry run in which Critic and Scorer always disagree."""
 
 
 @lru_cache(maxsize=256)
@@ -251,17 +263,26 @@ def criticise(prompt: Prompt) -> dict[str, str]:
     """The Critic: raises the next feature that was not named yet and changes the score by at least the persona's
     threshold."""
     assessment = assessment_of(prompt)
-    minimum = threshold(prompt.role)
-    open_items = assessment.open_items(minimum)
-    total = len(assessment.rubric.later)
+    open_items = assessment.open_items(threshold(prompt.role))
+    return {"feedback": _objection(assessment, *open_items[0]) if open_items else NO_ISSUE}
+
+
+def argue_both_sides(prompt: Prompt) -> dict[str, str]:
+    """The Critic that writes two briefs: the next feature that lowers the score, and the next one that raises it."""
+    assessment = assessment_of(prompt)
+    open_items = assessment.open_items(threshold(prompt.role))
     if not open_items:
-        review = f"{PREFIX}none of {total} readings would still move the score by {minimum:.1%} of the scale or more."
-        return {"review": review, "decision": NO_ISSUE, "feedback": review}
-    item, change = open_items[0]
+        return {"case_for_less": NO_ISSUE, "case_for_more": NO_ISSUE}
+    lower, higher = (next((i for i in open_items if (i[1] < 0) == less), None) for less in (True, False))
+    return {
+        "case_for_less": _objection(assessment, *lower) if lower else NOTHING,
+        "case_for_more": _objection(assessment, *higher) if higher else NOTHING,
+    }
+
+
+def _objection(assessment: Assessment, item: RubricItem, change: float) -> str:
     direction = "lower" if change < 0 else "higher"
-    review = f"{PREFIX}{len(open_items)} of {total} readings would still move the score; the first is taken up."
-    feedback = f"{PREFIX}{assessment.item_text(item)}. This speaks for a {direction} score."
-    return {"review": review, "decision": "ISSUE", "feedback": feedback}
+    return f"{PREFIX}{assessment.item_text(item)}. This speaks for a {direction} score."
 
 
 def break_tie(prompt: Prompt) -> dict[str, str]:

@@ -1,9 +1,10 @@
 """Rated examples in prompts: candidates of other sources with their human ratings.
 
-They are stored as demonstrations of the Scorer's predictor, so that they are part of the program's DSPy state and of
-its exports. Unlike other demonstrations they have no reply and do not become chat turns: together they are one text in
-the prompt. That text is the same for all items of an aspect, or has the examples most similar to the item. A prompt
-never shows examples of a source that it is about: for a train item these would contain its rating.
+Examples are shown to all roles, the same ones for all items of an aspect. Precedents are shown to the Critic alone:
+those of many rated texts that are most like the candidate. Both are stored as demonstrations of a predictor, the
+Scorer's or the Critic's, so that they are part of the program's DSPy state and of its exports. Unlike other
+demonstrations they have no reply and do not become chat turns: together they are one text in the prompt. A prompt never
+shows rated texts of a source that it is about: for a train item these would contain its rating.
 """
 
 from __future__ import annotations
@@ -43,23 +44,56 @@ class RatedExample:
     """The ratings of single raters; empty if there is one rater or only the mean is known."""
 
 
-def with_examples(judge: Judge, examples: Sequence[RatedExample], nearest: int = 0) -> Judge:
-    """A copy of the judge that shows these examples and no others.
+def with_examples(judge: Judge, examples: Sequence[RatedExample]) -> Judge:
+    """A copy of the judge that shows these examples, and no others, to all roles.
 
     Args:
         judge: The judge; it is not changed.
         examples: Of one or several aspects; an item is shown those of its aspect. An empty list removes all.
-        nearest: Number of examples in a prompt, those most similar to the item; 0 shows all of them.
 
     Raises:
         InputError: The judge's prompts cannot show examples.
     """
     require_shows_examples(judge)
+    return _with_demos(judge, "scorer", examples)
+
+
+def with_precedents(judge: Judge, examples: Sequence[RatedExample], count: int) -> Judge:
+    """A copy of the judge whose Critic, and no other role, is shown rated texts that are like the candidate.
+
+    Args:
+        judge: A debate with rounds; it is not changed.
+        examples: The rated texts to choose from, of one or several aspects.
+        count: Number of texts in a prompt, those most like the candidate.
+
+    Raises:
+        InputError: The judge has no Critic that can be shown them, or there are no rated texts.
+    """
+    if not judge.shows_precedents:
+        raise InputError(
+            f"the judge {judge.kind!r} shows no precedents",
+            field="precedents",
+            expected="a debate, whose Critic is shown them",
+            remedy="leave them out",
+        )
+    if count and not examples:
+        raise InputError(
+            "there are no rated texts to show the Critic",
+            field="precedents",
+            expected="at least one text with a rating",
+            found="none",
+            remedy="rate some texts, or leave the precedents out",
+        )
+    copy = _with_demos(judge, "critic", examples if count else ())
+    copy.precedents = count
+    return copy
+
+
+def _with_demos(judge: Judge, predictor_name: str, examples: Sequence[RatedExample]) -> Judge:
     copy: Judge = judge.deepcopy()
-    copy.nearest_examples = nearest if examples else 0
-    scorer = dict(copy.named_predictors())["scorer"]
-    demos = [demo for demo in scorer.demos if not is_rated_example(demo)]
-    scorer.demos = demos + [dspy.Example(**asdict(e) | {"ratings": list(e.ratings)}) for e in examples]
+    predictor = dict(copy.named_predictors())[predictor_name]
+    demos = [demo for demo in predictor.demos if not is_rated_example(demo)]
+    predictor.demos = demos + [dspy.Example(**asdict(e) | {"ratings": list(e.ratings)}) for e in examples]
     return copy
 
 
@@ -75,39 +109,67 @@ def require_shows_examples(judge: Judge) -> None:
 
 
 def examples_of(judge: Judge) -> tuple[RatedExample, ...]:
-    """The rated examples that a judge holds."""
-    return tuple(_rated_examples(dict(judge.named_predictors())["scorer"].demos)) if judge.shows_examples else ()
+    """The rated texts that a judge holds, as examples and as precedents."""
+    predictors = dict(judge.named_predictors())
+    holders = [predictors["scorer"]] if judge.shows_examples else []
+    holders += [predictors["critic"]] if judge.shows_precedents else []
+    return tuple(dict.fromkeys(example for holder in holders for example in _rated_examples(holder.demos)))
 
 
-def example_inputs(demos: Iterable[Any], aspect: str, items: Sequence[Item], nearest: int) -> dict[str, str]:
-    """The input field of a prompt with its rated examples: `examples`, all those of the aspect, or `similar`, those
-    nearest to the items; without examples of the items' own sources.
+def example_inputs(demos: Iterable[Any], aspect: str, items: Sequence[Item]) -> dict[str, str]:
+    """The input field with all rated examples of the aspect, without those of the items' own sources.
 
     Args:
         demos: Demonstrations of the Scorer's predictor.
         aspect: Name of the aspect whose examples are wanted.
-        items: All items that the prompt is about, also those in other aspects.
-        nearest: As in `with_examples`.
+        items: All items that the prompt is about.
     """
-    of_aspect = tuple(example for example in _rated_examples(demos) if example.aspect == aspect)
+    others = _of_other_sources(demos, aspect, items)
+    show_sources = all(item.aspect.source for item in items)
+    return {"examples": render_examples(others, EXPLANATION, show_sources)} if others else {}
+
+
+PRECEDENTS = (
+    "Texts of other sources, with what these raters gave them in this aspect: those most like the candidate. Argue "
+    "from what the raters did there, as far as the candidate is alike. One source a line, as JSON; rating is the mean "
+    "over raters, ratings are theirs."
+)
+NO_PRECEDENT = "No text that these raters have rated is like the candidate."
+MIN_SIMILARITY = 0.2
+"""The least cosine of two texts that are alike (TF-IDF of character 2- to 4-grams)."""
+
+
+def precedent_inputs(demos: Iterable[Any], item: Item, count: int) -> dict[str, str]:
+    """The input field with the `count` rated texts of other sources that are most like the item's text.
+
+    Texts are compared by the cosine of their TF-IDF vectors; where none is alike, the field says so.
+    """
+    others = _of_other_sources(demos, item.aspect.name, (item,))
+    cosines = _cosines(tuple(dict.fromkeys(example.candidate for example in others)), item.text) if others else {}
+    alike = [example for example in others if cosines[example.candidate] >= MIN_SIMILARITY]
+    # Sorting is stable: of equally similar texts the first ones in the data are shown.
+    nearest = tuple(sorted(alike, key=lambda example: -cosines[example.candidate])[:count])
+    shown = render_examples(nearest, PRECEDENTS, item.aspect.source) if nearest else NO_PRECEDENT
+    return {"precedents": shown}
+
+
+def _of_other_sources(demos: Iterable[Any], aspect: str, items: Sequence[Item]) -> tuple[RatedExample, ...]:
     # Where there is no source, the text takes its place.
     own_sources = {_normalized(item.source or item.text) for item in items}
-    others = [example for example in of_aspect if _normalized(example.source or example.candidate) not in own_sources]
-    if not others:
-        return {}
-    show_sources = all(item.aspect.source for item in items if item.aspect.name == aspect)
-    if not nearest:
-        return {"examples": render_examples(tuple(others), show_sources)}
-    similarities = _similarities(of_aspect, items)
-    best = sorted(others, key=lambda example: -similarities[example])[:nearest]
-    return {"similar": render_examples(tuple(best), show_sources)}
+    return tuple(
+        example
+        for example in _rated_examples(demo for demo in demos if demo.get("aspect") == aspect)
+        if _normalized(example.source or example.candidate) not in own_sources
+    )
 
 
 # Cached, because most items of an aspect have the same examples.
 @lru_cache(maxsize=256)
-def render_examples(examples: tuple[RatedExample, ...], show_sources: bool = True) -> str:
-    """The examples as one text: each source once, with its text if `show_sources`, and its candidates, best rated
-    first.
+def render_examples(
+    examples: tuple[RatedExample, ...], explanation: str = EXPLANATION, show_sources: bool = True
+) -> str:
+    """The examples as one text after an `explanation`: each source once, with its text if `show_sources`, and its
+    candidates, best rated first.
 
     Texts of a data set may be hostile: as JSON values they cannot pose as a rating or another source, and `escape`
     keeps them from opening a section of the prompt.
@@ -123,17 +185,7 @@ def render_examples(examples: tuple[RatedExample, ...], show_sources: bool = Tru
         texts = dict(zip(("source", "context"), source, strict=True)) if show_sources else {}
         source_texts = {name: escape(text) for name, text in texts.items() if text}
         lines.append(json.dumps(source_texts | {"candidates": candidates}, ensure_ascii=False))
-    return "\n".join([EXPLANATION, *lines])
-
-
-def _similarities(examples: tuple[RatedExample, ...], items: Sequence[Item]) -> Mapping[RatedExample, float]:
-    """The similarity of each example to the items: cosine of the candidates plus cosine of the sources (TF-IDF). The
-    candidates of several items are joined to one text, and so are their sources."""
-    source, text = ("\n".join(dict.fromkeys(texts)) for texts in zip(*((i.source, i.text) for i in items), strict=True))
-    of_source = _cosines(tuple(dict.fromkeys(example.source for example in examples)), source)
-    of_candidate = _cosines(tuple(dict.fromkeys(example.candidate for example in examples)), text)
-    # Rounded, so that equal similarities stay equal whatever the order of summation; ties keep the order of examples.
-    return {e: round(of_candidate[e.candidate] + of_source[e.source], 9) for e in examples}
+    return "\n".join([explanation, *lines])
 
 
 @lru_cache(maxsize=1024)
@@ -144,7 +196,9 @@ def _cosines(passages: tuple[str, ...], text: str) -> Mapping[str, float]:
     # One thread at a time, so that the others find the fitted vectorizer in the cache.
     with _FIT_LOCK:
         vectorizer, matrix = fit_tfidf(passages)
-    return dict(zip(passages, (vectorizer.transform([text]) @ matrix.T).toarray()[0].tolist(), strict=True))
+    cosines = (vectorizer.transform([text]) @ matrix.T).toarray()[0].tolist()
+    # Rounded, so that equal similarities stay equal whatever the order of summation.
+    return {passage: round(cosine, 9) for passage, cosine in zip(passages, cosines, strict=True)}
 
 
 _FIT_LOCK = Lock()

@@ -194,9 +194,12 @@ def _is_json(text: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def label_pattern(names: tuple[str, ...]) -> re.Pattern[str]:
-    """The pattern of a label: a line that begins with one of the names and a colon, or is a Markdown heading of it."""
-    known = "|".join(re.escape(name).replace("_", "[ _-]") for name in names)
+def label_pattern(names: tuple[str, ...], number: str = "") -> re.Pattern[str]:
+    """The pattern of a label: a line that begins with one of the names and a colon, or is a Markdown heading of it.
+
+    The names may be followed by what the pattern `number` matches.
+    """
+    known = "(?:" + "|".join(re.escape(name).replace("_", "[ _-]") for name in names) + ")" + number
     marks = "[ \t*_`#-]*"
     span = r"[(\[]\d{1,3}(?:-|–| to )\d{1,3}[)\]]"
     return re.compile(
@@ -311,12 +314,13 @@ REQUEST = "Reply with these fields"
 """The line of a prompt before the headers of the requested fields."""
 
 FIELDS = (
-    *("rationale", "score", "score_1", "score_2", "review", "decision", "feedback", "reasoning", "side", "final_score"),
-    *("opinion", "factuality", "severity", "facts", "claims", "steps", "summary", "query_1", "query_2"),
+    *("rationale", "score", "feedback", "case_for_less", "case_for_more", "reasoning", "side", "final_score"),
+    *("opinion", "factuality", "severity", "facts", "claims", "steps", "summary", "query"),
 )
-"""Names of the reply fields of all built-in judges."""
+"""Names of the reply fields of all built-in judges, without the numbers of those that there are several of."""
 
 
+_ANY_NUMBER = r"(?:[ _-]?\d{1,3}(?!\d))?"
 _HEADER_START = re.compile(r"\[(?=\[\s*#\s*#)")
 _THINKING_TAG = re.compile(r"<[^\S\n]*+(/?)[^\S\n]*+(think|thinking|thought|reasoning)[^\S\n]*+>", re.IGNORECASE)
 """A thinking tag, also one with spaces, because an LM that quotes the text may leave them out."""
@@ -328,7 +332,8 @@ def escape(text: str) -> str:
     Headers get a space inside, tags get round brackets, and a line that begins with the name of a field is marked as a
     quotation, so the text stays readable. Escaping twice is the same as escaping once.
     """
-    return label_pattern(FIELDS).sub(r"> \g<0>", _THINKING_TAG.sub(r"(\1\2)", _HEADER_START.sub(r"\g<0> ", text)))
+    without_headers = _THINKING_TAG.sub(r"(\1\2)", _HEADER_START.sub(r"\g<0> ", text))
+    return label_pattern(FIELDS, _ANY_NUMBER).sub(r"> \g<0>", without_headers)
 
 
 escape_cached = lru_cache(maxsize=1024)(escape)

@@ -1,9 +1,9 @@
 """One turn of a role: its prompt, the LM call, and a second call if the reply cannot be parsed.
 
 DSPy's ChatAdapter puts a signature's instructions into the system text, so that no two roles share a prefix. Here the
-system text is constant, the inputs follow in the signature's field order (the standard of a debate, source, aspect, the
-debate's rules, candidate, the growing debate), and the role's own instructions come last. So a provider's prefix cache
-of a source serves all its candidates, rounds and roles. A signature without a debate has no other roles to share a
+system text is constant, the inputs follow in the signature's field order (the guide to the raters, source, aspect,
+candidate, the growing debate), and the role's own instructions come last. So a provider's prefix cache of a source
+serves all its candidates, rounds and roles. A signature without a debate has no other roles to share a
 prefix with; its instructions come before the candidate.
 """
 
@@ -48,11 +48,6 @@ class UnusableError(Exception):
 
 class UnreadableError(Exception):
     """A reply without readable fields; its argument is an `Unreadable.problem`."""
-
-
-def reply_form(signature: Any) -> str:
-    """The output fields with their descriptions, on one line."""
-    return "; ".join(f"{name}: {_field_description(name, field)}" for name, field in signature.output_fields.items())
 
 
 def _field_description(name: str, field: Any) -> str:
@@ -148,9 +143,6 @@ class RoleLastAdapter(dspy.ChatAdapter):
 
 def _fields(signature: Any, completion: str) -> dict[str, Any] | parsing.Unreadable:
     names = tuple(signature.output_fields)
-    if "request" in signature.input_fields:
-        # The request says which form the reply has, so it is not split into fields here.
-        return dict.fromkeys(names, completion)
     values = parsing.parse_fields(completion, names)
     if isinstance(values, parsing.Unreadable):
         return values
@@ -158,30 +150,30 @@ def _fields(signature: Any, completion: str) -> dict[str, Any] | parsing.Unreada
 
 
 _ASPECT_NAME = re.compile(r"(.+?) \(")
-"""The name in an `aspect_description`; the text about several aspects begins with a sentence without brackets."""
+"""The name in an `aspect_description`."""
 
 
 def _user_text(signature: Any, inputs: Mapping[str, Any]) -> str:
-    names = [name for name in signature.input_fields if name not in ("correction", "role", "request")]
+    names = [name for name in signature.input_fields if name not in ("correction", "role")]
     # All roles of a debate share the candidate; without a debate, all candidates share the one role's instructions.
     without_debate = "debate" not in names and "candidate" in names
     index = names.index("candidate") if without_debate else len(names)
     # Escaped, because an optimizer's LM that has read texts under evaluation may have written the instructions.
     texts = {**inputs, "role": inputs.get("role") or parsing.escape_cached(signature.instructions)}
     ordered = [*names[:index], "role", *names[index:], "correction"]
-    request = inputs.get("request") or _request_text(signature, f"{inputs.get('standard')}\n{inputs.get('rules')}")
+    request = _request_text(signature)
     if aspect := _ASPECT_NAME.match(inputs.get("aspect") or ""):
         # Named again, because the definition may be far above the request.
         request = request.replace(parsing.REQUEST, f"{parsing.REQUEST}, about {aspect[1]} alone", 1)
     return "\n\n".join([*(f"{header(name)}\n{texts[name]}" for name in ordered if texts.get(name)), request])
 
 
-def _request_text(signature: Any, earlier_text: str) -> str:
-    """The output fields, which end the prompt, with their descriptions unless `earlier_text` has these."""
-    outputs = signature.output_fields.items()
-    described = reply_form(signature) in earlier_text
-    lines = (header(n) if described else f"{header(n)}\n<{_field_description(n, field)}>" for n, field in outputs)
-    return ("\n" if described else "\n\n").join([f"{parsing.REQUEST}:", *lines])
+def _request_text(signature: Any) -> str:
+    """The output fields with their descriptions, which end the prompt."""
+    fields = signature.output_fields.items()
+    return "\n\n".join(
+        [f"{parsing.REQUEST}:", *(f"{header(name)}\n<{_field_description(name, field)}>" for name, field in fields)]
+    )
 
 
 def header(name: str) -> str:
@@ -225,16 +217,15 @@ class JudgeSignature(dspy.Signature):
 
     # The fields have the order of the prompt: what most calls share comes first, and the debate, which only grows,
     # comes last, so that a provider's prefix cache covers as much as possible.
-    standard: str = dspy.InputField(default="")
+    guide: str = dspy.InputField(default="")
     examples: str = dspy.InputField(default="")
     task: str = dspy.InputField()
     source: str = dspy.InputField()
     context: str = dspy.InputField(default="")
     aspect: str = dspy.InputField()
-    rules: str = dspy.InputField(default="")
-    similar: str = dspy.InputField(default="")
     candidate: str = dspy.InputField()
     debate: str = dspy.InputField(default="")
+    precedents: str = dspy.InputField(default="")
     role: str = dspy.InputField(default="")
     correction: str = dspy.InputField(default="")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
-from debate_judge.programs.debate.personas import BLIND, PERSONAS
+from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.runs.flags.declaration import flag_group, setting, split_commas
 
 PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE")
@@ -90,7 +90,7 @@ def personas(path: Path | None) -> dict[str, str]:
     Raises:
         InputError: The file cannot be read, or an entry is not a non-empty text.
     """
-    builtin = {name: persona.text for name, persona in [*PERSONAS.items(), *BLIND.items()]}
+    builtin = {name: persona.text for name, persona in PERSONAS.items()}
     return builtin if path is None else {**builtin, **read_named_texts(path, "persona")}
 
 
