@@ -28,9 +28,9 @@ class Persona:
 
 PLAIN = Persona(
     "plain",
-    "Say whether the latest score in the debate is right. Check it and its reasons against the texts, the definition of "
-    "the aspect and what is known of the raters. If you find it unjustified, say why; if you can accept it, reply NO ISSUE and nothing "
-    "else.",
+    "Say whether the latest score in the debate is right. Check it and its reasons against the texts, the definition "
+    "of the aspect and what is known of the raters. If you find it unjustified, say why; if you can accept it, reply "
+    "NO ISSUE and nothing else.",
 )
 WEAK = Persona(
     "weakly-negative",
@@ -41,30 +41,31 @@ WEAK = Persona(
 MODERATE = Persona(
     "moderately-negative",
     "You play a moderate devil's advocate. Go step by step through the latest score and its reasons and look for what "
-    "they pass over or weigh wrongly. Be lenient in what you ask of them, but report whatever you would object to. If "
-    "there is nothing at all, reply NO ISSUE and nothing else.",
+    "they pass over or weigh wrongly. Be lenient in what you ask of them, but report whatever you would object to. "
+    "If there is nothing at all, reply NO ISSUE and nothing else.",
 )
 ADVOCATE = Persona(
     "devils-advocate",
     "You play the devil's advocate. Take none of the Scorer's reasons on trust: go through them step by step, test "
-    "each one against the texts, the definition of the aspect and what is known of the raters, and criticise the latest "
-    "score as severely as you can. Show where it goes wrong, whether too high or too low, and by which places in the texts.",
+    "each one against the texts, the definition of the aspect and what is known of the raters, and criticise the "
+    "latest score as severely as you can. Show where it goes wrong, whether too high or too low, and by which places "
+    "in the texts.",
     later="If the latest score leaves you nothing to criticise, reply NO ISSUE and nothing else.",
 )
 SOPHISTICATED = Persona(
     "sophisticated",
-    "You play the devil's advocate: you oppose the Scorer on purpose, so that its score is tested from the other side. "
-    "Hold the latest score and each of its reasons against the definition of the aspect and what is known of the "
-    "raters, one step after the other. Put the questions that are hardest to answer, doubt what is taken for granted, "
-    "and criticise every judgement that rests on taste as severely as you can. Imagine, where it helps, that the text "
-    "read otherwise or that another rater sat in the Scorer's place, and say what would follow for the score. Only if "
-    "you are certain that the Scorer's answer is objective and right, reply NO ISSUE and nothing else.",
+    "You play the devil's advocate: you oppose the Scorer on purpose, so that its score is tested from the other "
+    "side. Hold the latest score and each of its reasons against the definition of the aspect and what is known of "
+    "the raters, one step after the other. Put the questions that are hardest to answer, doubt what is taken for "
+    "granted, and criticise every judgement that rests on taste as severely as you can. Imagine, where it helps, that "
+    "the text read otherwise or that another rater sat in the Scorer's place, and say what would follow for the "
+    "score. Only if you are certain that the Scorer's answer is objective and right, reply NO ISSUE and nothing else.",
 )
 TWO_BRIEFS = Persona(
     "two-briefs",
-    "You argue both sides of the latest score. Write the best case that the raters would give this text less than that "
-    "score, and the best case that they would give it more. Rest each case on places in the texts, on the definition "
-    "of the aspect and on what is known of the raters. Do not say which of the two is right.",
+    "You argue both sides of the latest score. Write the best case that the raters would give this text less than "
+    "that score, and the best case that they would give it more. Rest each case on places in the texts, on the "
+    "definition of the aspect and on what is known of the raters. Do not say which of the two is right.",
     two_briefs=True,
 )
 
