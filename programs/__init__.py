@@ -54,10 +54,10 @@ def _debate(persona: str, rounds: int, tie_breaker: bool, summary: str, dimensio
 
 
 _REFEREES = ("general-public", "critic", "news-author")
-"""ChatEval's default roles (section 4.1)."""
+"""ChatEval's default roles (section 4.1): two of them discuss in two turns (section 3.2), three are the ensemble."""
 
 
-def _chateval(communication: str, turns: int, summary: str, roles: tuple[str, ...] = _REFEREES) -> Preset:
+def _chateval(communication: str, turns: int, summary: str, roles: tuple[str, ...] = _REFEREES[:2]) -> Preset:
     return Preset("chateval", {"roles": list(roles), "communication": communication, "turns": turns}, summary)
 
 
@@ -83,13 +83,12 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "geval": Preset("geval", {"score_mode": "text"}, "G-Eval: derived evaluation steps, then a form with a score"),
         "chateval": _chateval("one-by-one", 2, "ChatEval: referees with different roles speak in turn"),
         "chateval-single": _chateval("none", 1, "ChatEval's single agent", ("evaluator",)),
-        "chateval-ensemble": _chateval("none", 1, "ChatEval's roles without a discussion, averaged"),
+        "chateval-ensemble": _chateval("none", 1, "ChatEval's roles without a discussion, averaged", _REFEREES),
         "chateval-simultaneous": _chateval("simultaneous", 2, "ChatEval with all speaking at once"),
         "chateval-summarizer": _chateval("summarizer", 2, "the same, with a summary of the discussion to read"),
-        "chateval-same-role": _chateval("one-by-one", 2, "ChatEval with one role for all", ("annotator",) * 3),
         "chateval-compare": Preset(
             "chateval",
-            {"roles": list(_REFEREES), "communication": "one-by-one", "turns": 2, "comparing": True},
+            {"roles": list(_REFEREES[:2]), "communication": "one-by-one", "turns": 2, "comparing": True},
             "ChatEval on pairs: two answers side by side, in both orders, by majority vote",
         ),
         "hallucination": Preset("hallucination", {"rounds": 3}, "claims, debated against evidence", ("rounds",)),

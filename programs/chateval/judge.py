@@ -2,34 +2,19 @@
 
 With `comparing`, a judge compares the two candidates of a pair. A referee votes for the answer with the higher score,
 by its latest scores averaged over the orders in which the answers were shown. The outcome is the majority's (section
-2), which may differ from the order of the mean scores.
+2), which may differ from the order of the mean scores. Referees are not asked to agree (appendix B).
 
-Referees are not asked to agree (appendix B). Departures from the paper: referees give a score in every turn, not only
-in the last one, so that a discussion has a score after any number of turns; and they see the scores of the messages
-that they read.
-
-`COMMUNICATION` has the paper's strategies (appendix C). The messages that an agent reads do not depend on the number of
-turns, so a discussion of T turns begins with every shorter one. The printed algorithms have four problems, which are
-solved here according to the paper's text:
-
-- `for t <- 0 to T` is T iterations, not T + 1: two agents and two turns cost 4.2 single calls (Table 6).
-- Algorithm 1 as printed adds h_n, the message of agent n, to the history H_m of agent m for m >= n and m > 1 only. So
-  the first agent never reads any other, and its second turn repeats the first word for word; the second never reads the
-  third. By the text around it (what "previous other agents have said") and the authors' published program, every agent
-  reads all previous messages. That is `one-by-one`; the printed form is `one-by-one-printed`.
-- In Algorithm 2 the buffer is never emptied; each message is meant to be read once.
-- In Algorithm 3 the summary is added to the histories; by the text it replaces them, and it summarizes the discussion
-  so far. The summary after the last turn would not be read and is not made.
+`COMMUNICATION` has the paper's strategies (appendix C). The messages that a referee reads do not depend on the number
+of turns, so a discussion of T turns begins with every shorter one. docs/judges.md lists the departures from the paper.
 """
 
 from __future__ import annotations
 
-import asyncio
-import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
@@ -38,6 +23,7 @@ import dspy
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.judge import MAX_ROUNDS, DebateConfig, Item, ItemJudge, StopReason, Verdict
+from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.option_values import one_of, whole_number, yes_or_no
 from debate_judge.programs.roles import parsing
@@ -56,41 +42,46 @@ from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 # --- the referees ---
 
+_HELP = "Help the others to find out how good a text is, and which of two is the better one."
+
 ROLES = MappingProxyType(
     {
-        "general-public": "You stand for the general public: the reader without special knowledge for whom the text "
-        "was written. Form an opinion of your own first: say what such a reader gets from the text, what is missing "
-        "or puzzling, and how much that matters.",
-        "critic": "You are the critic. You look at fluent writing, clear sentences and well-chosen words, and you ask "
-        "of every judgement, your own included, whether it is well considered. Where two opinions or two texts are "
-        "level, say that they are.",
-        "news-author": "You are a news author, used to checking before anything is printed. What counts for you is "
-        "that every statement is right: borne out by the given material where that holds facts, and by what is known "
-        "for certain where it holds none.",
-        "psychologist": "You are a psychologist. You study how people think and behave: explain how people will "
-        "understand the text and respond to it.",
-        "scientist": "You are a scientist, used to systematic study. Reason from evidence, put every claim to the "
-        "test, and settle doubtful points by method instead of impression.",
-        "annotator": "You are an annotator.",
+        "general-public": "You are the general public, one of those for whom the text was written: you follow the "
+        "matter with interest and want to learn how things stand. Think critically and for yourself. It falls to you "
+        "to commit first: say how good a text is, and which of two is the better one.",
+        "critic": "You are the critic. You check for fluent writing, clear sentences and well-chosen words. Your job "
+        "is to question what others have judged, so that no judgement stands that was not well considered, and to put "
+        "forward another view where two texts seem level.",
+        "news-author": "You are a news author. What you look at is whether the writing agrees with the material that "
+        f"it was made from. {_HELP}",
+        "psychologist": "You are a psychologist. You study what people do and what goes on in their minds, in order to "
+        f"understand and explain it. {_HELP}",
+        "scientist": "You are a scientist. Systematic study is your profession: you know the scientific method well, "
+        f"think critically and solve problems. {_HELP}",
+        "language-designer": f"You are the designer of a widely used programming language. {_HELP}",
+        "systems-programmer": "You are a programmer of operating systems who has reviewed code for decades. " + _HELP,
+        "software-tester": f"You are a software tester. You look for the input on which a program fails. {_HELP}",
+        "novelist": f"You are a novelist whose books are read for their language. {_HELP}",
+        "editor": f"You are an editor at a publishing house. You cut, order and sharpen what others write. {_HELP}",
+        "poet": f"You are a poet. You weigh each word for its sound and its image. {_HELP}",
+        "encyclopedist": f"You are the author of an encyclopedia. You know many fields and check every fact. {_HELP}",
+        "historian": f"You are a historian. You ask where a statement comes from and what was left out. {_HELP}",
+        "physicist": f"You are a physicist. You ask whether an explanation is right and whether it explains. {_HELP}",
+        "annotator": "You are an annotator, one of the referees of a text.",
         "evaluator": "You are the evaluator.",
     }
 )
-"""Name -> text: the paper's five roles, the one role of its ablation (section 4.1), and that of a single referee.
+"""Name -> text: the paper's five roles (appendix A), three groups of three experts for coding, writing and knowledge
+(section 4.1), the one role of its ablation there, and that of a single agent."""
 
-They fit any kind of text and do not mention other referees, because there may be none.
-"""
-
-_HOW_TO_JUDGE_ALONE = (
-    "Judge in the given aspect only, by its definition and by the material. Think critically, then give your score. "
-    "Use the whole scale; half points are welcome."
+_ALONE = (
+    "Judge in the given aspect only, by its definition and by the material. Think critically, then give your score."
 )
-_HOW_TO_DISCUSS = (
-    "Other referees have the same task. Where a debate is given, it is what was said so far, your own words included: "
-    "weigh it from your own point of view. Raise only what would move a score by half a point or more, and say by how "
-    "much and on what it rests. To agree is worth as much as to object: where an opinion convinces you, say so in one "
-    "sentence and look for nothing else. Judge in the given aspect only, by its definition and by the material. Change "
-    "your score for a reason that the material bears out and not to meet the others; close with the score that you "
-    "now stand by. Keep your contribution short and clear. Use the whole scale; half points are welcome."
+_DISCUSSING = (
+    "Other referees have the same task. Where a debate is given, it is what has been said so far, your own words "
+    "included: take up what the others said, and think critically before you come to your final judgement. Judge in "
+    "the given aspect only, by its definition and by the material. Keep what you say short and clear, and close with "
+    "your score."
 )
 
 COMPARISON_SCALE = Scale(1, 10)
@@ -112,14 +103,14 @@ def compared_aspect(aspect: Aspect) -> Aspect:
 
 
 class Refereeing(JudgeSignature):
-    """The role stands here."""
+    """You are the evaluator."""
 
     rationale: str = dspy.OutputField(desc="what you say: your point, short and clear, with your reasons")
     score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
 
 
 class Comparing(dspy.Signature):
-    """The role stands here."""
+    """You are the evaluator."""
 
     task: str = dspy.InputField()
     source: str = dspy.InputField()
@@ -155,80 +146,57 @@ class Opinion:
 
 
 class Referee(Role):
-    """One referee; its instructions are its role and how to take part in the discussion.
-
-    The instructions of a referee that is `alone`, without a discussion, mention no others.
-    """
+    """One referee; its instructions are its role, and how to judge `alone` or to take part in the discussion."""
 
     def __init__(self, name: str, role: str, alone: bool) -> None:
-        super().__init__(name, Refereeing, f"{role.strip()} {_HOW_TO_JUDGE_ALONE if alone else _HOW_TO_DISCUSS}")
+        super().__init__(name, Refereeing, f"{role.strip()} {_ALONE if alone else _DISCUSSING}")
 
-    async def rate(
-        self, item: Item, messages: str, turn: int, samples: Sequence[int]
+    async def speak(
+        self, items: Sequence[Item], messages: str, turn: int, samples: Sequence[int]
     ) -> RoleReply[Opinion] | ReplyFailure:
-        """Score the candidate of `item` after reading `messages`.
+        """Score one candidate, or both answers of a pair, after reading `messages`.
 
         Args:
-            item: The item to score.
+            items: The candidate, or two answers in the order in which they are shown.
             messages: The discussion as the referee reads it.
             turn: The turn of the discussion, from 0.
             samples: Numbers of the samples, whose scores are averaged; the text is that of the first. A single sample
                 has the LM's own settings.
         """
+        item = items[0]
+        prompt: dict[str, Any] = {"debate": messages}
+        if len(items) == 2:
+            # The referee's own instructions with other fields, so that tuned instructions serve comparisons, too.
+            prompt |= {"signature": Comparing.with_instructions(self.signature.instructions), "demos": []}
+            prompt["inputs"] = {
+                "task": f"{task_description(item.task, bool(item.context))} Answer 1 and answer 2 are two candidates. "
+                "They are compared in one aspect: each gets a score of its own, and neither the order in which they "
+                "stand nor their length may count. Two that are equally good get equal scores.",
+                "answer_1": parsing.escape_cached(item.text),
+                "answer_2": parsing.escape_cached(items[1].text),
+            }
+        fields = ("score",) if len(items) == 1 else ("score_1", "score_2")
 
-        def parse(fields: Fields) -> Opinion | parsing.Unreadable:
-            value = parsing.parse_score(fields["score"], item.aspect.scale, item.aspect.name)
-            return value if isinstance(value, parsing.Unreadable) else Opinion(fields["rationale"], (value,))
+        def parse(reply: Fields) -> Opinion | parsing.Unreadable:
+            scores = []
+            for field in fields:
+                value = parsing.parse_score(reply[field], item.aspect.scale, item.aspect.name)
+                if isinstance(value, parsing.Unreadable):
+                    return parsing.Unreadable(f"{field}: {value.problem}") if len(fields) == 2 else value
+                scores.append(value)
+            return Opinion(reply["rationale"], tuple(scores))
 
-        return await self._ask(item, parse, samples, turn, debate=messages)
-
-    async def compare(
-        self, pair: tuple[Item, Item], messages: str, turn: int, samples: Sequence[int]
-    ) -> RoleReply[Opinion] | ReplyFailure:
-        """Score both answers, the first of `pair` shown as answer 1; otherwise as `rate`."""
-        first, second = pair
-        inputs = {
-            "task": f"{task_description(first.task, bool(first.context))} Answer 1 and answer 2 are two candidates. "
-            "They are compared in one aspect: each gets a score of its own, and neither the order in which they "
-            "stand nor their length may count. Two that are equally good get equal scores.",
-            "answer_1": parsing.escape_cached(first.text),
-            "answer_2": parsing.escape_cached(second.text),
-        }
-        # The referee's own instructions with other fields, so that tuned instructions serve comparisons, too.
-        overrides = {"signature": Comparing.with_instructions(self.signature.instructions), "demos": []}
-        return await self._ask(first, _parse_comparison, samples, turn, debate=messages, inputs=inputs, **overrides)
-
-    async def _ask(
-        self,
-        item: Item,
-        parse: Callable[[Fields], Opinion | parsing.Unreadable],
-        samples: Sequence[int],
-        turn: int,
-        **prompt: Any,
-    ) -> RoleReply[Opinion] | ReplyFailure:
-        tag = CallTag(self.speaker, turn)
         if len(samples) == 1:
-            return await ask(self, item, parse, tag, **prompt)
-        tags = [replace(tag, sample=number) for number in samples]
-        replies = await asyncio.gather(*(ask(self, item, parse, t, settings=SAMPLING, **prompt) for t in tags))
+            return await self.ask(item, parse, round=turn, **prompt)
+        tags = [CallTag(self.speaker, turn, sample) for sample in samples]
+        replies = await gather(ask(self, item, parse, tag, settings=SAMPLING, **prompt) for tag in tags)
         calls = sum(reply.calls for reply in replies)
-        failed = next((reply for reply in replies if isinstance(reply, ReplyFailure)), None)
-        if failed is not None:
-            return replace(failed, calls=calls)
+        for reply in replies:
+            if isinstance(reply, ReplyFailure):
+                return replace(reply, calls=calls)
         opinions = [reply.value for reply in replies if isinstance(reply, RoleReply)]
-        columns = zip(*(opinion.scores for opinion in opinions), strict=True)
-        means = tuple(math.fsum(column) / len(opinions) for column in columns)
+        means = tuple(fmean(scores) for scores in zip(*(opinion.scores for opinion in opinions), strict=True))
         return RoleReply(Opinion(opinions[0].text, means), calls)
-
-
-def _parse_comparison(fields: Fields) -> Opinion | parsing.Unreadable:
-    scores = []
-    for name in ("score_1", "score_2"):
-        value = parsing.parse_score(fields[name], COMPARISON_SCALE)
-        if isinstance(value, parsing.Unreadable):
-            return parsing.Unreadable(f"{name}: {value.problem}")
-        scores.append(value)
-    return Opinion(fields["rationale"], tuple(scores))
 
 
 def parse_summary(fields: Fields) -> Opinion | parsing.Unreadable:
@@ -240,8 +208,7 @@ def parse_summary(fields: Fields) -> Opinion | parsing.Unreadable:
 # --- the discussion ---
 
 COMMUNICATION = (
-    "one-by-one",  # Algorithm 1 as the authors' published program has it: every message reaches every agent
-    "one-by-one-printed",  # Algorithm 1 to the letter
+    "one-by-one",  # Algorithm 1: in turn, each reads all earlier messages
     "simultaneous",  # Algorithm 2: all speak at once, then each reads what all said
     "summarizer",  # Algorithm 3: the same, but each reads only a summary
     "none",  # the ensemble (section 3.2): each speaks once and reads no message
@@ -252,8 +219,6 @@ MAJORITY = "majority"
 """Name of the role that announces the outcome of a comparison in a transcript."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w -]*")
-
-OpinionReply = RoleReply[Opinion] | ReplyFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,10 +245,13 @@ class ChatEval(ItemJudge):
         samples: k, number of replies that are averaged each time a referee speaks (multiple evidence calibration).
         both_orders: Whether a comparison shows the answers in both orders (balanced position calibration).
         comparing: Whether the two candidates of a pair are compared; other candidates are scored one by one.
+
+    Raises:
+        InputError: An option has a value that it cannot have.
     """
 
     kind = "chateval"
-    settable = ("roles", "same_role", "communication", "turns", "samples", "both_orders", "comparing")
+    settable = ("roles", "communication", "turns", "samples", "both_orders", "comparing")
 
     def __init__(
         self,
@@ -311,88 +279,74 @@ class ChatEval(ItemJudge):
         self.summarizer = Role(SUMMARIZER, Summarizing) if communication == "summarizer" else None
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
-        return await self._discuss(item, rounds, lambda referee, *args: referee.rate(item, *args))
-
-    async def _discuss(
-        self, item: Item, rounds: int, ask_one: Callable[[Referee, str, int, Sequence[int]], Awaitable[OpinionReply]]
-    ) -> Transcript:
-        """The messages in order. A message without a usable reply ends the discussion."""
-        names = list(self.roles)
-        # The referees of a batch speak at once.
-        batches = [[name] for name in names] if self.communication.startswith("one-by-one") else [names]
-        discussion = EMPTY
-        for turn in range(1 if self.communication == "none" else rounds + 1):
-            summary = None
-            if turn and self.summarizer is not None:
-                text = _joined_messages(discussion, names)
-                reply = await self.summarizer.ask(item, parse_summary, round=turn, debate=text)
-                discussion = _add_replies(discussion, turn, {SUMMARIZER: reply})
-                if discussion.failure is not None:
-                    return discussion
-                summary = str(discussion.turns[-1])
-            for batch in batches:
-                calls = []
-                for name in batch:
-                    text = _joined_messages(discussion, self._speakers_read_by(name)) if summary is None else summary
-                    # Distinct numbers, so that referees with the same role do not share samples.
-                    start = names.index(name) * self.samples
-                    calls.append(ask_one(self.roles[name], text, turn, range(start, start + self.samples)))
-                discussion = _add_replies(discussion, turn, dict(zip(batch, await asyncio.gather(*calls), strict=True)))
-                if discussion.failure is not None:
-                    return discussion
-        return discussion
-
-    def _speakers_read_by(self, name: str) -> Sequence[str]:
-        """The referees whose messages this one reads."""
-        names = list(self.roles)
-        if self.communication != "one-by-one-printed":
-            return names
-        # In the paper's numbering, from 1: h_n goes to H_m for m >= n, m > 1.
-        return names[: names.index(name) + 1] if name != names[0] else ()
-
-    def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
-        """The mean of the referees' latest scores; where one of them failed, the item is unscored."""
-        latest = {turn.role: turn.score for turn in transcript.turns if turn.score is not None}
-        score = math.fsum(latest.values()) / len(latest)
-        last_round = max(turn.round for turn in transcript.turns)
-        reason: StopReason = "single call" if len(transcript.turns) == 1 else "rounds over"
-        return Verdict(score, last_round, reason, transcript.calls, transcript)
+        return await self._discuss([item], rounds)
 
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         """Compare two answers in `rounds` + 1 turns; the score after each turn is the majority's outcome."""
         if not self.compares_pairs or len(items) != 2:
             return await super().converse(items, rounds)
-        pairs = [items, items[::-1]] if self.both_orders else [items]
-        discussions = await asyncio.gather(*(self._compare(pair, rounds) for pair in pairs))
-        return [pair_transcript(discussions, answer, rounds + 1, items[0].aspect.scale) for answer in (0, 1)]
+        aspect = compared_aspect(items[0].aspect)
+        pair = [replace(item, aspect=aspect) for item in items]
+        orders = [pair, pair[::-1]] if self.both_orders else [pair]
+        discussions = await gather(self._discuss(order, rounds) for order in orders)
+        return [_pair_transcript(discussions, answer, rounds + 1, items[0].aspect.scale) for answer in (0, 1)]
 
-    async def _compare(self, pair: Sequence[Item], rounds: int) -> Transcript:
-        aspect = compared_aspect(pair[0].aspect)
-        first, second = (replace(item, aspect=aspect) for item in pair)
-        return await self._discuss(first, rounds, lambda referee, *args: referee.compare((first, second), *args))
+    async def _discuss(self, items: Sequence[Item], rounds: int) -> Transcript:
+        """The messages in order. A message without a usable reply ends the discussion."""
+        names = list(self.roles)
+        # The referees of a batch speak at once.
+        batches = [[name] for name in names] if self.communication == "one-by-one" else [names]
+        discussion = EMPTY
+        for turn in range(1 if self.communication == "none" else rounds + 1):
+            summary = ""
+            if turn and self.summarizer is not None:
+                debate = _joined(m for m in discussion.turns if m.role != SUMMARIZER)
+                reply = await self.summarizer.ask(items[0], parse_summary, round=turn, debate=debate)
+                discussion = _with_replies(discussion, turn, {SUMMARIZER: reply})
+                summary = "" if discussion.failure else str(discussion.turns[-1])
+            for batch in batches:
+                if discussion.failure is not None:
+                    return discussion
+                messages = summary or _joined(discussion.turns)
+                # Distinct numbers of samples, so that referees with the same role do not share them.
+                samples = {name: range(i * self.samples, (i + 1) * self.samples) for i, name in enumerate(names)}
+                replies = await gather(self.roles[name].speak(items, messages, turn, samples[name]) for name in batch)
+                discussion = _with_replies(discussion, turn, dict(zip(batch, replies, strict=True)))
+        return discussion
+
+    def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
+        """The mean of the referees' latest scores; where one of them failed, the item is unscored."""
+        latest = {turn.role: turn.score for turn in transcript.turns if turn.score is not None}
+        last_round = max(turn.round for turn in transcript.turns)
+        reason: StopReason = "single call" if len(transcript.turns) == 1 else "rounds over"
+        return Verdict(fmean(latest.values()), last_round, reason, transcript.calls, transcript)
 
     def config(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in ("communication", "samples", "both_orders")}
         return {
             "roles": dict(self.role_texts),
+            "communication": self.communication,
             "turns": self.debate_config.rounds + 1,
-            **options,
+            "samples": self.samples,
+            "both_orders": self.both_orders,
             "comparing": self.compares_pairs,
         }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> ChatEval:
-        """Rebuild a judge.
-
-        `roles` is a mapping from name to text, or a list of names of built-in roles. `same_role` names one of either,
-        which all referees then have. Referees who share a role are numbered.
-        """
-        options = {name: value for name, value in config.items() if name not in ("roles", "same_role")}
-        return cls(_role_texts(config["roles"], config.get("same_role")), **options)
+        """Rebuild a judge; `roles` may also be a list of names of built-in roles, which are numbered if repeated."""
+        roles = config["roles"]
+        return cls(**{**config, "roles": roles if isinstance(roles, Mapping) else _builtin_roles(roles)})
 
 
-def _add_replies(discussion: Transcript, turn: int, replies: Mapping[str, OpinionReply]) -> Transcript:
-    """The discussion with the replies of a batch of speakers."""
+def _joined(messages: Iterable[Turn]) -> str:
+    """Messages as others read them."""
+    return "\n\n".join(map(str, messages))
+
+
+def _with_replies(
+    discussion: Transcript, turn: int, replies: Mapping[str, RoleReply[Opinion] | ReplyFailure]
+) -> Transcript:
+    """The discussion with the replies of speakers who spoke at once; it ends with the first failure."""
     failures = []
     for name, reply in replies.items():
         if isinstance(reply, ReplyFailure):
@@ -404,16 +358,7 @@ def _add_replies(discussion: Transcript, turn: int, replies: Mapping[str, Opinio
     return discussion.add(replace(failures[0], calls=sum(f.calls for f in failures))) if failures else discussion
 
 
-def _joined_messages(discussion: Transcript, speakers: Sequence[str]) -> str:
-    """The messages of these speakers as others read them."""
-    return "\n\n".join(str(message) for message in discussion.turns if message.role in speakers)
-
-
-def _messages(discussion: Transcript) -> list[Message]:
-    return [turn for turn in discussion.turns if isinstance(turn, Message)]
-
-
-def pair_transcript(discussions: Sequence[Transcript], answer: int, turns: int, scale: Scale) -> Transcript:
+def _pair_transcript(discussions: Sequence[Transcript], answer: int, turns: int, scale: Scale) -> Transcript:
     """The transcript of one of two answers (0, 1): the messages and, after every turn, the outcome as a score.
 
     The outcome is the upper end of the scale for a win, its middle for a tie, its lower end for a loss. It is the only
@@ -449,7 +394,7 @@ def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: S
             scores.setdefault(name, []).append(both_scores if order == answer else both_scores[::-1])
     votes: dict[str, str] = {}
     for name, pairs in scores.items():
-        mean, other_mean = (math.fsum(column) / len(pairs) for column in zip(*pairs, strict=True))
+        mean, other_mean = map(fmean, zip(*pairs, strict=True))
         vote = "win" if mean > other_mean else "lose" if mean < other_mean else "tie"
         votes[f"{name} {vote}, {mean:g} to {other_mean:g}"] = vote
     (outcome, count), *others = Counter(votes.values()).most_common()
@@ -459,27 +404,25 @@ def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: S
     return Turn(MAJORITY, turn, f"{outcome} by the votes of {'; '.join(votes)}", score=score, calls=0)
 
 
-def _role_texts(roles: Mapping[str, str] | Sequence[str], same_role: str | None) -> dict[str, str]:
-    """Name of a referee -> text of its role, from a configuration."""
-    custom = dict(roles) if isinstance(roles, Mapping) else {}
-    available = {**ROLES, **custom}
-    names = list(custom) if custom else [str(name) for name in roles]
-    if same_role is not None:
-        names = [str(same_role)] * len(names)
-    unknown = [name for name in names if name not in available]
-    if unknown:
-        raise InputError(
-            f"there is no role {unknown[0]!r}",
-            field="roles",
-            expected="names out of " + ", ".join(available),
-            found=unknown[0],
-            remedy=did_you_mean(unknown[0], available) or "give your own roles in a file of name = text lines",
-        )
-    numbered: dict[str, str] = {}
+def _messages(discussion: Transcript) -> list[Message]:
+    return [turn for turn in discussion.turns if isinstance(turn, Message)]
+
+
+def _builtin_roles(names: Sequence[str]) -> dict[str, str]:
+    """Name of a referee -> text of the built-in role."""
+    roles: dict[str, str] = {}
     for index, name in enumerate(names):
+        if name not in ROLES:
+            raise InputError(
+                f"there is no role {name!r}",
+                field="roles",
+                expected="names out of " + ", ".join(ROLES),
+                found=name,
+                remedy=did_you_mean(str(name), ROLES) or "give your own roles in a file of name = text lines",
+            )
         number = f"-{names[: index + 1].count(name)}" if names.count(name) > 1 else ""
-        numbered[name + number] = available[name]
-    return numbered
+        roles[name + number] = ROLES[name]
+    return roles
 
 
 def _check_roles(roles: Mapping[str, str]) -> None:

@@ -130,7 +130,6 @@ class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags
         "--together": _IN_BRACKETS.format("debate[together=8]"),
         "--joint": _IN_BRACKETS.format("debate[joint=true]"),
         "--roles": _IN_BRACKETS.format("chateval[roles=mine.toml]"),
-        "--same-role": _IN_BRACKETS.format("chateval[same-role=annotator]"),
         "--judge-option": _IN_BRACKETS.format("chateval[turns=3]"),
         "--ablations": _ABLATION.format("debate[rounds=0|1|2|3]"),
         "--ablate": _ABLATION.format("debate[persona=plain|sophisticated]"),

@@ -31,7 +31,6 @@ class JudgeOptionFlags:
     roles: str | None = setting(
         None, "ChatEval: TOML file with lines name = text, or comma-separated names of built-in roles", metavar="FILE"
     )
-    same_role: str | None = setting(None, "ChatEval: give all referees the same role, e.g. annotator", metavar="ROLE")
     judge_option: tuple[str, ...] = setting(
         (),
         "options of the judge, e.g. score-mode=sampled:5, together=4; may be repeated",
@@ -59,7 +58,7 @@ class JudgeOptionFlags:
                     found=text,
                 )
             options[name] = parse_option_value(value.strip())
-        values = {name: getattr(self, name) for name in ("score_mode", "together", "roles", "same_role")}
+        values = {name: getattr(self, name) for name in ("score_mode", "together", "roles")}
         options |= {name: value for name, value in values.items() if value is not None}
         options |= {"joint": True} if self.joint else {}
         if isinstance(options.get("roles"), str):

@@ -46,7 +46,7 @@ COMPARED = {
     "chateval": _case("chateval"),
     "chateval_simultaneous": _case("chateval-simultaneous"),
     "chateval_summarizer": _case("chateval-summarizer"),
-    "chateval_without_talk": _case("chateval-single,chateval-ensemble,chateval-same-role"),
+    "chateval_without_talk": _case("chateval-single,chateval-ensemble"),
     "chateval_compare": _case("chateval-compare", candidates=2),
     "hallucination": _case("hallucination", candidates=2, aspects="consistency"),
     "hallucination_verify": _case("hallucination-verify", candidates=2, aspects="consistency"),

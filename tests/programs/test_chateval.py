@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.programs import build_preset
+from debate_judge.programs.chateval.judge import ROLES as ROLE_TEXTS
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.judge import Item, Unscored, Verdict, corpus_items
 from debate_judge.programs.transcript import Transcript
@@ -56,7 +58,7 @@ def lines(*messages: str) -> str:
     return "\n\n".join(messages)
 
 
-def test_by_default_every_referee_sees_all_earlier_messages_and_the_score_is_the_mean_of_the_latest() -> None:
+def test_one_by_one_every_referee_reads_all_earlier_messages_and_the_score_is_the_mean_of_the_latest() -> None:
     lm, judge = numbered(), ChatEval(ROLES)
     transcript = hold(lm, only(judge.converse([ITEM], 1)))
     # In turn 1 the messages of earlier agents; in turn 2 all messages, for every agent.
@@ -65,24 +67,6 @@ def test_by_default_every_referee_sees_all_earlier_messages_and_the_score_is_the
     assert [(t.role, t.round) for t in transcript.turns] == ORDER
     assert judge.judgement(transcript, 1) == Verdict(3.0, 1, "rounds over", 6, transcript)
     assert judge.judgement(transcript.until(0), 0).score == 2.0
-
-
-def test_the_published_one_by_one_follows_algorithm_1_literally() -> None:
-    lm = numbered()
-    transcript = hold(lm, only(ChatEval(ROLES, "one-by-one-printed").converse([ITEM], 1)))
-    # Turn 1. alpha: H1 = (). beta: H2 = (A1). gamma: H3 = (A1, B1). Each message goes to its speaker and to those
-    # after it, but never to H1. Turn 2. alpha: H1 is still empty, the same question, so its reply is the same.
-    # beta: H2 = (A1, B1, again). gamma: H3 = (A1, B1, G1, again, B2).
-    again = "alpha, turn 2, score 1: a1"
-    assert heard(lm) == [
-        ("alpha", ""),
-        ("beta", A1),
-        ("gamma", lines(A1, B1)),
-        ("beta", lines(A1, B1, again)),
-        ("gamma", lines(A1, B1, G1, again, B2)),
-    ]
-    assert [(t.role, t.round) for t in transcript.turns] == ORDER
-    assert lm.meter.requested == {"alpha": 2, "beta": 2, "gamma": 2}
 
 
 def test_simultaneous_talk_follows_algorithm_2() -> None:
@@ -109,12 +93,26 @@ def test_the_summarizer_replaces_the_history_as_in_algorithm_3() -> None:
     assert not re.search("A short note|A long letter", lm.prompts[2])
 
 
-@pytest.mark.parametrize("communication", ["one-by-one", "one-by-one-printed", "simultaneous", "summarizer"])
+@pytest.mark.parametrize("communication", ["one-by-one", "simultaneous", "summarizer"])
 def test_a_discussion_contains_every_shorter_discussion(communication: str) -> None:
     judge = ChatEval(ROLES, communication)
     longer: Transcript = hold(numbered(), only(judge.converse([ITEM], 2)))
     for rounds in (0, 1):
         assert hold(numbered(), only(judge.converse([ITEM], rounds))) == longer.until(rounds)
+
+
+def test_built_in_referees_argue_and_nothing_asks_them_to_agree() -> None:
+    lm = scripted_lm(debater(rationale="so", score="3"))
+    hold(lm, only(build_preset("chateval", {"roles": list(ROLE_TEXTS)[:5]}).converse([ITEM], 1)))
+    roles = [section(prompt, "role") for prompt in lm.prompts]
+    assert all(
+        role.startswith(f"{ROLE_TEXTS[name]} Other referees") for name, role in zip(ROLE_TEXTS, roles[:5], strict=False)
+    )
+    assert not any(re.search(r"\bagree(ment)? is|worth as much|as honourable|half a point", role) for role in roles)
+    # A user's role stands before the same words, unchanged.
+    lm = numbered()
+    hold(lm, only(ChatEval({"alpha": "You are alpha. Be loud."}).converse([ITEM], 0)))
+    assert section(lm.prompts[0], "role").startswith("You are alpha. Be loud. Other referees have the same task.")
 
 
 def test_multiple_evidence_averages_samples_of_its_own_for_each_referee(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ JUDGES = [
     *rows(
         chateval,
         ({"roles": {}}, "roles", ""),
-        ({"roles": ["poet"]}, "roles", "poet"),
+        ({"roles": ["plumber"]}, "roles", "plumber"),
         ({"roles": {"a['b']": "text"}}, "roles", ""),
         ({"roles": {"summarizer": "text"}}, "roles", "summarizer"),
         ({"roles": {"alpha": " "}}, "roles.alpha", "empty"),

@@ -191,14 +191,14 @@ def test_flags_become_options(texts: tuple[str, ...], expected: dict[str, Any]) 
     assert options(*texts) == expected
 
 
-def test_roles_come_from_a_file_and_one_role_can_be_everybodys(tmp_path: Path) -> None:
+def test_roles_come_from_a_file_or_by_name_also_the_same_for_all(tmp_path: Path) -> None:
     roles = tmp_path / "roles.toml"
     roles.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
     judge: Any = build_preset("chateval", options(f"roles={roles}"))
     assert judge.role_texts == {"librarian": "You keep books.", "coach": "You train a team."}
     assert judge.instructions()["roles['coach']"].startswith("You train a team.")
-    judge = build_preset("chateval", options("same-role=annotator"))
-    assert judge.role_texts == {f"annotator-{i}": ROLES["annotator"] for i in (1, 2, 3)}
+    judge = build_preset("chateval", options("roles=annotator,annotator"))
+    assert judge.role_texts == {f"annotator-{i}": ROLES["annotator"] for i in (1, 2)}
 
 
 @pytest.mark.parametrize("name", JUDGES)
@@ -207,4 +207,4 @@ def test_every_option_of_a_judge_is_kept_in_its_configuration(name: str) -> None
         config = build_preset(name, {}).config()
     except InputError as error:
         pytest.skip(str(error))
-    assert set(options_of(name)) - {"same_role"} <= set(config)
+    assert set(options_of(name)) <= set(config)

@@ -233,12 +233,13 @@ def judge(entrant: Entrant) -> Any:
 def test_settings_stand_in_brackets_and_alternatives_are_judges_of_their_own(tmp_path: Path) -> None:
     personas = tmp_path / "mine.toml"
     personas.write_text('grumpy = "You never like a score."\n')
-    text = "debate[rounds=0|2,persona=plain],chateval[roles=[critic,news-author],turns=3]"
-    zero, two, chat, grumpy = entrants_of(f"{text},debate[persona=grumpy,tie-breaker=true]", personas)
+    text = "debate[rounds=0|2,persona=plain],chateval[roles=[critic]|[critic,news-author],turns=3]"
+    zero, two, alone, chat, grumpy = entrants_of(f"{text},debate[persona=grumpy,tie-breaker=true]", personas)
     assert (zero.name, two.name) == ("debate[rounds=0,persona=plain]", "debate[rounds=2,persona=plain]")
     assert [judge(entrant).debate_config.rounds for entrant in (zero, two)] == [0, 2]
     assert judge(two).instructions()["critic"] == PERSONAS["plain"].text
-    assert list(judge(chat).role_texts) == ["critic", "news-author"]
+    assert [list(judge(entrant).role_texts) for entrant in (alone, chat)] == [["critic"], ["critic", "news-author"]]
+    assert alone.name == "chateval[roles=[critic],turns=3]"
     assert judge(grumpy).instructions()["critic"] == "You never like a score."
     assert (judge(grumpy).debate_config, judge(grumpy).config()["persona"]) == (DebateConfig(3, True), "grumpy")
 
