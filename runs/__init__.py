@@ -1,5 +1,4 @@
 """Running judges: scoring, serving, comparing, exporting, tracking, and what comes after a compile.
 
-Has all commands but `compile`. Uses `data` and `programs`, and no optimizer, except that `DebateAligner` calls the
-package's public `compile`.
+Has all commands but `compile`. Uses `data` and `programs`, and no optimizer.
 """

@@ -11,10 +11,10 @@ import subprocess
 import sys
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from debate_judge.data.tasks import TASKS
 from debate_judge.programs import build_preset
@@ -57,7 +57,30 @@ def imported(code: str) -> set[str]:
 
 def test_there_are_examples_of_all_tools() -> None:
     libraries = {library for code in PYTHON for library in imported(code)}
-    assert {"mlflow", "dspy", "pandas", "deepeval", "inspect_ai", "opentelemetry", "debate_judge"} <= libraries
+    assert {"mlflow", "dspy", "pandas", "deepeval", "inspect_ai", "debate_judge"} <= libraries
+
+
+RECIPES = {"debate", "DebateMetric", "get_assert"}
+"""What a user hands to LangSmith, DeepEval and promptfoo."""
+
+
+def check_recipe(name: str, recipe: Any) -> None:
+    """Use a recipe as its tool does: LangSmith's own wrapper where it is installed, else a call with its arguments."""
+    question, answer = "The council voted on Monday.", "The council voted."
+    if name == "debate":
+        langsmith = pytest.importorskip("langsmith.evaluation.evaluator", reason="langsmith is not installed")
+        assert isinstance(langsmith.run_evaluator(recipe), langsmith.RunEvaluator)
+        results = recipe(inputs={"question": question}, outputs={"answer": answer})
+        assert [langsmith.EvaluationResult(**result).key for result in results] == ["coherence", "fluency"]
+        assert all(1 <= result["score"] <= 5 and result["comment"] for result in results)
+    elif name == "get_assert":
+        result = recipe(answer, {"vars": {"article": question}})
+        assert 0 <= result["score"] <= 1
+        assert result["pass"] == (result["score"] >= 0.5)
+    else:
+        metric = recipe("coherence")
+        assert 1 <= metric.measure(SimpleNamespace(input=question, actual_output=answer)) <= 5
+        assert metric.is_successful() == (metric.score >= 4)
 
 
 @pytest.mark.integration
@@ -68,13 +91,11 @@ def test_python(code: str, folder: Path, capsys: pytest.CaptureFixture[str], mon
         if importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed: the extra of its name installs it")
     monkeypatch.setenv("DEEPEVAL_TELEMETRY_OPT_OUT", "YES")
-    if "opentelemetry" in code:
-        # The provider of a process is set once: not of this one.
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert done.stdout.count('"gen_ai.evaluation.result"') == 2
-        return
-    exec(compile(code, "docs/integrations.md", "exec"), {})
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/integrations.md", "exec"), names)
     assert bool(capsys.readouterr().out) == ("\nprint(" in code or "    print(dspy" in code)
+    for recipe in RECIPES & set(names):
+        check_recipe(recipe, names[recipe])
 
 
 @pytest.mark.integration
@@ -90,18 +111,6 @@ def test_pytest(folder: Path) -> None:
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_promptfoo(folder: Path) -> None:
-    from debate_judge.runs.integrations import promptfoo_assert
-
-    promptfoo_assert._batcher.cache_clear()
-    (text,) = [code for language, code in BLOCKS if language == "yaml"]
-    (test,) = yaml.safe_load(text)["tests"]
-    (asserted,) = test["assert"]
-    result = promptfoo_assert.get_assert("The council voted.", {"vars": test["vars"], "config": asserted["config"]})
-    assert list(result["namedScores"]) == ["coherence"]
-    assert asserted["value"] == "file://judge.py"
-
-
 def test_serve() -> None:
     (command,) = [
         line for language, code in BLOCKS if language == "sh" for line in code.splitlines() if "serve " in line
@@ -109,7 +118,7 @@ def test_serve() -> None:
     arguments = make_parser("serve", "", ServeFlags).parse_args(command.split()[2:])
     assert arguments.program == EXPORT
     options = {flag for action in make_parser("serve", "", ServeFlags)._actions for flag in action.option_strings}
-    section = PAGE[PAGE.index("## HTTP") : PAGE.index("## OpenTelemetry")]
+    section = PAGE[PAGE.index("## HTTP") : PAGE.index("## Recipes")]
     assert {flag.rstrip("`") for flag in re.findall(r"`(--[a-z-]+)", section)} <= options
 
 

@@ -22,7 +22,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-OPTIONAL = ("deepeval", "fastapi", "inspect_ai", "prometheus_client")
+OPTIONAL = ("fastapi", "inspect_ai", "prometheus_client")
 """Libraries of extras that an integration imports as a whole: its own file is imported only when it is used."""
 
 

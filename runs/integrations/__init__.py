@@ -1,6 +1,6 @@
 """A judge in the tools that people already use: one file per tool, imported when one of its names is first used.
 
-Uses exports and the package's public functions (`load`, `compile`); docs/integrations.md shows each tool.
+Uses exports and the package's public `load`; docs/integrations.md shows each tool.
 """
 
 from __future__ import annotations
@@ -9,28 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from debate_judge.runs.integrations.batching import SourceBatcher as SourceBatcher
-    from debate_judge.runs.integrations.common import to_unit as to_unit
-    from debate_judge.runs.integrations.deepeval_metric import DebateMetric as DebateMetric
     from debate_judge.runs.integrations.dspy_metric import ProgramMetric as ProgramMetric
     from debate_judge.runs.integrations.inspect_scorer import debate_scorer as debate_scorer
-    from debate_judge.runs.integrations.langsmith_evaluation import langsmith_evaluator as langsmith_evaluator
-    from debate_judge.runs.integrations.mlflow_judge import DebateAligner as DebateAligner
-    from debate_judge.runs.integrations.mlflow_judge import DebateScorer as DebateScorer
+    from debate_judge.runs.integrations.mlflow_scorer import DebateScorer as DebateScorer
     from debate_judge.runs.integrations.pandas_frame import score_frame as score_frame
 
 _MODULES = {
-    "DebateAligner": "mlflow_judge",
-    "DebateMetric": "deepeval_metric",
-    "DebateScorer": "mlflow_judge",
+    "DebateScorer": "mlflow_scorer",
     "ProgramMetric": "dspy_metric",
     "SourceBatcher": "batching",
     "debate_scorer": "inspect_scorer",
-    "langsmith_evaluator": "langsmith_evaluation",
     "score_frame": "pandas_frame",
-    "to_unit": "common",
 }
 
-_EXTRAS = {"deepeval": "deepeval", "inspect_ai": "inspect"}
+_EXTRAS = {"inspect_ai": "inspect"}
 """Library of a tool -> the extra that installs it."""
 
 

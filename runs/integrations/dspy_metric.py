@@ -10,9 +10,9 @@ from typing import Any
 import dspy
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations.batching import SourceBatcher
-from debate_judge.runs.integrations.common import to_unit
 
 
 class ProgramMetric:
@@ -65,6 +65,24 @@ class ProgramMetric:
         feedback = [f"{n} {_score_text(s.score, task.aspect(n).scale)}: {s.reason}" for n, s in scores.items()]
         value = self._failure_score if missing else fmean(score for score in unit_scores if score is not None)
         return dspy.Prediction(score=value, feedback="\n".join(feedback))
+
+
+def to_unit(score: float | None, aspect: Aspect) -> float | None:
+    """A score from 0 (the lower end of the aspect's scale) to 1 (the upper end); None stays None.
+
+    Raises:
+        InputError: The score is not on the scale, as that of a metric may be.
+    """
+    if score is None:
+        return None
+    if not aspect.scale.contains(score):
+        raise InputError(
+            "the score is not on the aspect's scale, so it has no place between 0 and 1",
+            field=aspect.name,
+            expected=f"a score from {aspect.scale}",
+            found=score,
+        )
+    return (score - aspect.scale.low) / (aspect.scale.high - aspect.scale.low)
 
 
 def _score_text(score: float | None, scale: object) -> str:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
@@ -55,16 +54,7 @@ class Score:
 
 
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale = "judge") -> Score:
-    """The judgement as it is reported; the raters' scale needs a calibration of the aspect.
-
-    Emits an OpenTelemetry event where that is configured (`emit_event`).
-    """
-    score = _score_of(judge, item, judgement, scale)
-    emit_event(item, score)
-    return score
-
-
-def _score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale) -> Score:
+    """The judgement as it is reported; the raters' scale needs a calibration of the aspect."""
     transcript, reason = judgement.transcript, reason_of(judgement)
     other_fields = reason, judgement.calls, transcript.together, transcript.joint, transcript
     if isinstance(judgement, Unscored):
@@ -77,33 +67,6 @@ def _score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: Sco
         else judge_score
     )
     return Score(value, judge_score, judgement.rounds, judgement.stop_reason, None, "", *other_fields)
-
-
-EVENT_NAME = "gen_ai.evaluation.result"
-
-
-def emit_event(item: Item, score: Score) -> None:
-    """Emit an OpenTelemetry event about a score in the span of the caller, if a logger provider is configured.
-
-    The attributes follow its semantic conventions for generative AI; `gen_ai.evaluation.explanation` is the judge's
-    reason, which may quote the text. Without OpenTelemetry in the process there is no provider: nothing is imported.
-    """
-    logs = sys.modules.get("opentelemetry._logs")
-    if logs is None:
-        return
-    logger = logs.get_logger("debate_judge")
-    if not logger.enabled(event_name=EVENT_NAME):
-        return
-    attributes: dict[str, str | float] = {
-        "gen_ai.evaluation.name": item.aspect.name,
-        "gen_ai.evaluation.explanation": score.reason,
-    }
-    if score.score is None:
-        attributes["gen_ai.evaluation.score.label"] = "unscored"
-        attributes["error.type"] = score.unscored or "unscored"
-    else:
-        attributes["gen_ai.evaluation.score.value"] = score.score
-    logger.emit(event_name=EVENT_NAME, attributes=attributes)
 
 
 def items_of_group(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:

@@ -30,7 +30,8 @@ from debate_judge.data.splits import append_held_out, split
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.judge_cache import cached_judge
 from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
-from debate_judge.runs.integrations.common import text_in, to_unit
+from debate_judge.runs.integrations.dspy_metric import to_unit
+from debate_judge.runs.integrations.mlflow_scorer import text_in
 from tests.refusals.refusal import alike, row, rows
 from tests.runs.rated_corpora import TASK
 from tests.runs.rated_corpora import corpus as numbered

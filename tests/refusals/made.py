@@ -26,7 +26,6 @@ from debate_judge.programs.metrics.metric import RougeL
 from debate_judge.programs.roles.examples import RatedExample, with_examples
 from debate_judge.runs.distributed.units import find_inputs
 from debate_judge.runs.export.recorded import RECORDED, cuts_in, exported_judge_name, objective_in, recorded_scores_in
-from debate_judge.runs.integrations.promptfoo_assert import get_assert
 from debate_judge.runs.tracking.store import open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.data.files_of_rows import TASK as SUPPORT
@@ -131,10 +130,6 @@ def tracked(experiment: str, uri: str | None = None) -> Callable[[], object]:
     return lambda: Tracker(uri=uri, store=STORE, experiment=experiment, run_name="run").__enter__()
 
 
-def asserted(**config: Any) -> object:
-    return get_assert("reply 1", {"vars": {"a": "x", "b": "y"}, "config": config})
-
-
 OLD = f"sqlite:///{STORE}/old.db"
 
 
@@ -147,12 +142,6 @@ STORES = [
     row("a deleted experiment", tracked("debate/gone"), None, "restore", change=deleted_experiment),
     row("a database of another MLflow", tracked("debate/old", OLD), None, "out-of-date", change=old_schema),
     row("an export in the place of work", lambda: exports.write(Path("thesis")), None, "no export", change=thesis),
-    *rows(
-        asserted,
-        ({}, None, "export"),
-        ({"export": "support", "treshold": 1}, None, "treshold"),
-        ({"export": "support"}, None, "source"),
-    ),
     *rows(find_inputs, ("*.csv", None, "no such file"), ("nowhere://bucket/x.jsonl", None, "cannot be reached")),
 ]
 

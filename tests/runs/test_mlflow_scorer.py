@@ -1,15 +1,12 @@
-"""MLflow: a judge as a scorer, an alignment that compiles one, and people's assessments as rated data."""
+"""MLflow: a judge as a scorer, and people's assessments as rated data."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
-from unittest.mock import Mock
 
 import mlflow
 import pytest
 from mlflow.entities import AssessmentSource, Feedback, Trace
-from mlflow.genai.judges import make_judge
 
 from debate_judge import data, load
 from debate_judge.data.errors import InputError
@@ -22,8 +19,7 @@ from debate_judge.runs.after.recheck import RecheckFlags
 from debate_judge.runs.check import main
 from debate_judge.runs.export.folder import read
 from debate_judge.runs.human_ratings import resolve_data
-from debate_judge.runs.integrations import DebateAligner, DebateScorer
-from debate_judge.runs.integrations.mlflow_judge import AlignedJudge, _as_type
+from debate_judge.runs.integrations import DebateScorer
 from tests.fakes import ScriptedLM
 from tests.runs.integration_exports import save_judge, score_for, script
 from tests.runs.score_command import export_of
@@ -67,83 +63,6 @@ def test_keys_say_which_input_is_the_source(tmp_path: Path, lms: list[ScriptedLM
         named = DebateScorer(judge=judge, aspects=["tone"], source_key="question", text_key="answer")
         (feedback,) = named(inputs={"question": "q", "history": "h"}, outputs={"answer": "reply 8", "model": "m"})
         assert (feedback.name, feedback.value) == ("tone", 5)
-
-
-# --- align ---
-
-
-def traced(source: str, text: str, *ratings: tuple[str, Any]) -> Trace:
-    """A trace of an app with human feedback of several raters."""
-    with mlflow.start_span("app") as span:
-        span.set_inputs({"source": source})
-        span.set_outputs(text)
-    mlflow.flush_trace_async_logging()
-    trace = mlflow.get_trace(span.trace_id)
-    trace.info.assessments.append(Feedback("coherence", 1, source=AssessmentSource("LLM_JUDGE", "gpt")))
-    for time, (rater, value) in enumerate(ratings):
-        human, rationale = AssessmentSource("HUMAN", rater), f"{rater} says {value}"
-        feedback = Feedback("coherence", value, source=human, rationale=rationale, create_time_ms=time)
-        trace.info.assessments.append(feedback)
-    return trace
-
-
-JUDGE = {
-    "name": "coherence",
-    "instructions": "Is {{ outputs }} in a sensible order, for {{ inputs }}?",
-    "model": "openai:/gpt-5-mini",
-}
-
-
-def test_ratings_are_those_of_all_raters_and_of_each_the_newest(
-    experiment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    traces = [traced("s", "b", ("ann", 4), ("ann", 2), ("bob", 5)), traced("s", "a", ("bob", 3))]
-    traces += [traced("s", "a", ("cyd", 1)), traced("other", "c")]
-    compiled = Mock()
-    monkeypatch.setattr("debate_judge.runs.integrations.mlflow_judge.AlignedJudge.of", Mock())
-    monkeypatch.setattr("debate_judge.optimize.python_api.compile", compiled)
-    make_judge(**JUDGE, feedback_value_type=float).align(traces, DebateAligner(scale=(1, 5)))
-    (corpus,) = compiled.call_args.args
-    assert compiled.call_args.kwargs["lm"] == "openai/gpt-5-mini"
-    (group,) = corpus.groups
-    assert [(c.text, c.ratings["coherence"]) for c in group.candidates] == [("a", (3, 1)), ("b", (2, 5))]
-    assert group.candidates[1].comments["coherence"] == ("ann says 2", "bob says 5")
-    assert corpus.task.aspects[0].definition == "Is the outputs in a sensible order, for the inputs?"
-
-
-@pytest.mark.integration
-def test_align_compiles_a_judge_with_its_proof(experiment: str, tmp_path: Path) -> None:
-    groups = data.load("sample").groups[:12]
-    traces = [
-        traced(group.source, candidate.text, ("ann", candidate.ratings["coherence"][0]))
-        for group in groups
-        for candidate in group.candidates[:3]
-    ]
-    quick = {"effort": "light", "trials": 2, "resamples": 100, "folds": 1, "max_rounds": 0, "tuner": "none"}
-    aligner = DebateAligner(scale=(1, 5), lm="offline", store=str(tmp_path / "store"), progress=False, **quick)
-    aligned = make_judge(**JUDGE, feedback_value_type=float).align(traces, aligner)
-    assert isinstance(aligned, AlignedJudge)
-    assert "coherence" in aligned.compiled.table.index
-    assert aligned.compiled.export.is_dir()
-    feedback = aligned(inputs={"source": groups[0].source}, outputs=groups[0].candidates[0].text)
-    assert feedback.name == "coherence"
-    assert 1 <= feedback.value == aligned(trace=traces[0]).value <= 5
-    assert (aligned.instructions, aligned.feedback_value_type) == (JUDGE["instructions"], float)
-
-
-def test_align_says_what_it_lacks(experiment: str) -> None:
-    judge, yes = make_judge(**JUDGE, feedback_value_type=float), make_judge(**JUDGE, feedback_value_type=bool)
-    with pytest.raises(InputError, match="scale of the ratings"):
-        judge.align([], DebateAligner())
-    with pytest.raises(InputError, match="no trace"):
-        judge.align([traced("s", "t")], DebateAligner(scale=(1, 5)))
-    with pytest.raises(InputError, match="not on the scale"):
-        yes.align([traced("s", "t", ("ann", 3))], DebateAligner())
-    scale = DebateAligner()._scale_of
-    assert (scale(Literal["yes", "no"]), scale(Literal[1, 2, 3])) == (Scale(0, 1), Scale(1, 3))
-    kinds: list[Any] = [bool, Literal["yes", "no"], Literal[1, 2, 3], int, float, str]
-    assert [_as_type(0.5, kind) for kind in kinds] == [True, "yes", 1, 0, 0.5, "0.5"]
-    assert [_as_type(2.6, kind) for kind in kinds[2:]] == [3, 3, 2.6, "2.6"]
 
 
 # --- what people assessed, as rated data ---

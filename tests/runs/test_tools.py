@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import math
 import re
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 from unittest.mock import Mock
 
 import dspy
@@ -24,12 +21,10 @@ from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations import (
     ProgramMetric,
     SourceBatcher,
-    langsmith_evaluator,
-    promptfoo_assert,
     score_frame,
-    to_unit,
 )
-from debate_judge.runs.integrations.common import text_in
+from debate_judge.runs.integrations.dspy_metric import to_unit
+from debate_judge.runs.integrations.mlflow_scorer import text_in
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.runs.integration_exports import TONE, save_judge, score_for, script
 
@@ -186,96 +181,6 @@ def test_a_frame_keeps_its_rows_and_gets_scores_and_reasons(tmp_path: Path, lms:
     assert any("2 candidates" in prompt for prompt in lms[0].prompts), "rows of a source are asked about together"
 
 
-# --- LangSmith and OpenEvals ---
-
-
-def test_langsmith_takes_the_evaluator(judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("langsmith", reason="langsmith is not installed: pip install langsmith")
-    monkeypatch.setenv("LANGSMITH_TRACING", "false")
-    from langsmith.evaluation.evaluator import EvaluationResult, RunEvaluator, run_evaluator
-    from langsmith.schemas import Example, Run
-
-    evaluator: Any = run_evaluator(langsmith_evaluator(judge))
-    assert isinstance(evaluator, RunEvaluator)
-    run_id, start = "00000000-0000-0000-0000-000000000001", "2026-01-01T00:00:00Z"
-    outputs = {"answer": "reply 16"}
-    run = Run(
-        id=run_id, name="app", run_type="chain", start_time=start, inputs={}, outputs=outputs, trace_id=run_id
-    )  # fmt: skip
-    example = Example(id=run_id, inputs={"message": "Late!"}, outputs={"answer": "Sorry."}, dataset_id=run_id)
-    results = evaluator.evaluate_run(run, example)["results"]
-    assert all(isinstance(result, EvaluationResult) for result in results)
-    expected = dict.fromkeys(("tone", "help"), (4.5, "I read reply 16."))
-    assert {result.key: (result.score, result.comment) for result in results} == expected
-    # As OpenEvals calls it as well.
-    (missing,) = langsmith_evaluator(judge, aspects="tone")(inputs={"m": "s"}, outputs={"a": "unreadable 1"}, id=3)
-    assert (missing["score"], missing["metadata"]["unscored"]) == (None, "unreadable reply")
-
-
-# --- promptfoo ---
-
-
-@pytest.fixture
-def asserted(tmp_path: Path, judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The user's file, as promptfoo's wrapper for Python loads it: by its path."""
-    file = tmp_path / "judge.py"
-    file.write_text("from debate_judge.runs.integrations.promptfoo_assert import get_assert\n")
-    monkeypatch.setattr(promptfoo_assert, "SourceBatcher", lambda export: SourceBatcher(judge))
-    promptfoo_assert._batcher.cache_clear()
-    spec = importlib.util.spec_from_file_location("judge", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_promptfoo_gets_a_grading_result(asserted: ModuleType) -> None:
-    context = {"vars": {"message": "Late!"}, "config": {"export": "judge", "threshold": 0.8}}
-    assert asserted.get_assert("reply 16", context) == {
-        "pass": True,
-        "score": unit("reply 16"),
-        "reason": "tone: I read reply 16.\nhelp: I read reply 16.",
-        "namedScores": {"tone": 0.875, "help": 0.875},
-        "componentResults": [{"pass": True, "score": 0.875, "reason": "I read reply 16."}] * 2,
-    }
-    assert asserted.get_assert("reply 3", context)["pass"] is False
-    failed = asserted.get_assert("unreadable 1", context)
-    assert (failed["pass"], failed["namedScores"]) == (False, {})
-    assert "unreadable reply" in failed["reason"]
-
-
-# --- DeepEval ---
-
-
-def test_deepeval_takes_the_metric(judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DEEPEVAL_TELEMETRY_OPT_OUT", "YES")
-    monkeypatch.chdir(tmp_path)
-    reason = "deepeval is not installed: pip install 'debate-judge[deepeval]'"
-    deepeval = pytest.importorskip("deepeval", reason=reason)
-    from deepeval.evaluate.configs import AsyncConfig, CacheConfig, DisplayConfig, ErrorConfig
-    from deepeval.metrics.utils import copy_metrics
-    from deepeval.test_case import LLMTestCase
-
-    from debate_judge.runs.integrations import DebateMetric
-
-    metric = DebateMetric(judge, "tone", threshold=0.8)
-    (copy,) = copy_metrics([metric])
-    assert (copy.judge is metric.judge, copy.threshold, copy.__name__) == (True, 0.8, "tone (debate judge)")
-    cases = [LLMTestCase(input="Late!", actual_output=text) for text in ("reply 16", "reply 3", "unreadable 1")]
-    assert metric.measure(cases[0]) == unit("reply 16")
-    assert (metric.is_successful(), metric.reason) == (True, "I read reply 16.")
-    for concurrent in (True, False):
-        result = deepeval.evaluate(
-            cases, [metric],
-            async_config=AsyncConfig(run_async=concurrent), error_config=ErrorConfig(ignore_errors=True),
-            cache_config=CacheConfig(write_cache=False), display_config=DisplayConfig(print_results=False),
-        )  # fmt: skip
-        by_text = {r.actual_output: r.metrics_data[0] for r in result.test_results}
-        assert by_text["reply 16"].score == unit("reply 16")
-        assert [by_text[case.actual_output].success for case in cases] == [True, False, False]
-        assert by_text["unreadable 1"].score is None
-        assert "unreadable reply" in by_text["unreadable 1"].error
-
-
 # --- Inspect ---
 
 
@@ -307,32 +212,3 @@ def test_inspect_takes_the_scorer(export: Path, tmp_path: Path, monkeypatch: pyt
     assert (math.isnan(scores[2].value), scores[2].reason) == (True, "grader_failed")
     means = {score.name: score.metrics["mean"].value for score in done.results.scores}
     assert means == {"tone": 3.5, "help": 3.5}
-
-
-# --- OpenTelemetry ---
-
-
-def test_every_score_is_an_event_where_a_provider_is_configured(
-    judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from opentelemetry import _logs
-    from opentelemetry.sdk._logs import LoggerProvider
-    from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
-
-    judge.score(source="Late!", text="reply 3")
-    exporter, provider = InMemoryLogRecordExporter(), LoggerProvider()
-    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
-    # As `_logs.set_logger_provider` does, which a process may call only once.
-    monkeypatch.setattr(_logs, "get_logger", provider.get_logger)
-    judge.score(source="Late!", text="reply 16")
-    judge(source="Late!", text="unreadable 1", aspect="tone")
-    records = [data.log_record for data in exporter.get_finished_logs()]
-    assert {record.event_name for record in records} == {"gen_ai.evaluation.result"}
-    scored = {"score.value": 4.5, "explanation": "I read reply 16."}
-    *events, failed = (
-        {name.removeprefix("gen_ai.evaluation."): value for name, value in record.attributes.items()}
-        for record in records
-    )
-    assert events == [{"name": aspect, **scored} for aspect in ("tone", "help")]
-    assert (failed["score.label"], failed["error.type"]) == ("unscored", "unreadable reply")
-    assert "score.value" not in failed
