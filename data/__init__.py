@@ -127,11 +127,6 @@ LOADERS: dict[str, Loader] = {
     "factool": public_set("factool"),
     "factool_claims": public_set("factool", "claim"),
     "faireval": public_set("faireval"),
-    "llmbar": public_set("pairwise"),
-    "llmbar_adversarial": public_set("pairwise", "llmbar_adversarial"),
-    "pandalm": public_set("pairwise", "pandalm"),
-    "dialsummeval": public_set("dialsummeval"),
-    "newsroom": public_set("newsroom"),
     "sample": _sample,
 }
 """Name after --data -> loader."""

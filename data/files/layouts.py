@@ -222,28 +222,6 @@ def _argilla_nested(values: Values) -> Iterator[ExportRating]:
     )
 
 
-# --- Opik ---
-
-
-def _opik_columns(values: Values) -> Iterator[tuple[str, str, str]]:
-    """Each column of a score or comment, with its reviewer, in brackets or not, and the score's name or `comment`."""
-    bare = {key.removesuffix(".comment") for key in values if key.endswith(".comment")}
-    for key in values:
-        match = re.fullmatch(r"\[([^\]]+)\]\.(.+)", key)
-        reviewer = match[1] if match else next((name for name in bare if key.startswith(f"{name}.")), "")
-        name = match[2] if match else key.removeprefix(f"{reviewer}.")
-        if reviewer and not name.endswith(".reason"):
-            yield key, reviewer, name
-
-
-def _opik(values: Values) -> Iterator[ExportRating]:
-    for key, reviewer, name in _opik_columns(values):
-        if name == "comment":
-            yield ExportRating("", None, reviewer, values[key], key)
-        else:
-            yield ExportRating(name, values[key], reviewer, values.get(f"{key}.reason"), key)
-
-
 # --- Langfuse, LangSmith, MLflow ---
 
 _TRACE_IDS = ("id", "trace_id", "traceId", "run_id")
@@ -428,11 +406,4 @@ _LAYOUTS = (
         "traces",
     ),
     ExportLayout("LangSmith", _has_all("run_id", "key", "score"), _input_and_output, _langsmith, ("run_id",), "runs"),
-    ExportLayout(
-        "Opik",
-        lambda values: any(_opik_columns(values)) and any(name.lower() in ("input", "output") for name in values),
-        _input_and_output,
-        _opik,
-        ("id", "Id", "ID"),
-    ),
 )

@@ -29,14 +29,12 @@ class RemoteSet:
     columns: tuple[str, ...]
     """Columns that the loader needs; checked, because the set can change upstream."""
     split: str = "train"
-    field: str | None = None
-    """Name of the list of records in a JSON file that is one object."""
 
 
-def github(repository: str, commit: str, file: str, *columns: str, field: str | None = None) -> RemoteSet:
+def github(repository: str, commit: str, file: str, *columns: str) -> RemoteSet:
     """A JSON file of a GitHub repository at a commit."""
     address = f"https://raw.githubusercontent.com/{repository}/{commit}/{file}"
-    return RemoteSet(address, commit, columns, field=field)
+    return RemoteSet(address, commit, columns)
 
 
 def read(
@@ -56,7 +54,7 @@ def read(
     if path is None:
         return fetch(name, remote), Origin(name, remote.address, remote.revision)
     file = Path(path)
-    records = list(reading.json_records(file) if remote.field is None else reading.json_array(file, remote.field))
+    records = list(reading.json_records(file))
     if not records:
         expected = "records with " + ", ".join(remote.columns)
         raise InputError("no records in the file", file=path, expected=expected)
@@ -69,10 +67,9 @@ def fetch(name: str, remote: RemoteSet) -> list[Record]:
     """Download all rows of a set; a record's line is its row number from 1. Errors as in `read`."""
     import datasets
 
-    inner = {} if remote.field is None else {"field": remote.field}
     with fetch_errors(name, remote.address):
         if remote.address.startswith("https://"):
-            rows = datasets.load_dataset("json", data_files=remote.address, split=remote.split, **inner)
+            rows = datasets.load_dataset("json", data_files=remote.address, split=remote.split)
         else:
             rows = datasets.load_dataset(remote.address, split=remote.split, revision=remote.revision)
     if missing := [column for column in remote.columns if column not in rows.column_names]:

@@ -36,7 +36,6 @@ EXPORTS = [
     ("label_studio.json", "Label Studio (JSON)", TEXTS, ("No date.",)),
     ("label_studio.csv", "Label Studio", TEXTS, ()),
     ("argilla.json", "Argilla", TEXTS, ()),
-    ("opik.csv", "Opik", (), ("No date.",)),
     ("langfuse_scores.csv+langfuse_traces.jsonl", "Langfuse", (), ()),
     ("langsmith_feedback.jsonl+langsmith_runs.jsonl", "LangSmith", (), ()),
     ("mlflow_traces.jsonl", "MLflow", (), ()),
@@ -265,12 +264,6 @@ def test_comparisons_of_label_studio_are_pairs(tmp_path: Path, caplog: pytest.Lo
 )
 def test_cells_that_are_no_lists_stay_texts(cell: str) -> None:
     assert parsed(cell) == cell
-
-
-def test_columns_of_opik_in_upper_case(tmp_path: Path) -> None:
-    rows: Rows = [{"Input": "q", "Output": "a", "[ann].helpfulness": 3, "[ben].helpfulness": 4}]
-    (group,) = load(written(tmp_path, "a.csv", rows), TASK).groups
-    assert (group.source, group.candidates[0].ratings) == ("q", {"helpfulness": (3.0, 4.0)})
 
 
 def test_a_score_on_a_step_of_a_trace_is_about_the_text_of_the_step(tmp_path: Path) -> None:

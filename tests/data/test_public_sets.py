@@ -16,7 +16,7 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Scale
-from debate_judge.data.sets import faireval, hub, newsroom, pairwise, topical_chat
+from debate_judge.data.sets import faireval, hub, topical_chat
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.data.testing import check_corpus
 
@@ -38,16 +38,6 @@ REPLY: Row = {
     "system_output": "wow . \n",
     "context": "the longest game took 269 moves .\n",
     "scores": {"naturalness": 2.6666666667, "groundedness": 0.3333333333, "overall": 3},
-}
-SAID: Row = {
-    "id": "13",
-    "dialogue": "| Ann: Is it raining? | Ben: It is. ",
-    "summary": "It rains.",
-    "model_id": "A",
-    "annotations": [
-        {"coherence": 5, "consistency": 4, "fluency": 5, "relevance": 3},
-        {"coherence": 4, "consistency": 4, "fluency": 5, "relevance": 2},
-    ],
 }
 KNOWN = {"knowledge": "Elm lies on the Ash."}
 QA: Row = {**KNOWN, "question": "Which river?", "right_answer": "Ash", "hallucinated_answer": "Oak"}
@@ -91,12 +81,12 @@ def faireval_folder(path: Path, *, nested: bool = False, **files: Any) -> Path:
     return path
 
 
-def loaded(folder: Path, name: str, *rows: Row, raters: int | None = None) -> Corpus:
+def loaded(folder: Path, name: str, *rows: Row) -> Corpus:
     """What `--data` reads of a set's copy with these records, which meets the contract."""
     path = folder / "set.json"
     path.write_text("\n".join(map(json.dumps, rows)))
     corpus = data.load(f"{name}={path}")
-    check_corpus(corpus, data.load(f"{name}={path}"), **({} if raters is None else {"raters": raters}))
+    check_corpus(corpus, data.load(f"{name}={path}"))
     return corpus
 
 
@@ -159,8 +149,6 @@ PACKED |= {"system_output": "Wet .", "scores": {"coherence": 2.0, "consistency":
         ("summeval", [PACKED, {**PACKED, "system_id": "M9"}], [("It rained .", "", ("M8", "M9"))]),
         ("topical_chat", [REPLY, {**REPLY, "source": "hi \n", "context": "_nofact\n"}, {**REPLY, "system_id": "B"}],
          [(REPLIED.source, REPLIED.context, "AB"), ("hi ", "", "A")]),
-        ("dialsummeval", [SAID, {**SAID, "model_id": "B"}, {**SAID, "id": "14", "dialogue": "| Ann: Hi!"}],
-         [("Ann: Is it raining?\nBen: It is.", "", "AB"), ("Ann: Hi!", "", "A")]),
         # The hallucinated reply is the same in both records and is there once.
         ("halueval", [CHAT, {**CHAT, "knowledge": "The Ash is long.", "right_response": "It is long."}],
          [("[Human]: Elm?", "Elm lies on the Ash.\nThe Ash is long.", ("right", "hallucinated", "right-2"))]),
@@ -171,33 +159,12 @@ PACKED |= {"system_output": "Wet .", "scores": {"coherence": 2.0, "consistency":
                       {"knowledge": "k", "question": "Which town?", "answer": "Elm", "hallucination": "no"}],
          [("Which river?", "k", ("hallucinated",)), ("Which town?", "k", ("right",))]),
     ],
-    ids=["numbered", "packed", "chat", "dialogues", "shared reply", "articles", "sampled"],
+    ids=["numbered", "packed", "chat", "shared reply", "articles", "sampled"],
 )  # fmt: skip
 def test_records_of_one_source_are_one_group(tmp_path: Path, name: str, rows: list[Row], groups: list[Any]) -> None:
-    corpus = loaded(tmp_path, name, *rows, raters=2 if name == "dialsummeval" else None)
+    corpus = loaded(tmp_path, name, *rows)
     contents = [(group.source, group.context, tuple(c.id for c in group.candidates)) for group in corpus.groups]
     assert contents == [(source, context, tuple(ids)) for source, context, ids in groups]
-
-
-def test_raters_of_dialogues_keep_their_order(tmp_path: Path) -> None:
-    corpus = loaded(tmp_path, "dialsummeval", SAID, raters=2)
-    assert corpus.groups[0].candidates[0].ratings["relevance"] == (3.0, 2.0)
-    assert corpus.task.source_label == "dialogue"
-
-
-def test_newsroom_is_a_list_inside_of_an_object(tmp_path: Path) -> None:
-    aspects = ("Informativeness", "Relevance", "Fluency", "Coherence")
-    annotations = {name: {"mean_human": 4.0, "individual_human_scores": [4, n, 5]} for n, name in enumerate(aspects, 1)}
-    text = "### Generated Summary\n\nelm has a {} .\n\n### Source Article\n\nThe town of Elm."
-    rows = [{"id": i, "instance": text.format(w), "annotations": annotations} for i, w in enumerate(("bus", "inn"))]
-    path = tmp_path / "newsroom.json"
-    path.write_text(json.dumps({"dataset": "newsroom", "annotations": [{"metric": "x"}], "instances": rows}))
-    corpus = newsroom.load(path)
-    check_corpus(corpus, newsroom.load(path), raters=3)
-    (group,) = corpus.groups
-    texts = ["elm has a bus .", "elm has a inn ."]
-    assert (group.source, [c.text for c in group.candidates]) == ("The town of Elm.", texts)
-    assert group.candidates[0].ratings["relevance"] == (4.0, 2.0, 5.0)
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -208,32 +175,6 @@ def test_a_question_of_faireval_is_a_group_of_two_with_a_winner_or_none(tmp_path
     texts = [(c.id, c.text) for c in corpus.groups[0].candidates]
     assert (corpus.groups[0].source, texts) == ("Question 1?", [("gpt35", "gpt 1"), ("vicuna-13b", "vicuna 1")])
     assert [g.ratings("preference") for g in corpus.groups] == [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
-
-
-def test_llmbar_has_a_better_output(tmp_path: Path) -> None:
-    rows = [{"input": f"Name a river {n}.", "output_1": "The Ash.", "output_2": "Water.", "label": n} for n in (1, 2)]
-    path = tmp_path / "dataset.json"
-    path.write_text(json.dumps(rows))
-    corpus = pairwise.load(path)
-    check_corpus(corpus, pairwise.load(path))
-    assert [group.ratings("preference") for group in corpus.groups] == [[1, 0], [0, 1]]
-
-
-def test_pandalm_has_three_annotators_and_instructions_with_input(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    row = {"instruction": "Shorten.", "input": "It rains a lot.", "response1": "It rains.", "response2": True}
-    rows = [row | {"annotator1": 0, "annotator2": 1, "annotator3": 2}] * 2
-    rows += [row | {"response1": " ", "annotator1": 1, "annotator2": 1, "annotator3": 1}]
-    path = tmp_path / "testset.json"
-    path.write_text(json.dumps(rows))
-    corpus = pairwise.load(path, "pandalm")
-    check_corpus(corpus, pairwise.load(path, "pandalm"), raters=6)
-    (group,) = corpus.groups
-    assert (group.source, group.candidates[1].text) == ("Shorten.\n\nIt rains a lot.", "True")
-    # The same pair twice has the ratings of both.
-    assert group.candidates[0].ratings["preference"] == (0.5, 1.0, 0.0) * 2
-    assert "1 pairs" in caplog.text
 
 
 # --- from their homes ---
@@ -310,19 +251,6 @@ def test_faireval_is_fetched_as_four_files(monkeypatch: pytest.MonkeyPatch) -> N
     assert corpus.origin.revision == faireval.COMMIT
 
 
-def test_the_adversarial_part_of_llmbar_is_four_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(data_files: str, split: str) -> Rows:
-        return Rows([{"input": data_files, "output_1": "The Ash.", "output_2": "Water.", "label": 1}])
-
-    calls = home(monkeypatch, answer)
-    corpus = data.load("llmbar_adversarial")
-    check_corpus(corpus)
-    addresses = [kwargs["data_files"] for _, kwargs in calls]
-    assert [address.split("/")[-2] for address in addresses] == ["Neighbor", "GPTInst", "GPTOut", "Manual"]
-    assert [group.source for group in corpus.groups] == addresses
-    assert corpus.origin.revision in addresses[0]
-
-
 def test_the_real_library_reads_the_file_and_fails_as_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     # The copy on disk is read by the builder that reads the URL; only the transport differs.
@@ -350,7 +278,6 @@ COPIES = {
     "factool": ("factool_knowledge_qa.jsonl", 25, 25),
     "factool_claims": ("factool_knowledge_qa.jsonl", 25, None),
     "faireval": ("faireval", 40, 80),
-    "dialsummeval": ("dialsummeval.jsonl", None, None),
 }
 
 

@@ -15,13 +15,13 @@ from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.files.reading import toml
 from debate_judge.data.files.task_file import find_task, guess_task, read_task
-from debate_judge.data.sets import dialsummeval, faireval, summeval, topical_chat
+from debate_judge.data.sets import faireval, summeval, topical_chat
 from debate_judge.data.sources import SourceSelection
 from tests.data import test_public_sets as public
 from tests.data.files_of_rows import TASK
 from tests.data.test_inputs import GOOD as GOOD_TASK
 from tests.data.test_inputs import HEAD
-from tests.data.test_public_sets import ARTICLE, QUESTIONS, REPLY, SAID, answers, faireval_folder
+from tests.data.test_public_sets import ARTICLE, QUESTIONS, REPLY, answers, faireval_folder
 from tests.refusals.refusal import alike, row, rows
 
 GOOD: dict[str, Any] = {
@@ -223,7 +223,6 @@ def columns(entries: str) -> object:
     return load(Path("a.csv"), TASK, ColumnNames.parse(entries.split()))
 
 
-SAID_TWICE = lines([SAID, {**SAID, "dialogue": "| Ann: Hi!"}])
 UNIEVAL = [
     {"doc_id": "d1", "system_id": "M8", "system_output": "Rain .", "source": source, "scores": {"fluency": 5}}
     for source in ("It rained .", "It snowed .")
@@ -252,7 +251,6 @@ TABLE = [
     *places(
         "t.json", topical_chat.load, [(name, json.dumps(replies, indent=1), *rest) for name, replies, *rest in REPLIES]
     ),  # type: ignore[misc]
-    *places("d.jsonl", dialsummeval.load, [("another dialogue", SAID_TWICE, 2, "id", "another dialogue")]),
     *places("u.jsonl", summeval.load, [("an id of two articles", lines(UNIEVAL), 2, "doc_id", "second source")]),
     *places("t.json", topical_chat.load, ARRAYS),
     *(row(name, partial(faireval.load, Path("copy")), None, word, "copy", change=copy) for name, copy, word in COPIES),

@@ -22,7 +22,7 @@ from debate_judge.data.files.groups import load
 from debate_judge.data.files.task_file import guess_task
 from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.data.sets import faireval, hub, newsroom
+from debate_judge.data.sets import faireval, hub
 from debate_judge.data.tasks import SUMMARIZATION
 from tests.data.files_of_rows import TASK
 from tests.data.test_formats import parquet
@@ -240,7 +240,6 @@ EMPTY_REPLY = {**REPLY, "system_id": "B", "system_output": ""}
 HUB = {"change": hub_set, "patch": own_cache}
 SUMMEVAL = {"s.jsonl": json.dumps(ARTICLE)}
 OLDER_TASK = Task("summarization", "article", "summary", SUMMARIZATION.aspects[:2])
-NEWSROOM = json.dumps({"instances": [{"id": 1, "instance": "elm has a plough .", "annotations": {}}]})
 SETS = [
     *(
         row(f"hf:{name}", partial(data.load, f"hf:{name}", TASK), None, keyword, "hf:replies", **HUB)
@@ -260,7 +259,6 @@ SETS = [
         )
     ),
     row("labels out of reach", faireval.load, None, "cannot be fetched", patch=without_network),
-    row("no article", partial(newsroom.load, Path("n.json")), None, "no summary", "n.json", files={"n.json": NEWSROOM}),
     *(
         row(f"SummEval for {task}"[:30], partial(data.load, "summeval=s.jsonl", task), None, keyword, files=SUMMEVAL)
         for task, keyword in (("dialogue", "summarization"), (OLDER_TASK, "fluency"))
