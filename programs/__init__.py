@@ -92,11 +92,22 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
             "ChatEval on pairs: two answers side by side, in both orders, by majority vote",
         ),
         "hallucination": Preset("hallucination", {"rounds": 3}, "claims, debated against evidence", ("rounds",)),
-        "hallucination-verify": Preset("hallucination", {"rounds": 0}, "claims, verified without debate"),
+        "hallucination-verify": Preset(
+            "hallucination",
+            {"rounds": 0},
+            "claims, verified without debate: stands in for Factool, in prompts of our own",
+        ),
         "hallucination-single": Preset("hallucination-check", {}, "one call for hallucinations in the whole text"),
-        "hallucination-selfcheck0": Preset("hallucination-check", {"self_check": True}, "the LM's own knowledge alone"),
-        "hallucination-selfcheck3": Preset(
-            "hallucination-check", {"self_check": True, "examples": 3}, "the same, with three worked examples"
+        "self-check-0": Preset(
+            "hallucination-check", {"check": "self-check"}, "Factool's self-check: the LM's own knowledge alone"
+        ),
+        "self-check-3": Preset(
+            "hallucination-check", {"check": "self-check", "examples": 3}, "the same, with three worked examples"
+        ),
+        "halueval-few-shot": Preset(
+            "hallucination-check",
+            {"check": "few-shot"},
+            "HaluEval's few-shot check: a verdict alone, by labelled examples",
         ),
     }
 )

@@ -1,30 +1,35 @@
 """Hallucination detection in one call over the whole response: the baselines of the hallucination debate.
 
-There are two (Sun et al. 2024, section 4.1.1). The plain check compares the response with the source and all given
+`CHECKS` has three (Sun et al. 2024, section 4.1.1). The plain check compares the response with the source and all given
 knowledge. In the self-check, after Factool (Chern et al. 2023), the LM checks the statements by its own knowledge: it
-sees the source but no given knowledge, and three worked examples or none.
+sees the source but no given knowledge, and three worked examples or none. In the few-shot check, after HaluEval (Li et
+al. 2023), it sees labelled examples of the types of hallucination besides the source, and replies with a verdict alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import dspy
 
-from debate_judge.programs.hallucination.evidence import ANSWER_NOTE, response_type_of
+from debate_judge.programs.hallucination.evidence import ANSWER_NOTE, ResponseType, response_type_of
 from debate_judge.programs.hallucination.judge import (
     FACTUALITY,
+    MAX_SEVERITY,
     OPINION,
     SEVERITY,
+    ClaimAssessment,
     ClaimTurn,
     claim_score,
     parse_assessment,
-    without_removed_options,
+    parse_factuality,
 )
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
-from debate_judge.programs.option_values import whole_number, yes_or_no
-from debate_judge.programs.roles.role import ReplyFailure, Role, task_description
+from debate_judge.programs.option_values import one_of, whole_number
+from debate_judge.programs.roles import parsing
+from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, task_description
 from debate_judge.programs.transcript import EMPTY, Transcript
 
 PLAIN = (
@@ -38,6 +43,15 @@ SELF_CHECK = (
     "and if not, what would be right? One false statement makes the response not factual. Close with whether it is "
     "factual and how severe its worst error is."
 )
+
+FEW_SHOT = (
+    "You decide whether a response contains anything hallucinated, that is not factual, by the types of hallucination "
+    "that the examples show, by the source and by what you know of the world. It is factual if it contains nothing of "
+    "the kind. Reply with the verdict alone."
+)
+
+CHECKS: Mapping[str, str] = MappingProxyType({"plain": PLAIN, "self-check": SELF_CHECK, "few-shot": FEW_SHOT})
+"""Name of a check -> its instructions."""
 
 EXAMPLES: tuple[tuple[str, str, str, bool, int], ...] = (
     (
@@ -69,8 +83,35 @@ EXAMPLES: tuple[tuple[str, str, str, bool, int], ...] = (
 """(source, response, opinion, factuality, severity), about general knowledge that is in none of the public sets."""
 
 
+SHOTS: Mapping[ResponseType, tuple[tuple[str, str, str, bool], ...]] = MappingProxyType(
+    {
+        "answer": (
+            ("the question is misunderstood", "Who wrote the play on which the film is based?", "The film.", False),
+            ("the world says otherwise", "Which is the longest river of Africa?", "The Congo.", False),
+            ("nothing", "Which is the longest river of Africa?", "The Nile.", True),
+            ("too general for what was asked", "In which city was Chopin born?", "In Europe.", False),
+            ("it does not follow", "Which is older, Rome or Oslo?", "Oslo, since it is the smaller one.", False),
+            ("nothing", "What do Goethe and Schiller have in common?", "Both were German writers.", True),
+        ),
+        "dialogue": (
+            ("the world says otherwise", "[Human]: Who played the lead in Casablanca?", "Cary Grant did.", False),
+            ("nothing", "[Human]: Who played the lead in Casablanca?", "Humphrey Bogart. Have you seen it?", True),
+            ("one thing is taken for another", "[Human]: I like Dune, the novel.", "Yes, Asimov at his best.", False),
+            ("it is off the matter", "[Human]: Is Everest the highest?", "Yes, K2 is the highest.", False),
+        ),
+        "document": (
+            ("it is not in the document", "The town bought a bus.", "The town bought two red buses.", False),
+            ("nothing", "The town bought a bus.", "A bus was bought by the town.", True),
+            ("it contradicts the document", "The mayor lost by 12 votes.", "The mayor won narrowly.", False),
+            ("it does not follow", "Sales fell in May.", "The firm will close because sales fell.", False),
+        ),
+    }
+)
+"""Type of the response -> (what is hallucinated, source, response, factuality), in no public set."""
+
+
 class Checking(dspy.Signature):
-    """The way of checking stands here."""
+    __doc__ = PLAIN
 
     examples: str = dspy.InputField(default="")
     task: str = dspy.InputField()
@@ -87,39 +128,57 @@ class HallucinationCheck(ItemJudge):
     """A judge by one call; predictor name `checker`.
 
     Args:
-        self_check: Whether to check by the LM's own knowledge instead of given knowledge.
+        check: A key of `CHECKS`.
         examples: Number of worked examples in the prompt of a self-check, 0 to 3.
     """
 
     kind = "hallucination-check"
-    settable = ("self_check", "examples")
+    settable = ("check", "examples")
 
-    def __init__(self, self_check: bool = False, examples: int = 0) -> None:
+    def __init__(self, check: str = "plain", examples: int = 0) -> None:
         super().__init__(DebateConfig(rounds=0))
-        self.self_check = yes_or_no("self_check", self_check)
-        self.examples = whole_number("examples", examples, maximum=len(EXAMPLES) if self_check else 0)
-        self.checker = Role("checker", Checking, SELF_CHECK if self_check else PLAIN)
+        one_of("check", check, CHECKS)
+        self.check = check
+        self.examples = whole_number("examples", examples, maximum=len(EXAMPLES) if check == "self-check" else 0)
+        signature = Checking.delete("opinion").delete("severity") if check == "few-shot" else Checking
+        self.checker = Role("checker", signature, CHECKS[check])
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
-        context = "" if self.self_check else item.context
+        response_type = response_type_of(item.task)
+        context = item.context if self.check == "plain" else ""
         task = f"{task_description(item.task, bool(context))} The candidate is the response."
-        inputs = {"task": f"{task} {ANSWER_NOTE}" if response_type_of(item.task) == "answer" else task}
-        if self.self_check:
-            inputs |= {"context": "", "examples": "\n\n".join(map(_example, EXAMPLES[: self.examples]))}
-        reply = await self.checker.ask(item, parse_assessment, inputs=inputs)
+        if response_type == "answer" and self.check != "few-shot":
+            task = f"{task} {ANSWER_NOTE}"
+        examples: list[str] = []
+        if self.check == "self-check":
+            examples = list(map(_example, EXAMPLES[: self.examples]))
+        elif self.check == "few-shot":
+            examples = list(map(_shot, SHOTS["answer" if response_type == "claim" else response_type]))
+        inputs = {"task": task, "examples": "\n\n".join(examples)} | ({} if context else {"context": ""})
+        parse = parse_verdict if self.check == "few-shot" else parse_assessment
+        reply = await self.checker.ask(item, parse, inputs=inputs)
         if isinstance(reply, ReplyFailure):
             return EMPTY.add(reply.as_failure("checker", 0))
         score = claim_score(reply.value, item.aspect.scale)
         return EMPTY.add(ClaimTurn.from_reply("checker", 0, reply, score))
 
     def config(self) -> dict[str, Any]:
-        return {"self_check": self.self_check, "examples": self.examples}
+        return {"check": self.check, "examples": self.examples}
 
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> HallucinationCheck:
-        return cls(**without_removed_options(config))
+
+def parse_verdict(fields: Fields) -> ClaimAssessment | parsing.Unreadable:
+    """Parse a verdict without a severity; it counts as the mildest or the gravest, so that scores are two."""
+    factual = parse_factuality(fields)
+    if isinstance(factual, parsing.Unreadable):
+        return factual
+    return ClaimAssessment("", factual, 0 if factual else MAX_SEVERITY)
 
 
 def _example(example: tuple[str, str, str, bool, int]) -> str:
     source, response, opinion, factual, severity = example
     return f"Source: {source}\nResponse: {response}\nOpinion: {opinion}\nFactuality: {factual}\nSeverity: {severity}"
+
+
+def _shot(shot: tuple[str, str, str, bool]) -> str:
+    fault, source, response, factual = shot
+    return f"Hallucinated: {fault}\nSource: {source}\nResponse: {response}\nFactuality: {factual}"

@@ -7,8 +7,8 @@ unchanged. A short answer is no statement without its question, so the two becom
 12).
 
 Evidence for a claim is the given knowledge as a whole if it is short; of longer knowledge, the sentences most similar
-to one of two queries about the claim. Without any knowledge, the two queries go to a search provider, if one is
-configured; its key comes from the environment only. The LM is asked for queries only if they are used.
+to one of two queries about the claim. Without any knowledge, the two queries go to a search, if the judge has one: any
+function from a query to texts. The LM is asked for queries only if they are used.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import hashlib
 import json
 import os
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import isawaitable
 from itertools import zip_longest
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import aiohttp
 import dspy
@@ -35,6 +35,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
 from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.option_values import one_of
 from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.examples import fit_tfidf
 from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply
@@ -198,7 +199,7 @@ the sentences that are added because they name the subject."""
 
 
 async def find_evidence(
-    item: Item, response_type: ResponseType, claim: str, query_writer: Role, search: SearchProvider | None
+    item: Item, response_type: ResponseType, claim: str, query_writer: Role, search_name: str, search: Search | None
 ) -> RoleReply[Evidence] | ReplyFailure:
     """Find evidence about a claim of the item's response; the `query_writer` is asked only if queries are used."""
     # All texts of the item except the response, and except a question.
@@ -217,7 +218,7 @@ async def find_evidence(
         chosen = await asyncio.to_thread(most_similar, passages, queries.value, MAX_SNIPPETS)
         return RoleReply(Evidence("\n".join(chosen), RANKED, queries.value), queries.calls)
     try:
-        results = await asyncio.gather(*(stored_snippets(search, query, MAX_SNIPPETS) for query in queries.value))
+        results = await asyncio.gather(*(stored_texts(search_name, search, query) for query in queries.value))
     except SearchError as error:
         return ReplyFailure("search error", str(error), queries.calls)
     # Alternately, so that the second query contributes as much as the first.
@@ -270,7 +271,11 @@ def _with_subject(passages: tuple[str, ...], index: int) -> range:
     return range(start, index + 1)
 
 
-# --- web search ---
+# --- search ---
+
+Search = Callable[[str], Sequence[str] | Awaitable[Sequence[str]]]
+"""From a query to texts, the best first; at most `MAX_SNIPPETS` are used. What it raises leaves the item unscored, but
+an `InputError` ends the run."""
 
 _MAX_ATTEMPTS = 3
 _DEADLINE = 20.0
@@ -287,28 +292,8 @@ class SearchError(Exception):
         self.transient, self.retry_after = transient, retry_after
 
 
-class SearchProvider(ABC):
-    """A provider of passages from the web."""
-
-    name: ClassVar[str]
-    """The provider in the keys of stored results, which equal queries reuse."""
-
-    @abstractmethod
-    async def snippets(self, query: str, limit: int) -> list[str]:
-        """At most `limit` passages, best first; a `SearchError` if this query fails, an `InputError` if all would."""
-
-
-class PlaceholderSearch(SearchProvider):
-    """Returns placeholders of a typical length, for dry runs."""
-
-    name = "unsearched"
-
-    async def snippets(self, query: str, limit: int) -> list[str]:
-        return [f"{number}: {'a passage that was not looked up ' * 6}" for number in range(limit)]
-
-
-class Serper(SearchProvider):
-    """Google's results by serper.dev, the provider that Factool uses.
+class Serper:
+    """A search of Google's results by serper.dev, the provider that Factool uses.
 
     Args:
         key: By default from SERPER_API_KEY.
@@ -316,8 +301,6 @@ class Serper(SearchProvider):
         pause: Approximate seconds before a second attempt; twice as many before a third. A wait that the server asks
             for is used instead, up to 30 s.
     """
-
-    name = "serper"
 
     def __init__(self, key: str | None = None, url: str | None = None, pause: float = 1.0) -> None:
         self._key = key or os.environ.get("SERPER_API_KEY") or ""
@@ -330,7 +313,7 @@ class Serper(SearchProvider):
                 remedy="set SERPER_API_KEY, or judge without web search (search: none)",
             )
 
-    async def snippets(self, query: str, limit: int) -> list[str]:
+    async def __call__(self, query: str) -> list[str]:
         timeout = aiohttp.ClientTimeout(total=_DEADLINE)
         retrying = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, SearchError) and error.transient),
@@ -339,12 +322,13 @@ class Serper(SearchProvider):
             reraise=True,
         )
         async with aiohttp.ClientSession(timeout=timeout, headers={"X-API-KEY": self._key}) as session:
-            return (await retrying(self._search, session, query, limit))[:limit]
+            return await retrying(self._search, session, query)
 
-    async def _search(self, session: aiohttp.ClientSession, query: str, limit: int) -> list[str]:
+    async def _search(self, session: aiohttp.ClientSession, query: str) -> list[str]:
+        body = {"q": query, "num": MAX_SNIPPETS}
         try:
             # A redirect would send the key to another address.
-            async with session.post(self._url, json={"q": query, "num": limit}, allow_redirects=False) as response:
+            async with session.post(self._url, json=body, allow_redirects=False) as response:
                 if response.status == 200:
                     return _passages(await response.read())
         except (TimeoutError, aiohttp.ClientError) as error:
@@ -369,17 +353,52 @@ def _passages(raw: bytes) -> list[str]:
     return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
 
 
-async def stored_snippets(search: SearchProvider, query: str, limit: int) -> list[str]:
-    """Search, or return the stored results of the same search: a resumed run needs the same evidence, but the web
-    changes."""
+SEARCHES: Mapping[str, Callable[[], Search | None]] = {"none": lambda: None, "serper": Serper}
+"""Name -> makes the search."""
+
+
+def find_search(search: str | Search) -> tuple[str, Search | None]:
+    """Name and function of a search: one of `SEARCHES`, or a function of the user's, named `module:function`."""
+    if callable(search):
+        name = getattr(search, "__qualname__", type(search).__qualname__)
+        return f"{search.__module__}:{name}", search
+    one_of("search", search, SEARCHES)
+    return search, SEARCHES[search]()
+
+
+def placeholder_search(query: str) -> list[str]:
+    """Placeholders of a typical length, for dry runs."""
+    return [f"{number}: {'a passage that was not looked up ' * 6}" for number in range(MAX_SNIPPETS)]
+
+
+async def stored_texts(name: str, search: Search, query: str) -> list[str]:
+    """Search, or return the stored texts of the same query: a resumed run needs the same evidence, but the web changes.
+
+    Raises:
+        SearchError: The search failed, or did not return texts.
+    """
     lm = dspy.settings.lm
     if not isinstance(lm, JudgeLM):
-        return await search.snippets(query, limit)
-    query_key = json.dumps(["search", search.name, query, limit])
+        return await _texts(search, query)
+    query_key = json.dumps(["search", name, query, MAX_SNIPPETS])
     key = hashlib.blake2b(query_key.encode(), digest_size=16).hexdigest()
 
     async def find() -> Reply:
-        return Reply(json.dumps(await search.snippets(query, limit), ensure_ascii=False))
+        return Reply(json.dumps(await _texts(search, query), ensure_ascii=False))
 
     results: list[str] = json.loads((await lm.get_or_create(key, "search", find)).text)
     return results
+
+
+async def _texts(search: Search, query: str) -> list[str]:
+    try:
+        # In a thread, because a function that waits would block all other debates.
+        found = await asyncio.to_thread(search, query)
+        texts = await found if isawaitable(found) else found
+    except (InputError, SearchError):
+        raise
+    except Exception as error:
+        raise SearchError(f"the search failed ({type(error).__name__}: {error})") from error
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise SearchError("the search did not return a list of texts")
+    return list(texts)[:MAX_SNIPPETS]

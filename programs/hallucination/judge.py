@@ -12,9 +12,7 @@ rounds is reached, with a state whose speakers agree, or at the maximum. S0 has 
 minimum of 0, the initial opinion is final. No prompt depends on the number of rounds, so a chain begins with every
 shorter one.
 
-Departures from the paper: queries are written only if evidence has to be searched for; evidence sentences keep the
-order of their text, and one that begins with a pronoun is preceded by those before it; an answer without knowledge and
-without a search provider is checked by what the LM knows.
+docs/judges.md lists the departures from the paper.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from typing import Any
 
 import dspy
 
+from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
 from debate_judge.programs.hallucination.evidence import (
     ANSWER_NOTE,
@@ -34,15 +33,15 @@ from debate_judge.programs.hallucination.evidence import (
     SEARCHED,
     Evidence,
     Extracting,
-    PlaceholderSearch,
     Querying,
     ResponseType,
-    SearchProvider,
+    Search,
     Selecting,
-    Serper,
     extract_claims,
     find_evidence,
+    find_search,
     parse_facts,
+    placeholder_search,
     response_type_of,
 )
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Judge, StopReason, Verdict
@@ -63,14 +62,6 @@ TRANSITIONS: Mapping[str, Mapping[bool, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """Policy -> verdict of the previous state's last speaker -> the next state (equations 1 and 2; table 4)."""
-
-SEARCHES = ("none", "serper")
-
-REMOVED_OPTIONS: dict[str, Any] = {
-    **{"ranker": "tfidf", "scoring": "verdict+severity", "form": "auto"},
-    **{"short_answer": 40, "max_claims": 30, "whole": 1500, "snippets": 10},
-}
-"""Options in configurations of earlier exports -> the only value that is still supported."""
 
 MAX_SEVERITY = 5
 _GRADES = (
@@ -98,8 +89,35 @@ FACTUALITY = "True or False and nothing else"
 SEVERITY = f"one whole number from 0 to 5, below 4 with True and above 0 with False, and nothing else: {_GRADES}"
 
 
+_OWN_VIEW = (
+    " Do not repeat what was said before: take it as the starting point of a view of your own, and support that by the "
+    "evidence. Close with whether the claim is factual and how severe its error is."
+)
+
+AGENTS: Mapping[str, str] = MappingProxyType(
+    {
+        "initial": "You check a claim against evidence. Compare the two point by point: who, what, where, when, how "
+        "many, and how they relate. Say whether the claim is factual and how severe its error is.",
+        "trust": "You are the Trust agent, one of three who debate a claim. To trust means that you believe the "
+        "opinion of the agent before you as far as you possibly can. Read it beside claim and evidence: say what in it "
+        "is right and why, and strengthen it by what else the evidence has for it; what is wrong in it, say that too, "
+        "with the reason. Then examine the claim itself." + _OWN_VIEW,
+        "skeptic": "You are the Skeptic agent, one of three who debate a claim. To be sceptical means that you must "
+        "call the opinion of the agent before you into question, and doubt it as far as you possibly can. Hold each of "
+        "its statements against claim and evidence: does the evidence really bear it out? Point out every error and "
+        "whatever misleads, and say why. Then examine the claim itself for anything in which it and the evidence do "
+        "not agree." + _OWN_VIEW,
+        "leader": "You are the Leader, one of three who debate a claim. You are given the opinions of the other two: "
+        "Trust believes the opinion before it as far as it can and Skeptic doubts it as far as it can. Take these "
+        "characters into account, weigh the strengths and the weaknesses of both sides, and draw from them the most "
+        "accurate and reliable conclusion about the claim that the evidence allows." + _OWN_VIEW,
+    }
+)
+"""Name -> instructions of the agent's own predictor (appendix A.1, in our words)."""
+
+
 class Verifying(dspy.Signature):
-    """The agent stands here."""
+    __doc__ = AGENTS["initial"]
 
     task: str = dspy.InputField()
     evidence: str = dspy.InputField(default="")
@@ -109,33 +127,6 @@ class Verifying(dspy.Signature):
     opinion: str = dspy.OutputField(desc=OPINION)
     factuality: str = dspy.OutputField(desc=FACTUALITY)
     severity: str = dspy.OutputField(desc=SEVERITY)
-
-
-_TOGETHER = (
-    " Agreement is worth as much as an objection: where you have nothing to add, say in one sentence that you agree "
-    "and on what evidence. An objection counts only if it would turn the verdict or move the severity by a whole "
-    "grade; name the words of claim and evidence that it rests on. Then say whether the claim is factual and how "
-    "severe its error is."
-)
-
-AGENTS: Mapping[str, str] = MappingProxyType(
-    {
-        "initial": "You check a claim against evidence. Compare the two point by point: who, what, where, when, how "
-        "many, and how they relate. Say whether the claim is factual and how severe its error is.",
-        "trust": "You are the Trust agent in a debate about a claim. The opinion of the agent before you stands under "
-        "debate. Believe it as far as the evidence allows: look for what in the evidence supports it, and carry "
-        "those points further. Where the evidence is against it, so are you." + _TOGETHER,
-        "skeptic": "You are the Skeptic agent in a debate about a claim. The opinion of the agent before you stands "
-        "under debate. Put it to the test: hold each of its statements against the claim and the evidence, and look "
-        "for what it overlooked, took for granted or misread. An opinion that stands the test is confirmed, and to "
-        "confirm it is as good a result as to refute it." + _TOGETHER,
-        "leader": "You are the Leader of a debate about a claim. The opinions of two agents stand under debate: Trust "
-        "tends to believe the opinion before it, Skeptic to doubt it. Allow for both habits, weigh what is sound and "
-        "what is not in either opinion against the evidence, and come to the conclusion that you hold for true."
-        + _TOGETHER,
-    }
-)
-"""Name -> instructions of the agent's own predictor, so that a tuner can rewrite each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +178,9 @@ class Claim:
 
 def parse_assessment(fields: Fields) -> ClaimAssessment | parsing.Unreadable:
     """Parse opinion, factuality and severity; a severity that contradicts the verdict is refused."""
-    factual = parsing.parse_score(fields["factuality"], Scale(0, 1))
-    if isinstance(factual, parsing.Unreadable) or factual not in (0, 1):
-        return parsing.Unreadable("the factuality must be True or False and nothing else")
+    factual = parse_factuality(fields)
+    if isinstance(factual, parsing.Unreadable):
+        return factual
     severity = parsing.parse_score(fields["severity"], Scale(0, MAX_SEVERITY))
     if isinstance(severity, parsing.Unreadable) or severity != int(severity):
         return parsing.Unreadable(f"the severity must be one whole number from 0 to {MAX_SEVERITY} and nothing else")
@@ -197,7 +188,15 @@ def parse_assessment(fields: Fields) -> ClaimAssessment | parsing.Unreadable:
         return parsing.Unreadable(f"a factual claim cannot have an error of severity {severity:g}")
     if not factual and severity == 0:
         return parsing.Unreadable("a claim that is not factual has an error: its severity cannot be 0")
-    return ClaimAssessment(fields["opinion"], factual == 1, int(severity))
+    return ClaimAssessment(fields["opinion"], factual, int(severity))
+
+
+def parse_factuality(fields: Fields) -> bool | parsing.Unreadable:
+    """Parse the verdict alone."""
+    factual = parsing.parse_score(fields["factuality"], Scale(0, 1))
+    if isinstance(factual, parsing.Unreadable) or factual not in (0, 1):
+        return parsing.Unreadable("the factuality must be True or False and nothing else")
+    return factual == 1
 
 
 def claim_score(assessment: ClaimAssessment, scale: Scale) -> float:
@@ -232,32 +231,39 @@ class Hallucination(ItemJudge):
         min_rounds: Number of rounds before which agreement does not end a debate; a lower maximum has priority. A
             compile tries both the paper's minimum and 1 (`variants`), and keeps any other value.
         transition: A key of `TRANSITIONS`.
-        search: One of `SEARCHES`: the source of evidence if no knowledge is given.
+        search: The source of evidence if no knowledge is given: a name in `SEARCHES`, or any function from a query to
+            texts, also an asynchronous one. A judge with a function of its own can be exported by a subclass that
+            gives it to this constructor.
+        agents: Name in `AGENTS` -> instructions in place of the built-in ones, such as a paper's own wording.
 
     Raises:
         InputError: An option has a value that it cannot have, or the search provider has no key.
     """
 
     kind = "hallucination"
-    settable = ("min_rounds", "transition", "search")
+    settable = ("min_rounds", "transition", "search", "agents")
 
     def __init__(
         self,
         rounds: int = 3,
         min_rounds: int = PAPER_MIN_ROUNDS,
         transition: str = "true-skeptic",
-        search: str = "none",
+        search: str | Search = "none",
+        agents: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(DebateConfig(rounds))
         one_of("transition", transition, TRANSITIONS)
-        one_of("search", search, SEARCHES)
         self.min_rounds = whole_number("min_rounds", min_rounds)
-        self.transition, self.search = transition, search
-        self.provider: SearchProvider | None = Serper() if search == "serper" else None
+        self.transition, self.agents = transition, dict(agents or {})
+        self.search, self.look_up = find_search(search)
         self.facts = Role("facts", Selecting)
         self.claims = Role("claims", Extracting)
         self.queries = Role("queries", Querying)
-        roles = (Role(name, Verifying, text) for name, text in AGENTS.items())
+        for name, text in self.agents.items():
+            one_of("agents", name, AGENTS)
+            if not isinstance(text, str) or not text.strip():
+                raise InputError("not an agent", field=f"agents.{name}", expected="a non-empty text", found=text)
+        roles = (Role(name, Verifying, self.agents.get(name, text)) for name, text in AGENTS.items())
         self.initial, self.trust, self.skeptic, self.leader = roles
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
@@ -305,7 +311,7 @@ class Hallucination(ItemJudge):
 
     async def _check(self, item: Item, response_type: ResponseType, claim: Claim, rounds: int) -> Transcript:
         """Find evidence for a claim and debate it; a failure ends the transcript."""
-        reply = await find_evidence(item, response_type, claim.text, self.queries, self.provider)
+        reply = await find_evidence(item, response_type, claim.text, self.queries, self.search, self.look_up)
         if isinstance(reply, ReplyFailure):
             return EMPTY.add(claim.failure(reply, "evidence", 0))
         evidence = reply.value
@@ -372,7 +378,7 @@ class Hallucination(ItemJudge):
 
     def dry_run_copy(self) -> Hallucination:
         copy: Hallucination = self.deepcopy()
-        copy.provider = self.provider and PlaceholderSearch()
+        copy.search, copy.look_up = ("placeholder", self.look_up and placeholder_search)
         return copy
 
     def tunable(self) -> tuple[str, ...]:
@@ -381,17 +387,6 @@ class Hallucination(ItemJudge):
 
     def config(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.settable} | {"rounds": self.debate_config.rounds}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Hallucination:
-        return cls(**without_removed_options(config))
-
-
-def without_removed_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without `REMOVED_OPTIONS`; an `InputError` for a value that is no longer supported."""
-    for name, value in REMOVED_OPTIONS.items():
-        one_of(name, config.get(name, value), (value,))
-    return {name: value for name, value in config.items() if name not in REMOVED_OPTIONS}
 
 
 def _add_claims_turn(transcript: Transcript, claims: tuple[str, ...], calls: float, item: Item) -> Transcript:

@@ -28,7 +28,7 @@ from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.export.recorded import evidence_part
 from debate_judge.runs.flags.declaration import split_commas
-from debate_judge.runs.flags.judge import parse_option_value, parse_roles, personas
+from debate_judge.runs.flags.judge import parse_option_value, personas, read_text_files
 
 _DEFAULT_TEMPERATURE = 1.0
 """Temperature of an entrant with `sample=N` and no other temperature."""
@@ -216,9 +216,7 @@ def _preset_judge(spec: JudgeSpec, settings: Settings, persona_texts: Mapping[st
         raise InputError(f"unknown judge {spec.address!r}", field="--judges", expected=expected_judges(), remedy=remedy)
     options: dict[str, Any] = {name: value for name, value in settings.items() if name in options_of(spec.address)}
     with _settings_errors(spec):
-        if isinstance(options.get("roles"), str):
-            options["roles"] = parse_roles(options["roles"])
-        judge = build_preset(spec.address, options)
+        judge = build_preset(spec.address, read_text_files(options))
     return _with_settings(
         judge, {name: value for name, value in settings.items() if name not in options}, persona_texts, spec
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,7 @@ class JudgeOptionFlags:
         values = {name: getattr(self, name) for name in ("score_mode", "together", "roles")}
         options |= {name: value for name, value in values.items() if value is not None}
         options |= {"joint": True} if self.joint else {}
-        if isinstance(options.get("roles"), str):
-            options["roles"] = parse_roles(options["roles"])
-        return options
+        return read_text_files(options)
 
 
 def parse_option_value(text: str) -> Any:
@@ -72,6 +71,16 @@ def parse_option_value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def read_text_files(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a judge, with the texts of those that name a file: ChatEval's roles, the debaters of claims."""
+    read = dict(options)
+    if isinstance(read.get("roles"), str):
+        read["roles"] = parse_roles(read["roles"])
+    if isinstance(read.get("agents"), str):
+        read["agents"] = read_named_texts(Path(read["agents"]), "agent")
+    return read
 
 
 def parse_roles(text: str) -> dict[str, str] | list[str]:

@@ -51,7 +51,7 @@ COMPARED = {
     "hallucination": _case("hallucination", candidates=2, aspects="consistency"),
     "hallucination_verify": _case("hallucination-verify", candidates=2, aspects="consistency"),
     "hallucination_single": _case(
-        "hallucination-single,hallucination-selfcheck0,hallucination-selfcheck3", aspects="consistency"
+        "hallucination-single,self-check-0,self-check-3,halueval-few-shot", aspects="consistency"
     ),
     "dialogue": _case("debate+tiebreak,geval,chateval", aspects="naturalness,groundedness", candidates=2),
 }

@@ -37,7 +37,7 @@ from debate_judge.programs.hallucination.judge import (
 )
 from debate_judge.programs.judge import Item, Verdict
 from debate_judge.programs.roles.parsing import Unreadable
-from tests.fakes import ScriptedLM, debater, hold, only, scripted_lm, section
+from tests.fakes import ScriptedLM, debater, hold, only, requested, scripted_lm, section
 from tests.hostile_server import HostileServer, sized
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
@@ -53,6 +53,7 @@ SPEAKERS = {
     "You look for evidence": "queries",
     "You check a response": "checker",
     "You check whether": "checker",
+    "You decide whether": "checker",
 }
 
 
@@ -148,11 +149,38 @@ def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
     assert lms[0].prompts[:4] == lms[1].prompts
 
 
-@pytest.mark.parametrize(("self_check", "context"), [(False, ITEM.context), (True, "")])
-def test_a_self_check_has_no_knowledge(self_check: bool, context: str) -> None:
+@pytest.mark.parametrize(("check", "context"), [("plain", ITEM.context), ("self-check", ""), ("few-shot", "")])
+def test_only_the_plain_check_has_the_given_knowledge(check: str, context: str) -> None:
     lm = panel(checker="F")
-    verdict = hold(lm, only(HallucinationCheck(self_check).judge([ITEM])))
-    assert (verdict.score, section(lm.prompts[0], "context")) == (pytest.approx(0.1), context)
+    verdict = hold(lm, only(HallucinationCheck(check).judge([ITEM])))
+    # Severity 4 is a fifth of the way up the lower half of the scale; a verdict alone is an end of the scale.
+    expected = 0 if check == "few-shot" else pytest.approx(0.1)
+    assert (verdict.score, section(lm.prompts[0], "context")) == (expected, context)
+
+
+def test_the_few_shot_check_has_labelled_examples_of_its_kind_and_asks_for_the_verdict_alone() -> None:
+    for item, examples in ((ITEM, 6), (NEWS, 3), (REPLY, 3)):
+        lm = panel(checker="T")
+        assert hold(lm, only(HallucinationCheck("few-shot").judge([item]))).score == item.aspect.scale.high
+        (prompt,) = lm.prompts
+        labels = re.findall("^Factuality: (True|False)$", section(prompt, "examples"), re.MULTILINE)
+        assert (len(labels) >= examples, set(labels)) == (True, {"True", "False"})
+        assert requested(prompt) == ["factuality"]
+
+
+def test_trust_and_skeptic_are_as_partial_as_in_the_paper_and_a_users_own_texts_stand_alone() -> None:
+    lm = panel(initial="T", skeptic="T", trust="T", leader="T")
+    hold(lm, only(Hallucination(1).judge([ITEM])))
+    roles = {speaker(prompt): section(prompt, "role") for prompt in lm.prompts}
+    assert "as far as you possibly can" in roles["trust"]
+    assert "doubt it as far as you possibly can" in roles["skeptic"]
+    assert not any(
+        re.search("as good a result|as much as an objection|as far as the evidence", r) for r in roles.values()
+    )
+    judge = Hallucination(1, agents={"skeptic": "You are the Skeptic. Doubt."})
+    lm = panel(initial="T", skeptic="T", trust="T", leader="T")
+    hold(lm, only(Hallucination.from_config(judge.config()).judge([ITEM])))
+    assert section(lm.prompts[1], "role") == "You are the Skeptic. Doubt."
 
 
 def by_claim(factual: Mapping[str, tuple[bool, int]], claims: str, **more: str) -> ScriptedLM:
@@ -364,6 +392,36 @@ def test_without_knowledge_and_search_the_agents_are_told_so() -> None:
     assert verdict.transcript.turns[1].text == "claim 1: nothing\n"
 
 
+def test_any_function_from_a_query_to_texts_is_a_search_and_its_failure_leaves_the_item_unscored() -> None:
+    asked: list[str] = []
+
+    def archive(query: str) -> tuple[str, ...]:
+        asked.append(query)
+        return (f"An entry on {query}.",)
+
+    async def slow(query: str) -> list[str]:
+        return [f"A late entry on {query}."]
+
+    lm = factual()
+    verdict = judged(BARE, lm, search=archive)
+    assert (sorted(asked), verdict.calls) == (["police appeal", "robbery city"], 2)
+    shown = section(lm.prompts[-1], "evidence")
+    assert shown == "An entry on robbery city.\nAn entry on police appeal."
+    judged(BARE, lm := factual(), search=slow)
+    assert section(lm.prompts[-1], "evidence").startswith("A late entry on robbery city.")
+
+    def broken(query: str) -> list[str]:
+        raise KeyError(query)
+
+    unscored = judged(BARE, factual(), search=broken)
+    assert (unscored.reason, "KeyError" in unscored.detail) == ("search error", True)
+    unscored = judged(BARE, factual(), search=lambda query: "one text")
+    assert "list of texts" in unscored.detail
+    # An export names the function; only a class of the user's own can bring it back.
+    with pytest.raises(InputError, match="unknown search"):
+        Hallucination.from_config(Hallucination(search=archive).config())
+
+
 class Provider:
     """A stand-in for serper.dev that answers by `replies` (status, header, body) and keeps the requests."""
 
@@ -429,7 +487,7 @@ def test_direct_answers_and_facts_come_before_pages_and_a_busy_provider_is_retri
         "organic": [{"snippet": "A page. "}, {"title": "none"}, {"snippet": "Lima"}],
     }
     provider.replies = [(429, b"Retry-After: 0", ""), (503, b"X: 1", ""), (200, b"X: 1", body)]
-    snippets = asyncio.run(Serper(pause=0.0).snippets("q", 10))
+    snippets = asyncio.run(Serper(pause=0.0)("q"))
     assert snippets == ["Lima", "Capital of Peru", "Founded: 1535", "A page."]
 
 
@@ -448,12 +506,12 @@ def test_a_search_that_fails_names_the_reason_and_leaves_the_item_unscored(
 ) -> None:
     provider.replies = list(replies)
     with pytest.raises(SearchError, match=words):
-        asyncio.run(Serper(pause=0.0).snippets("q", 1))
+        asyncio.run(Serper(pause=0.0)("q"))
     assert len(provider.requests) == len(replies)
     provider.replies = [(400, b"X: 1", "")] * 2
     unscored = judged(BARE, factual(), search="serper")
     assert (unscored.reason, unscored.calls) == ("search error", 1)
     provider.replies = [(403, b"X: 1", "bad key secret-key")]
     with pytest.raises(InputError, match="refuses the key") as caught:
-        asyncio.run(Serper().snippets("q", 1))
+        asyncio.run(Serper()("q"))
     assert "secret-key" not in str(caught.value)

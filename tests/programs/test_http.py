@@ -298,7 +298,7 @@ def redirect(status: str, to: HostileServer) -> HostileServer:
 
 
 async def search(url: str) -> None:
-    await Serper(KEY, url, pause=0.0).snippets("a private question", 1)
+    await Serper(KEY, url, pause=0.0)("a private question")
 
 
 async def upload(url: str) -> None:

@@ -86,8 +86,8 @@ OPTIONS = (
         ("chateval turns=two", "turns", "from 1 to 101"),
         ("chateval samples=1000000", "samples", "from 1 to 1000"),
         ("chateval roles=critik", "roles", "'critic'"),
-        ("hallucination-single self-check=False", "self_check", "true or false"),
-        ("hallucination-selfcheck3 examples=4", "examples", "from 0 to 3"),
+        ("hallucination-single check=False", "check", "plain, self-check, few-shot"),
+        ("self-check-3 examples=4", "examples", "from 0 to 3"),
         ("hallucination min-rounds=-1", "min_rounds", "from 0 up"),
         ("hallucination transition=always", "transition", "always"),
         ("debate order=-1", "order", "from 0 up"),
@@ -129,8 +129,9 @@ JUDGES = [
     ),
     *rows(
         hallucination,
-        ({"ranker": "dense:m"}, "ranker", ""),
         ({"search": "oracle"}, "search", ""),
+        ({"agents": {"judge": "You are the judge."}}, "agents", "skeptic"),
+        ({"agents": {"skeptic": " "}}, "agents.skeptic", "empty"),
         ({"search": "serper"}, None, "SERPER_API_KEY"),
     ),
     # Of earlier versions.
@@ -138,8 +139,7 @@ JUDGES = [
     *alike(geval, None, "not a score mode", "", "probabilities", "sampled:0", "text:3"),
     row("no such persona", lambda: Debate(rounds=1, persona="plane"), "persona", "'plain'"),
     row("the majority", lambda: ChatEval(roles={"majority": "You are many."}), "roles", "majority"),
-    row("no scoring", lambda: HallucinationCheck.from_config({"scoring": "verdict"}), "scoring", ""),
-    row("examples without a check", lambda: HallucinationCheck(False, 3), "examples", ""),
+    row("examples without a check", lambda: HallucinationCheck("plain", 3), "examples", ""),
     row("no steps", lambda: GEval.from_config({"steps": {"notes": {"clarity": "  "}}}), None, "clarity"),
 ]
 
