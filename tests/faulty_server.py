@@ -25,6 +25,10 @@ FAULTS = {
     "credit": "the account has no credit left, as Anthropic and gateways report it",
     "spent": "the same with status 200",
     "forbidden": "a firewall forbids the text, with an HTML page",
+    "failed": "200 with half a text, tokens to pay, and `error` as its finish reason",
+    "no temperature": "a temperature is refused, as by reasoning models",
+    "no max_tokens": "a limit on the reply's length is refused, as by reasoning models",
+    "4096 tokens": "a reply of more than 4096 tokens is refused",
     "429": "too many requests, without a word about how long to wait",
     "429 wait": "too many requests, with Retry-After",
     "500": "internal error",
@@ -51,6 +55,12 @@ ANSWERED = {
     "twice", "echo", "noise", "late noise", "mislabelled", "long", "unreadable", "withheld", "refused"
 }  # fmt: skip
 """Faults that are answers all the same: a client that asks the very same again pays twice."""
+
+_REFUSED = {
+    "no temperature": "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) is.",
+    "no max_tokens": "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead.",
+    "4096 tokens": "max_tokens is too large: 8000. This model supports at most 4096 completion tokens.",
+}
 
 
 class FaultyServer(LoopbackServer):
@@ -174,6 +184,8 @@ class _Connection(asyncio.Protocol):
             "credit": (400, b'{"error": {"message": "Your credit balance is too low to access the API."}}', ()),
             "spent": (200, b'{"error": {"type": "budget_exceeded", "message": "Budget has been exceeded!"}}', ()),
             "forbidden": (403, b"<html><h1>Sorry, you have been blocked</h1></html>", html),
+            "failed": (200, completion("[[ ## rationale ## ]]", "error", name), ()),
+            **{fault: (400, json.dumps({"error": {"message": text}}).encode(), ()) for fault, text in _REFUSED.items()},
             "429": (429, b'{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}', ()),
             "429 wait": (429, b'{"error": {"message": "Rate limit reached"}}', wait),
             "500": (500, b'{"error": {"message": "The server had an error"}}', ()),

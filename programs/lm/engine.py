@@ -16,7 +16,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,10 +24,18 @@ from dspy import lm15
 from dspy.lm15 import Config, Message, Request, Response, TokenLogprob, TopLogprob, Usage
 
 from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.errors import MAY_BE_CHARGED, NOT_LISTENING, affects_all_calls, is_retryable, redact_error
+from debate_judge.programs.lm.errors import (
+    MAY_BE_CHARGED,
+    NOT_LISTENING,
+    UNUSABLE,
+    affects_all_calls,
+    is_retryable,
+    redact_error,
+)
 from debate_judge.programs.lm.limits.failures import OVERLOAD_STATUSES, OutageWatch, RetryWait
 from debate_judge.programs.lm.limits.limiter import Budget, Limiter, PrefixWarmup, TokenEstimate, TokenEstimator
 from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.parameters import ProviderParameters
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore, wait_or_claim
 from debate_judge.programs.lm.usage import CALL_TAG, CallTag, Meter
@@ -113,6 +121,7 @@ class RecordedEngine:
         self._estimator = TokenEstimator()
         self._retry_wait = RetryWait(options.first_wait, options.max_wait)
         self._repeats = Counter[str]()
+        self._parameters = ProviderParameters(model)
         self._reset()
 
     def _reset(self) -> None:
@@ -152,7 +161,10 @@ class RecordedEngine:
         key, reply = await self._reply(request)
         limit = request.config.max_tokens
         if reply.finish == "length" and limit:
-            key, reply = await self._reply(replace(request, config=replace(request.config, max_tokens=4 * limit)))
+            longer = replace(request, config=replace(request.config, max_tokens=4 * limit))
+            # Where the provider allows no longer reply, the one that was cut off stands.
+            with suppress(lm15.InvalidRequestError, lm15.ContextLengthError):
+                key, reply = await self._reply(longer)
         return response_of(request.model, key, reply)
 
     async def _reply(self, request: Request) -> tuple[str, Reply]:
@@ -277,7 +289,9 @@ class RecordedEngine:
     def _should_give_up(self, call: _Call, error: Exception) -> bool:
         options = self._options
         not_listening = getattr(error, "provider_code", None) == NOT_LISTENING and not self._outages.responses
-        return not_listening or not call.awaited or call.failures > options.retries or call.elapsed >= options.deadline
+        # Each attempt that brought an unusable response is paid for.
+        retries = min(options.retries, 1) if getattr(error, "provider_code", None) == UNUSABLE else options.retries
+        return not_listening or not call.awaited or call.failures > retries or call.elapsed >= options.deadline
 
     def _is_rate_limited(self, call: _Call, error: Exception) -> bool:
         """Whether the call met a rate limit (429) and still has time: that is no failure of its own."""
@@ -351,7 +365,7 @@ class RecordedEngine:
         remaining, timeout = self._options.deadline - call.elapsed, self._options.attempt_timeout
         try:
             async with asyncio.timeout(min(timeout, remaining) if remaining > 0 else timeout):
-                reply = await self.transport.chat(self.model, call.messages, call.settings)
+                reply = await self._chat(call.messages, call.settings)
         except Exception as raised:
             call.in_flight = False
             error = redact_error(raised)
@@ -360,6 +374,11 @@ class RecordedEngine:
         self._on_reply(reply, call.tag, estimate, call.size)
         self.limiter.on_success()
         return reply
+
+    async def _chat(self, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        return await self._parameters.call(
+            lambda accepted: self.transport.chat(self.model, messages, accepted), settings
+        )
 
     async def _put(self, call: _Call, reply: Reply) -> None:
         await self.store.put(call.key, call.tag.role, reply)
@@ -408,7 +427,7 @@ class RecordedEngine:
         self.limiter.acquire_nowait(estimate)
         try:
             async with asyncio.timeout(self._options.attempt_timeout):
-                reply = await self.transport.chat(self.model, [{"role": "user", "content": text}], self.probe_settings)
+                reply = await self._chat([{"role": "user", "content": text}], self.probe_settings)
             self._on_reply(reply, CallTag("probe"), estimate, 0)
         except Exception as raised:
             error = redact_error(raised)

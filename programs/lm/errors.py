@@ -13,7 +13,9 @@ MISMATCHED = "mismatched response"
 """`provider_code` if something other than the response to the request came; the server may charge for the request."""
 INCOMPLETE = "incomplete response"
 """`provider_code` if the response was incomplete or not HTTP; the server may charge for it."""
-MAY_BE_CHARGED = (MISMATCHED, INCOMPLETE)
+UNUSABLE = "unusable response"
+"""`provider_code` if a whole response, which names the tokens to be paid, holds no reply."""
+MAY_BE_CHARGED = (MISMATCHED, INCOMPLETE, UNUSABLE)
 
 
 class ProviderDownError(dspy.LMError):

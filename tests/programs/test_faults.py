@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import zlib
 from contextlib import closing
@@ -15,16 +16,15 @@ from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.make_lm import make_lm
 from tests.faulty_server import FAULTS, FaultyServer
 from tests.programs.batches import scores
 from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, lm_at
 
 pytestmark = pytest.mark.integration
-# The request of a 400 is not made again.
-SIMPLE = sorted(
-    FAULTS.keys()
-    - {"400", "credit", "spent", "forbidden", "slow", "stalled", "echo", "late noise", "withheld", "refused"}
-)
+# Requests that are not made again, or not the same.
+NOT_REPEATED = {"400", "credit", "spent", "forbidden", "failed", "no temperature", "no max_tokens", "4096 tokens"}
+SIMPLE = sorted(FAULTS.keys() - NOT_REPEATED - {"slow", "stalled", "echo", "late noise", "withheld", "refused"})
 
 
 @pytest.mark.parametrize("fault", SIMPLE)
@@ -198,3 +198,38 @@ def test_a_text_that_quotes_words_about_money_does_not_end_the_run() -> None:
     with FaultyServer(answer, lambda body, attempt: "credit" if b"credit balance" in body else None) as server:
         judgements = judge(lm_at(server, concurrency=2), work)
     assert [i for i, judgement in enumerate(judgements) if isinstance(judgement, Unscored)] == [5]
+
+
+@pytest.mark.parametrize("model", ["alias", "gpt-5-mini"])
+def test_parameters_that_a_model_refuses_are_left_out_once_and_for_all(
+    model: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def script(body: bytes, attempt: int) -> str | None:
+        refused = {b'"temperature"': "no temperature", b'"max_tokens"': "no max_tokens"}
+        return next((fault for name, fault in refused.items() if name in body), None)
+
+    work = items(20)
+    with FaultyServer(answer, script) as server:
+        lm = make_lm(f"openai/{model}", api_base=server.url, options=SHORT_WAITS, concurrency=1)
+        assert scores(judge(lm, work)) == [expected(item) for item in work]
+        # Temperature and length are refused once, for the first call; a model known to refuse them is not sent them.
+        assert server.requests - server.answered.total() == (2 if model == "alias" else 0)
+    notes = [record.message for record in caplog.records if "left out from now on" in record.message]
+    assert len(notes) == (2 if model == "alias" else 0)
+
+
+def test_a_reply_that_is_cut_off_is_asked_for_again_within_the_limit_that_the_server_names() -> None:
+    def script(body: bytes, attempt: int) -> str | None:
+        longest = json.loads(body).get("max_tokens")
+        return "4096 tokens" if longest > 4096 else "long" if longest < 4096 else None
+
+    work = items(6)
+    with FaultyServer(answer, script) as server:
+        assert scores(judge(lm_at(server), work)) == [expected(item) for item in work]
+
+
+def test_a_paid_answer_that_is_no_reply_is_asked_for_once_more_and_not_four_times() -> None:
+    with FaultyServer(answer, lambda body, attempt: "failed" if b"Letter-3\\n" in body else None) as server:
+        judgements = judge(lm_at(server), items(6))
+        assert max(server.attempts.values()) == 2
+    assert [i for i, judgement in enumerate(judgements) if isinstance(judgement, Unscored)] == [3]

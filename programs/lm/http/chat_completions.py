@@ -10,7 +10,7 @@ import aiohttp
 import orjson
 from dspy import lm15
 
-from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, NOT_LISTENING
+from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, NOT_LISTENING, UNUSABLE
 from debate_judge.programs.lm.http.address import is_loopback
 from debate_judge.programs.lm.http.connections import ConnectionPool, MismatchedResponseError, RejectedResponseError
 from debate_judge.programs.lm.limits.failures import retry_after
@@ -19,7 +19,12 @@ from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply, validated_reply
 
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
-_FINISH_REASONS = {"stop", "length", "content_filter"}
+_FINISH_REASONS = {
+    **dict.fromkeys((None, "", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "stop_str"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
+    **dict.fromkeys(("content_filter", "safety", "recitation", "refusal", "prohibited_content"), "content_filter"),
+}
+"""What servers say of the end of a reply -> what it means; another reason, such as `error`, is that of no reply."""
 # Words in the codes or messages of errors: the protocol has no field for this that all providers fill.
 _FILTER = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation", "flagged")
 _CONTEXT = ("context_length", "context length", "maximum context", "context size", "context window", "too many tokens")
@@ -133,18 +138,20 @@ def read_reply(raw: bytes) -> Reply:
         usage = response.get("usage")
         usage = usage if isinstance(usage, dict) else {}
         finish = choice.get("finish_reason")
+        finish = finish.lower() if isinstance(finish, str) else finish
         if message.get("refusal") and not message.get("content"):
             finish = "content_filter"
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, dict) else 0
         return validated_reply(
             _text(message.get("content")) or message.get("refusal") or "",
-            (usage.get("prompt_tokens"), usage.get("completion_tokens"), cached),
-            finish if finish in _FINISH_REASONS else "stop",
-            _logprobs(choice["logprobs"]) if choice.get("logprobs") else None,
+            (usage.get("prompt_tokens"), _output_tokens(usage), cached),
+            _FINISH_REASONS[finish],
+            _logprobs(choice.get("logprobs")),
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise lm15.ServerError(f"the server's answer is not a chat completion: {_excerpt(raw, 200)!r}") from error
+        text = f"the server's answer is not a chat completion: {_excerpt(raw, 200)!r}"
+        raise lm15.ServerError(text, provider_code=UNUSABLE if b'"completion_tokens"' in raw else None) from error
 
 
 def _excerpt(raw: bytes, limit: int) -> str:
@@ -161,12 +168,23 @@ def _text(content: object) -> str:
     raise TypeError("content is neither text nor a list of parts")
 
 
-def _logprobs(logprobs: Mapping[str, Any]) -> tuple[tuple[tuple[str, float], ...], ...] | None:
-    tokens = tuple(
-        ((t["token"], t["logprob"]), *((o["token"], o["logprob"]) for o in t.get("top_logprobs") or ()))
-        for t in logprobs.get("content") or ()
-    )
-    return tokens or None
+def _output_tokens(usage: Mapping[str, Any]) -> object:
+    """The tokens that are paid as output: some providers count those of the reasoning in the total alone."""
+    prompt, completion, total = (usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total"))
+    if isinstance(prompt, int) and isinstance(completion, int) and isinstance(total, int):
+        return max(completion, total - prompt)
+    return completion
+
+
+def _logprobs(logprobs: Any) -> object:
+    """The alternatives of each token as in `Reply`, not yet validated; None where the server gives none."""
+    try:
+        return [
+            [(t["token"], t["logprob"]), *((o["token"], o["logprob"]) for o in t.get("top_logprobs") or ())]
+            for t in logprobs["content"]
+        ]
+    except (LookupError, TypeError, AttributeError):
+        return None
 
 
 def interpret_error(status: int, text: str, wait: float | None) -> Reply:
