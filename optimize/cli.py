@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import shlex
 import sys
 from collections.abc import Sequence
 
 from debate_judge.data.errors import did_you_mean
-from debate_judge.runs.flags.invocation import COMMANDS, REMOVED
+from debate_judge.runs.flags.invocation import COMMANDS
 from debate_judge.runs.flags.parser import run_main
 
 
@@ -27,10 +26,6 @@ def _run(arguments: Sequence[str]) -> int:
             print(usage())
             return 0
         name, other_arguments = other_arguments[0], ["--help"]
-    if name in REMOVED:
-        replacement = REMOVED[name].format(shlex.join(other_arguments))
-        print(f"error: there is no command {name!r} any more: {replacement}", file=sys.stderr)
-        return 2
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS)
         problem = [f"unknown command {name!r}" + (f"; {hint}" if hint else ""), ""] if name else []

@@ -182,14 +182,6 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, BatchFlags, Sea
         *("tuner", "effort", "max_rounds", "examples", "folds", "metric", "budget", "rpm", "concurrency", "name"),
         *("store", "tracking_uri", "seed"),
     )
-    REMOVED: ClassVar = {
-        "--level": "it is part of --metric LEVEL/CORRELATION, e.g. --metric summary/spearman",
-        "--objective": "it is part of --metric LEVEL/CORRELATION, e.g. --metric summary/spearman",
-        "--repeats": "it was removed: folds are drawn once; --folds has every source held out, --seed draws others",
-        "--choose": "it was removed: judges are chosen by partial pooling over aspects, the cheapest near the best",
-        "--tolerance": "it was removed together with the other rules of --choose",
-        "--no-race": "it was removed: Optuna searches and prunes; --effort says how much is tried",
-    }
 
     @property
     def metric_choice(self) -> MetricChoice:

@@ -253,11 +253,6 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         """Ask every role about one question's items; the result is the first transcript without a failure, if any."""
         return first_success(await self.converse(items, min(self.debate_config.rounds, 1)))
 
-    def state_keys(self, state: Iterable[str]) -> dict[str, str]:
-        """Name of a predictor -> its key in a DSPy state, which in older exports is another (`scorer.predict`)."""
-        predictor_names = {name for name, _ in self.named_predictors()}
-        return {name if name in predictor_names else name.removesuffix(".predict"): name for name in state}
-
     def instructions(self) -> dict[str, str]:
         """Predictor name -> its instructions."""
         return {name: predictor.signature.instructions for name, predictor in self.named_predictors()}

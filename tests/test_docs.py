@@ -21,7 +21,7 @@ from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import judge_cache
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.flags.declaration import REMOVED_FLAGS, setting_fields
+from debate_judge.runs.flags.declaration import setting_fields
 from debate_judge.runs.flags.invocation import COMMANDS
 from debate_judge.runs.flags.parser import make_parser
 from debate_judge.runs.scoring.settings import ServeFlags
@@ -189,20 +189,16 @@ def flags(*commands: str) -> set[str]:
 
 
 def texts(file: Path) -> list[str]:
-    """All strings of a file but those that say what became of a flag."""
-    assigned = [node for node in ast.walk(tree(file)) if isinstance(node, ast.Assign | ast.AnnAssign)]
-    skipped = {id(inner) for node in assigned if "REMOVED" in ast.unparse(node)[:20] for inner in ast.walk(node)}
+    """All strings of a file."""
     return [
-        node.value
-        for node in ast.walk(tree(file))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped
+        node.value for node in ast.walk(tree(file)) if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
 
 
 @pytest.mark.parametrize("room", [*ROOMS, ""])
 def test_a_message_names_no_flag_that_is_none(room: str) -> None:
     allowed = flags(*ROOMS.get(room, COMMANDS))
-    gone = {f"--{name}" for name in names(*COMMANDS)} | {"--program", "--no-preflight", "--level", *REMOVED_FLAGS}
+    gone = {f"--{name}" for name in names(*COMMANDS)} | {"--program", "--no-preflight", "--level"}
     wrong = {}
     for file in SOURCES:
         path = file.relative_to(ROOT).as_posix()

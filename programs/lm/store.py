@@ -40,7 +40,6 @@ from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Reply, StoreError
 from debate_judge.programs.lm.sql import postgresql
-from debate_judge.programs.lm.sql.legacy_import import import_folder
 from debate_judge.programs.lm.sql.tables import (
     METADATA,
     REPLIES,
@@ -87,7 +86,7 @@ class SqlStore:
     A forked process must open its own.
 
     Args:
-        folder: Of the SQLite file; with an address, its replies are imported, once. Created if it is absent.
+        folder: Of the SQLite file. Created if it is absent.
         address: Of a PostgreSQL database, as `programs.lm.sql.postgresql.database_address` returns it.
         field: The flag or variable that the folder or address comes from, for messages.
         lm: The LM of the replies, a column of the table.
@@ -330,14 +329,6 @@ class SqlStore:
                     METADATA.create_all(connection)
                     connection.execute(sa.insert(VERSION).values(version=SCHEMA))
                 self._check_version(connection)
-                self._import(connection)
-
-    def _import(self, connection: Connection) -> None:
-        """Import the earlier replies of the folder, once."""
-        folder = "" if self._address is None else f"{_machine_id()}{self._folder.absolute()}"
-        if connection.execute(self._statements.add_import, self._statements.rows([{"folder": folder}])).rowcount:
-            file = None if self._address is None else self._folder / FILE
-            import_folder(self._folder, file, self._lm, functools.partial(self._put, connection))
 
     def _check_version(self, connection: Connection) -> None:
         """Refuse tables of another program or version."""

@@ -106,11 +106,6 @@ class TableFlags:
     json: str | None = JSON_FILE
 
 
-_IN_BRACKETS = 'write it in brackets after the judge, e.g. --judges "{}"'
-_ABLATION = 'an ablation is a judge with settings in brackets, e.g. --judges "{}"'
-_INTERVALS = "the terminal shows intervals of the average; the report and --json have all"
-
-
 @command_settings
 class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags, BatchFlags, EstimateFlags):
     """Settings of one comparison."""
@@ -120,22 +115,3 @@ class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags
         *("probes", "metric", "name", "tracking_uri", "json", "lm", "api_base", "concurrency", "rpm", "budget"),
         "estimate",
     )
-    REMOVED: ClassVar = {
-        "--level": "write --metric LEVEL/CORRELATION, e.g. --metric system/spearman",
-        "--statistics": "write --metric LEVEL/CORRELATION,..., e.g. --metric summary/pearson,spearman",
-        "--intervals": _INTERVALS,
-        "--draw-systems": "intervals at system level are about these systems",
-        "--figure": "the report draws the table, and further charts",
-        "--score-mode": _IN_BRACKETS.format("single[score-mode=sampled:5]"),
-        "--together": _IN_BRACKETS.format("debate[together=8]"),
-        "--joint": _IN_BRACKETS.format("debate[joint=true]"),
-        "--roles": _IN_BRACKETS.format("chateval[roles=mine.toml]"),
-        "--judge-option": _IN_BRACKETS.format("chateval[turns=3]"),
-        "--ablations": _ABLATION.format("debate[rounds=0|1|2|3]"),
-        "--ablate": _ABLATION.format("debate[persona=plain|sophisticated]"),
-        "--max-rounds": _ABLATION.format("debate[rounds=0|1|2|3|4|5]"),
-        "--repeats": _ABLATION.format("debate[sample=1|2|3]"),
-        "--repeat-temperature": _ABLATION.format("debate[sample=1|2|3,temperature=0.7]"),
-        "--program": "an export is one of the judges: --judges EXPORT",
-        "--max-unscored": "judges may leave items unscored; the table counts them",
-    }

@@ -276,7 +276,7 @@ def _in_order(cases: Sequence[CallTotals]) -> CaseTriple:
 @contextmanager
 def _stored_replies(folder: Path | None) -> Iterator[SqlStore | None]:
     """The store of a folder; None where there is none, or none that can be opened."""
-    if folder is None or not os.access(folder, os.W_OK) or not any((*folder.glob(FILE), *folder.glob("*.replies"))):
+    if folder is None or not os.access(folder, os.W_OK) or not (folder / FILE).exists():
         yield None
         return
     with closing(SqlStore(folder)) as store:

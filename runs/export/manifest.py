@@ -227,8 +227,7 @@ def calibration_record(calibration: Calibration) -> dict[str, Any]:
 def _load_states(judge: Judge, state: Record) -> None:
     """Load the predictors' states, with the tuned instructions, into the judge."""
     predictors = dict(judge.named_predictors())
-    names = judge.state_keys(state.values)
-    if set(predictors) != set(names):
+    if set(predictors) != set(state.values):
         raise state.error(
             "the state belongs to another judge: its predictors have other names",
             expected=", ".join(predictors) or "none",
@@ -237,7 +236,7 @@ def _load_states(judge: Judge, state: Record) -> None:
         )
     complete: State = {}
     for name, predictor in predictors.items():
-        record = state.child(names[name])
+        record = state.child(name)
         entry = validated(_PredictorState, record)
         fields = entry.signature.fields
         if len(fields) != len(predictor.signature.fields):

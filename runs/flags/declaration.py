@@ -1,11 +1,11 @@
 """Settings declared once, as fields of pydantic dataclasses; flags, help, checks and messages follow from the fields.
 
     @flag_group("limits on LM calls")
-    class BatchFlags:
+    class LimitFlags:
         timeout: float = setting(300.0, "time limit of one attempt of a call", metavar="SECONDS", gt=0)
 
     @command_settings
-    class ScoreFlags(BatchFlags, EstimateFlags):
+    class ScoreFlags(LimitFlags, EstimateFlags):
         out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
 
 Groups that several commands share are declared once; a command's class inherits them and may add fields. With
@@ -13,7 +13,7 @@ Groups that several commands share are declared once; a command's class inherits
         FLAGS: ClassVar = ("out", "estimate")
 
 in its class, only these settings are flags, and the others only keys of `--config`. Without it, every setting is a flag
-and a key. `REMOVED: ClassVar` has a remedy for each flag that the command used to have.
+and a key.
 """
 
 from __future__ import annotations
@@ -34,15 +34,6 @@ T = TypeVar("T")
 
 _STRICT = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 """No conversion: the parser has converted texts to numbers, and TOML is typed."""
-
-REMOVED_FLAGS = {
-    "--attempt": "it is the key timeout of --config, in seconds",
-    "--deadline": "it is the key timeout of --config: seconds for an attempt; a call may take three times as long",
-    "--judge-option": "it is -J NAME=VALUE",
-    "--batch-rounds": "it was removed: texts share calls with others of the same source only (together)",
-    "--granularity": "it was removed: the LM decides, and compile rounds finished scores where that agrees better",
-}
-"""Remedies for flags that several commands used to have."""
 
 
 def setting(
@@ -215,12 +206,8 @@ def changed_settings(settings: Any, always: Collection[str] = ()) -> dict[str, A
 
 
 def suggestion(cls: type, name: str) -> str | None:
-    """A remedy for an unknown setting: what replaced it, or the nearest name; None if there is neither."""
-    removed: Mapping[str, str] = {**REMOVED_FLAGS, **getattr(cls, "REMOVED", {})}
-    replacement = removed.get("--" + name.replace("_", "-"))
-    return replacement or did_you_mean(
-        name.replace("_", "-"), [field.replace("_", "-") for field in setting_fields(cls)]
-    )
+    """A remedy for an unknown setting: the nearest name; None if no name is near."""
+    return did_you_mean(name.replace("_", "-"), [field.replace("_", "-") for field in setting_fields(cls)])
 
 
 def unknown_name_error(noun: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:

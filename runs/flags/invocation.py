@@ -28,9 +28,6 @@ COMMANDS = {
 }
 """Command -> its module and its description."""
 
-REMOVED = {"probe": "debate compare --judges EXPORT --probes all", "view": "debate report {}"}
-"""Former command -> its replacement, with {} for the arguments."""
-
 _ROOT = Path(__file__).resolve().parents[2]
 
 

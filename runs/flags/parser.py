@@ -16,7 +16,7 @@ from debate_judge.data.files.reading import toml
 from debate_judge.data.files.records import Record
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.redaction import redact_text
-from debate_judge.runs.flags.declaration import REMOVED_FLAGS, SettingField, result_settings, setting_fields, suggestion
+from debate_judge.runs.flags.declaration import SettingField, result_settings, setting_fields, suggestion
 from debate_judge.runs.flags.invocation import command, with_invoked_commands
 from debate_judge.runs.flags.text_layout import paragraphs, print_error, width_of, wrap_line
 
@@ -105,7 +105,7 @@ class _Parser(ArgumentParser):
         super().exit(run_main(lambda: status), message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the arguments; first refuse flags that were removed or that are keys of `--config`."""
+        """Parse the arguments; first refuse those that are keys of `--config`."""
         args = sys.argv[1:] if args is None else list(args)
         for argument, following in zip(args, [*args[1:], ""], strict=False):
             flag, equals, value = argument.partition("=")
@@ -115,9 +115,6 @@ class _Parser(ArgumentParser):
 
     def _refuse(self, flag: str, value: str) -> None:
         for settings_class in self.settings_classes:
-            removed: Mapping[str, str] = {**REMOVED_FLAGS, **getattr(settings_class, "REMOVED", {})}
-            if flag in removed:
-                raise InputError("no longer a flag", field=flag, remedy=removed[flag])
             for setting_field in setting_fields(settings_class).values():
                 key = setting_field.name.replace("_", "-")
                 if not setting_field.is_flag and flag in (f"--{key}", f"--no-{key}"):
@@ -143,7 +140,7 @@ def parse_settings(name: str, description: str, settings_class: type[T], argv: S
     """The settings of a command, from its command line and `--config`; arguments as of `make_parser`.
 
     Raises:
-        InputError: A value or a key cannot be used, or a flag was removed.
+        InputError: A value or a key cannot be used.
     """
     return read_settings(settings_class, make_parser(name, description, settings_class).parse_args(argv))
 

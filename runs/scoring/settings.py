@@ -40,7 +40,6 @@ class ScoreFlags(PreflightFlags, BatchFlags, EstimateFlags, EngineFlags):
         *("program", "input", "out", "columns", "wide", "keep_columns", "aspects", "scale", "lm", "api_base", "rpm"),
         *("budget", "concurrency", "store", "engine", "estimate"),
     )
-    REMOVED: ClassVar = {"--program": "the export is the first argument: debate score EXPORT --in FILE --out FILE"}
 
     program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     judge: tuple[str, ...] = CUSTOM_JUDGES
@@ -108,10 +107,6 @@ class ServeFlags(ServiceFlags, ConnectionFlags, LimitFlags):
         *("program", "host", "port", "max_body", "max_requests", "request_time", "grace", "scale", "lm", "api_base"),
         *("rpm", "budget", "concurrency", "store"),
     )
-    REMOVED: ClassVar = {
-        "--batch": "leave it out: a service cannot wait for batch jobs",
-        "--preflight": "leave it out: a service makes no trial call",
-    }
 
     program: str = setting(..., EXPORT, name="EXPORT", metavar="EXPORT")
     judge: tuple[str, ...] = CUSTOM_JUDGES

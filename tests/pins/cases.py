@@ -16,9 +16,6 @@ from tests.config_keys import keys
 from tests.pins.recording import ADDRESS, LM, Call, Recorder, at_the_address, digest, stored_keys
 
 PINNED = Path(__file__).with_name("pinned")
-RECORDED = Path(__file__).with_name("recorded")
-"""A store of replies as an earlier version of this code wrote it, and the tables that were made of them."""
-REPLAYED = ("debate_tiebreak", "debates_joint_side_by_side", "geval_sampled")
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 
 

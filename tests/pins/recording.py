@@ -15,7 +15,6 @@ import pytest
 from sqlalchemy import text
 
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import open_replies
 from debate_judge.programs.offline.engine import OfflineTransport
 from tests.faulty_server import FaultyServer, Script
@@ -31,11 +30,7 @@ Call = dict[str, Any]
 def stored_keys(store: Path, lm: str) -> list[str]:
     """The keys of all calls whose replies a `--store` folder holds for an LM, as 32 hexadecimal digits, sorted."""
     with closing(open_replies(replies_folder(store, lm), lm)) as replies:
-        return keys_in(replies)
-
-
-def keys_in(replies: SqlStore) -> list[str]:
-    return sorted(replies.run_sync(lambda connection: list(connection.scalars(text("select key from replies")))))
+        return sorted(replies.run_sync(lambda connection: list(connection.scalars(text("select key from replies")))))
 
 
 @cache

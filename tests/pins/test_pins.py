@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.pins.cases import CASES, PINNED, RECORDED, REPLAYED, compared, compile_sample
-from tests.pins.recording import Recorder, content, digest
+from tests.pins.cases import CASES, PINNED, compile_sample
+from tests.pins.recording import content, digest
 
 pytestmark = pytest.mark.integration
 
@@ -27,15 +26,6 @@ def test_a_command_sends_and_finds_what_is_pinned(name: str, tmp_path: Path) -> 
         text = "\n".join(f"--- {message['role']}\n{content(message)}" for message in new[0]["messages"])
         pytest.fail(f"{name}: {len(new)} of {len(calls)} calls have messages that are not pinned; the first:\n{text}")
     assert pin == expected
-
-
-@pytest.mark.parametrize("name", REPLAYED)
-def test_a_store_that_an_earlier_version_recorded_replays_without_a_call(name: str, tmp_path: Path) -> None:
-    store = shutil.copytree(RECORDED / "store", tmp_path / "store")
-    with Recorder() as server:
-        server.revoke_after = 0
-        assert compared(name, tmp_path, store, server) == json.loads((RECORDED / "tables.json").read_text())[name]
-    assert server.requests == 0
 
 
 def test_the_sample_compiles_to_what_is_pinned(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ files, full disks, and folders of older versions."""
 from __future__ import annotations
 
 import asyncio
-import json
 import multiprocessing
 import os
 import signal
@@ -12,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import zlib
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -24,13 +22,12 @@ from sqlalchemy import Connection, insert, select, update
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
-from debate_judge.programs.lm.reply import Reply, StoreError, validated_reply, wait_or_claim
+from debate_judge.programs.lm.reply import Reply, StoreError, wait_or_claim
 from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
 from debate_judge.programs.lm.sql.tables import REPLIES as TABLE
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.programs.make_lm import open_replies
 from debate_judge.runs import compare
-from debate_judge.runs.estimates.dry_run import _stored_replies
 from tests.config_keys import keys
 from tests.postgresql import PostgresServer
 from tests.stores import REPLIES, count, fill, get, get_all, key, put
@@ -353,40 +350,3 @@ def test_a_disk_that_fills_up_ends_the_run_which_resumes_later(
     assert "field '--store'" in message
     assert "Traceback" not in message
     assert compare.main(arguments) == 0
-
-
-def line(key: str, reply: Reply, **other: object) -> bytes:
-    """A reply in the files of older versions."""
-    record = {"role": "scorer", "text": reply.text, "input_tokens": reply.input_tokens}
-    record |= {"output_tokens": reply.output_tokens, "cached_tokens": reply.cached_tokens, "finish": reply.finish}
-    text = json.dumps({**record, "logprobs": reply.logprobs, **other}).encode()
-    return b"%b\t%08x\t%b\n" % (key.encode(), zlib.crc32(text, zlib.crc32(key.encode())), text)
-
-
-LINES = [line(key(number), reply) for number, reply in enumerate(REPLIES)]
-READ = [
-    validated_reply(r.text, (r.input_tokens, r.output_tokens, r.cached_tokens), r.finish, r.logprobs) for r in REPLIES
-]
-
-
-def test_a_folder_of_an_older_version_is_read_once_without_what_is_no_reply(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    rubbish = [b"", b"\n\n", bytes(5000) + b"\n", b"not a reply\n", b"\xff\xfe\n", b"0" * 33 + b"\n"]
-    wrong = [line(key(9), REPLIES[0], **other) for other in ({"text": 4}, {"text": None}, {"finish": None})]
-    # Another byte makes a line one that was never written.
-    changed = [line(key(5), REPLIES[1]).replace(old, new) for old, new in ((b"05\t", b"06\t"), (b'"input', b'"inputs'))]
-    (tmp_path / "a.replies").write_bytes(b"".join([*rubbish, *wrong, *changed, *LINES, LINES[0][:40]]))
-    (tmp_path / "b.replies").write_bytes(LINES[0] + LINES[1])
-    for _ in range(2):
-        with closing(SqlStore(tmp_path, lm="m")) as store:
-            assert get_all(store, 10) == [*READ, *[None] * 6]
-        (tmp_path / "b.replies").write_bytes(line(key(4), REPLIES[0]))
-    assert {path.name for path in tmp_path.iterdir()} >= {"a.replies", "b.replies"}
-    assert "a.replies" in caplog.text
-
-
-def test_an_estimate_counts_replies_of_older_versions_as_paid(tmp_path: Path) -> None:
-    (tmp_path / "x.replies").write_bytes(b"".join(LINES))
-    with _stored_replies(tmp_path) as store:
-        assert get_all(store, 4) == READ

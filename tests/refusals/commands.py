@@ -55,12 +55,8 @@ COMPILE = [
         ("--tracking-uri http://127.0.0.1:9", "tracking URI", "127.0.0.1:9"),
         ("--held-out new.jsonl --folds 4", "--held-out", "--folds 4"),
         ("--config trails=5", "trails", "'trials'"),
-        ("--config choose=5", "choose", "removed"),
         ("--personas 'for Ann.toml'", "--personas", "--config 'personas=for Ann.toml'"),
         (f"--replies postgresql://judge:{SECRET}@db/r", "--replies", "replies=postgres"),
-        # Flags of earlier versions: what to write instead.
-        ("--level=summary", "--level", "--metric"),
-        ("--choose=dev-1se", "--choose", "removed"),
         ("--score-mode=expected", "--score-mode", "--config score-mode=expected"),
         ("--no-preflight", "--no-preflight", "--config preflight=false"),
     ),
@@ -115,7 +111,6 @@ COMPARE = rows(
     ("--json rated.jsonl/t.json", "--json", "cannot be written"),
     ("--config batch=openai --judges single --lm anthropic/claude", "batch", "leave batch out"),
     ("--store rated.jsonl/store", "--store", "cannot be written"),
-    ("--ablate rounds", "--ablate", "debate[persona=plain|sophisticated]"),
     ("--style latex", "--style", "remedy"),
     ("--judges support", None, "does not judge"),
 ) + rows("compare", ("--external mine=absent.jsonl", None, "no such"), file="absent.jsonl")
@@ -206,7 +201,6 @@ SCORE = [
 OTHERS = [
     row("a command misspelled", "scor", None, "'score'"),
     row("help of a command misspelled", "help scor", None, "'score'"),
-    row("a former command", "probe --program judge", None, "debate compare --judges EXPORT --probes all"),
     row("no ratings", "check a.csv", None, "ratings", "a.csv", files={"a.csv": "source,text,id\ns,x,1\nt,y,2\n"}),
     row("no store of traces", "check mlflow:n --tracking-uri sqlite:///n.db", "--data", "no file n.db"),
     row("no texts", "check a.csv", "text", "--columns text=", "a.csv", files={"a.csv": "source,score\ns,1\nt,2\n"}),

@@ -134,8 +134,6 @@ JUDGES = [
         ({"agents": {"skeptic": " "}}, "agents.skeptic", "empty"),
         ({"search": "serper"}, None, "SERPER_API_KEY"),
     ),
-    # Of earlier versions.
-    *rows(debate, ({"granularity": "half"}, "granularity", "again"), ({"batch_rounds": 2}, "batch_rounds", "again")),
     *alike(geval, None, "not a score mode", "", "probabilities", "sampled:0", "text:3"),
     row("no such persona", lambda: Debate(rounds=1, persona="plane"), "persona", "'plain'"),
     row("the majority", lambda: ChatEval(roles={"majority": "You are many."}), "roles", "majority"),

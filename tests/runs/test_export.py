@@ -26,7 +26,6 @@ from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import open_export, read
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.judge_cache import cached_judge
-from debate_judge.runs.export.manifest import program_fingerprint
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, debater, scripted_lm
@@ -63,23 +62,6 @@ def test_comes_back_with_the_same_parts_and_the_same_prompts(tmp_path: Path) -> 
     # Two rounds that stay open (5 calls) and their tie-break, an unreadable score, and one round that stays open.
     assert len(prompts(before)) == 5 + 1 + 2 + 3
     assert prompts(after) == prompts(before)
-
-
-def test_an_export_of_an_earlier_release_is_read(tmp_path: Path) -> None:
-    judge = compiled()
-    assert list(judge.aspects["tone"].judge.instructions()) == ["scorer", "critic", "tie_breaker"]
-    manifest_file = write(tmp_path / "x", judge) / "manifest.json"
-    manifest, states = json.loads(manifest_file.read_text("utf-8")), {}
-    for name, entry in manifest["aspects"].items():
-        file = manifest_file.parent / entry["state"]
-        state = json.loads(file.read_text("utf-8"))
-        states[name] = {f"{predictor}.predict": saved for predictor, saved in state.items()}
-        file.write_text(json.dumps(states[name]), "utf-8")
-        if entry["kind"] == "debate":
-            entry["config"] |= {"granularity": "free", "batch_rounds": 0}
-    manifest["fingerprint"] = program_fingerprint(manifest["task"], manifest["aspects"], states)
-    manifest_file.write_text(json.dumps(manifest), "utf-8")
-    assert prompts(read(tmp_path / "x").judge) == prompts(judge)
 
 
 def test_demonstrations_stay_at_home_unless_asked_for(tmp_path: Path) -> None:

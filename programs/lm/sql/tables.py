@@ -37,8 +37,6 @@ BATCH_JOBS = Table(
 )
 """Records of batch jobs at a provider, as JSON (`programs.lm.batch`)."""
 VERSION = Table("store_version", METADATA, Column("version", Integer, primary_key=True))
-IMPORTS = Table("imported_folders", METADATA, Column("folder", Text, primary_key=True))
-"""Folders whose replies have been imported."""
 # fmt: on
 
 Row = dict[str, Any]
@@ -97,7 +95,7 @@ class Statements:
         has_ended = CLAIMS.c.owner.in_(sa.bindparam("ended_owners", expanding=True))
         has_expired = CLAIMS.c.expires <= sa.bindparam("now")
         self.end_lost_claims = sa.delete(CLAIMS).where(has_ended | has_expired)
-        self.add_replies, self.add_claims, self.add_import = map(self._insert, (REPLIES, CLAIMS, IMPORTS))
+        self.add_replies, self.add_claims = map(self._insert, (REPLIES, CLAIMS))
 
     def _insert(self, table: Table) -> sa.Executable:
         """Inserts the rows whose keys are new."""
