@@ -19,10 +19,10 @@ from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply, validated_reply
 
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
-_FINISH_REASONS = {
-    **dict.fromkeys((None, "", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "stop_str"), "stop"),
-    **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
-    **dict.fromkeys(("content_filter", "safety", "recitation", "refusal", "prohibited_content"), "content_filter"),
+_FINISH_REASONS: dict[object, str] = {
+    **{word: "stop" for word in (None, "", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "stop_str")},
+    **{word: "length" for word in ("length", "max_tokens", "model_length")},
+    **{word: "content_filter" for word in ("content_filter", "safety", "recitation", "refusal", "prohibited_content")},
 }
 """What servers say of the end of a reply -> what it means; another reason, such as `error`, is that of no reply."""
 # Words in the codes or messages of errors: the protocol has no field for this that all providers fill.
