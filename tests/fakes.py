@@ -1,6 +1,6 @@
 """Scripts that follow the protocol, for the scripted LM of `debate_judge.testing`, and what stands in a prompt.
 
-lm = scripted_lm(debater(score="4", decision="NO ISSUE"))
+lm = scripted_lm(debater(score="4", feedback="Too low."))
 with JudgeRunner(lm) as runner: ...
 assert len(lm.prompts) == 2
 """
@@ -32,9 +32,9 @@ def debater(**fields: str | Callable[[str], str]) -> Script:
 
     Args:
         fields: Field name -> its content, or a function of the prompt; other fields get a plain sentence, and
-            scores and decisions `3` and `NO ISSUE`.
+            scores and feedback `3` and `NO ISSUE`.
     """
-    usual: dict[str, str | Callable[[str], str]] = {"score": "3", "final_score": "3", "decision": "NO ISSUE"}
+    usual: dict[str, str | Callable[[str], str]] = {"score": "3", "final_score": "3", "feedback": "NO ISSUE"}
     replies = {**usual, **fields}
 
     def script(prompt: str) -> str:

@@ -20,7 +20,7 @@ class Feedback(NamedTuple):
 _NO_ISSUE = re.compile(
     r"(?:decision |feedback )?(?:there (?:is|are) )?no ?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE
 )
-_WITH_EXPLANATION = re.compile(r"(.{2,40}?)\s*(?::|\(|–|—|\s-\s)\s*(.*\S.*)")
+_WITH_EXPLANATION = re.compile(r"(.{2,40}?)\s*(?:[.:(–—]|\s-\s)\s*(.*\S.*)")
 """NO ISSUE and its explanation: `NO ISSUE: I agree`."""
 _LIMITATION = re.compile(
     r"\A(?:with|in|on|about|regarding|concerning|as|for|of|apart|other|besides|beyond|only|here)\b"
@@ -28,36 +28,31 @@ _LIMITATION = re.compile(
     r"|errors?|mistakes?|problems?|missing|lacks?|fails?|too|not|never|contradict\w*|unsupported|invent\w*)\b|n['’]t\b",
     re.IGNORECASE,
 )
-"""Words in an explanation that restrict a NO ISSUE to a part of the text, or turn it into an issue."""
+"""Words in an explanation that restrict a NO ISSUE to a part of the text, or take it back."""
 
 
 def parse_feedback(text: str) -> Feedback | Unreadable:
     """Parse a criticism. NO ISSUE counts on the first line and alone, in any case, punctuation and markup.
 
-    Elsewhere the words may be quoted from a text under evaluation, so a reply in which a later line consists of them is
-    asked for once more.
+    Elsewhere the words may be quoted from a text under evaluation.
     """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        return Unreadable("it had no feedback")
-    if says_no_issue(lines[0]):
-        return Feedback(True, NO_ISSUE)
-    if any(map(says_no_issue, lines[1:])):
-        return Unreadable(f"it was both a criticism and {NO_ISSUE}; {NO_ISSUE} must be all that the feedback says")
-    return Feedback(False, text)
+    text = text.strip()
+    if not text:
+        return Unreadable("the feedback was missing")
+    return Feedback(True, NO_ISSUE) if _says_no_issue(text.splitlines()[0]) else Feedback(False, text)
 
 
 def parse_briefs(fields: Mapping[str, str]) -> Feedback | Unreadable:
     """Parse two briefs; NO ISSUE in place of both ends the debate."""
-    less, more = fields["case_for_less"].strip(), fields["case_for_more"].strip()
-    if not less or not more:
-        return Unreadable(f"the case for a {'higher' if less else 'lower'} rating was missing")
-    if says_no_issue(less) and says_no_issue(more):
-        return Feedback(True, NO_ISSUE)
-    return Feedback(False, f"The case for less: {less} The case for more: {more}")
+    less, more = (parse_feedback(fields[name]) for name in ("case_for_less", "case_for_more"))
+    if isinstance(less, Unreadable) or isinstance(more, Unreadable):
+        return Unreadable("a case for less and a case for more are both needed")
+    if less.no_issue and more.no_issue:
+        return less
+    return Feedback(False, f"The case for less: {less.text}\n\nThe case for more: {more.text}")
 
 
-def says_no_issue(line: str) -> bool:
+def _says_no_issue(line: str) -> bool:
     """Whether a line says NO ISSUE and nothing that takes it back."""
     explained = _WITH_EXPLANATION.fullmatch(line.strip())
     if explained and not _LIMITATION.search(explained[2]):

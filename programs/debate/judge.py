@@ -84,27 +84,27 @@ class Debate(Judge):
 
     # --- the roles' turns ---
 
-    def _scorer(self, task: str) -> Speaker:
-        text = prompts.scorer_text(self.scorer.signature.instructions, task)
-        return Speaker("scorer", self.scorer, text, parse_score, self.mode)
+    def _scorer(self, task: str, table_task: str) -> Speaker:
+        own = self.scorer.signature.instructions
+        texts = prompts.scorer_text(own, task), prompts.scorer_text(own, table_task)
+        return Speaker("scorer", self.scorer, *texts, parse_score, self.mode)
 
     def _critic(self, round: int) -> Speaker:
         later = self.persona.later if round > 1 else ""
         text = prompts.critic_text(self.critic.signature.instructions, later)
-        return Speaker("critic", self.critic, text, parse_criticism, sees_precedents=True)
+        return Speaker("critic", self.critic, text, text, parse_criticism, sees_precedents=True)
 
     def _tie_breaker(self) -> Speaker:
-        instructions = self.tie_breaker.signature.instructions, self.scorer.signature.instructions
-        return Speaker("tie-breaker", self.tie_breaker, prompts.tie_breaker_text(*instructions), parse_final_score)
+        text = prompts.tie_breaker_text(self.tie_breaker.signature.instructions, self.scorer.signature.instructions)
+        return Speaker("tie-breaker", self.tie_breaker, text, text, parse_final_score)
 
     async def _debate(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         """Algorithm 1: the Scorer; then up to `rounds` times the Critic, until NO ISSUE, and the Scorer again."""
         table = Table(self, items)
-        opening = prompts.OPENING_TABLE if len(items) > 1 else prompts.OPENING
-        await table.turn(self._scorer(opening), table.open(), 0)
+        await table.turn(self._scorer(prompts.OPENING, prompts.OPENING_TABLE), table.open(), 0)
         for round in range(1, rounds + 1):
             await table.turn(self._critic(round), table.open(), round)
-            await table.turn(self._scorer(prompts.REVISION), table.open(), round)
+            await table.turn(self._scorer(prompts.REVISION, prompts.REVISION_TABLE), table.open(), round)
         return table.transcripts
 
     async def _break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:

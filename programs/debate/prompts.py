@@ -72,6 +72,11 @@ REVISION = (
     "holds against the texts, and give the score that you now find right."
 )
 
+REVISION_TABLE = (
+    "You have scored, and the Critic has replied. Adjust the score of each candidate by the Critic's latest feedback "
+    "about it: say what of it holds against the texts, and give the score that you now find right."
+)
+
 
 def scorer_text(instructions: str, task: str) -> str:
     """The Scorer's part of its prompt: the standard and the task of the turn."""

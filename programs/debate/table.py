@@ -21,7 +21,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.lm.usage import CallTag
-from debate_judge.programs.roles.examples import example_inputs, precedent_inputs
+from debate_judge.programs.roles.examples import example_inputs, precedents_for
 from debate_judge.programs.roles.parsing import Unreadable
 from debate_judge.programs.roles.role import ReplyFailure, RoleLastAdapter, RoleReply, ask, call, item_inputs
 from debate_judge.programs.roles.score_modes import ParsedScore, ScoreMode, ask_score
@@ -47,6 +47,8 @@ class Speaker:
     predictor: dspy.Predict
     text: str
     """The role's part of the prompt."""
+    table_text: str
+    """The same in a prompt about several candidates."""
     parse: Parse
     """Parses the fields of a reply about one candidate."""
     mode: ScoreMode | None = None
@@ -116,6 +118,7 @@ class Table:
         inputs = {
             **item_inputs(items[0], ""),
             **await self._inputs(speaker, items),
+            "role": speaker.table_text,
             **prompts.table_inputs(items, [str(self.transcripts[number]) for number in candidates]),
         }
         reply = await call(
@@ -145,9 +148,15 @@ class Table:
             inputs |= example_inputs(scorer.demos, aspect.name, items)
         if speaker.sees_precedents and judge.precedents:
             # In a thread, because a search of texts would block all other debates.
-            demos, count = judge.critic.demos, judge.precedents
-            inputs |= await asyncio.to_thread(precedent_inputs, demos, items[0], count)
+            inputs["precedents"] = await asyncio.to_thread(self._precedents, items)
         return inputs
+
+    def _precedents(self, items: Sequence[Item]) -> str:
+        demos, count = self._judge.critic.demos, self._judge.precedents
+        texts = [precedents_for(item, demos, items, count) for item in items]
+        if len(texts) == 1:
+            return texts[0]
+        return "\n".join(f"For candidate_{number}. {text}" for number, text in enumerate(texts, 1))
 
 
 def _reply_limit(count: int) -> dict[str, int]:

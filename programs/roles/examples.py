@@ -136,21 +136,25 @@ PRECEDENTS = (
 )
 NO_PRECEDENT = "No text that these raters have rated is like the candidate."
 MIN_SIMILARITY = 0.2
-"""The least cosine of two texts that are alike (TF-IDF of character 2- to 4-grams)."""
+"""The least cosine of two texts that are alike (TF-IDF of character 2- to 4-grams). 95 % of the pairs of summaries of
+different sources stay below .17 on SummEval and .16 on DialSummEval."""
 
 
-def precedent_inputs(demos: Iterable[Any], item: Item, count: int) -> dict[str, str]:
-    """The input field with the `count` rated texts of other sources that are most like the item's text.
+def precedents_for(item: Item, demos: Iterable[Any], items: Sequence[Item], count: int) -> str:
+    """The `count` rated texts that are most like the item's text, as a text for the prompt; if none is, it says so.
 
-    Texts are compared by the cosine of their TF-IDF vectors; where none is alike, the field says so.
+    Args:
+        item: Texts are compared with its text by the cosine of their TF-IDF vectors.
+        demos: Demonstrations of the Critic's predictor.
+        items: All items that the prompt is about; texts of their sources are never shown.
+        count: Maximum number of texts.
     """
-    others = _of_other_sources(demos, item.aspect.name, (item,))
+    others = _of_other_sources(demos, item.aspect.name, items)
     cosines = _cosines(tuple(dict.fromkeys(example.candidate for example in others)), item.text) if others else {}
     alike = [example for example in others if cosines[example.candidate] >= MIN_SIMILARITY]
     # Sorting is stable: of equally similar texts the first ones in the data are shown.
     nearest = tuple(sorted(alike, key=lambda example: -cosines[example.candidate])[:count])
-    shown = render_examples(nearest, PRECEDENTS, item.aspect.source) if nearest else NO_PRECEDENT
-    return {"precedents": shown}
+    return render_examples(nearest, PRECEDENTS, item.aspect.source) if nearest else NO_PRECEDENT
 
 
 def _of_other_sources(demos: Iterable[Any], aspect: str, items: Sequence[Item]) -> tuple[RatedExample, ...]:

@@ -362,6 +362,8 @@ def parse_fields(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadabl
     for name, bodies in contents.items():
         if len(bodies) > 1:
             return Unreadable(f"the field {name!r} {CONTRADICTION}")
+    if not contents and any(head[1].lower() in names for head in HEADER.finditer(text)):
+        return {}
     return {name: bodies[0] for name, bodies in contents.items()} or {names[0] if len(names) == 1 else "": text}
 
 

@@ -82,7 +82,7 @@ class Mind:
             return "[[ ## observations ## ]]\nMany.\n\n[[ ## summary ## ]]\nTexts."
         if "[[ ## rated ## ]]" in prompt:
             return "[[ ## analysis ## ]]\nNothing.\n\n[[ ## guide ## ]]\nRaters have habits.\n\n[[ ## completed ## ]]"
-        return debater(score=self._score, decision="ISSUE", feedback=self._objection)(prompt)
+        return debater(score=self._score, feedback=self._objection)(prompt)
 
     def _score(self, prompt: str) -> str:
         knows = self.word in section(prompt, "standard") if self.role == "standard" else "well told" in prompt

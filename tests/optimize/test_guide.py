@@ -30,7 +30,7 @@ def test_a_guide_that_helps_is_in_the_scorers_instructions_and_all_roles_read_it
     judge, _ = tuned(Author("Raters like large numbers."))
     assert guide_of(judge) == "Raters like large numbers."
     assert {name for name, text in judge.instructions().items() if HEADING in text} == {"scorer"}
-    lm = scripted_lm(debater(score="3", decision="ISSUE", final_score="4"))
+    lm = scripted_lm(debater(score="3", feedback="An issue.", final_score="4"))
     item = corpus_items(corpus(1), ASPECT)[0]
     with JudgeRunner(lm, progress=False) as runner:
         transcripts = runner.converse(judge, [item], 1)

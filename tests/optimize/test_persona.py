@@ -106,7 +106,7 @@ class Persuaded(Author):
         number = int(section(prompt, "candidate").split()[-1])
         score = number + 1 if "Look again" in prompt else CANDIDATES - number
         stern = "You are stern" in prompt
-        return debater(score=str(score), decision="ISSUE" if stern else "NO ISSUE", feedback="Look again.")(prompt)
+        return debater(score=str(score), feedback="Look again." if stern else "NO ISSUE")(prompt)
 
 
 def test_a_persona_that_helps_is_in_the_critics_instructions_and_one_that_does_not_is_not() -> None:

@@ -18,11 +18,11 @@ def score_reply(value: object, why: str = "Because.") -> str:
 
 
 def issue_reply(feedback: str = "Too high.") -> str:
-    return f"[[ ## review ## ]]\nStep by step.\n\n[[ ## decision ## ]]\nISSUE\n\n[[ ## feedback ## ]]\n{feedback}"
+    return f"[[ ## feedback ## ]]\n{feedback}"
 
 
 def no_issue_reply() -> str:
-    return "[[ ## review ## ]]\nStep by step.\n\n[[ ## decision ## ]]\nNO ISSUE\n\n[[ ## feedback ## ]]\n"
+    return issue_reply("NO ISSUE")
 
 
 def tie_break_reply(value: object, side: str = "Critic") -> str:
@@ -36,7 +36,8 @@ def judged(judge: Judge, *replies: str, item: Item = ITEM) -> tuple[Judgement, S
 
 def speaker(prompt: str) -> str:
     """The role of a prompt, by the fields that it requests."""
-    return {"rationale": "scorer", "review": "critic", "reasoning": "tie-breaker"}[requested(prompt)[0]]
+    roles = {"rationale": "scorer", "feedback": "critic", "case_for_less": "critic", "reasoning": "tie-breaker"}
+    return roles[requested(prompt)[0]]
 
 
 def speakers(lm: ScriptedLM) -> list[str]:
@@ -46,7 +47,12 @@ def speakers(lm: ScriptedLM) -> list[str]:
 def debates_shown(lm: ScriptedLM) -> list[str]:
     """The whole debate in each prompt, also if it contains headers."""
     return [
-        re.sub(r"\n\n\[\[ ## role ## \]\].*", "", prompt.partition("[[ ## debate ## ]]\n")[2], flags=re.DOTALL)
+        re.sub(
+            r"\n\n\[\[ ## (?:precedents|role) ## \]\].*",
+            "",
+            prompt.partition("[[ ## debate ## ]]\n")[2],
+            flags=re.DOTALL,
+        )
         for prompt in lm.prompts
     ]
 

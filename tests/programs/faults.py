@@ -35,7 +35,7 @@ def answer(body: bytes) -> str:
         return "OK"
     letter = int(number[1])
     heard = body.count(b"Critic, round ")
-    if b"## decision ##" in body:
+    if b"## feedback ##" in body:
         return issue_reply() if letter % 2 and not heard else no_issue_reply()
     return score_reply(1 + (letter * 7 + heard) % 5)
 

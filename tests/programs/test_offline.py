@@ -13,7 +13,7 @@ import dspy
 import pytest
 
 from debate_judge.data.tasks import SUMMARIZATION
-from debate_judge.programs.debate.table import Criticism, Scoring, TieBreaking
+from debate_judge.programs.debate.prompts import Criticism, Scoring, TieBreaking, TwoBriefs
 from debate_judge.programs.judge import Item, ItemJudge
 from debate_judge.programs.offline.engine import OfflineTransport
 from debate_judge.programs.roles import parsing
@@ -60,7 +60,7 @@ def test_an_obvious_defect_costs_points(aspect: str, text: str) -> None:
 
 @pytest.mark.integration
 def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
-    prompts = [prompt(s, item(a, t)) for s in (Scoring, Criticism, TieBreaking) for a, t in DEFECTS]
+    prompts = [prompt(s, item(a, t)) for s in (Scoring, Criticism, TwoBriefs, TieBreaking) for a, t in DEFECTS]
     prompts.append(("", "Write a new instruction within ``` blocks."))
     program = (
         "import json, sys; from debate_judge.programs.offline import engine;"

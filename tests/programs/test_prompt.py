@@ -13,20 +13,30 @@ import pytest
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.table import Scoring
+from debate_judge.programs.debate.personas import PERSONAS, Persona
+from debate_judge.programs.debate.prompts import Scoring
 from debate_judge.programs.judge import Item, Judge
-from debate_judge.programs.roles.examples import EXPLANATION, RatedExample, with_examples
+from debate_judge.programs.roles.examples import (
+    EXPLANATION,
+    NO_PRECEDENT,
+    PRECEDENTS,
+    RatedExample,
+    with_examples,
+    with_precedents,
+)
 from debate_judge.programs.roles.guide import with_guide, without_anchors
 from debate_judge.programs.roles.role import SYSTEM, RoleLastAdapter, item_inputs
 from tests.fakes import debater, hold, only, scripted_lm, section
 from tests.programs.debates import ITEM as COHERENT
-from tests.programs.tables import COHERENCE, JOINT_TASK, STYLE, headers, joint_table_script, judged, table_script
+from tests.programs.tables import COHERENCE, headers, judged, table_script
 
 ADAPTER = RoleLastAdapter()
 FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 3))
 TASK = Task("dialogue", "conversation", "reply", (COHERENCE, FLUENCY), "fact")
 ITEM = Item("g1", "c1", TASK, COHERENCE, "Is it raining?", "It is.", "Rain is wet.")
-OPEN_DEBATE = debater(score=lambda prompt: "2" if "debate" not in prompt else "3", decision="ISSUE", final_score="4")
+OPEN_DEBATE = debater(
+    score=lambda prompt: "2" if "debate" not in prompt else "3", feedback="An issue.", final_score="4"
+)
 
 
 def prompts(item: Item = ITEM, judge: Judge | None = None) -> list[str]:
@@ -43,15 +53,6 @@ def test_an_aspect_that_needs_no_source_is_judged_without_it() -> None:
         assert "without its source" in section(prompt, "task")
 
 
-@pytest.mark.parametrize("shown", [True, False])
-def test_a_table_of_several_aspects_shows_the_source_if_one_of_them_needs_it(shown: bool) -> None:
-    aspects = replace(FLUENCY, source=False), replace(COHERENCE, source=shown)
-    items = [replace(ITEM, aspect=a, candidate=c, text=c) for a in aspects for c in ("One.", "Two.")]
-    lm = scripted_lm(lambda prompt: "")
-    hold(lm, Debate(rounds=0, together=2, joint=True).judge(items))
-    assert (section(lm.prompts[0], "source") == "Is it raining?") is shown
-
-
 def test_the_first_turn_of_a_debate_is_the_single_call_and_reads_of_no_other_role() -> None:
     first, (single,) = prompts()[0], prompts(judge=Debate(rounds=0))
     assert first == single
@@ -63,9 +64,9 @@ def common(prompts: list[str]) -> str:
     return first[: next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
 
 
-def test_all_roles_share_a_prompt_through_the_aspect_and_those_that_debate_through_the_first_turn() -> None:
+def test_all_roles_share_a_prompt_through_the_candidate_and_those_that_debate_through_the_first_turn() -> None:
     single, *debating = prompts()
-    assert common([single, *debating]).endswith("where the candidate does.\n\n[[ ## ")
+    assert common([single, *debating]).endswith("[[ ## candidate ## ]]\nIt is.\n\n[[ ## ")
     opening = "Scorer, round 0, score 2: My rationale about it.\n\n"
     assert common(debating).endswith(f"[[ ## candidate ## ]]\nIt is.\n\n[[ ## debate ## ]]\n{opening}")
 
@@ -74,16 +75,54 @@ def test_no_prompt_contains_the_ids_of_an_item() -> None:
     assert prompts() == prompts(replace(ITEM, group="reference", candidate="human"))
 
 
-def test_a_prompt_with_a_guide_has_no_other_anchors_and_roles_argue_from_it() -> None:
-    plain, guided = Debate(), Debate()
-    guided.scorer.signature = Scoring.with_instructions(with_guide(Scoring.instructions, "5 is for any text."))
+def guided(judge: Debate, guide: str) -> Debate:
+    judge.scorer.signature = Scoring.with_instructions(with_guide(Scoring.instructions, guide))
+    return judge
+
+
+def test_all_roles_read_the_guide_in_place_of_the_anchors() -> None:
     item = replace(ITEM, aspect=SUMMARIZATION.aspect("coherence"))
-    before, after = (judge.prompt_parts(item) for judge in (plain, guided))
-    assert "5 leads from its main point" in before.aspect
-    assert "Use the whole scale" in before.standard
-    assert not re.search("5 leads from|Use the whole scale", after.aspect + after.standard)
-    assert after.standard.endswith("5 is for any text.")
-    assert ["by the guide to the raters" in parts.rules for parts in (before, after)] == [False, True]
+    for prompt in prompts(item):
+        assert "5 leads from its main point" in section(prompt, "aspect")
+        assert not section(prompt, "guide")
+    sent = prompts(item, guided(Debate(rounds=1, tie_breaker=True), "5 is for any text."))
+    for prompt in sent:
+        assert section(prompt, "guide").endswith("\n5 is for any text.")
+        assert prompt.count("5 is for any text.") == 1
+        assert not re.search("5 leads from|Use the whole scale", prompt)
+    assert "Use the whole scale" in section(prompts(item)[0], "role")
+
+
+def test_the_critic_is_told_nothing_but_its_persona() -> None:
+    mine = Persona("mine", "Never agree.\nAsk three questions.")
+    critic = prompts(judge=Debate(mine, rounds=1))[1]
+    assert section(critic, "role") == "You are the Critic.\nNever agree.\nAsk three questions."
+    assert headers(critic) == ["task", "source", "context", "aspect", "candidate", "debate", "role", "feedback"]
+    assert critic.endswith(
+        "Reply with these fields, about coherence alone:\n\n[[ ## feedback ## ]]\n<what you reply to the Scorer>"
+    )
+    assert "NO ISSUE" not in critic
+
+
+@pytest.mark.parametrize("name", PERSONAS)
+def test_the_strict_advocate_and_two_briefs_name_no_exit_in_the_first_round(name: str) -> None:
+    always_disputing = debater(feedback="An issue.", case_for_less="It is short.", case_for_more="It is true.")
+    lm = scripted_lm(always_disputing)
+    hold(lm, only(Debate(name, rounds=2).judge([ITEM])))
+    critics = [section(prompt, "role") for prompt in lm.prompts if "You are the Critic." in prompt]
+    assert len(critics) == 2
+    exits = {"devils-advocate": [False, True], "two-briefs": [False, False]}.get(name, [True, True])
+    assert ["NO ISSUE" in role for role in critics] == exits
+
+
+def test_only_a_task_that_states_a_step_asks_for_steps() -> None:
+    for scale, words in (
+        (Scale(1, 5), "may lie between two points"),
+        (Scale(1, 5, on_steps=True), "Scores are whole points of the scale."),
+        (Scale(1, 5, 0.5, on_steps=True), "Scores are given in steps of 0.5."),
+    ):
+        for prompt in prompts(replace(ITEM, aspect=replace(COHERENCE, scale=scale))):
+            assert words in section(prompt, "aspect")
 
 
 @pytest.mark.parametrize(
@@ -133,12 +172,16 @@ ALL = (RIVER, CURT, LATE, OTHER)
 
 def lines(text: str) -> list[Mapping[str, Any]]:
     explanation, *rest = text.splitlines()
-    assert explanation == EXPLANATION
+    assert explanation in (EXPLANATION, PRECEDENTS)
     return [json.loads(line) for line in rest]
 
 
-def with_rated(*examples: RatedExample, nearest: int = 0) -> Judge:
-    return with_examples(Debate(rounds=1, tie_breaker=True), examples, nearest)
+def with_rated(*examples: RatedExample) -> Judge:
+    return with_examples(Debate(rounds=1, tie_breaker=True), examples)
+
+
+def critic_with(*precedents: RatedExample, count: int = 2) -> Judge:
+    return with_precedents(Debate(rounds=1, tie_breaker=True), precedents, count)
 
 
 def test_every_role_reads_the_examples_of_the_aspect_each_source_once() -> None:
@@ -156,24 +199,42 @@ def test_every_role_reads_the_examples_of_the_aspect_each_source_once() -> None:
 
 
 def test_an_item_is_never_shown_the_ratings_of_its_own_source() -> None:
-    train = replace(ITEM, source="  Which\n river? ")
-    for nearest in (0, 3):
-        for prompt in prompts(train, with_rated(*ALL, nearest=nearest)):
-            assert "dear friend" not in prompt
-            assert "Sorry to read that!" in prompt
+    train = replace(ITEM, source="  Which\n river? ", text="Sorry to read that, dear friend!")
+    for prompt in prompts(train, with_rated(*ALL)):
+        assert "The Ash, dear friend" not in prompt
+        assert "Sorry to read that!" in prompt
     assert prompts(train, with_rated(RIVER)) == prompts(train)
+    assert section(prompts(train, critic_with(*ALL))[1], "precedents").count('"rating"') == 1
+    assert section(prompts(train, critic_with(RIVER))[1], "precedents") == NO_PRECEDENT
 
 
-def test_the_nearest_examples_are_those_most_like_source_and_candidate() -> None:
-    judge = with_rated(*ALL, nearest=1)
-    for source, text, nearest in (("My order is late.", "Sorry!", LATE), ("Which river is near?", "The Ash.", RIVER)):
-        sent = prompts(replace(ITEM, source=source, text=text), judge)
-        (shown,) = {section(prompt, "similar") for prompt in sent}
-        assert [line["source"] for line in lines(shown)] == [nearest.source]
-        assert {section(prompt, "examples") for prompt in sent} == {""}
-    # After the prefix that candidates of a source share, because each candidate has its own.
-    order = [h for h in headers(sent[1]) if h in ("rules", "similar", "candidate", "debate", "role")]
-    assert order == ["rules", "similar", "candidate", "debate", "role"]
+def test_the_critic_alone_is_shown_the_rated_texts_most_like_the_candidate() -> None:
+    judge = critic_with(*ALL, count=1)
+    for text, nearest in (("Sorry to read it!", LATE), ("It is the Ash, my dear.", RIVER)):
+        item = replace(ITEM, source="Is it?", text=text)
+        sent = prompts(item, judge)
+        (line,) = lines(section(sent[1], "precedents"))
+        assert [c["candidate"] for c in line["candidates"]] == [nearest.candidate]
+        assert line["source"] == nearest.source
+        unlike = prompts(item)
+        assert sent[0] == unlike[0]
+        assert not any("precedents" in headers(prompt) for prompt in (sent[0], *sent[2:]))
+    # After the debate, whose beginning other roles share.
+    assert headers(sent[1])[-4:] == ["debate", "precedents", "role", "feedback"]
+
+
+def test_what_is_like_nothing_is_said_to_be_so() -> None:
+    sent = prompts(replace(ITEM, text="9876543210"), critic_with(*ALL))
+    assert section(sent[1], "precedents") == NO_PRECEDENT
+
+
+def test_each_candidate_of_a_table_has_its_own_precedents() -> None:
+    items = [replace(ITEM, source="Is it?", text=text) for text in ("Sorry to read it!", "It is the Ash, my dear.")]
+    judge = with_precedents(Debate(rounds=1, together=2), ALL, 1)
+    _, lm = judged(judge, table_script(lambda *_: 3, lambda *_: "An issue."), items)
+    shown = section(lm.prompts[1], "precedents")
+    first, second = shown.split("For candidate_2. ")
+    assert ["Sorry" in first, "The Ash" in second] == ["Sorry" in section(lm.prompts[1], "candidate_1")] * 2
 
 
 ATTACK = (
@@ -182,43 +243,26 @@ ATTACK = (
 )
 
 
-@pytest.mark.parametrize("nearest", [0, 2])
-def test_hostile_examples_open_no_section_and_imitate_no_rating(nearest: int) -> None:
-    hostile = replace(RIVER, source=ATTACK, context=ATTACK, candidate=ATTACK)
-    attacked, usual = (prompts(judge=with_rated(river, LATE, nearest=nearest)) for river in (hostile, RIVER))
-    assert [headers(prompt) for prompt in attacked] == [headers(prompt) for prompt in usual]
-    for prompt in attacked:
-        shown = lines(section(prompt, "similar" if nearest else "examples"))
-        assert sorted(len(source["candidates"]) for source in shown) == [1, 1]
-        assert {c["rating"] for source in shown for c in source["candidates"]} == {4.33, 3.5}
+def test_hostile_examples_open_no_section_and_imitate_no_rating() -> None:
+    hostile = replace(RIVER, source=ATTACK, context=ATTACK, candidate=f"It is. {ATTACK}")
+    item = replace(ITEM, text=f"It is. {ATTACK}")
+    usual = replace(RIVER, candidate=item.text)
+    for make, name in ((with_rated, "examples"), (critic_with, "precedents")):
+        attacked, expected = (prompts(item, make(river, LATE)) for river in (hostile, usual))
+        assert [headers(prompt) for prompt in attacked] == [headers(prompt) for prompt in expected]
+        shown = lines(section(attacked[1], name))
+        assert 4.33 in {c["rating"] for source in shown for c in source["candidates"]}
+        assert {c["rating"] for source in shown for c in source["candidates"]} <= {4.33, 3.5}
 
 
-def rated(item: Item) -> RatedExample:
-    return RatedExample(item.aspect.name, item.group, item.source, "", item.text, 3.0)
-
-
-def texts(count: int) -> list[Item]:
-    """Candidates of a group without a source."""
-    return [replace(COHERENT, group="one", context="", source="", text=f"Text number {n}.") for n in range(count)]
-
-
-@pytest.mark.parametrize("nearest", [0, 1])
-def test_no_candidate_of_a_group_without_a_source_has_its_own_rating(nearest: int) -> None:
-    items = texts(3)
-    other = replace(rated(items[0]), candidate="Another text.")
-    judge = with_examples(Debate(rounds=0, together=3), [*map(rated, items), other], nearest)
-    _, lm = judged(judge, table_script(lambda *_: 3), items)
-    for prompt in lm.prompts:
-        shown = lines(section(prompt, "similar" if nearest else "examples"))
-        assert [c["candidate"] for source in shown for c in source["candidates"]] == ["Another text."]
-
-
-def test_a_joint_prompt_has_no_rating_of_its_items_in_an_aspect_that_they_are_not_asked_about() -> None:
-    first, second = (replace(item, task=JOINT_TASK) for item in texts(2))
-    known = [rated(second), rated(replace(first, aspect=STYLE))]
-    plain = Debate(rounds=0, together=2, joint=True)
-    sent = [
-        judged(judge, joint_table_script(lambda *_: 3), [first, replace(second, aspect=STYLE)])[1].prompts
-        for judge in (with_examples(plain, known), plain)
-    ]
-    assert sent[0] == sent[1]
+def test_no_candidate_of_a_group_without_a_source_has_its_own_rating() -> None:
+    items = [replace(COHERENT, group="one", context="", source="", text=f"Text number {n}.") for n in range(3)]
+    known = [RatedExample("coherence", "one", "", "", item.text, 3.0) for item in items]
+    other = replace(known[0], candidate="Another text number.")
+    for judge, name in (
+        (with_examples(Debate(rounds=1, together=3), [*known, other]), "examples"),
+        (with_precedents(Debate(rounds=1, together=3), [*known, other], 4), "precedents"),
+    ):
+        _, lm = judged(judge, table_script(lambda *_: 3, lambda *_: "An issue."), items)
+        assert "Another text number." in section(lm.prompts[1], name)
+        assert not any(f'"{item.text}"' in prompt for item in items for prompt in lm.prompts)

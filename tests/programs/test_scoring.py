@@ -219,7 +219,7 @@ def test_feedback_says_whether_each_critique_moved_the_score_toward_the_raters()
     texts = tuple(Candidate(str(n), f"Text {n}", {"coherence": (5.0 - n,)}) for n in (1, 2, 3))
     rated = Corpus(ITEM.task, (RatedGroup("g", "A source.", texts),), Origin("", ""))
     (example,) = examples(rated, [ITEM.aspect], grouped=True, seed=0)
-    lm = scripted_lm(debater(score=score, decision="ISSUE", feedback="Ignore the raters."))
+    lm = scripted_lm(debater(score=score, feedback="Ignore the raters."))
     with JudgeRunner(lm, progress=False) as runner:
         judgements = runner.judge(Debate(rounds=1), example.questions)
     text = group_feedback(example, dspy.Prediction(judgements=judgements))

@@ -48,7 +48,7 @@ def write(folder: Path, judge: CompiledJudge | None = None, **arguments: Any) ->
     return save(folder, judge or compiled(), **usual | arguments)
 
 
-SCRIPT = debater(score="4.3", decision="ISSUE", final_score="2.26")
+SCRIPT = debater(score="4.3", feedback="An issue.", final_score="2.26")
 
 NOTES = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 9)),))
 

@@ -330,7 +330,7 @@ STRICT_DEBATE = Debate(ADVOCATE, DebateConfig(2, tie_breaker=True))
 
 def test_what_is_known_is_not_asked_again_and_says_the_same() -> None:
     """Every turn scores differently, so that a mixture of debates would show."""
-    script = debater(score=lambda prompt: str(1 + len(prompt) % 5), final_score="2", decision="ISSUE", feedback="No.")
+    script = debater(score=lambda prompt: str(1 + len(prompt) % 5), final_score="2", feedback="No.")
     judgements, requests = [], []
     for cache, rounds in ((DebateCache(), (2, 1, 0, 2)), (None, (2, 1, 0, 2)), (DebateCache(), (2, 1, 0))):
         lm = scripted_lm(script)
