@@ -27,9 +27,12 @@ def key_variable(spec: str) -> str:
 
 
 def base_variable(spec: str) -> str:
-    """The environment variable that may hold the server's address for PROVIDER/MODEL."""
+    """The environment variable that holds the server's address for PROVIDER/MODEL, or that may hold it: LiteLLM's name,
+    else that of the provider's own client."""
     provider = spec.partition("/")[0]
-    return f"{_LITELLM_LOCAL.get(provider, (provider.upper(), ''))[0]}_API_BASE"
+    prefix = _LITELLM_LOCAL.get(provider, (provider.upper(), ""))[0]
+    names = (f"{prefix}_API_BASE", f"{prefix}_BASE_URL")
+    return next((name for name in names if os.environ.get(name)), names[0])
 
 
 def default_address(spec: str) -> str | None:
