@@ -80,7 +80,7 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "debate+tiebreak": _debate(
             "devils-advocate", 3, True, "the same, decided by the Tie-breaker", ("persona", "rounds")
         ),
-        "geval": Preset("geval", {"score_mode": "text"}, "G-Eval: derived evaluation steps, then a form with a score"),
+        "geval": Preset("geval", {}, "G-Eval: derived evaluation steps, then a form with a score"),
         "chateval": _chateval("one-by-one", 2, "ChatEval: referees with different roles speak in turn"),
         "chateval-single": _chateval("none", 1, "ChatEval's single agent", ("evaluator",)),
         "chateval-ensemble": _chateval("none", 1, "ChatEval's roles without a discussion, averaged", _REFEREES),

@@ -122,13 +122,14 @@ class DryRunTransport(LocalTransport):
         if prompt.input("candidates"):
             count = len({name.rpartition("_")[2] for name in prompt.outputs})
             tokens = max(tokens, round(tokens * count * SHARE_PER_SCORE))
-        with_logprobs = bool(settings.get("logprobs")) and "score" in fields
+        # In the upper case the LM gives none, and G-Eval asks for samples.
+        with_logprobs = bool(settings.get("logprobs")) and "score" in fields and case.name != "upper"
         if with_logprobs:
             fields["score"] = f"{round(float(fields['score']))}"
         _pad(case, fields, free_text, user, min(tokens, settings.get("max_tokens") or tokens))
         text = render(prompt, fields)
         reply_type = Reply if set(prompt.inputs) <= _ITEM_INDEPENDENT_INPUTS else ItemReply
-        logprobs = _certain_logprobs(text, fields["score"]) if with_logprobs else None
+        logprobs = offline.score_logprobs(text, fields["score"], float(fields["score"])) if with_logprobs else None
         return reply_type(text, tokens_of(system) + tokens_of(user), tokens_of(text), logprobs=logprobs)
 
 
@@ -152,10 +153,3 @@ def _pad(case: EstimateCase, fields: dict[str, str], free_text: Sequence[str], u
         if missing > 0:
             text += " " + (_FILLER * (missing // len(_FILLER) + 1))[:missing].strip()
         fields[name] = text[:size] if case.name == "lower" else text
-
-
-def _certain_logprobs(text: str, score: str) -> tuple[tuple[tuple[str, float], ...], ...]:
-    """Log-probabilities that give the score's token the probability 1."""
-    start = text.rindex(score)
-    parts = (text[:start], score, text[start + len(score) :])
-    return tuple(((part, 0.0),) for part in parts if part)

@@ -1,12 +1,14 @@
 """G-Eval (Liu et al. 2023): evaluation steps that the LM derives once, then form-filling: a reply with only a score.
 
-The steps are derived from the description of task and aspect, and reused for every candidate. The score mode determines
-how the form becomes a score; `programs.roles.score_modes` lists the departures from the paper.
+The steps are derived from the description of task and aspect, and reused for every candidate. By default the score is
+the paper's: the points of the scale weighted by their probabilities, or the mean of 20 samples of an LM that does not
+give these. docs/judges.md lists the departures from the paper.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,7 +20,13 @@ from debate_judge.programs.judge import Item, ItemJudge
 from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply, item_inputs
-from debate_judge.programs.roles.score_modes import ScoreMode, ask_score
+from debate_judge.programs.roles.score_modes import (
+    DEFAULT_SAMPLES,
+    ParsedScore,
+    ScoreMode,
+    ask_score,
+    scale_points,
+)
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 
@@ -129,30 +137,36 @@ class FormFilling(dspy.Signature):
     score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
 
 
+AUTO = "auto"
+"""The paper's score: `WEIGHTED` where the LM gives log-probabilities, else `SAMPLED`."""
+WEIGHTED, SAMPLED = ScoreMode("expected"), ScoreMode("sampled", DEFAULT_SAMPLES)
+
+
 class GEval(ItemJudge):
     """A judge by form-filling.
 
     Args:
-        score_mode: `text`, `sampled:k` or `expected`.
+        score_mode: `auto`, or `text`, `sampled:k` or `expected`. With `auto`, the first item shows whether the LM gives
+            log-probabilities; every score's text says which of the two it is, and a warning the change to samples.
         steps: Task name -> aspect name -> evaluation steps; missing ones are derived by the LM.
     """
 
     kind = "geval"
     settable = ("score_mode",)
 
-    def __init__(self, score_mode: str = "text", steps: Mapping[str, Mapping[str, str]] | None = None) -> None:
+    def __init__(self, score_mode: str = AUTO, steps: Mapping[str, Mapping[str, str]] | None = None) -> None:
         super().__init__()
         self.steps = StepsRole(steps)
         self.scorer = Role("scorer", FormFilling)
-        self.mode = ScoreMode.parse(str(score_mode))
+        self.mode = None if score_mode == AUTO else ScoreMode.parse(str(score_mode))
+        self._gives_logprobs: dict[str, bool] = {}
+        self._probe: asyncio.Future[None] | None = None
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
         steps = await self.steps.for_item(item)
         if isinstance(steps, ReplyFailure):
             return EMPTY.add(steps.as_failure("steps", 0))
-        form = await ask_score(
-            self.scorer, self.mode, item, CallTag("scorer"), inputs={"steps": parsing.escape(steps.value)}
-        )
+        form = await self._fill_in(item, {"steps": parsing.escape(steps.value)})
         calls = steps.calls + form.calls
         if isinstance(form, ReplyFailure):
             return EMPTY.add(replace(form, calls=calls).as_failure("scorer", 0))
@@ -160,10 +174,65 @@ class GEval(ItemJudge):
         text = f"{basis}By these steps: {steps.value}"
         return EMPTY.add(Turn("scorer", 0, text, score=form.value.score, calls=calls))
 
+    async def _fill_in(self, item: Item, inputs: Mapping[str, str]) -> RoleReply[ParsedScore] | ReplyFailure:
+        if self.mode is not None:
+            return await self._ask(self.mode, item, inputs)
+        try:
+            scale_points(item.aspect.scale)
+        except InputError:
+            return _because("the points of the scale cannot be tokens", await self._ask(SAMPLED, item, inputs))
+        lm = str(getattr(self.scorer.lm or dspy.settings.lm, "model", ""))
+        while lm not in self._gives_logprobs:
+            if self._probe is None:
+                return await self._first(lm, item, inputs)
+            await asyncio.wait((self._probe,))
+        if self._gives_logprobs[lm]:
+            return await self._ask(WEIGHTED, item, inputs)
+        return _because(_NO_LOGPROBS, await self._ask(SAMPLED, item, inputs))
+
+    async def _first(self, lm: str, item: Item, inputs: Mapping[str, str]) -> RoleReply[ParsedScore] | ReplyFailure:
+        """Score an item and find out by it which mode the LM allows; others wait meanwhile."""
+        self._probe = asyncio.get_running_loop().create_future()
+        try:
+            try:
+                weighted = await self._ask(WEIGHTED, item, inputs)
+            except dspy.LMUnsupportedFeatureError as error:
+                weighted = ReplyFailure("no log-probabilities", str(error), 1)
+            if isinstance(weighted, RoleReply):
+                self._gives_logprobs[lm] = True
+            # A provider may also refuse the parameter as a bad request, which says nothing unless samples do better.
+            if isinstance(weighted, RoleReply) or weighted.reason not in ("no log-probabilities", "lm error"):
+                return weighted
+            sampled = await self._ask(SAMPLED, item, inputs)
+            sampled = replace(sampled, calls=sampled.calls + weighted.calls)
+            if isinstance(sampled, RoleReply):
+                self._gives_logprobs[lm] = False
+                _LOG.warning("G-Eval: %s; its scores are the mean of %d samples", _NO_LOGPROBS, SAMPLED.samples)
+            return _because(_NO_LOGPROBS, sampled)
+        finally:
+            self._probe.cancel()
+            self._probe = None
+
+    async def _ask(
+        self, mode: ScoreMode, item: Item, inputs: Mapping[str, str]
+    ) -> RoleReply[ParsedScore] | ReplyFailure:
+        return await ask_score(self.scorer, mode, item, CallTag("scorer"), inputs=inputs)
+
     def tunable(self) -> tuple[str, ...]:
         # With given steps, the instructions of the predictor that derives steps have no effect.
         return ("scorer",) if self.steps.given_steps else ("steps", "scorer")
 
     def config(self) -> dict[str, Any]:
         """The mode and all known steps, so that a rebuilt judge does not derive them again."""
-        return {"score_mode": str(self.mode), "steps": self.steps.known_steps()}
+        return {"score_mode": AUTO if self.mode is None else str(self.mode), "steps": self.steps.known_steps()}
+
+
+_LOG = logging.getLogger(__name__)
+_NO_LOGPROBS = "the LM gives no log-probabilities"
+
+
+def _because(reason: str, reply: RoleReply[ParsedScore] | ReplyFailure) -> RoleReply[ParsedScore] | ReplyFailure:
+    """The reply, whose basis says why it is one of samples."""
+    if isinstance(reply, ReplyFailure):
+        return reply
+    return replace(reply, value=replace(reply.value, basis=f"{reason}: {reply.value.basis}"))

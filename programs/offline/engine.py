@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -89,13 +90,29 @@ def role_fields(prompt: Prompt) -> dict[str, str]:
 
 
 class OfflineTransport(LocalTransport):
-    """The offline LM as a transport of `programs.lm.client.JudgeLM`; it ignores the settings of calls."""
+    """The offline LM as a transport of `programs.lm.client.JudgeLM`; of a call's settings only `logprobs` matters."""
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
         prompt = parse(system, user)
-        text = render(prompt, complete_fields(prompt, role_fields(prompt)))
+        fields, value = complete_fields(prompt, role_fields(prompt)), None
+        if settings.get("logprobs") and "score" in prompt.outputs:
+            value = float(fields["score"])
+            fields["score"] = f"{round(value)}"
+        text = render(prompt, fields)
+        logprobs = None if value is None else score_logprobs(text, fields["score"], value)
         # Four characters count as a token.
-        return Reply(text, (len(system) + len(user)) // 4, len(text) // 4)
+        return Reply(text, (len(system) + len(user)) // 4, len(text) // 4, logprobs=logprobs)
+
+
+def score_logprobs(text: str, written: str, value: float) -> list[list[tuple[str, float]]]:
+    """Log-probabilities of a reply that ends with the whole number `written`, whose mean over the points is `value`."""
+    start = text.rindex(written)
+    low = math.floor(value)
+    weights = {str(low): 1 - (value - low), str(low + 1): value - low}
+    points = [(point, math.log(weight)) for point, weight in weights.items() if weight > 0]
+    points.sort(key=lambda point: point[0] != written)
+    rest = text[start + len(written) :]
+    return [[(text[:start], 0.0)], [*points], *([[(rest, 0.0)]] if rest else [])]
 
 
 # --- other fields ---

@@ -7,10 +7,11 @@ import json
 import math
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import dspy
 import pytest
+from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale
 from debate_judge.optimize.examples import examples
@@ -20,6 +21,7 @@ from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.roles.score_modes import point_probabilities
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, hold, in_turn, only, requested, scripted_lm, section
@@ -148,7 +150,7 @@ def notes(number: int, aspect: Aspect = ITEM.aspect) -> list[Item]:
 
 def test_steps_are_derived_once_for_each_aspect_and_reused() -> None:
     lm = rater(latency=0.01)
-    judgements = hold(lm, judge_all(GEval(), [*notes(3), *notes(3, WARMTH)]))
+    judgements = hold(lm, judge_all(GEval("text"), [*notes(3), *notes(3, WARMTH)]))
     assert lm.meter.requested == {"steps": 2, "scorer": 6}
     forms = sorted(section(prompt, "steps") for prompt in lm.prompts if section(prompt, "candidate"))
     assert forms == ["1. Read for coherence."] * 3 + ["1. Read for warmth."] * 3
@@ -175,7 +177,7 @@ def test_an_exported_judge_does_not_ask_for_steps_again() -> None:
 
 
 def test_new_instructions_give_new_steps() -> None:
-    judge, lm = GEval(), rater()
+    judge, lm = GEval("text"), rater()
     hold(lm, only(judge.judge([ITEM])))
     tuned = judge.deepcopy()
     tuned.steps.signature = tuned.steps.signature.with_instructions("Think of steps.")
@@ -187,7 +189,7 @@ def test_new_instructions_give_new_steps() -> None:
 
 
 def test_failed_steps_leave_every_waiting_item_unscored_and_are_asked_for_anew_later() -> None:
-    judge = GEval()
+    judge = GEval("text")
     lm = scripted_lm(in_turn(["", ""]), latency=0.01)
     first = hold(lm, judge_all(judge, notes(3)))
     assert [j.reason for j in first] == 3 * ["unreadable reply"]
@@ -204,8 +206,68 @@ def test_an_item_that_waits_for_steps_derives_them_when_the_first_is_interrupted
         first.cancel()
         return await second
 
-    verdict = hold(rater(latency=0.01), interrupt(GEval()))
+    verdict = hold(rater(latency=0.01), interrupt(GEval("text")))
     assert (verdict.score, verdict.calls) == (4, 2)
+
+
+class Endpoint:
+    """An engine for G-Eval, whose form is a 4 with log-probabilities (4: .75, 5: .25), without, or refuses them."""
+
+    def __init__(self, logprobs: Literal["given", "left out", "refused", "unsupported"]) -> None:
+        self.logprobs = logprobs
+        self.requests: list[bool] = []
+
+    async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
+        if requested(messages[-1]["content"])[0] != "score":
+            return Reply("[[ ## steps ## ]]\n1. Read.")
+        asked = bool(settings.get("logprobs"))
+        self.requests.append(asked)
+        if asked and self.logprobs == "refused":
+            raise lm15.InvalidRequestError("logprobs is not supported")
+        if asked and self.logprobs == "unsupported":
+            raise lm15.CapabilityError("no log-probabilities")
+        text = "[[ ## score ## ]]\n4"
+        given = asked and self.logprobs == "given"
+        return Reply(text, logprobs=[[(text[:-1], 0.0)], token(("4", 0.75), ("5", 0.25))] if given else None)
+
+
+def test_by_default_geval_weighs_the_points_of_the_scale_where_the_lm_gives_probabilities() -> None:
+    lm = JudgeLM("scripted/weighing", transport=(endpoint := Endpoint("given")))
+    judge = GEval()
+    judgements = hold(lm, judge_all(judge, notes(3)))
+    assert [j.score for j in judgements] == [4.25] * 3
+    assert endpoint.requests == [True] * 3
+    assert judgements[0].reason.startswith("probabilities: 4 (75.0%), 5 (25.0%). By these steps")
+    assert judge.config()["score_mode"] == "auto"
+
+
+@pytest.mark.parametrize("logprobs", ["left out", "refused", "unsupported"])
+def test_where_the_lm_gives_none_geval_takes_twenty_samples_and_says_so(
+    logprobs: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    lm = JudgeLM("scripted/weighing", transport=(endpoint := Endpoint(logprobs)))
+    judgements = hold(lm, judge_all(GEval(), notes(3)))
+    # One item finds out, the others need not ask; the steps count for it, too.
+    assert [j.calls for j in judgements] == [22, 20, 20]
+    assert (endpoint.requests.count(True), endpoint.requests.count(False)) == (1, 60)
+    assert all("the LM gives no log-probabilities: 20 samples: 4 (x20)" in j.reason for j in judgements)
+    assert [record.getMessage() for record in caplog.records if "G-Eval" in record.getMessage()] == [
+        "G-Eval: the LM gives no log-probabilities; its scores are the mean of 20 samples"
+    ]
+
+
+def test_points_that_cannot_be_tokens_are_sampled() -> None:
+    halves = replace(ITEM.aspect, scale=Scale(1, 5, 0.5))
+    lm = JudgeLM("scripted/weighing", transport=(endpoint := Endpoint("given")))
+    (judgement,) = hold(lm, judge_all(GEval(), notes(1, halves)))
+    assert (judgement.score, endpoint.requests) == (4, [False] * 20)
+    assert "cannot be tokens: 20 samples" in judgement.reason
+
+
+def test_the_offline_lm_weighs_the_two_points_around_its_score() -> None:
+    with JudgeRunner(make_lm("offline"), progress=False) as runner:
+        written, weighed = (runner.judge(GEval(mode), notes(2)) for mode in ("text", "auto"))
+    assert [j.score for j in weighed] == pytest.approx([j.score for j in written], abs=0.01)
 
 
 # --- feedback: which candidates are out of order, and the effect of the debate ---
