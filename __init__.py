@@ -2,10 +2,8 @@
 
 `Debate` is a judge, a DSPy program; `examples` and `group_agreement` are what `dspy.Evaluate` and DSPy's optimizers
 need to measure and tune it on a `corpus` of rated texts. `compile` makes a judge from texts and ratings and measures it
-on held-out sources; `load` opens an exported judge. With an exported judge, `measure` estimates how good systems are
-from few ratings, `recheck` tests its agreement on new ratings, `carry` with another LM, and `next` selects the sources
-to rate next. `testing` checks the contracts of judges, data sets and tuners of your own. Importing this package loads
-neither DSPy nor MLflow: these names are resolved when they are first used.
+on held-out sources; `load` opens an exported judge. `testing` checks the contracts of judges, data sets and tuners of
+your own. Importing this package loads neither DSPy nor MLflow: these names are resolved when they are first used.
 """
 
 from __future__ import annotations
@@ -23,10 +21,6 @@ if TYPE_CHECKING:
     from debate_judge.programs.debate.judge import Debate
     from debate_judge.programs.devset import corpus, examples, group_agreement
     from debate_judge.programs.make_lm import offline_lm
-    from debate_judge.runs.after.carry import carry
-    from debate_judge.runs.after.measure import measure
-    from debate_judge.runs.after.next import next_sources as next
-    from debate_judge.runs.after.recheck import recheck
     from debate_judge.runs.export.folder import load
 
 __all__ = [
@@ -34,16 +28,12 @@ __all__ = [
     "Debate",
     "Scale",
     "Task",
-    "carry",
     "compile",
     "corpus",
     "examples",
     "group_agreement",
     "load",
-    "measure",
-    "next",
     "offline_lm",
-    "recheck",
     "testing",
 ]
 
@@ -52,16 +42,12 @@ _EXPORTS = {
     "Debate": ("debate_judge.programs.debate.judge", "Debate"),
     "Scale": ("debate_judge.data.schema", "Scale"),
     "Task": ("debate_judge.data.schema", "Task"),
-    "carry": ("debate_judge.runs.after.carry", "carry"),
     "compile": ("debate_judge.optimize.python_api", "compile"),
     "corpus": ("debate_judge.programs.devset", "corpus"),
     "examples": ("debate_judge.programs.devset", "examples"),
     "group_agreement": ("debate_judge.programs.devset", "group_agreement"),
     "load": ("debate_judge.runs.export.folder", "load"),
-    "measure": ("debate_judge.runs.after.measure", "measure"),
-    "next": ("debate_judge.runs.after.next", "next_sources"),
     "offline_lm": ("debate_judge.programs.make_lm", "offline_lm"),
-    "recheck": ("debate_judge.runs.after.recheck", "recheck"),
     "testing": ("debate_judge.testing", None),
 }
 

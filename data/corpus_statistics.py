@@ -54,8 +54,6 @@ class CorpusStatistics:
     """Candidates with the text of an earlier one in their group; in any group where there are no sources."""
     near_duplicates: tuple[int, int]
     """Number of groups that are near-duplicates of others, and number of sets that they form."""
-    selected: int
-    """Groups that were selected for rating (`RatedGroup.sampling_probability`)."""
     aspects: tuple[AspectStatistics, ...]
 
 
@@ -73,7 +71,6 @@ def corpus_statistics(corpus: Corpus) -> CorpusStatistics:
         comments=sum(len(texts) for g in corpus.groups for c in g.candidates for texts in c.comments.values()),
         repeated_texts=_count_repeated_texts(corpus),
         near_duplicates=(sum(map(len, duplicate_sets)), len(duplicate_sets)),
-        selected=len(corpus.groups) - len(corpus.random_sample.groups),
         aspects=tuple(_aspect_statistics(corpus, corpus.task.aspect(name)) for name in corpus.rated_aspects()),
     )
 

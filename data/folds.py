@@ -25,7 +25,6 @@ from debate_judge.data.splits import (
     consecutive_parts,
     joined_groups,
     ordered_sets,
-    refuse_selected,
     require_measurable,
 )
 
@@ -101,9 +100,7 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
 
     def make_splits(train: Sequence[Corpus], dev: Sequence[Corpus], held_out: Sequence[Corpus]) -> Splits:
         parts = {"train": _concatenate(corpus, train), "dev": _concatenate(corpus, dev)}
-        parts["held_out"] = _concatenate(corpus, held_out).random_sample
-        if held_out and not parts["held_out"].groups:
-            refuse_selected(_concatenate(corpus, held_out), "--folds")
+        parts["held_out"] = _concatenate(corpus, held_out)
         needed = {"train": MIN_GROUPS, "dev": 1} if corpus.grouped else {"train": MIN_ITEMS, "dev": MIN_ITEMS // 2}
         require_measurable(corpus, parts, aspects, needed)
         return Splits(**parts, joined=joined_groups(sets))

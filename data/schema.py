@@ -153,9 +153,6 @@ class RatedGroup:
     candidates: tuple[Candidate, ...]
     context: str = ""
     references: tuple[str, ...] = ()
-    sampling_probability: float | None = None
-    """The probability with which `debate next` selected the source for rating; None for all others. Selected sources
-    are used for tuning and choosing, and never held out."""
 
     def __post_init__(self) -> None:
         if not self.candidates:
@@ -242,11 +239,6 @@ class Corpus:
         """Hash of all texts, ratings and comments; equal content gives equal digests in any process."""
         return fingerprint(group_to_json(g) for g in self.groups)
 
-    @property
-    def random_sample(self) -> Corpus:
-        """The corpus without groups that were selected for rating, which are not representative."""
-        return replace(self, groups=tuple(group for group in self.groups if group.sampling_probability is None))
-
     def rated_aspects(self) -> tuple[str, ...]:
         """The aspects for which at least one candidate has a rating, in the task's order."""
         seen = {name for g in self.groups for c in g.candidates for name, values in c.ratings.items() if values}
@@ -273,7 +265,6 @@ def group_to_json(group: RatedGroup) -> dict[str, object]:
         "context": group.context,
         "references": list(group.references),
         "candidates": [_candidate_to_json(c) for c in group.candidates],
-        **({} if group.sampling_probability is None else {"drawn": group.sampling_probability}),
     }
 
 

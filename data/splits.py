@@ -5,9 +5,6 @@ Groups are ordered by a hash of seed and source text and cut at the fractions. S
 most one other group across each cut. Groups with nearly the same source (`data/near_duplicates.py`) are put where the
 first of them is and stay in one part, so that no judge is measured on sources that it was tuned on; a cut that would
 divide them moves to their nearer end.
-
-Sources that were selected for rating (`RatedGroup.sampling_probability`) come first, in train and dev, and are never
-held out: agreement on them does not generalize to others.
 """
 
 from __future__ import annotations
@@ -81,9 +78,7 @@ def split(
             "not fractions of the groups", expected="three positive numbers that add up to 1", found=fractions
         )
     sets = ordered_sets(corpus, seed)
-    sets.sort(key=lambda members: all(group.sampling_probability is None for group in members))
     parts = dict(zip(PARTS, consecutive_parts(corpus, sets, fractions), strict=True))
-    refuse_selected(parts["held_out"], "--held-out")
     require_measurable(corpus, parts, aspects, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
     return Splits(**parts, joined=joined_groups(sets))
 
@@ -97,7 +92,6 @@ def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
         InputError: The two are rated for different tasks, or a source of one is nearly the same as one of the other.
     """
     location, field = held_out.origin.location, "--held-out"
-    refuse_selected(held_out, field)
     if held_out.task != corpus.task:
         raise InputError(
             "the held-out texts are rated for another task",
@@ -127,25 +121,6 @@ def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
             remedy="take these out of one of the two files",
         )
     return replace(corpus, groups=groups)
-
-
-def refuse_selected(held_out: Corpus, field: str) -> None:
-    """Refuse held-out sources that were selected for rating.
-
-    Raises:
-        InputError: There are some.
-    """
-    selected = [group.id for group in held_out.groups if group.sampling_probability is not None]
-    if selected:
-        raise InputError(
-            "too few sources were drawn at random: some that were selected for rating would be held out, and agreement "
-            "on them does not generalize to others",
-            file=held_out.origin.location,
-            field=field,
-            expected="held-out sources with nothing in the column drawn",
-            found=f"{len(selected)} selected ones, e.g. {selected[0]!r}",
-            remedy="rate more sources that are drawn at random, or name a file of such sources with --held-out",
-        )
 
 
 def _source_or_texts(group: RatedGroup) -> tuple[str, ...]:

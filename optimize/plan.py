@@ -9,12 +9,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+from debate_judge.data.agreement.absolute_agreement import OBJECTIVE_DESCRIPTIONS, AbsoluteScale, Objective
 from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.results import STATISTIC_NAMES, ScoresByAspect
 from debate_judge.data.agreement.tables import Difference, Level, Statistic, compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds
-from debate_judge.data.inference.absolute_agreement import OBJECTIVE_DESCRIPTIONS, AbsoluteScale, Objective
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.choice_scores import ChoicePart
@@ -54,7 +54,7 @@ class CompileData:
     """Aspect -> the decision that its ratings define, for aspects whose ratings define one."""
     cuts: Mapping[str, float]
     """Aspect -> the least value that counts as a yes where decisions are compared
-    (`data.inference.absolute_agreement`)."""
+    (`data.agreement.absolute_agreement`)."""
     splits: Splits
     """The split for the exported judge: train to tune on, dev to choose by, held-out to measure on. With folds, train
     and dev have all sources, and held-out is empty."""
@@ -63,8 +63,8 @@ class CompileData:
 
     @property
     def evaluation_corpus(self) -> Corpus:
-        """The sources of the held-out figures; with folds all but those that were chosen by `debate next`."""
-        return self.corpus.random_sample if self.folds else self.splits.held_out
+        """The sources of the held-out figures; with folds all."""
+        return self.corpus if self.folds else self.splits.held_out
 
     def discriminates(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
         """Whether a group's ratings can tell better from worse judges in one of the aspects."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.errors import InputError
@@ -22,7 +21,6 @@ from debate_judge.programs import JUDGE_CLASSES
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, render_examples
 from debate_judge.runs.export import folder
-from debate_judge.runs.export.recorded import RECORDED, recorded_scores_json
 from debate_judge.runs.flags.declaration import changed_settings
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import calibration as calibration_tables
@@ -71,22 +69,15 @@ def write_export(result: Result) -> None:
         result.export,
         result.exported.judge,
         lm=lm,
-        evidence={**result.evidence(), RECORDED: _held_out_record(result), "identity": result.plan.identity},
+        evidence={**result.evidence(), "compiled_on": _compiled_on(result.plan), "identity": result.plan.identity},
         name=result.plan.name,
         demos=settings.export_examples,
     )
 
 
-def _held_out_record(result: Result) -> dict[str, Any]:
-    """The exported judge's held-out scores, for `debate measure` and the other commands after a compile."""
-    held_out, name, splits = result.held_out, result.exported.name, result.plan.data.splits
-    return recorded_scores_json(
-        result.plan.data.evaluation_corpus,
-        held_out.scores[name],
-        held_out.calibrated if name == "compiled" else {},
-        scored_by="folds" if held_out.folds else "export",
-        train_dev_sources={group.source_id for part in (splits.train, splits.dev) for group in part.groups},
-    )
+def _compiled_on(plan: CompilePlan) -> list[str]:
+    """Hashes of the sources that the exported judge was tuned or chosen on: agreement on them is no evidence."""
+    return sorted({group.source_id for part in (plan.data.splits.train, plan.data.splits.dev) for group in part.groups})
 
 
 def log_result(result: Result, tracker: Tracker) -> Result:

@@ -6,8 +6,8 @@ import logging
 from dataclasses import asdict, replace
 from functools import partial
 
+from debate_judge.data.agreement.absolute_agreement import POOLED
 from debate_judge.data.calibration import Calibration, fit_calibration
-from debate_judge.data.inference.absolute_agreement import POOLED
 from debate_judge.optimize.plan import CompilePlan, CompileRun, unit_name
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.outcomes import Criterion, PrunedPoint, SearchResult

@@ -171,14 +171,6 @@ def _counts(statistics: CorpusStatistics) -> list[OutputBlock]:
     rows = [["groups", f"{statistics.groups:,} {unit}, {statistics.candidates:,} candidates ({size} a group)"]]
     optional_fields = {"a context": statistics.contexts, "references": statistics.references}
     rows += [[name, f"{count:,} of {statistics.groups:,} groups"] for name, count in optional_fields.items() if count]
-    if statistics.selected:
-        rows.append(
-            [
-                "chosen",
-                f"{statistics.selected:,} groups were selected for rating by a rule: they are in train or dev, "
-                f"never held out",
-            ]
-        )
     if statistics.comments:
         rows.append(["comments", f"{statistics.comments:,} of raters"])
     repeated = f"{statistics.repeated_texts:,} candidates repeat a text" + (

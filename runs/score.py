@@ -11,15 +11,13 @@ the order of the input: group, candidate, aspect, score, rounds, stop_reason, un
 aspects share calls, also how many did. With --wide a row is one text, and each aspect a column; with --keep-columns
 rows begin with the columns of the input. A missing score is null, and unscored says why. With --scale raters a score is
 what the raters would give on average, by a map that the compile fitted, and judge_score is the judge's own.
-The key interval adds low and high, the ends of a conformal interval on that scale, and with abstain, abstained is true
-where that interval is too wide to trust the score. The same command continues a run that was stopped.
+The same command continues a run that was stopped.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +26,7 @@ from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_main
 from debate_judge.runs.flags.text_layout import is_terminal, say
 from debate_judge.runs.reports.terminal import show
-from debate_judge.runs.scoring.settings import DEFAULT_LEVEL, ScoreFlags
+from debate_judge.runs.scoring.settings import ScoreFlags
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import RatedGroup, Task
@@ -45,8 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(flags: ScoreFlags) -> int:
-    if flags.interval is not None or flags.abstain is not None:
-        flags = replace(flags, scale="raters", interval=flags.interval or DEFAULT_LEVEL)
     if flags.lm and flags.estimate is None:
         require_server(flags.lm, flags.api_base, flags.store)
     say("loading ...")
@@ -100,8 +96,7 @@ def _groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
 
 def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     from debate_judge.data.files.groups import NO_ROWS_REMEDY
-    from debate_judge.runs.export.recorded import evaluate_intervals
-    from debate_judge.runs.reports.scoring_summary import scored_summary, uncertainty_summary
+    from debate_judge.runs.reports.scoring_summary import scored_summary
     from debate_judge.runs.scoring.output import open_results
     from debate_judge.runs.scoring.scorer import unscored_exit_code
 
@@ -132,9 +127,6 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     if totals.existing == totals.rows:
         say(f"nothing left to do: {out} has a row for every item")
     show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, totals), file=sys.stderr)
-    if flags.interval is not None:
-        held_out = evaluate_intervals(judge.manifest, scorer.aspects, flags.interval, flags.abstain)
-        show(*uncertainty_summary(held_out, scorer.intervals, flags.interval, flags.abstain), file=sys.stderr)
     return unscored_exit_code(flags, totals)
 
 

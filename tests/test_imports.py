@@ -82,7 +82,7 @@ def test_an_import_does_nothing_but_define() -> None:
 
 def commands() -> list[Path]:
     """The scripts with flags of their own; `debate`, which starts them, has none."""
-    reading = {"debate_judge.runs.flags.parser", "debate_judge.runs.after.common"}
+    reading = {"debate_judge.runs.flags.parser"}
     scripts = [path for path in SOURCES if '__name__ == "__main__"' in path.read_text(encoding="utf-8")]
     return [path for path in scripts if reading & set(imports(path)) and name_of(path) != "optimize/cli.py"]
 
@@ -102,7 +102,6 @@ print("LOADED", *sorted(set(heavy) & set(sys.modules)))
 KNOWN = (
     "optimize/compile.py",
     *(f"runs/{name}.py" for name in ("agreement", "check", "compare", "report", "score", "serve")),
-    *(f"runs/after/{name}.py" for name in ("carry", "measure", "next", "recheck")),
 )
 
 

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 ROLES = (
     *("group", "source", "candidate", "text", "context", "reference", "references", "task"),
-    *("rater", "aspect", "rating", "comment", "ratings", "comments", "drawn"),
+    *("rater", "aspect", "rating", "comment", "ratings", "comments"),
 )
 """The project's names of columns, apart from those of aspects."""
 

@@ -256,8 +256,7 @@ class RowReader:
             return None
         rated = tuple(candidate.candidate(self._keep) for candidate in candidates.values())
         with redirect_errors(self._bad_cell):
-            probability = _sampling_probability(first)
-            group = RatedGroup(group_id, source, rated, first.optional("context"), tuple(references), probability)
+            group = RatedGroup(group_id, source, rated, first.optional("context"), tuple(references))
             return LocatedGroup(first.task, group, first.record)
         return None
 
@@ -384,18 +383,6 @@ def _source(row: _Row) -> str:
         return source
     remedy = "repeat it in every row; in a spreadsheet, unmerge its cells and fill them down"
     return replace(row.record, remedy=remedy).text(column)
-
-
-def _sampling_probability(row: _Row) -> float | None:
-    """The probability with which a source was selected for rating; None without one."""
-    column = row.column("drawn")
-    if column is None or is_missing(row.record.values.get(column)):
-        return None
-    probability = row.record.number(column)
-    if not 0 < probability <= 1:
-        expected = "more than 0 and at most 1, as `debate next` writes it, or nothing"
-        raise row.record.error("not the probability with which a source was selected", column, expected=expected)
-    return probability
 
 
 def _references(row: _Row) -> Iterator[str]:

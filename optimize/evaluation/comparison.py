@@ -23,12 +23,12 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
 
+from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement, absolute_agreement
 from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions, with_tuned_cut
 from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table
 from debate_judge.data.calibration import CalibrationEffect, calibration_effect
-from debate_judge.data.inference.absolute_agreement import AbsoluteAgreement, absolute_agreement
 from debate_judge.optimize.evaluation.held_out import (
     COMPARED,
     COMPILED_ALONE,

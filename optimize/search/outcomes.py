@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level
-from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values, posterior_means

@@ -17,10 +17,10 @@ from typing import cast
 
 import numpy as np
 
+from debate_judge.data.agreement.absolute_agreement import MEASURES, AbsoluteScale, Objective, objective_value
 from debate_judge.data.agreement.bootstrap import pseudo_values
 from debate_judge.data.agreement.correlations import Floats, correlations
 from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
-from debate_judge.data.inference.absolute_agreement import MEASURES, AbsoluteScale, Objective, objective_value
 
 JACKKNIFE_BLOCKS = 25
 """Blocks of the delete-a-group jackknife of a pooled correlation."""

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge import data
+from debate_judge.data.agreement.absolute_agreement import decision_cuts
 from debate_judge.data.agreement.decisions import DecisionRule, find_decision_rules
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_writable
-from debate_judge.data.inference.absolute_agreement import decision_cuts
 from debate_judge.data.requirements import aspects_to_judge, require_level
-from debate_judge.data.schema import Corpus
+from debate_judge.data.schema import Corpus, Task
 from debate_judge.data.splits import split
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.flags import CompareFlags, parse_metric
@@ -126,7 +126,7 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     specs = parse_judges(flags.judges, MLflowStore(flags.tracking_uri, Path(flags.store)))
     lm, api_base, sampling = _lm(flags, specs)
     file = resolve_data(flags.data, flags.tracking_uri)
-    corpus = data.load(file, flags.task, flags.columns, flags.sources)
+    corpus = data.load(file, flags.task or _task_of_export(flags.data, specs), flags.columns, flags.sources)
     aspect_names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, specs))
     level, statistics = _metric(flags, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in aspect_names)
@@ -160,6 +160,14 @@ def _lm(flags: CompareFlags, specs: Sequence[JudgeSpec]) -> tuple[str, str | Non
         sampling |= compiled_sampling
     overrides = {"temperature": flags.temperature, "max_tokens": flags.max_tokens}
     return spec, api_base, sampling | {name: value for name, value in overrides.items() if value is not None}
+
+
+def _task_of_export(spec: str, judges: Sequence[JudgeSpec]) -> Task | str | None:
+    """The task of the first export; None without one, and for public sets, which have a task of their own."""
+    task = next((judge.export.judge.task for judge in judges if judge.export is not None), None)
+    if spec == "sample":
+        return task and task.name
+    return None if spec.partition("=")[0] in data.LOADERS else task
 
 
 def _judged_by_all(corpus: Corpus, specs: Sequence[JudgeSpec]) -> list[str]:

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement, absolute_agreement
 from debate_judge.data.agreement.differences import holm_adjusted_by_name, statistical_power
 from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
 from debate_judge.data.agreement.tables import (
@@ -19,7 +20,6 @@ from debate_judge.data.agreement.tables import (
     agreement_table,
     compare,
 )
-from debate_judge.data.inference.absolute_agreement import AbsoluteAgreement, absolute_agreement
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.lm.prices import Price
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, Scores

@@ -25,8 +25,7 @@ from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_mlflow
-from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.export.recorded import evidence_part
+from debate_judge.runs.export.manifest import Export, evidence_part
 from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.flags.judge import parse_option_value, personas, read_text_files
 

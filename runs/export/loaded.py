@@ -36,16 +36,13 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm, open_replies
 from debate_judge.runs.export.lm_choice import attribute_spec_errors, resolve_lm
-from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.export.recorded import cuts_in, intervals_in
+from debate_judge.runs.export.manifest import Export, cuts_in
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from debate_judge.data.inference.conformal import ConformalIntervals
 
 _ROW_FIELDS = {"text", "source", "context", "references"}
 
@@ -327,14 +324,6 @@ class LoadedJudge(dspy.Module):
         with dspy.context(trace=None, disable_history=True):
             judgements = await self._judge_items(items)
         return [score_of(compiled, item, judgement, scale) for item, judgement in zip(items, judgements, strict=True)]
-
-    def intervals(
-        self, level: float = 0.9, aspects: Sequence[str] | str | None = None
-    ) -> dict[str, ConformalIntervals]:
-        """Aspect -> conformal intervals for scores on the raters' scale, of which a share `level` contains the rating,
-        fitted to the held-out scores in the export. `judge.intervals()["coherence"].at(score)` has `low` and `high`.
-        """
-        return intervals_in(self.manifest, self.select_aspects(aspects), level)
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge a stream of items in order and with constant memory; see `runs.runner.streaming.judge_in_order`."""

@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import json_object
-from debate_judge.data.files.records import AnyText, FileModel, Number, Record, Text, validated
+from debate_judge.data.files.records import AnyText, FileModel, Number, Record, Text, input_error, validated
 from debate_judge.data.schema import Aspect, Granularity, Scale, Task, fingerprint
 from debate_judge.programs import JUDGE_CLASSES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import is_rated_example
+
+T = TypeVar("T")
 
 FORMAT = "debate-judge export"
 SCHEMA_VERSION = 2
@@ -250,6 +252,38 @@ def _load_states(judge: Judge, state: Record) -> None:
         exported = {k: record.values[k] for k in _STATE_KEYS if k in record.values}
         complete[name] = {**exported, "demos": entry.demos, "traces": [], "train": [], "lm": None}
     judge.load_state(complete)
+
+
+# --- the evidence ---
+
+
+class DecisionCut(FileModel):
+    """The kind of decision of an aspect whose ratings are decisions, and the lowest score that counts as yes."""
+
+    kind: str = ""
+    cut: Number | None = None
+
+
+def evidence_part(manifest: Mapping[str, Any], name: str, expected: type[T]) -> T | None:
+    """An entry of an export's evidence, validated as `expected`; None without it.
+
+    Raises:
+        InputError: It is not of this type.
+    """
+    value = manifest["evidence"].get(name)
+    if value is None:
+        return None
+    try:
+        return TypeAdapter(expected).validate_python(value, strict=True)
+    except ValidationError as error:
+        record = Record({}, MANIFEST, path=f"evidence.{name}", remedy=REMEDY)
+        raise input_error(error, record) from None
+
+
+def cuts_in(manifest: Mapping[str, Any]) -> dict[str, DecisionCut]:
+    """Aspect -> the cut of the exported judge, for aspects whose ratings are decisions."""
+    exported = (evidence_part(manifest, "exported", dict[str, str]) or {}).get("judge", "")
+    return (evidence_part(manifest, "decisions", dict[str, dict[str, DecisionCut]]) or {}).get(exported, {})
 
 
 # --- the fields of the files ---

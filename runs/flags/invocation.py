@@ -13,17 +13,7 @@ COMMANDS = {
     "score": ("debate_judge.runs.score", "score new texts with an exported judge"),
     "serve": ("debate_judge.runs.serve", "serve scores of an exported judge over HTTP"),
     "agreement": ("debate_judge.runs.agreement", "measure the agreement of any scores with human ratings"),
-    "compare": ("debate_judge.runs.compare", "compare several judges on the same data, and probe them for biases"),
-    "carry": ("debate_judge.runs.after.carry", "move an exported judge to a new LM, if the judge does as well with it"),
-    "recheck": ("debate_judge.runs.after.recheck", "see whether a judge's measured agreement holds on newer ratings"),
-    "measure": (
-        "debate_judge.runs.after.measure",
-        "estimate how good systems are, from few ratings and a judge's scores",
-    ),
-    "next": (
-        "debate_judge.runs.after.next",
-        "select the sources that people should rate next, ready for the rating tool",
-    ),
+    "compare": ("debate_judge.runs.compare", "compare several judges on the same data"),
     "report": ("debate_judge.runs.report", "open the page of a compile or a comparison, with every debate"),
 }
 """Command -> its module and its description."""

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator
 
+from debate_judge.data.agreement.absolute_agreement import MEASURES, AbsoluteMeasure
 from debate_judge.data.agreement.correlations import STATISTICS, Statistic
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.inference.absolute_agreement import MEASURES, AbsoluteMeasure
 from debate_judge.data.schema import Level
 from debate_judge.runs.flags.declaration import setting
 

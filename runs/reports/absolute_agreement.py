@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from debate_judge.data.agreement.absolute_agreement import AVERAGE, MEASURES, AbsoluteAgreement
 from debate_judge.data.agreement.intervals import Measure
-from debate_judge.data.inference.absolute_agreement import AVERAGE, MEASURES, AbsoluteAgreement
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval
 

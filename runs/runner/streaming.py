@@ -46,11 +46,6 @@ class Score:
     joint: int
     """Aspects in the same call, this one included."""
     transcript: Transcript = field(repr=False)
-    low: float | None = None
-    """Ends of the conformal interval on the raters' scale; None if not asked for, or unscored."""
-    high: float | None = None
-    abstained: bool | None = None
-    """Whether the interval is too wide or there is no score: people should rate the text; None without an interval."""
 
 
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale = "judge") -> Score:

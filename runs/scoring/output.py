@@ -54,9 +54,9 @@ PROVIDER_FAILED: frozenset[str] = frozenset({"lm error", "search error"})
 """Reasons why an item is unscored that are a failure of the provider, so that a later attempt may succeed."""
 
 _FIELD_TYPES: Mapping[str, type] = {
-    **dict.fromkeys(("score", "judge_score", "low", "high"), float),
+    **dict.fromkeys(("score", "judge_score"), float),
     **dict.fromkeys(("rounds", "together", "joint"), int),
-    **dict.fromkeys(("abstained", "decision"), bool),
+    "decision": bool,
 }
 """Field -> type of its values; all others are texts."""
 

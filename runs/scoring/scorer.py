@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.groups import iter_groups
 from debate_judge.data.files.rated_rows import LocatedGroup
 from debate_judge.data.files.task_file import find_task
-from debate_judge.data.inference.conformal import ConformalIntervals
 from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.data.sources import SourceSelection
 from debate_judge.programs.judge import Item
@@ -27,7 +25,6 @@ from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.lm_choice import confirm_address, resolve_lm
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.export.recorded import intervals_in
 from debate_judge.runs.flags.declaration import cli_name
 from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.flags.parser import RESUME_HINT
@@ -129,49 +126,17 @@ def _candidate_key(group: str, candidate: str) -> bytes:
 # --- scores ---
 
 
-class RowIntervals:
-    """Adds conformal intervals to scores, and counts the scores that the judge abstains from.
-
-    Args:
-        intervals: Aspect -> its intervals; empty for none.
-        max_width: The judge abstains where the interval is wider; None for no limit.
-    """
-
-    def __init__(self, intervals: Mapping[str, ConformalIntervals], max_width: float | None) -> None:
-        self._intervals = intervals
-        self._max_width = max_width
-        self.abstained: Counter[str] = Counter()
-        """Aspect -> number of texts on which the judge abstains."""
-        self.scored: Counter[str] = Counter()
-
-    def with_interval(self, item: Item, score: Score) -> Score:
-        """The score, which is on the raters' scale, with its interval; without a score the judge abstains."""
-        if not self._intervals:
-            return score
-        name = item.aspect.name
-        self.scored[name] += 1
-        if score.score is None:
-            self.abstained[name] += 1
-            return replace(score, abstained=True)
-        interval = self._intervals[name].at(score.score)
-        too_wide = self._max_width is not None and interval.width > self._max_width
-        self.abstained[name] += too_wide
-        return replace(score, low=interval.low, high=interval.high, abstained=too_wide)
-
-
 class TextScorer:
     """A judge with the flags of `score`, which say how its scores are reported.
 
     Raises:
-        InputError: The judge does not score an aspect, or its export has no map or held-out scores that are needed.
+        InputError: The judge does not score an aspect, or its export has no map that is needed.
     """
 
     def __init__(self, judge: LoadedJudge, flags: ScoreFlags) -> None:
         self.judge, self._flags = judge, flags
         self.aspects = judge.select_aspects(flags.aspects or None)
         judge.compiled.require_calibrated(self.aspects, flags.scale)
-        fitted = {} if flags.interval is None else intervals_in(judge.manifest, self.aspects, flags.interval)
-        self.intervals = RowIntervals(fitted, flags.abstain)
         self._judges = [judge.compiled.aspects[aspect.name].judge for aspect in self.aspects]
         self._joint = any(member.joint for member in self._judges)
         self.shares_calls = self._joint or any(member.together > 1 for member in self._judges)
@@ -179,8 +144,6 @@ class TextScorer:
         self.extra_fields = (*["together"] * self.shares_calls, *["joint"] * self._joint)
         """Fields of a `Score` that rows have in addition to `FIELDS`."""
         self.extra_fields += ("judge_score",) * (flags.scale == "raters")
-        self.extra_fields += ("low", "high") * (flags.interval is not None)
-        self.extra_fields += ("abstained",) * (flags.abstain is not None)
         if any(member.compares_pairs for member in self._judges):
             self.note = "the judge's agreement was measured on pairs of candidates; here each text is scored by itself"
 
@@ -208,7 +171,6 @@ class TextScorer:
             "max_tokens": flags.max_tokens,
             "scale": flags.scale,
             **{name: True for name in ("wide", "keep_columns") if getattr(flags, name)},
-            **{name: value for name in ("interval", "abstain") if (value := getattr(flags, name)) is not None},
         }
 
     def peek(self, groups: Iterator[RatedGroup]) -> tuple[list[RatedGroup], Iterator[RatedGroup]]:
@@ -258,7 +220,7 @@ class TextScorer:
 
         compiled, scale = self.judge.compiled, self._flags.scale
         for item, judgement in self.judge.stream(items()):
-            score = self.intervals.with_interval(item, score_of(compiled, item, judgement, scale))
+            score = score_of(compiled, item, judgement, scale)
             yield item, score, rows[item.group, item.candidate]
             if item.aspect is self.aspects[-1]:
                 del rows[item.group, item.candidate]

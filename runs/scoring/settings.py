@@ -28,9 +28,6 @@ from debate_judge.runs.flags.lm import (
 EXIT_UNSCORED = 4
 """Too many items have no score; the other exit codes are those of every command (`runs.flags.parser`)."""
 
-DEFAULT_LEVEL = 0.9
-"""Level of the intervals if `abstain` is given without `interval`."""
-
 
 @command_settings
 class ScoreFlags(PreflightFlags, BatchFlags, EstimateFlags, EngineFlags):
@@ -54,19 +51,6 @@ class ScoreFlags(PreflightFlags, BatchFlags, EstimateFlags, EngineFlags):
         None, "score only the groups of this task; without it a group of another task is an error"
     )
     scale: Literal["judge", "raters"] = setting("judge", "the judge's own scale, or the raters' (by a fitted map)")
-    interval: float | None = setting(
-        None,
-        "also give each score a conformal interval, from held-out errors; scores are then as with --scale raters",
-        metavar="LEVEL",
-        ge=0.5,
-        le=0.99,
-    )
-    abstain: float | None = setting(
-        None,
-        "mark scores whose interval is wider than this as left to people (without `interval`, that of 0.9)",
-        metavar="WIDTH",
-        gt=0,
-    )
     trust_export: bool = setting(
         False,
         "use the server address that the export names, after you confirm it on the terminal",

@@ -17,6 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from debate_judge.data.agreement.absolute_agreement import MEASURES as ABSOLUTE
+from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, absolute_agreement, objective_value
 from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, rated_pairs
 from debate_judge.data.agreement.classification import MEASURES
 from debate_judge.data.agreement.correlations import correlations
@@ -24,8 +26,6 @@ from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, 
 from debate_judge.data.agreement.differences import compare, holm_adjusted
 from debate_judge.data.agreement.levels import estimate_level
 from debate_judge.data.agreement.tables import GroupScores, Level, agreement_table
-from debate_judge.data.inference.absolute_agreement import MEASURES as ABSOLUTE
-from debate_judge.data.inference.absolute_agreement import AbsoluteScale, absolute_agreement, objective_value
 from tests.bench.harness import Floats, Population, Row, groups_of, parser_of, populations, publish
 
 RESAMPLES = 400

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,32 +16,19 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.table import Critic
 from debate_judge.programs.judge import corpus_items
 from debate_judge.programs.roles.role import RoleLastAdapter, item_inputs
-from tests.bench import compile_over_http, conformal, coverage, prediction_powered, prefix, verdicts
+from tests.bench import compile_over_http, coverage, prefix
 from tests.bench.harness import Population, populations
 from tests.bench.prefix import Request, as_sent, parts, role_last, run, shares, tokenizer
 from tests.bench.selection import ROUNDS, RULES, Scored, measured
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    ("bench", "arguments", "columns"),
-    [
-        (conformal, ["--replicates", "1"], {"in 80%", "width 90%"}),
-        (prediction_powered, ["--replicates", "3"], {"mean", "difference, saved"}),
-        (verdicts, ["--replicates", "2"], {"verdict", "true loss: three margins"}),
-        (coverage, ["--replicates", "1", "--groups", "5"], {"figure", "5 groups", "5, %"}),
-    ],
-)
-def test_a_bench_writes_its_figures(
-    bench: Any, arguments: list[str], columns: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verdicts, "LARGE", 200)
-    monkeypatch.setattr(verdicts, "SIZES", (20,))
+def test_the_bench_of_coverage_writes_its_figures(tmp_path: Path) -> None:
     out = tmp_path / "f.json"
-    assert bench.main([*arguments, "--json", str(out)]) == 0
+    assert coverage.main(["--replicates", "1", "--groups", "5", "--json", str(out)]) == 0
     rows = json.loads(out.read_text())
     assert rows
-    assert all(columns <= set(row) for row in rows)
+    assert all({"figure", "5 groups", "5, %"} <= set(row) for row in rows)
 
 
 # --- intervals and p-values ---
@@ -71,21 +57,6 @@ def test_equal_judges_have_the_same_scores_in_another_order(population: Populati
     # Below six groups there is no p-value, and so no error.
     hits = coverage.type_one(population, [5], 2, seed=0)["p < .05, summary", 5]
     assert not any(now for now, _ in hits)
-
-
-def test_the_second_judge_of_verdicts_is_worse_by_the_loss() -> None:
-    population = verdicts.made_up(400, np.random.default_rng(0))
-    first = population.agreement(0, verdicts.NOISE)
-    assert 0.4 < first < 0.7
-    assert population.agreement(1, verdicts.noise_for(population, 0.1)) == pytest.approx(first - 0.1, abs=0.002)
-
-
-@pytest.mark.parametrize("correlation", [0.0, 0.8])
-def test_a_judge_follows_what_raters_look_at(correlation: float) -> None:
-    ratings, scores = prediction_powered.made_up(correlation, 20_000)(np.random.default_rng(0))
-    # Half points and the raters' noise take some of it.
-    measured = float(np.corrcoef(ratings[:, 0], scores[:, 0])[0, 1])
-    assert 0.75 * correlation - 0.02 <= measured <= correlation + 0.02
 
 
 # --- the choice ---

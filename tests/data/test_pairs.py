@@ -18,8 +18,6 @@ from debate_judge.data.files.groups import iter_groups
 from debate_judge.data.files.pairs import pair_columns
 from debate_judge.data.files.records import Record
 from debate_judge.data.folds import default_folds
-from debate_judge.data.inference.drift import measure_drift
-from debate_judge.data.inference.prediction_powered import measure_systems
 from debate_judge.data.schema import Aspect, Corpus, Scale, Task
 from debate_judge.data.splits import split
 from debate_judge.data.tasks import PAIRS
@@ -243,22 +241,6 @@ def test_intervals_of_pairs_are_those_of_their_sources() -> None:
         assert accuracy.value == 0.9
     # Equal pairs of a source say no more than one of them; the root of 8 is 2.8.
     assert (np.array(widths[1]) / widths[0] > 2.5).all()
-
-
-def test_what_is_measured_after_a_compile_rests_on_sources() -> None:
-    def scores(by: str) -> list[GroupScores]:
-        rng = np.random.default_rng(3)
-        apart = [float(rng.normal()) for _ in range(12)]
-        return [
-            GroupScores(f"{q}-{n}", ("1", "2"), (a, 0.0), (a / 2, 0.1 * q), (), by.format(q))
-            for q, a in enumerate(apart)
-            for n in range(8)
-        ]
-
-    drifts = [measure_drift(scores(by)[:48], scores(by)[48:], on_scale=True) for by in ("", "source {}")]
-    alone, together = ((d.scores.high - d.scores.low) if d.scores else 0.0 for d in drifts)
-    assert together > 2 * alone > 0
-    assert [measure_systems(scores(by)).rated for by in ("", "source {}")] == [96, 12]
 
 
 def test_a_raters_verdict_names_a_model_of_its_own_record(tmp_path: Path) -> None:

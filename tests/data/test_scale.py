@@ -1,8 +1,7 @@
-"""On the raters' scale: the map to it, absolute agreement, and conformal intervals."""
+"""On the raters' scale: the map to it, and absolute agreement."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -14,11 +13,10 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 from sklearn.metrics import cohen_kappa_score
 
+from debate_judge.data.agreement.absolute_agreement import AVERAGE, AbsoluteAgreement, absolute_agreement, decision_cuts
 from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.calibration import IDENTITY_WEIGHT, Calibration, calibration_effect, fit_calibration
-from debate_judge.data.inference.absolute_agreement import AVERAGE, AbsoluteAgreement, absolute_agreement, decision_cuts
-from debate_judge.data.inference.conformal import evaluate_abstention, fit_intervals
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.runs.reports.absolute_agreement import summary_text, table
 from tests.data.scored_groups import group
@@ -211,72 +209,3 @@ def test_cuts_follow_the_ratings_the_scale_or_the_user() -> None:
     decision_rules = {"facts": DecisionRule("binary", threshold=0.5, cut=0.5)}
     assert decision_cuts(aspects, decision_rules) == {"style": 4, "facts": 0.5}
     assert decision_cuts(aspects[:1], {}, 3) == {"style": 3}
-
-
-# --- conformal intervals ---
-
-
-SCALE = Scale(1, 5)
-
-
-def sampled_groups(
-    seed: int, sources: int, texts: int, *, shared: float = 0.0, uneven: float = 0.0
-) -> list[GroupScores]:
-    """Errors with a share that a source's texts have in common, and larger ones at low scores."""
-    rng = np.random.default_rng(seed)
-    groups = []
-    for number in range(sources):
-        scores = rng.uniform(1.5, 4.5, texts)
-        errors = math.sqrt(shared) * rng.normal() + math.sqrt(1 - shared) * rng.normal(size=texts)
-        groups.append(group(f"g{number}", scores + errors * (0.3 + uneven * (5 - scores) / 4), scores))
-    return groups
-
-
-def test_equal_spread_gives_the_conformal_quantile() -> None:
-    # Scores at the same height, so that the local spread is the same for all but for the text's own source.
-    groups = [group(f"g{i}", [3 + 0.01 * (i + 1)], [3.0]) for i in range(19)]
-    intervals = fit_intervals(groups, SCALE, 0.9)
-    errors = [0.01 * (i + 1) for i in range(19)]
-    in_units = sorted(size / ((sum(errors) - size) / 18) for size in errors)
-    # The 18th of 19: ceil(.9 x 20).
-    assert intervals.factor == pytest.approx(in_units[17])
-    assert intervals.at(3.0).width == pytest.approx(2 * in_units[17] * sum(errors) / 19)
-
-
-def test_too_few_sources_for_the_level_give_the_whole_scale() -> None:
-    groups = [group(f"g{i}", [3 + i / 10], [3.0]) for i in range(5)]
-    intervals = fit_intervals(groups, SCALE, 0.9)
-    assert (intervals.at(2.0).low, intervals.at(2.0).high) == (1, 5)
-    assert fit_intervals(groups[:1], SCALE) is None
-
-
-@pytest.mark.parametrize("shared", [0.0, 0.7])
-def test_coverage_of_new_sources(shared: float) -> None:
-    """Within .02 of the nominal, on the mean of 60 draws of 24 sources."""
-    hits = []
-    for seed in range(60):
-        intervals = fit_intervals(sampled_groups(seed, 24, 8, shared=shared), Scale(-9, 15), 0.9)
-        for group_scores in sampled_groups(1000 + seed, 20, 8, shared=shared):
-            spans = [intervals.at(s) for s in group_scores.scores if s is not None]
-            hits += [span.low <= (r or 0) <= span.high for span, r in zip(spans, group_scores.ratings, strict=True)]
-    assert 0.88 < np.mean(hits) < 0.935
-
-
-def test_intervals_are_wider_where_errors_are_larger_and_stay_on_the_scale() -> None:
-    intervals = fit_intervals(sampled_groups(1, 60, 8, uneven=1.0), SCALE, 0.8)
-    assert intervals.at(2.5).width > intervals.at(4.0).width * 1.2
-    assert intervals.at(1.2).low == 1
-    assert intervals.at(4.99).high == 5
-
-
-def test_wide_ones_are_left_to_people() -> None:
-    groups = sampled_groups(4, 30, 6, uneven=1.0)
-    every = evaluate_abstention(groups, SCALE, 0.8)
-    some = evaluate_abstention(groups, SCALE, 0.8, max_width=2.0)
-    assert every.abstained_share == 0
-    assert 0.1 < some.abstained_share < 0.9
-    assert every.texts == 180
-    assert abs(every.covered - 0.8) < 0.06
-    scores = [s for g in some.scores.values() for s in g.scores]
-    assert sum(s is None for s in scores) == round(some.abstained_share * 180)
-    assert evaluate_abstention(groups[:2], SCALE, 0.8) is None

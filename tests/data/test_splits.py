@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -12,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT, Folds, default_folds, make_folds
-from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, group_to_json
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.data.sets import summeval
 from debate_judge.data.splits import MIN_ITEMS, PARTS, Splits, split
 
@@ -164,36 +162,3 @@ def test_near_duplicates_stay_in_one_fold() -> None:
 )
 def test_how_many_folds_a_corpus_has(sources: int, expected: int) -> None:
     assert default_folds(many(sources)) == expected
-
-
-# --- sources that were selected for rating ---
-
-
-def chosen(groups: int) -> Corpus:
-    """24 sources, so many of which were chosen."""
-    whole = many(24)
-    sampled = [replace(g, sampling_probability=0.25) if i < groups else g for i, g in enumerate(whole.groups)]
-    return corpus(sampled)
-
-
-def test_the_column_of_selected_sources_is_read_written_and_no_rating(tmp_path: Path) -> None:
-    table, lines = tmp_path / "t.csv", tmp_path / "g.jsonl"
-    rows = [f"s{i},text {i},{1 + i % 5},{0.25 if i < 2 else ''}" for i in range(4)]
-    table.write_text("\n".join(["source,text,coherence,drawn", *rows]) + "\n")
-    read = data.load(str(table), "summarization")
-    lines.write_text("".join(json.dumps(group_to_json(g)) + "\n" for g in read.groups))
-    for whole in (read, data.load(str(lines), "summarization")):
-        assert [group.sampling_probability for group in whole.groups] == [0.25, 0.25, None, None]
-        assert ids(whole.random_sample) == {group.id for group in whole.groups[2:]}
-        assert whole.rated_aspects() == ("coherence",)
-    assert "drawn" not in group_to_json(read.groups[2])
-    assert chosen(1).digest != many(24).digest
-
-
-def test_selected_sources_are_learnt_from_and_never_held_out() -> None:
-    whole = chosen(10)
-    parts = divided(whole)
-    assert (parts.held_out.groups, len(parts.held_out.groups)) == (parts.held_out.random_sample.groups, 10)
-    folds, each = folds_of(whole, 0, 4)
-    assert set().union(*(ids(part.held_out) for part in each)) == ids(whole.random_sample)
-    assert ids(folds.final.train) | ids(folds.final.dev) == ids(whole)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
+from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import MIN_BATCH_ITEMS, examples, group_metric
 from debate_judge.optimize.settings import ExamplesOption, Settings

@@ -32,7 +32,6 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, TunerContext
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.judge import Judge
-from debate_judge.runs.export.recorded import recorded_scores_in
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.config_keys import keys
@@ -281,13 +280,11 @@ class Printed:
 
 @pytest.fixture(scope="module")
 def by_command(tmp_path_factory: pytest.TempPathFactory) -> Printed:
-    """A compile that its budget stops a few times on the way; three of its twelve sources were chosen for rating."""
+    """A compile that its budget stops a few times on the way."""
     from debate_judge.programs.offline import engine as offline
 
     folder = tmp_path_factory.mktemp("compiled")
-    groups = [json.loads(line) for line in small_corpus(folder).read_text().splitlines()]
-    rated = [{**group, "drawn": 0.5} if n < 3 else group for n, group in enumerate(groups)]
-    (folder / "small.jsonl").write_text("".join(json.dumps(group) + "\n" for group in rated))
+    small_corpus(folder)
     flags = ["--data", "small.jsonl", "--aspects", "coherence,fluency", "--max-rounds", "1", "--folds", "4"]
     flags += ["--store", "store", *keys(trials=2, resamples=100, json="r.json", report="none")]
     requests: list[str] = []
@@ -311,7 +308,7 @@ def test_a_compile_that_was_stopped_pays_no_call_twice_and_looks_once(by_command
     assert by_command.stops == 2
     assert len(by_command.requests) == len(set(by_command.requests)) > 120
     (line,) = (by_command.folder / "store" / "held_out_uses.jsonl").read_text().splitlines()
-    assert len(json.loads(line)["held_out"]) == 9
+    assert len(json.loads(line)["held_out"]) == 12
 
 
 @pytest.mark.integration
@@ -320,25 +317,24 @@ def test_summary_json_run_and_export_say_what_the_figures_rest_on(by_command: Pr
 
     why = by_command.result["exported"]["why"]
     for words in (
-        *("on 9 sources", "the procedure, by 4 folds", "of this run uses all", "too narrow", "9 paired sources"),
+        *("on 12 sources", "the procedure, by 4 folds", "of this run uses all", "too narrow", "12 paired sources"),
         *("(corrected for 2 aspects, Bonferroni)", f"What is exported? {why[0].upper()}{why[1:]}."),
     ):
         assert words in by_command.output
     assert re.search(r"By folds: \d\.\d\d to \d\.\d\d \(standard deviation \d\.\d\d\)", by_command.output)
     folds = by_command.result["folds"]
-    assert (folds["count"], sum(folds["sources"])) == (4, 9)
+    assert (folds["count"], sum(folds["sources"])) == (4, 12)
     assert all(math.isfinite(value) for value in (*folds["compiled"], *folds["gain"]))
-    assert by_command.result["held_out"]["compiled"]["average"]["summary"]["spearman"]["groups"] == 9
+    assert by_command.result["held_out"]["compiled"]["average"]["summary"]["spearman"]["groups"] == 12
     manifest = json.loads((by_command.folder / by_command.result["export"] / "manifest.json").read_text())
     evidence = manifest["evidence"]
     assert (evidence["folds"], evidence["exported"]) == (folds, by_command.result["exported"])
     assert set(evidence["splits"]) == {"train", "dev"}, "no part is held out of the exported judge"
-    recorded = recorded_scores_in({"evidence": evidence})
-    assert (len(recorded.sources), len(recorded.train_dev_sources)) == (9, 12)
-    assert {gain["groups"] for gain in evidence["gains"].values()} <= set(range(10))
+    assert len(evidence["compiled_on"]) == 12
+    assert {gain["groups"] for gain in evidence["gains"].values()} <= set(range(13))
     run = MlflowClient(f"sqlite:///{by_command.folder}/store/mlflow.db").get_run(by_command.result["run_id"])
     assert folds["note"] in run.data.tags["mlflow.note.content"]
     artifacts = by_command.folder / "store" / "artifacts" / run.info.run_id / "artifacts"
     assert json.loads((artifacts / "folds.json").read_text()) == folds
     parts = {i.tags[0].value: json.loads(i.dataset.profile)["groups"] for i in run.inputs.dataset_inputs}
-    assert parts == {"train": 6, "dev": 6, "held_out": 9}
+    assert parts == {"train": 6, "dev": 6, "held_out": 12}

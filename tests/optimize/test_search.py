@@ -10,8 +10,8 @@ from typing import Any, cast
 import optuna
 import pytest
 
+from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.data.agreement.tables import GroupScores, Level
-from debate_judge.data.inference.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
 from debate_judge.optimize.search.points import Point, SearchSpace

@@ -29,7 +29,6 @@ def first(count: int) -> dict[str, str]:
 
 
 UNSCORED = lines([{**record, "score": None} for record in SCORED])
-OWN_IDS = lines([{**record, "candidate": f"{record['group']}{record['candidate']}"} for record in SCORED])
 TONED = {"a.csv": "source,text,tone\ns,x,1\nt,y,2\nu,z,3\n"}
 SINGLE = {"a.csv": "source,text,coherence\n" + "".join(f"S {n}.,T {n}.,{1 + n % 5}\n" for n in range(60))}
 KEY = "OPENAI_API_KEY"
@@ -112,7 +111,7 @@ COMPARE = rows(
     ("--config batch=openai --judges single --lm anthropic/claude", "batch", "leave batch out"),
     ("--store rated.jsonl/store", "--store", "cannot be written"),
     ("--style latex", "--style", "remedy"),
-    ("--judges support", None, "does not judge"),
+    ("--task summarization --judges support", None, "does not judge"),
 ) + rows("compare", ("--external mine=absent.jsonl", None, "no such"), file="absent.jsonl")
 
 AGREEMENT = [
@@ -137,32 +136,6 @@ AGREEMENT = [
         ("--decisions pairs", "coherence", "pairs"),
     ),
     *rows("agreement", ("missing.jsonl", None, "no such"), file="missing.jsonl"),
-]
-
-AFTER = [
-    *rows("carry judge", ("--data known.jsonl", "--lm", ""), ("--lm offline", None, "mine.jsonl")),
-    *rows(
-        "recheck judge",
-        ("--data known.jsonl", "--data", "no source is new"),
-        ("--data new.jsonl --estimate 3,2,1", "--estimate", "3,2,1"),
-    ),
-    *rows(
-        "measure",
-        ("known.jsonl --scores scored.jsonl --estimate", "--estimate", "no LM"),
-        ("scored.jsonl --scores x --program y", "--scores", "--program"),
-    ),
-    # A candidate's id names its system.
-    row("no systems", "measure r.jsonl", "candidate", "system", files={"r.jsonl": OWN_IDS}),
-    *rows(
-        "next judge --pool new.jsonl",
-        ("--budget 4", "--budget", "at least 5"),
-        ("--budget usd=5", "--budget", "number of ratings"),
-        ("--budget 40,eur=5", "--budget", "eur"),
-        ("", "--budget", ""),
-        ("--budget 40 --out rate.xlsx", "--out", ".csv"),
-        ("--budget 40 --estimate", "--estimate", ""),
-    ),
-    *rows("next judge", ("--pool known.jsonl --budget 40", "--pool", "used all")),
 ]
 
 BEGUN = ("o.jsonl", "o.jsonl.lock", "o.jsonl.state.json")
@@ -194,7 +167,6 @@ SCORE = [
         "score --in new.jsonl --out o.jsonl",
         ("judge --config task=dialogue", "task", "dialogue"),
         ("support --scale raters", "scale", "no map"),
-        ("bare --config interval=0.9", "interval", "interval"),
     ),
 ]
 
@@ -214,4 +186,4 @@ OTHERS = [
     ),
 ]
 
-TABLE = [*COMPILE, *COMPARE, *AGREEMENT, *AFTER, *SCORE, *OTHERS]
+TABLE = [*COMPILE, *COMPARE, *AGREEMENT, *SCORE, *OTHERS]

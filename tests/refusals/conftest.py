@@ -23,15 +23,13 @@ SCORED = [
 
 @pytest.fixture(scope="session")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rated and scored files, the exports of two judges, and one without the scores that it was measured by."""
+    """Rated and scored files, and the exports of two judges."""
     folder = tmp_path_factory.mktemp("furnished")
     rated = [group_to_json(group) for group in data.load("sample").groups[:8]]
     lines = [{**r, "task": "summarization", "candidates": r["candidates"][:4]} for r in rated]  # type: ignore[index]
     (folder / "rated.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "scored.jsonl").write_text("".join(json.dumps(line) + "\n" for line in SCORED))
-    known_judges.export(folder / "judge", spec="offline")
-    known_judges.export(folder / "bare", spec="offline", keeps=False)
-    known_judges.file_of(folder / "known.jsonl", known_judges.RATED.groups)
+    known_judges.export(folder / "judge")
     pool = [replace(g, id=f"new {g.id}", source=f"A new {g.source}") for g in known_judges.RATED.groups]
     known_judges.file_of(folder / "new.jsonl", pool)
     exports.write(folder / "support", lm={"spec": "offline"})

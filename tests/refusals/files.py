@@ -235,7 +235,6 @@ PAIRS: list[Place] = [
     ("a strength", lines([{**PAIR, "winner": "A", "strength": 3}]), 1, "strength", "divide"),
     ("a third verdict", lines([{**PAIR, "winner": "C"}]), 1, "winner", "tie"),
 ]
-DRAWN: list[Place] = [("drawn often", "source,text,coherence,drawn\ns,x,1,often\nt,y,2,\n", 2, "drawn", "")]
 
 ARRAYS: list[Place] = [
     ("no JSON in an array", '[\n{"source": "a"},\n{"source" "b"}]', 3, None, "not valid JSON"),
@@ -290,7 +289,6 @@ TABLE = [
     *places("x.toml", toml, [("too long", "a = " + "9" * 5_000, None, None, "thousands of digits")]),
     row("a folder", partial(load, Path("d.csv")), None, "cannot be", "d.csv", change=lambda f: (f / "d.csv").mkdir()),
     row("a pipe", lambda: load(Path("x.jsonl")), None, "pipe", "x.jsonl", change=lambda f: os.mkfifo(f / "x.jsonl")),
-    *places("t.csv", lambda path: data.load(str(path), "summarization"), DRAWN),
     *places("p.jsonl", lambda path: data.load(str(path), "pairs", ("source=question",)), PAIRS),
     *alike(SourceSelection.parse, "sources", "selection of sources", "0", "5-2", "half"),
 ]

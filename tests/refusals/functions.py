@@ -17,16 +17,16 @@ import debate_judge
 from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, load, offline_lm
 from debate_judge.data import LOADERS
 from debate_judge.data import load as load_data
+from debate_judge.data.agreement.absolute_agreement import decision_cuts
 from debate_judge.data.agreement.decisions import DecisionRule, decision_rules_from_scores, evaluate_decisions
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table, compare
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.folds import make_folds
-from debate_judge.data.inference.absolute_agreement import decision_cuts
 from debate_judge.data.requirements import aspects_to_judge, require_level, require_ratings
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.data.sources import select_sources
-from debate_judge.data.splits import append_held_out, split
+from debate_judge.data.splits import split
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.judge_cache import cached_judge
 from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
@@ -127,7 +127,6 @@ EXPORTS = [
         ({"scale": "raters"}, "scale", "no map"),
         ({"scale": "rater"}, "scale", "raters"),
     ),
-    row("intervals of nothing", exported(lambda j: j.intervals(aspects="wit")), "aspects", "wit"),
     *rows(
         call,
         ({"aspect": ANOTHER}, "aspect", ""),
@@ -293,12 +292,6 @@ AGREEMENT = [
 ]
 
 
-def chosen(count: int) -> Corpus:
-    """The sample with so many of its 24 sources chosen for rating."""
-    groups = [replace(g, sampling_probability=0.25) if i < count else g for i, g in enumerate(SAMPLE.groups)]
-    return replace(SAMPLE, groups=tuple(groups))
-
-
 def rare() -> Corpus:
     whole = toned(*((1, 2 + i % 3) for i in range(31)))
     first = whole.groups[0]
@@ -306,17 +299,7 @@ def rare() -> Corpus:
     return replace(whole, groups=(replace(first, candidates=solved), *whole.groups[1:]))
 
 
-def tested(first: int) -> Corpus:
-    """Half of the sample with a test set, of which so many sources were chosen for rating."""
-    rest, test_set = (replace(SAMPLE, groups=groups) for groups in (SAMPLE.groups[12:], chosen(first).groups[:12]))
-    return append_held_out(rest, test_set)
-
-
-SHARED = {"seed": 0, "aspects": ["coherence"]}
-CHOSEN = [
-    row("a split of chosen sources", lambda: split(chosen(16), **SHARED), None, "at random"),
-    row("folds of chosen sources", lambda: make_folds(chosen(23), count=4, **SHARED), None, "at random"),
-    row("a test set of selected sources", lambda: tested(1), None, "selected"),
+DIVIDED = [
     row("an aspect rated in few groups", lambda: split(rare(), aspects=["tone", "solved"], seed=0), None, "--aspects"),
     row("too few single candidates", parted(toned(*((1.0 + i % 5,) for i in range(20)))), None, "at least 8"),
     row("ranks in groups of one", lambda: require_level(toned((1.0,), (2.0,)), "summary"), None, "sample"),
@@ -325,4 +308,4 @@ CHOSEN = [
     row("a sample for another task", lambda: load_data("sample", KIND), None, "'tone'"),
 ]
 
-TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *SCORED, *CORPORA, *AGREEMENT, *CHOSEN]
+TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *SCORED, *CORPORA, *AGREEMENT, *DIVIDED]

@@ -25,7 +25,7 @@ from debate_judge.programs.metrics import metric
 from debate_judge.programs.metrics.metric import RougeL
 from debate_judge.programs.roles.examples import RatedExample, with_examples
 from debate_judge.runs.distributed.units import find_inputs
-from debate_judge.runs.export.recorded import RECORDED, cuts_in, exported_judge_name, objective_in, recorded_scores_in
+from debate_judge.runs.export.manifest import cuts_in
 from debate_judge.runs.tracking.store import open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.data.files_of_rows import TASK as SUPPORT
@@ -147,25 +147,11 @@ STORES = [
 
 # --- evidence ---
 
-GROUP = {"source": "s", "texts": ["a", "b"], "ratings": [1, None], "scores": [2, 3], "on_raters_scale": None}
-
-
-def of_group(**changed: object) -> dict[str, Any]:
-    return {RECORDED: {"by": "export", "seen": [], "aspects": {"tone": [GROUP | changed]}}}
-
-
 EVIDENCE = [
-    row(f"evidence of {field}", partial(read, {"evidence": evidence}), f"evidence.{field}", "")
-    for evidence, read, field in (
-        ({RECORDED: 5}, recorded_scores_in, "recorded"),
-        ({RECORDED: {"by": "us", "seen": [], "aspects": {}}}, recorded_scores_in, "recorded.by"),
-        (of_group(scores=[2, "3"]), recorded_scores_in, "recorded.aspects.tone[0].scores[1]"),
-        (of_group(scores=[2]), recorded_scores_in, "recorded.aspects.tone[0]"),
-        (of_group(texts=["a", "a"]), recorded_scores_in, "recorded.aspects.tone[0].candidate"),
-        (of_group(source="\ud800"), recorded_scores_in, "recorded.aspects.tone[0].source"),
-        ({"exported": {"judge": "x"}, "decisions": {"x": {"tone": {"cut": "3"}}}}, cuts_in, "decisions.x.tone.cut"),
-        ({"exported": "compiled"}, exported_judge_name, "exported"),
-        ({"objective": {"level": "all"}}, partial(objective_in, default_level="summary"), "objective.level"),
+    row(f"evidence of {field}", partial(cuts_in, {"evidence": evidence}), f"evidence.{field}", "")
+    for evidence, field in (
+        ({"exported": {"judge": "x"}, "decisions": {"x": {"tone": {"cut": "3"}}}}, "decisions.x.tone.cut"),
+        ({"exported": "compiled"}, "exported"),
     )
 ]
 

@@ -113,9 +113,9 @@ def test_hints_name_a_command_as_it_was_started(tmp_path: Path) -> None:
     inside = text("score.py", folder=ROOT / "runs")
     assert inside.startswith("usage: python score.py [-h]")
     assert "\n    python score.py runs/store" in inside
-    module = text("-m", "debate_judge.runs.after.next", folder=tmp_path)
-    assert module.startswith("usage: python -m debate_judge.runs.after.next [-h]")
-    assert "\n    python -m debate_judge.runs.after.next EXPORT" in module
+    module = text("-m", "debate_judge.runs.score", folder=tmp_path)
+    assert module.startswith("usage: python -m debate_judge.runs.score [-h]")
+    assert "\n    python -m debate_judge.runs.score runs/store" in module
 
 
 def test_other_processes_are_told_of_the_console_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

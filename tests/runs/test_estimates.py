@@ -1,4 +1,4 @@
-"""Estimates of scoring, of comparing and of what follows a compile, and what a run has cost."""
+"""Estimates of scoring and of comparing, and what a run has cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from debate_judge.programs.lm.reply import InMemoryStore, Reply
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
-from debate_judge.runs.after import carry, measure, recheck
 from debate_judge.runs.estimates.dry_run import (
     CallTotals,
     DryRunStore,
@@ -43,7 +42,6 @@ from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed
-from tests.runs.known_judges import RATED, SEEN, export, file_of
 from tests.runs.score_command import export_of
 from tests.stores import put
 
@@ -227,45 +225,6 @@ def test_compare_estimates_without_a_key(folder: Path, capsys: pytest.CaptureFix
     assert compare.main([*command, "--estimate"]) == 0
     assert "rouge-l  0 / 0 / 0" in capsys.readouterr().out
     assert list(folder.iterdir()) == []
-
-
-NEW = [replace(g, id=f"new {g.id}", source=f"A new source: {g.source}") for g in RATED.groups[:3]]
-HELD_OUT = len(RATED.groups) - SEEN
-
-
-def test_recheck_estimates_new_texts_and_old_ones_of_held_out_sources(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    export(folder / "hosted", spec="openai/gpt-4o-mini")
-    export(folder / "judge", spec="offline")
-    data = ["--data", file_of(folder / "new.jsonl", [*NEW, RATED.groups[0]])]
-    data += ["--again", file_of(folder / "old.jsonl", RATED.groups)]
-    before = sorted(folder.rglob("*"))
-    assert recheck.main(["hosted", *data, "--estimate"]) == 0
-    # A source that the compile knew is not asked about; of the old texts the held-out ones are.
-    assert totals(capsys.readouterr().out) == [calls(len(NEW)), calls(HELD_OUT)]
-    assert sorted(folder.rglob("*")) == before
-    # Stored replies cost nothing, but are not recalled for old texts.
-    assert recheck.main(["judge", *data]) in (0, 1)
-    capsys.readouterr()
-    assert recheck.main(["judge", *data, "--estimate"]) == 0
-    assert totals(capsys.readouterr().out) == [calls(0), calls(HELD_OUT)]
-
-
-def test_a_carry_asks_both_lms_and_measure_only_where_a_judge_is_named(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    export(folder / "judge", spec="openai/old")
-    rated = file_of(folder / "rated.jsonl", RATED.groups)
-    command = ["judge", "--lm", "openai/gpt-4o-mini", "--data", rated, "--estimate"]
-    assert carry.main(command) == 0
-    text = capsys.readouterr().out
-    assert totals(text) == [calls(HELD_OUT)] * 2
-    assert text.index("Estimate for openai/gpt-4o-mini") < text.index("Estimate for openai/old")
-    assert carry.main([*command, "--old", "recorded"]) == 0
-    assert totals(capsys.readouterr().out) == [calls(HELD_OUT)]
-    assert measure.main([rated, "--program", "judge", "--estimate"]) == 0
-    assert totals(capsys.readouterr().out) == [calls(len(RATED.groups))]
 
 
 # --- what it has cost ---

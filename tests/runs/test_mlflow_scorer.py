@@ -14,9 +14,9 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize import rated_data
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import build_preset
-from debate_judge.runs.after.common import corpus_for, find_export
-from debate_judge.runs.after.recheck import RecheckFlags
 from debate_judge.runs.check import main
+from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.comparison.plan import prepare
 from debate_judge.runs.export.folder import read
 from debate_judge.runs.human_ratings import resolve_data
 from debate_judge.runs.integrations import DebateScorer
@@ -111,14 +111,12 @@ def test_what_people_assessed_is_rated_data(store: str, tmp_path: Path, capsys: 
         rated_data.load(Settings(held_out="mlflow:nothing", tracking_uri=store), old)
 
 
-def test_commands_after_a_compile_take_them_and_exports_from_the_store_that_is_named(
-    store: str, tmp_path: Path
-) -> None:
+def test_a_comparison_takes_them_and_an_export_from_the_store_that_is_named(store: str, tmp_path: Path) -> None:
     folder = export_of(tmp_path / "mine", TASK, build_preset("single", {}), lm="offline")
     with mlflow.start_run() as run:
         mlflow.log_artifacts(str(folder), "export")
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/other.db")
-    flags = RecheckFlags(export=run.info.run_id, data=SPEC, tracking_uri=store)
-    export = find_export(flags, flags.export)
-    assert export.fingerprint == read(folder).fingerprint
-    assert len(corpus_for(export, SPEC, flags).groups) == 3
+    plan = prepare(CompareFlags(data=SPEC, judges=(run.info.run_id,), part="all", tracking_uri=store))
+    assert len(plan.setup.corpus.groups) == 3
+    (entrant,) = plan.entrants
+    assert set(entrant.aspect_judges) == set(read(folder).judge.aspects)

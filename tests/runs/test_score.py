@@ -1,4 +1,4 @@
-"""Scoring a file: right rows in the input's order, of the input's columns, with intervals, and what is refused."""
+"""Scoring a file: right rows in the input's order, of the input's columns, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from debate_judge import data
-from debate_judge.data.calibration import Calibration
 from debate_judge.data.schema import Scale
 from debate_judge.programs import build_preset
-from debate_judge.programs.compiled import AspectJudge
 from debate_judge.runs import check
-from debate_judge.runs.export.folder import load
-from debate_judge.runs.export.recorded import RECORDED
 from debate_judge.runs.flags.parser import EXIT_INPUT
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.scoring import scorer
@@ -228,52 +223,3 @@ def test_columns_are_named_once(command: Command, tmp_path: Path, capsys: pytest
         command.out = tmp_path / f"{number}.jsonl"
         assert command("--aspects", "tone", *columns) == 0
         assert command.rows()[0]["score"] == score
-
-
-# --- intervals ---
-
-
-def recorded() -> dict[str, object]:
-    """Ratings are far from low scores and near to high ones; every other source is unrated."""
-    rng = np.random.default_rng(0)
-    groups = []
-    for number in range(40):
-        scores = rng.uniform(1, 5, 6)
-        ratings = np.clip(scores + rng.normal(size=6) * np.where(scores < 3, 1.0, 0.1), 1, 5)
-        rated = ratings.tolist() if number % 2 else [None] * 6
-        texts = {"source": f"s{number}", "texts": [f"t{i}" for i in range(6)], "ratings": rated}
-        groups.append({**texts, "scores": scores.tolist(), "on_raters_scale": scores.tolist()})
-    return {"by": "export", "seen": [], "aspects": {"tone": groups, "help": groups}}
-
-
-@pytest.fixture
-def measured(command: Command) -> Command:
-    """A judge with a map, and with held-out scores in its export."""
-    judge = AspectJudge(build_preset("single", {}), calibration=Calibration(((1, 1), (5, 5)), 4, 20))
-    evidence = {RECORDED: recorded(), "objective": {"statistic": "spearman", "level": "summary"}}
-    command.program = export_of(command.folder / "measured", TASK, judge, **evidence)
-    return command
-
-
-def test_rows_have_intervals_on_the_raters_scale(measured: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    assert measured(*keys(interval=0.8)) == 0
-    rows = measured.rows()
-    assert all(1 <= row["low"] <= row["score"] <= row["high"] <= 5 for row in rows)
-    assert all(row["judge_score"] == row["score"] and "abstained" not in row for row in rows)
-    assert "80 %" in capsys.readouterr().err
-    # The same command goes on; with another level it is another file.
-    assert measured(*keys(interval=0.8)) == 0
-    assert measured(*keys(interval=0.9)) == 2
-    with load(measured.program) as judge:
-        intervals = judge.intervals(0.8)["tone"]
-    assert intervals.at(1.5).width > intervals.at(4.5).width > 0
-
-
-def test_wide_intervals_are_left_to_people(measured: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    assert measured(*keys(abstain=1.5)) == 0
-    rows = measured.rows()
-    assert {row["abstained"] for row in rows} == {True, False}
-    assert all(row["abstained"] == (row["high"] - row["low"] > 1.5) for row in rows)
-    summary = capsys.readouterr().err
-    assert "wider than 1.5" in summary
-    assert "to people here" in summary
