@@ -94,9 +94,6 @@ class SearchFlags:
         default_text="--lm",
     )
     guide_words: int = setting(_GUIDE_DEFAULTS.words, "longest guide to the raters of an aspect, in words", ge=20)
-    guide_tokens: int = setting(
-        _GUIDE_DEFAULTS.tokens, "rated texts shown to the author of a guide at once, in tokens", ge=500
-    )
     effort: Literal["light", "medium", "heavy"] = setting(
         "light", "effort of tuning and search: light, medium, heavy", metavar="EFFORT"
     )

@@ -104,7 +104,7 @@ def _run_tuner(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _Le
         absolute_scales=plan.absolute_scales,
         runner=run.runner,
         reflection_lm=run.reflection_lm,
-        guide_limits=GuideLimits(settings.guide_words, settings.guide_tokens),
+        guide_limits=GuideLimits(settings.guide_words),
         proposals=proposals,
         trials=trials,
         seed=settings.seed,

@@ -33,8 +33,8 @@ GroupKey = tuple[str, str]
 class GuideLimits:
     """Limits for the LM that writes guides and personas."""
 
-    words: int = 220
-    """Most words of a guide."""
+    words: int = 250
+    """Most words of a guide, as its author is told."""
     tokens: int = 40_000
     """Most tokens of rated texts in a prompt."""
     persona_words: int = 130

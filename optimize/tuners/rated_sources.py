@@ -37,7 +37,7 @@ class RatedCandidate:
     score: float | None
     """The judge's score; None if the candidate is unscored."""
     reason: str = ""
-    """The judge's reasons."""
+    """The judge's reasons; empty where they are not shown."""
     comments: tuple[str, ...] = ()
     """The raters' comments."""
     number: int | None = None
@@ -59,7 +59,9 @@ class RatedCandidate:
         if self.comments:
             record["comments"] = [comment[:_MAX_REASON_CHARACTERS] for comment in self.comments]
         if self.score is not None:
-            record |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_MAX_REASON_CHARACTERS]}
+            record["judge"] = round(self.score, 2)
+            if self.reason:
+                record["judge_reason"] = self.reason[:_MAX_REASON_CHARACTERS]
         return {**record, **self.debate_fields}
 
 
@@ -77,6 +79,10 @@ class RatedSource:
     def error(self) -> float:
         """The mean absolute difference of score and mean rating."""
         return sum(c.error for c in self.candidates) / len(self.candidates)
+
+    def without_reasons(self) -> RatedSource:
+        """The source without the judge's reasons."""
+        return replace(self, candidates=tuple(replace(c, reason="") for c in self.candidates))
 
     def json_line(self) -> str:
         """The source as one line of JSON, the candidates with the largest differences first, equal texts once."""

@@ -56,7 +56,12 @@ def test_the_author_sees_ratings_raters_and_the_judges_own_scores_and_reasons() 
     assert len(by_text) == CANDIDATES * SOURCES // 2, "each source once, with all its candidates"
     best = next(c for text, c in by_text.items() if text.endswith("candidate 3"))
     assert (best["raters_mean"], best["ratings"], best["judge"]) == (3.5, [4.0, 3.0], 1.0)
-    assert best["judge_reason"] == "My rationale about it."
+    # Its reasons are shown to who revises a guide, not to who writes the first one.
+    assert "judge_reason" not in best
+    revised = [json.loads(line) for line in section(author.guide_prompts[-1], "rated").splitlines()]
+    assert all(c["judge_reason"] == "My rationale about it." for source in revised for c in source["candidates"])
+    # One rater is always a point more severe, or as severe at the end of the scale.
+    assert "Two raters of one text are 0.75 apart on average" in section(author.guide_prompts[0], "spread")
     # The largest differences first: the judge had it the wrong way round, so the middle comes last.
     assert first[0]["candidates"][0]["candidate"].split()[-1] in ("0", "3")
 

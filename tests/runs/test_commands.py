@@ -91,7 +91,7 @@ def test_a_server_that_is_not_running_is_named_before_anything_is_loaded(
     # The provider's own client has another name for it.
     monkeypatch.delenv("OPENAI_API_BASE")
     monkeypatch.setenv("OPENAI_BASE_URL", address)
-    with pytest.raises(InputError, match="field 'OPENAI_BASE_URL': .*no server listens"):
+    with pytest.raises(InputError, match=r"field 'OPENAI_BASE_URL': .*no server listens"):
         require_server("openai/o", None, str(tmp_path))
     monkeypatch.delenv("OLLAMA_API_BASE")
     assert default_address("ollama_chat/m") == "http://localhost:11434"
