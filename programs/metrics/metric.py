@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
+from statistics import fmean
 from typing import Any, TypeVar
 
 from debate_judge.data.errors import InputError, install_hint
@@ -27,7 +28,7 @@ from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 T = TypeVar("T")
 
 _CACHE_SIZE = 8192
-"""Values that each metric caches, because the same text is scored in every aspect."""
+"""Cached values, because the same text is scored in every aspect."""
 
 _MAX_LOADED_MODELS = 4
 """Maximum number of models in memory at once."""
@@ -37,6 +38,8 @@ class Metric(ItemJudge):
     """Compares a candidate with the references, or else the context (a dialogue's fact), or else the source.
 
     The value is on the metric's own scale and not on the aspect's.
+
+    Each is a function `measure`; this class finds the texts, calls it in the metrics' own thread and caches its values.
 
     Raises:
         InputError: On construction, if the packages that it needs are not installed.
@@ -73,7 +76,7 @@ class Metric(ItemJudge):
             return EMPTY.add(Failure(self.kind, 0, "no text", detail, 0))
         loop = asyncio.get_running_loop()
         try:
-            value = await loop.run_in_executor(_worker(os.getpid()), self.measure, item.text, references)
+            value = await loop.run_in_executor(_worker(os.getpid()), _value, self, item.text, references)
         except InputError:
             # The model or the device cannot be used, so all texts would fail.
             raise
@@ -101,6 +104,11 @@ def missing_packages(packages: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in packages if importlib.util.find_spec(name.replace("-", "_")) is None)
 
 
+@lru_cache(maxsize=_CACHE_SIZE)
+def _value(metric: Metric, text: str, references: tuple[str, ...]) -> float:
+    return metric.measure(text, references)
+
+
 @lru_cache(maxsize=1)
 def _worker(pid: int) -> ThreadPoolExecutor:
     """The executor of the metrics; one for each process, because a forked child inherits it without its thread."""
@@ -120,7 +128,7 @@ class RougeL(Metric):
     packages = ("rouge-score",)
 
     def measure(self, text: str, references: tuple[str, ...]) -> float:
-        return _rouge_l(text, references)
+        return float(_rouge_scorer().score_multi(references, text)["rougeL"].fmeasure)
 
 
 class Bleu(Metric):
@@ -143,12 +151,7 @@ class Bleu(Metric):
         self.tokenize = tokenize
 
     def measure(self, text: str, references: tuple[str, ...]) -> float:
-        return _bleu(self.tokenize, text, references)
-
-
-@lru_cache(maxsize=_CACHE_SIZE)
-def _rouge_l(text: str, references: tuple[str, ...]) -> float:
-    return float(_rouge_scorer().score_multi(references, text)["rougeL"].fmeasure)
+        return float(_bleu_scorer(self.tokenize).sentence_score(text, list(references)).score)
 
 
 @lru_cache(maxsize=1)
@@ -156,11 +159,6 @@ def _rouge_scorer() -> Any:
     from rouge_score.rouge_scorer import RougeScorer
 
     return RougeScorer(["rougeL"], use_stemmer=True)
-
-
-@lru_cache(maxsize=_CACHE_SIZE)
-def _bleu(tokenize: str, text: str, references: tuple[str, ...]) -> float:
-    return float(_bleu_scorer(tokenize).sentence_score(text, list(references)).score)
 
 
 @lru_cache(maxsize=len(TOKENIZERS))
@@ -209,7 +207,8 @@ class BertScore(ModelMetric):
         self.layers = None if layers is None else whole_number("layers", layers, minimum=1)
 
     def measure(self, text: str, references: tuple[str, ...]) -> float:
-        return _bert_score(self.model, self.layers, self.device, text, references)
+        scorer = _bert_scorer(self.model, self.layers, self.device)
+        return float(scorer.score([text], [list(references)], batch_size=1)[2][0])
 
 
 class BartScore(ModelMetric):
@@ -238,13 +237,13 @@ class BartScore(ModelMetric):
         return ("\n\n".join(part for part in (item.source, item.context) if part.strip()),)
 
     def measure(self, text: str, references: tuple[str, ...]) -> float:
-        return _bart_score(self.model, self.direction, self.device, text, references)
-
-
-@lru_cache(maxsize=_CACHE_SIZE)
-def _bert_score(model: str, layers: int | None, device: str, text: str, references: tuple[str, ...]) -> float:
-    _, _, f1 = _bert_scorer(model, layers, device).score([text], [list(references)], batch_size=1)
-    return float(f1[0])
+        values = []
+        for reference in references:
+            # (condition, the text whose likelihood it is)
+            forward, back = (reference, text), (text, reference)
+            pairs = {"recall": [back], "f": [forward, back]}.get(self.direction, [forward])
+            values.append(fmean(_log_likelihood(self.model, self.device, *pair) for pair in pairs))
+        return max(values)
 
 
 @lru_cache(maxsize=_MAX_LOADED_MODELS)
@@ -263,16 +262,6 @@ def _bert_scorer(model: str, layers: int | None, device: str) -> Any:
     # bert-score passes the tokenizer's own limit, which overflows if the tokenizer has none (its issue 205).
     scorer._tokenizer.model_max_length = _max_length(scorer._tokenizer, scorer._model, 512)
     return scorer
-
-
-@lru_cache(maxsize=_CACHE_SIZE)
-def _bart_score(model: str, direction: str, device: str, text: str, references: tuple[str, ...]) -> float:
-    values = []
-    for reference in references:
-        likelihoods = [] if direction == "recall" else [_log_likelihood(model, device, reference, text)]
-        likelihoods += [_log_likelihood(model, device, text, reference)] if direction in ("recall", "f") else []
-        values.append(sum(likelihoods) / len(likelihoods))
-    return max(values)
 
 
 def _log_likelihood(model: str, device: str, condition: str, text: str) -> float:
