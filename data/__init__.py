@@ -72,7 +72,7 @@ def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[s
     )
 
 
-def public_set(module: str, *subset: str) -> Loader:
+def public_set(module: str, *subset: str | int) -> Loader:
     """The loader in a module of `data/sets`; `subset` is passed on to it where the module has several sets."""
 
     # Imported only when loaded, because --help needs the names alone.
@@ -124,6 +124,9 @@ LOADERS: dict[str, Loader] = {
     "halueval": public_set("halueval"),
     "halueval_dialogue": public_set("halueval", "dialogue"),
     "halueval_summarization": public_set("halueval", "summarization"),
+    "halueval_drawn": public_set("halueval", "qa", 150),
+    "halueval_dialogue_drawn": public_set("halueval", "dialogue", 150),
+    "halueval_summarization_drawn": public_set("halueval", "summarization", 50),
     "factool": public_set("factool"),
     "factool_claims": public_set("factool", "claim"),
     "faireval": public_set("faireval"),

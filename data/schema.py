@@ -153,6 +153,8 @@ class RatedGroup:
     candidates: tuple[Candidate, ...]
     context: str = ""
     references: tuple[str, ...] = ()
+    category: str = ""
+    """The kind of source, where a public set has kinds; a comparison shows decisions by category, too."""
 
     def __post_init__(self) -> None:
         if not self.candidates:
@@ -264,6 +266,7 @@ def group_to_json(group: RatedGroup) -> dict[str, object]:
         "source": group.source,
         "context": group.context,
         "references": list(group.references),
+        **({"category": group.category} if group.category else {}),
         "candidates": [_candidate_to_json(c) for c in group.candidates],
     }
 

@@ -10,9 +10,9 @@ this (made up):
 
 and line i of the review is the majority's label for question i: CHATGPT, VICUNA13B or TIE.
 
-A group is a question with its two answers. The better answer is rated 1 and the other 0; in a tie both have 0.5. These
-are outcomes of a comparison and not grades of a single answer. So the definition describes the ends and the middle of
-any scale: 0 to 1 for answers one by one, 1 to 10 side by side (`programs.chateval`).
+A group is a question, which keeps its category, with its two answers. The better answer is rated 1 and the other 0; in
+a tie both have 0.5. These are outcomes of a comparison and not grades of a single answer. So the definition describes
+the ends and the middle of any scale: 0 to 1 for answers one by one, 1 to 10 side by side (`programs.chateval`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def _group(question: Record, answers: Mapping[str, Mapping[str, Record]], label:
         if name not in answer:
             raise question.error(f"no answer of {system} to question {name}", "question_id")
         candidates.append(Candidate(system, answer[name].text("text"), {TASK.aspects[0].name: (rating,)}))
-    return RatedGroup(name, question.text("text"), tuple(candidates))
+    category = question.optional_text("category")
+    return RatedGroup(name, question.text("text"), tuple(candidates), category=category)
 
 
 def _by_question(records: list[Record]) -> dict[str, Record]:

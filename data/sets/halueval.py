@@ -11,12 +11,16 @@ RUCAIBox/HaluEval, 10,000 records each. Records of the three parts look like thi
 
 A group is a question, dialogue history or document with its right and its hallucinated candidate; records that share
 it are one group. The sampled copies, with one text and `"hallucination": "yes"` or `"no"`, are read too.
+
+Sun et al. (2024, section 4.1.1) draw 150 answers, 150 replies and 50 summaries, each right or hallucinated by the toss
+of a coin. Their draw is not published: `load` with `drawn` makes one with a fixed seed, the same for everybody.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from debate_judge.data.files.records import Record
@@ -49,18 +53,31 @@ PARTS: Mapping[str, Part] = {
 }
 
 
-def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
+def load(path: str | Path | None = None, part: str | None = None, drawn: int | None = None) -> Corpus:
     """Load one of the `PARTS` from a local copy, or download it.
 
-    By default the part of a copy is recognized by its fields, and `qa` is downloaded.
+    Args:
+        path: The copy; None to download.
+        part: By default the part of a copy is recognized by its fields, and `qa` is downloaded.
+        drawn: Number of records to draw, of each the right or the hallucinated candidate by chance; a copy with fewer
+            is used whole. None keeps all records with both candidates.
     """
     remote_part = part or "qa"
     remote = hub.github("RUCAIBox/HaluEval", COMMIT, f"data/{remote_part}_data.json", *PARTS[remote_part].columns)
-    records, origin = hub.read(
-        "halueval" if remote_part == "qa" else f"halueval_{part}", path, remote, other_layouts=True
-    )
+    name = "halueval" if remote_part == "qa" else f"halueval_{part}"
+    records, origin = hub.read(name if drawn is None else f"{name}_drawn", path, remote, other_layouts=True)
     layout = PARTS[remote_part] if path is None or part else _part_of(records[0])
-    return Corpus(layout.task, hub.merge_groups((r, _group(r, layout, i)) for i, r in enumerate(records, 1)), origin)
+    groups = [(record, _group(record, layout, number)) for number, record in enumerate(records, 1)]
+    if drawn is not None:
+        chance = random.Random(0)
+        numbers = sorted(chance.sample(range(len(groups)), min(drawn, len(groups))))
+        groups = [(groups[i][0], _toss(groups[i][1], chance)) for i in numbers]
+    return Corpus(layout.task, hub.merge_groups(groups), origin)
+
+
+def _toss(group: RatedGroup, chance: random.Random) -> RatedGroup:
+    """The group with one of its candidates, each with the same probability."""
+    return replace(group, candidates=(chance.choice(group.candidates),))
 
 
 def _part_of(record: Record) -> Part:

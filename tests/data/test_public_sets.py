@@ -175,6 +175,7 @@ def test_a_question_of_faireval_is_a_group_of_two_with_a_winner_or_none(tmp_path
     texts = [(c.id, c.text) for c in corpus.groups[0].candidates]
     assert (corpus.groups[0].source, texts) == ("Question 1?", [("gpt35", "gpt 1"), ("vicuna-13b", "vicuna 1")])
     assert [g.ratings("preference") for g in corpus.groups] == [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+    assert {g.category for g in corpus.groups} == {"generic"}
 
 
 # --- from their homes ---
@@ -220,6 +221,9 @@ RAW = "https://raw.githubusercontent.com/"
         ("halueval", QA, "RUCAIBox/HaluEval/{}/data/qa_data.json"),
         ("halueval_dialogue", CHAT, "RUCAIBox/HaluEval/{}/data/dialogue_data.json"),
         ("halueval_summarization", NEWS, "RUCAIBox/HaluEval/{}/data/summarization_data.json"),
+        ("halueval_drawn", QA, "RUCAIBox/HaluEval/{}/data/qa_data.json"),
+        ("halueval_dialogue_drawn", CHAT, "RUCAIBox/HaluEval/{}/data/dialogue_data.json"),
+        ("halueval_summarization_drawn", NEWS, "RUCAIBox/HaluEval/{}/data/summarization_data.json"),
         ("factool", CLAIMS, "GAIR-NLP/factool/{}/datasets/knowledge_qa/knowledge_qa.jsonl"),
         ("factool_claims", CLAIMS, "GAIR-NLP/factool/{}/datasets/knowledge_qa/knowledge_qa.jsonl"),
         ("qags", QAGS, "maszhongming/UniEval/{}/reproduce/data/fact/qags_cnndm.json"),
@@ -234,6 +238,17 @@ def test_each_part_is_fetched_from_its_pinned_home(
     address = RAW + file.format(origin.revision)
     assert calls == [(("json",), {"data_files": address, "split": "train"})]
     assert (origin.name, origin.location) == (name, address)
+
+
+def test_a_draw_of_halueval_takes_one_candidate_by_chance_and_is_the_same_every_time(tmp_path: Path) -> None:
+    rows = [QA | {"question": f"Which river {n}?"} for n in range(400)]
+    corpus = loaded(tmp_path, "halueval_drawn", *rows)
+    assert len(corpus.groups) == 150
+    kept = Counter(candidate.id for group in corpus.groups for candidate in group.candidates)
+    # Of 150 tosses, 60 to 90 on either side with a probability of .99.
+    assert kept.keys() == {"right", "hallucinated"}
+    assert 60 <= kept["right"] <= 90
+    assert corpus.groups != loaded(tmp_path, "halueval", *rows).groups[:150]
 
 
 def test_faireval_is_fetched_as_four_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +290,7 @@ COPIES = {
     "qags": ("qags_cnndm.json", 118, None),
     "qags_xsum": ("qags_xsum.json", 120, None),
     "halueval": ("halueval_qa.json", 200, 400),
+    "halueval_drawn": ("halueval_qa.json", 150, 150),
     "factool": ("factool_knowledge_qa.jsonl", 25, 25),
     "factool_claims": ("factool_knowledge_qa.jsonl", 25, None),
     "faireval": ("faireval", 40, 80),
