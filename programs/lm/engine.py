@@ -34,6 +34,7 @@ from debate_judge.programs.lm.errors import (
 )
 from debate_judge.programs.lm.limits.failures import OVERLOAD_STATUSES, OutageWatch, RetryWait
 from debate_judge.programs.lm.limits.limiter import Budget, Limiter, PrefixWarmup, TokenEstimate, TokenEstimator
+from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.parameters import ProviderParameters
 from debate_judge.programs.lm.prices import Price
@@ -366,6 +367,8 @@ class RecordedEngine:
         try:
             async with asyncio.timeout(min(timeout, remaining) if remaining > 0 else timeout):
                 reply = await self._chat(call.messages, call.settings)
+            if not isinstance(self.transport, LocalTransport):
+                reply = replace(reply, seconds=time.monotonic() - sent_at)
         except Exception as raised:
             call.in_flight = False
             error = redact_error(raised)

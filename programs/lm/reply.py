@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +32,9 @@ class Reply:
     finish: str = "stop"
     logprobs: Sequence[Sequence[tuple[str, float]]] | None = None
     """If requested: for each token, that token and the most likely alternatives, with log-probabilities."""
+
+    seconds: float | None = field(default=None, compare=False)
+    """How long the LM took; None for a reply from the store, which does not keep it."""
 
     def __post_init__(self) -> None:
         # A reply must be the same when it comes from the store: UTF-8 and PostgreSQL cannot hold every Python string.

@@ -28,6 +28,7 @@ from debate_judge.runs.evaluation.entrants import Entrant
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate, one_line
 from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
+from debate_judge.runs.reports import breakdowns
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows, cost_summary
 from debate_judge.runs.reports.decisions import tables as decision_tables
@@ -37,6 +38,9 @@ from debate_judge.runs.reports.terminal import OutputBlock, show
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
+
+_SHARES = "Shares of scores"
+"""The section of the report that the terminal leaves out."""
 
 
 def run(flags: CompareFlags) -> None:
@@ -63,8 +67,9 @@ def run(flags: CompareFlags) -> None:
             rendered = compare_entrants(flags, plan, runner)
             in_markdown = flags.style == "markdown"
             show(judges_table(rendered.comparison), "", rendered.legend, in_markdown=in_markdown)
-            for _, table in rendered.tables:
-                show("", table, in_markdown=in_markdown)
+            for section, table in rendered.tables:
+                if section != _SHARES:
+                    show("", table, in_markdown=in_markdown)
             if flags.json:
                 write_json(flags.json, rendered.record, "--json")
             write_report(flags, plan, rendered, lm)
@@ -151,6 +156,13 @@ def _views(
             options: Any = {"on_scale": result.judge.on_scale, "resamples": setup.resamples, "seed": setup.seed}
             decisions[result.name] = evaluate_decisions(result.judge.scores, plan.decision_rules, **options)
         yield _View("Decisions", decision_tables(decisions), {"decisions": decisions_json(decisions)})
+        scores = {result.name: result.judge.scores for result in results if result.judge.on_scale}
+        if by_category := breakdowns.decisions_by_category(scores, plan.decision_rules, setup.corpus):
+            tables = breakdowns.category_tables(by_category)
+            yield _View("Decisions by category", tables, {"decisions_by_category": by_category})
+    judges = {result.name: result.judge.scores for result in results if setup.on_scale(result.judge)}
+    if shares := breakdowns.score_shares(judges, [a for a in setup.aspects if a.name not in plan.decision_rules]):
+        yield _View(_SHARES, breakdowns.score_shares_tables(shares), {"score_shares": shares})
     if any(rater_tables.several_raters(result.judge.scores) for result in results):
         by_judge = {
             result.name: setup.compare_with_raters(result.judge.scores, on_scale=result.judge.on_scale)

@@ -113,6 +113,7 @@ class JudgeResult:
             "agreement": self.table.to_json(),
             "lm_calls_per_item": judge.calls,
             "tokens_per_item": tokens,
+            "lm_seconds_per_item": judge.seconds_per_item,
             "usd_per_1000_items": self.usd,
             "together": judge.together,
             "joint": judge.joint,

@@ -27,6 +27,7 @@ def judges_table(comparison: Comparison, *, all_intervals: bool = False, caption
     symbols = "/".join(SYMBOLS[s] for s in comparison.setup.statistics)
     columns, priced = comparison.setup.columns, any(result.usd for result in comparison.results)
     has_unscored = any(result.judge.unscored for result in comparison.results)
+    timed = any(result.judge.seconds_per_item for result in comparison.results)
     rows = []
     for result in comparison.results:
         cells = []
@@ -36,9 +37,16 @@ def judges_table(comparison: Comparison, *, all_intervals: bool = False, caption
                 comparison.best[column] == result.name
             )
             cells.append(values + (_interval_suffix(agreements[0]) if all_intervals or column == columns[-1] else ""))
-        rows.append([result.name, *cells, *_last_cells(comparison, result, priced, has_unscored)])
+        rows.append([result.name, *cells, *_last_cells(comparison, result, timed, priced, has_unscored)])
     usd, unscored = ["$ per 1,000 items"] * priced, ["unscored"] * has_unscored
-    last_columns = ["LM calls per item", *usd, f"Δ to {comparison.baseline}", "p (Holm)", *unscored]
+    last_columns = [
+        "LM calls per item",
+        *["LM seconds per item"] * timed,
+        *usd,
+        f"Δ to {comparison.baseline}",
+        "p (Holm)",
+        *unscored,
+    ]
     return DataTable(["judge", *(f"{column} {symbols}" for column in columns), *last_columns], rows, caption)
 
 
@@ -58,10 +66,14 @@ def _interval_suffix(agreement: Agreement) -> str:
     return f" [{agreement.low:.3f}, {agreement.high:.3f}]"
 
 
-def _last_cells(comparison: Comparison, result: JudgeResult, priced: bool, has_unscored: bool) -> list[str]:
+def _last_cells(
+    comparison: Comparison, result: JudgeResult, timed: bool, priced: bool, has_unscored: bool
+) -> list[str]:
+    seconds = result.judge.seconds_per_item
     difference = comparison.differences.get(result.name)
     return [
         "–" if result.judge.calls is None else f"{result.judge.calls:.2f}",
+        *(["–" if seconds is None else f"{seconds:.2f}"] if timed else []),
         *(["–" if result.usd is None else format_usd(result.usd)] if priced else []),
         "–" if difference is None else interval(difference),
         "–" if difference is None else p_cell(comparison.corrected_p_values[result.name]),

@@ -123,6 +123,12 @@ class EvaluatedJudge:
         """A copy with a note; a note of None changes nothing."""
         return replace(self, note=note or self.note)
 
+    @property
+    def seconds_per_item(self) -> float | None:
+        """How long the LM took for an item, one call after the other; None where the time of a call is not known."""
+        known = self.usage is not None and self.items and not self.usage.untimed
+        return self.usage.seconds / self.items if known and self.usage is not None else None
+
     def usd_per_thousand(self, price: Price | None) -> float | None:
         """US dollars for a thousand items if this judge ran alone; None where the price is unknown."""
         if self.calls == 0:
