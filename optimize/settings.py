@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT
 from debate_judge.data.schema import fingerprint
-from debate_judge.optimize.tuners import TUNERS, GuideLimits
+from debate_judge.optimize.tuners import GUIDE_WORDS, TUNERS
 from debate_judge.runs.flags.common import (
     JSON_FILE,
     REPLIES,
@@ -29,8 +29,6 @@ from debate_judge.runs.flags.metric import CUT, METRIC, MetricChoice, MetricText
 
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
 """Effort -> (instructions that the LM proposes per role, candidate programs that the tuner evaluates)."""
-
-_GUIDE_DEFAULTS = GuideLimits()
 
 
 def _run_name(name: str) -> str:
@@ -93,7 +91,7 @@ class SearchFlags:
         metavar="LM",
         default_text="--lm",
     )
-    guide_words: int = setting(_GUIDE_DEFAULTS.words, "longest guide to the raters of an aspect, in words", ge=20)
+    guide_words: int = setting(GUIDE_WORDS, "longest guide to the raters of an aspect, in words", ge=20)
     effort: Literal["light", "medium", "heavy"] = setting(
         "light", "effort of tuning and search: light, medium, heavy", metavar="EFFORT"
     )

@@ -22,7 +22,7 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import GuideLimits, LearntPersona, TunerContext, tuning_result
+from debate_judge.optimize.tuners import LearntPersona, TunerContext, tuning_result
 from debate_judge.optimize.tuners.rated_examples import ScoresByItem
 from debate_judge.programs import find_preset
 from debate_judge.programs.compiled import default_granularity
@@ -104,7 +104,7 @@ def _run_tuner(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _Le
         absolute_scales=plan.absolute_scales,
         runner=run.runner,
         reflection_lm=run.reflection_lm,
-        guide_limits=GuideLimits(settings.guide_words),
+        guide_words=settings.guide_words,
         proposals=proposals,
         trials=trials,
         seed=settings.seed,

@@ -29,16 +29,8 @@ GroupKey = tuple[str, str]
 """Aspect name and group id: the ratings that a judge has or has not learnt from."""
 
 
-@dataclass(frozen=True)
-class GuideLimits:
-    """Limits for the LM that writes guides and personas."""
-
-    words: int = 250
-    """Most words of a guide, as its author is told."""
-    tokens: int = 40_000
-    """Most tokens of rated texts in a prompt."""
-    persona_words: int = 130
-    """Most words of a Critic's persona; with 0 none is written."""
+GUIDE_WORDS = 250
+"""Most words of a guide, as its author is told, unless `guide-words` says otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +46,7 @@ class TunerContext:
     runner: JudgeRunner
     reflection_lm: dspy.BaseLM
     """The LM that writes guides and instructions (`--reflection-lm`)."""
-    guide_limits: GuideLimits = GuideLimits()
+    guide_words: int = GUIDE_WORDS
     proposals: int
     """Instructions that the LM proposes for each role."""
     trials: int

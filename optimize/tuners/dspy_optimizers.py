@@ -18,7 +18,6 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +30,7 @@ from debate_judge.optimize.examples import RATING_FIELDS
 from debate_judge.optimize.tuners import Tuner, TunerContext, TuningResult, tuning_result, with_tuning_result
 from debate_judge.optimize.tuners.guide import GuideOptimizer
 from debate_judge.optimize.tuners.guide_author import without_quotations
-from debate_judge.optimize.tuners.rated_sources import BYTES_PER_TOKEN, RatedCandidate, RatedSource
+from debate_judge.optimize.tuners.rated_sources import BYTES_PER_TOKEN, MAX_PROMPT_TOKENS, RatedCandidate, RatedSource
 from debate_judge.programs import import_object
 from debate_judge.programs.devset import FAILURE_SCORE, group_agreement
 from debate_judge.programs.judge import Item, Judge, Verdict
@@ -127,9 +126,7 @@ class GuidedGEPA(DSPyOptimizerTuner):
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         """As any `DSPyOptimizerTuner`; the judge with the guide is the `start` of the `detailed_results`."""
-        guide = GuideOptimizer(
-            replace(self._context, guide_limits=replace(self._context.guide_limits, persona_words=0))
-        )
+        guide = GuideOptimizer(self._context, persona=False)
         start = tuning_result(guide.compile(student, trainset=trainset))
         compiled = super().compile(start.judge, trainset=trainset)
         return student if compiled is student else with_tuning_result(compiled, TuningResult(compiled, start=start))
@@ -154,7 +151,7 @@ class MIPRO(DSPyOptimizerTuner):
         context = self._context
         # As many sources in a prompt as there is room for.
         longest = max(len(repr(example)) for example in train)
-        batch = max(1, BYTES_PER_TOKEN * context.guide_limits.tokens // longest)
+        batch = max(1, BYTES_PER_TOKEN * MAX_PROMPT_TOKENS // longest)
         return {
             **super()._compile_arguments(optimizer, train),
             "num_trials": context.trials,

@@ -75,11 +75,12 @@ class GuideOptimizer(Teleprompter):
 
     Args:
         context: What it works with. Guides are compared by `optimize.examples.group_metric`.
+        persona: Whether a persona of the Critic is written, too.
     """
 
-    def __init__(self, context: TunerContext) -> None:
+    def __init__(self, context: TunerContext, *, persona: bool = True) -> None:
         super().__init__()
-        self._context, self._label, self._limits = context, context.label, context.guide_limits
+        self._context, self._label, self._persona = context, context.label, persona
         self._run_concurrently = context.runner.run_concurrently
         self._proposals = max(MIN_PROPOSALS, context.proposals)
 
@@ -185,7 +186,7 @@ class GuideOptimizer(Teleprompter):
 
     def _author(self, judged: Sequence[_JudgedExample]) -> GuideAuthor:
         item = judged[0].example.questions[0]
-        return GuideAuthor(self._context.reflection_lm, item.task, item.aspect, self._limits)
+        return GuideAuthor(self._context.reflection_lm, item.task, item.aspect, self._context.guide_words)
 
     def _revise_best(
         self, student: Judge, baseline: Sequence[_JudgedExample], best: _Proposal, proposals: Mapping[int, _Proposal]
@@ -207,7 +208,7 @@ class GuideOptimizer(Teleprompter):
         """A persona written from the effects of the Critic's replies, if debates with it do better on other sources."""
         revision, validation = list(guide.revision.values()), list(guide.validation.values())
         can_debate = _evaluation_rounds(judge) and CRITIC in judge.tunable()
-        if not (self._limits.persona_words and can_debate and revision and validation):
+        if not (self._persona and can_debate and revision and validation):
             return None
         former = judge.instructions()[CRITIC]
         sources = [source for judged in revision for source in critic_replies(judged.example, judged.transcripts)]

@@ -15,13 +15,16 @@ from statistics import fmean
 import dspy
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.optimize.tuners import GuideLimits
+from debate_judge.optimize.tuners import GUIDE_WORDS
 from debate_judge.optimize.tuners.persona import EFFECTS, NO_ISSUE_RIGHTLY, WritePersona, count_effects
-from debate_judge.optimize.tuners.rated_sources import RatedSource, first_quotation, pack
+from debate_judge.optimize.tuners.rated_sources import MAX_PROMPT_TOKENS, RatedSource, first_quotation, pack
 from debate_judge.programs.roles.parsing import escape
 
+PERSONA_WORDS = 130
+"""Most words of a Critic's persona."""
+
 MAX_PACKS = 3
-"""Most drafts for one guide, each from a pack of sources, if these exceed the limit in tokens."""
+"""Most drafts for one guide, each from a pack of sources, if these exceed `MAX_PROMPT_TOKENS`."""
 
 _MAX_MEANS = 16
 """Most distinct mean ratings that are listed one by one."""
@@ -96,21 +99,21 @@ class GuideAuthor:
         lm: The reflection LM.
         task: The task.
         aspect: The aspect.
-        limits: Limits of lengths.
+        words: Most words of a guide.
     """
 
     lm: dspy.BaseLM
     task: Task
     aspect: Aspect
-    limits: GuideLimits
+    words: int = GUIDE_WORDS
 
     def write(self, sources: Sequence[RatedSource]) -> str | None:
-        """A guide from rated sources; if they exceed the limit in tokens, several drafts, merged.
+        """A guide from rated sources; if they exceed `MAX_PROMPT_TOKENS`, several drafts, merged.
 
         The author sees no reasons of the judge before it has a draft of its own, because it would repeat them.
         """
         sources = [source.without_reasons() for source in sources]
-        packs = pack(sources, self.limits.tokens, MAX_PACKS)
+        packs = pack(sources, MAX_PROMPT_TOKENS, MAX_PACKS)
         drafts = [(draft, packed) for packed in packs if (draft := self._draft("", packed)) is not None]
         if len(drafts) < 2:
             return drafts[0][0] if drafts else None
@@ -122,7 +125,7 @@ class GuideAuthor:
 
     def revise(self, former: str, sources: Sequence[RatedSource]) -> str | None:
         """A revision of the guide `former`, from as many sources judged with it as fit into one prompt."""
-        return self._draft(former, pack(sources, self.limits.tokens, 1)[0])
+        return self._draft(former, pack(sources, MAX_PROMPT_TOKENS, 1)[0])
 
     def persona(self, former: str, sources: Sequence[RatedSource]) -> str | None:
         """A persona of the Critic, from the effects of its replies on as many sources as fit into one prompt; None if
@@ -132,7 +135,7 @@ class GuideAuthor:
             former: The persona that the replies were given with.
             sources: As `persona.critic_replies` makes them.
         """
-        fitting = next(iter(pack(sources, self.limits.tokens, 1)), [])
+        fitting = next(iter(pack(sources, MAX_PROMPT_TOKENS, 1)), [])
         counts = count_effects(fitting)
         if counts[NO_ISSUE_RIGHTLY] == counts.total():
             return None
@@ -141,7 +144,7 @@ class GuideAuthor:
             "replies": "\n".join(source.json_line() for source in fitting),
             "effects": "; ".join(f"{effect}: {counts[effect]}" for effect in EFFECTS),
         }
-        return self._ask(WritePersona, fitting, inputs, "persona", self.limits.persona_words)
+        return self._ask(WritePersona, fitting, inputs, "persona", PERSONA_WORDS)
 
     def _draft(self, former: str, sources: Sequence[RatedSource]) -> str | None:
         lines = "\n".join(source.json_line() for source in sources)
@@ -159,7 +162,7 @@ class GuideAuthor:
         words: int | None = None,
     ) -> str | None:
         """The text of an output field, with at most `words` words, by default those of a guide."""
-        words = words or self.limits.words
+        words = words or self.words
         # LMs exceed a limit now and then; a little more is no reason to ask again.
         accepted_words = round(1.15 * words)
         task, aspect = self.task, self.aspect

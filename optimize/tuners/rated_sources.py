@@ -22,6 +22,9 @@ from debate_judge.programs.transcript import Transcript
 BYTES_PER_TOKEN = 4
 """Approximate bytes of UTF-8 text per token, for limits in tokens."""
 
+MAX_PROMPT_TOKENS = 40_000
+"""Most tokens of rated texts in a prompt."""
+
 _MAX_REASON_CHARACTERS = 400
 """Most characters of a judge's reason, and of a rater's comment."""
 

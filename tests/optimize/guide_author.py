@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -11,7 +10,7 @@ import dspy
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import GuideLimits, TunerContext, guide
+from debate_judge.optimize.tuners import GUIDE_WORDS, TunerContext, guide
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -66,15 +65,14 @@ def tuned(
     trainset: list[dspy.Example] | None = None,
     proposals: int = 2,
     rounds: int = 0,
-    **limits: int,
+    words: int = GUIDE_WORDS,
 ) -> tuple[Judge, ScriptedLM]:
     """What the guide tuner makes of a debate on these data, and the LM."""
     lm, data = scripted_lm(author), data or corpus()
     grouped = len(data.groups[0].candidates) > 1
     with JudgeRunner(lm, progress=False) as runner:
         arguments: dict[str, Any] = {"statistic": "spearman", "runner": runner, "reflection_lm": lm, "label": "charm"}
-        limits_of_guide = replace(GuideLimits(), **limits)
-        tuning = TunerContext(**arguments, guide_limits=limits_of_guide, proposals=proposals, trials=4, seed=0)
+        tuning = TunerContext(**arguments, guide_words=words, proposals=proposals, trials=4, seed=0)
         with patch.object(guide, "MIN_PROPOSALS", 1):
             optimizer = guide.GuideOptimizer(tuning)
         judge = build("debate", {**JUDGES["debate"].config, "rounds": rounds})

@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.schema import Scale
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import tuning_result
+from debate_judge.optimize.tuners import guide_author, tuning_result
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.optimize.tuners.guide_author import rating_distribution
 from debate_judge.optimize.tuners.rated_sources import RatedCandidate, RatedSource, pack
@@ -23,7 +23,7 @@ from tests.optimize.guide_author import ASPECT, CANDIDATES, SOURCES, Author, cor
 
 def judged_under(guide: str, lm: ScriptedLM) -> set[int]:
     """The sources of all candidates that were scored with this guide in the prompt."""
-    return {n for p in lm.prompts if guide in section(p, "standard") for n in sources_in(section(p, "source"))}
+    return {n for p in lm.prompts if guide in section(p, "guide") for n in sources_in(section(p, "source"))}
 
 
 def test_a_guide_that_helps_is_in_the_scorers_instructions_and_all_roles_read_it() -> None:
@@ -47,7 +47,7 @@ def test_few_sources_are_enough_and_a_guide_without_a_gain_is_left_to_the_search
 # --- what the author is shown ---
 
 
-def test_the_author_sees_ratings_raters_and_the_judges_own_scores_and_reasons() -> None:
+def test_the_author_sees_ratings_raters_and_the_judges_own_scores_and_only_the_reviser_its_reasons() -> None:
     author = Author("Raters like large numbers.")
     tuned(author)
     first = [json.loads(line) for line in section(author.guide_prompts[0], "rated").splitlines()]
@@ -154,8 +154,9 @@ def test_an_unreadable_reply_is_one_proposal_less_and_never_the_end() -> None:
     assert guide_of(tuned(Mute("large"))[0]) == ""
 
 
-def test_sources_that_exceed_the_limit_are_written_about_in_parts_and_merged() -> None:
-    judge, lm = tuned(Author("large"), proposals=1, tokens=450)
+def test_sources_that_exceed_the_limit_are_written_about_in_parts_and_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guide_author, "MAX_PROMPT_TOKENS", 350)
+    judge, lm = tuned(Author("large"), proposals=1)
     (drafts,) = [prompt for prompt in lm.prompts if "[[ ## drafts ## ]]" in prompt]
     assert re.search(r"Guide 1, from \d+ texts:\nlarge\n\nGuide 2, from \d+ texts:\nlarge", drafts)
     assert guide_of(judge) == "large merged"
