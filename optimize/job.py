@@ -17,7 +17,6 @@ from debate_judge.data.files.writing import make_folder
 from debate_judge.data.schema import Corpus, fingerprint
 from debate_judge.optimize.evaluation.comparison import HeldOutComparison, choose_export, compare_held_out
 from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, evaluate_held_out
-from debate_judge.optimize.evaluation.learning_curve import learning_curve, require_learning
 from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.publishing import log_plan, log_result, write_export
 from debate_judge.optimize.rated_data import RatedData, load, split_sources
@@ -94,7 +93,6 @@ def compile_judge(
             searches=final.searches,
             held_out=held_out,
             exported=choose_export(run.plan, final.judge, held_out),
-            learning_curve=learning_curve(run, tuned, evaluations) if settings.learning_curve else None,
         )
         if run.tracker is None:
             return result
@@ -130,7 +128,6 @@ def make_plan(rated: RatedData, settings: Settings, personas: Mapping[str, str])
     """
     find_preset(settings.judge)
     find_tuner(settings.tuner)
-    require_learning(settings)
     options = settings.options()
     judge = _initial_judge(settings, options)
     if settings.examples_option:

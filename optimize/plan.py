@@ -87,8 +87,6 @@ class CompilePlan:
     """Name -> text of the Critic's personas."""
     identity: str
     """Fingerprint of settings, data and personas: equal identities give equal results."""
-    full_train_size: int | None = None
-    """For an estimate, whose train part is a sample, the number of sources in the full one."""
     fold_number: int = 0
     """The number of the plan's fold, from 1; 0 for the plan of the exported judge."""
 

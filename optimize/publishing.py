@@ -11,7 +11,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_errors
 from debate_judge.optimize.evaluation.comparison import folds_json
 from debate_judge.optimize.evaluation.held_out import COMPARED
-from debate_judge.optimize.evaluation.learning_curve import log_curve
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import describe_point, guides_text, instruction_diff
 from debate_judge.optimize.reporting.mlflow_description import debate_rows, description, sampled_debates
@@ -102,8 +101,6 @@ def log_result(result: Result, tracker: Tracker) -> Result:
     )
     report, texts = compile_report(result)
     _log_figures(report, tracker)
-    if result.learning_curve is not None:
-        log_curve(plan, tracker, result.learning_curve)
     tracker.log_text("instructions-diff.txt", instruction_diff(plan, result.compiled))
     tracker.log_text("guides.txt", guides_text(result.compiled))
     by_aspect = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
@@ -173,7 +170,6 @@ _FIGURES = {
         "{}-cost",
         "{}: agreement against LM calls per item, on train and dev",
     ),
-    "Would more ratings pay?": ("learning-curve", "{}: held-out agreement, for the fixed choices"),
 }
 """Section of the report -> file and title of each of its charts; {} is its title on the page."""
 
@@ -250,7 +246,6 @@ def _detail_metrics(result: Result) -> dict[str, float | None]:
         "held_out_uses_inflation": result.held_out_reuse.inflation,
         "points_tried": len(search.outcomes) + len(search.pruned),
         "points_pruned": len(search.pruned),
-        **{f"importance/{name}": share for name, share in search.importances.items()},
         "lm_calls_executed": meter.executed.total(),
         "cached_input_tokens": meter.cached_tokens,
         "tokens_from_store": meter.total.stored,

@@ -19,7 +19,6 @@ from debate_judge.optimize.evaluation.comparison import (
     folds_json,
 )
 from debate_judge.optimize.evaluation.held_out import COMPARED, HeldOutEvaluation
-from debate_judge.optimize.evaluation.learning_curve import LearningCurve
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import guides
 from debate_judge.optimize.reporting.verdict import verdict
@@ -66,7 +65,6 @@ class Result:
     """Aspect -> the search that chose its judge."""
     held_out: HeldOutComparison
     exported: ExportChoice
-    learning_curve: LearningCurve | None = None
     held_out_reuse: HeldOutReuse = FIRST_USE
     """How often figures of the same held-out sources have been shown."""
     report: Path | None = None
@@ -150,7 +148,6 @@ class Result:
             "held_out_uses": asdict(self.held_out_reuse),
             **({"folds": folds_json(plan, held_out.folds)} if held_out.folds else {}),
             **({"read_alone": asdict(held_out.read_alone)} if held_out.read_alone else {}),
-            **({"learning_curve": self.learning_curve.to_json()} if self.learning_curve else {}),
             "guides": guides(self.compiled),
             "lm_calls_per_item": {name: held_out.calls_per_item(name) for name in COMPARED},
             "objective": {"statistic": plan.statistic, "level": plan.data.level, "maximized": plan.objective},

@@ -108,11 +108,6 @@ class SearchFlags:
         metavar="N",
     )
     export_examples: bool = setting(False, "let a judge with examples be chosen, and its export hold their texts")
-    learning_curve: bool = setting(
-        False,
-        "also measure what is learnt from 0, 4, 8, 16, ... train sources, to see whether more ratings would pay",
-        affects_results=False,
-    )
     read_alone: bool = setting(
         False,
         "also measure a judge that reads candidates side by side on single texts, as other tools pass them",

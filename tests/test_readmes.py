@@ -177,7 +177,7 @@ def tried(arguments: list[str]) -> list[str]:
         if "--name" not in options:
             options += ["--aspects", "coherence"]
         partial = any(word.startswith("sources=") for word in options)
-        options += [*QUICK, "--max-rounds", "0" if partial or "learning-curve=true" in options else "1"]
+        options += [*QUICK, "--max-rounds", "0" if partial else "1"]
         options += ["--tuner", "none"] if partial else []
         # A single call would have no map to the raters' scale.
         options += keys(keep="compiled") if "--name" in options else []

@@ -61,8 +61,6 @@ FOLDS_NOTE = (
 
 _CALL_KINDS = ("debates", "tie-breaks")
 
-LEARNING_NOTE = "Tuning and held-out include the steps of the learning curve."
-
 
 def estimate_compile(settings: Settings, personas: Mapping[str, str], reply_lengths: str = "") -> Estimate:
     """Estimate a compile, stage by stage; nothing is written.
@@ -102,7 +100,7 @@ def notes(settings: Settings) -> list[str]:
     most = f"at most {limits.candidates:,} candidates of each aspect"
     search = SEARCH_NOTE.format(suggestions=limits.suggestions, most=most, effort=settings.effort)
     folds = [FOLDS_NOTE] if settings.folds != 1 else []
-    return [search, *folds, *([LEARNING_NOTE] if settings.learning_curve else [])]
+    return [search, *folds]
 
 
 def _row_name(stage: str, role: str) -> str:
@@ -135,7 +133,6 @@ def sample_plan(plan: CompilePlan) -> CompilePlan:
         else replace(plan.data, splits=_sampled_split(plan)),
         judge=plan.judge.dry_run_copy(),
         single=plan.single.dry_run_copy(),
-        full_train_size=len(plan.data.splits.train.groups),
     )
 
 

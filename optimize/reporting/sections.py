@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from debate_judge.optimize.evaluation.comparison import HeldOutComparison
 from debate_judge.optimize.evaluation.held_out import COMPARED
-from debate_judge.optimize.evaluation.learning_curve import LearningCurve
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import describe_point, guides, variant_name
 from debate_judge.optimize.reporting.verdict import (
@@ -23,7 +21,6 @@ from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
-from debate_judge.runs.reports import learning_curve
 from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
@@ -68,10 +65,8 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
             for title, parts in evidence_tables(result).items()
         },
         "What was learnt about the raters": _learnt_about_raters(plan, judge),
-        "Would more ratings pay?": _learning_curve(plan, result.learning_curve),
         "Agreement by rounds and persona": _agreement_by_rounds(plan, searches),
         "Agreement against cost": _agreement_against_cost(plan, searches),
-        "What mattered in the search": _importances(next(iter(searches.values()))),
         "Scores against ratings": tuple(score_charts(plan.data.aspects, judged["compiled"])),
         "Cost": _costs(result),
         "Reproduce": _reproduce(plan),
@@ -91,14 +86,6 @@ def compile_report(result: Result) -> tuple[Report, DebateTexts]:
     )
     return report, texts
 
-
-PARAMETER_NAMES = {
-    "rounds": "n",
-    "persona": "persona of the Critic",
-    "knowledge": "knowledge about the raters",
-    "reading": "reading",
-    "tie_breaker": "Tie-breaker",
-}
 
 _NO_FIGURES = ("What was learnt about the raters", "Reproduce")
 
@@ -140,27 +127,6 @@ def _agreement(result: Result) -> list[ReportBlock]:
         JudgesChart("Held-out agreement with the raters", label, tuple(row[0] for row in rows), series, ceiling),
         Paragraph("\n".join(table_notes(result)), look="small"),
     ]
-
-
-def _learning_curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
-    if curve is None:
-        return []
-    question, mark, answer = learning_curve.summary_text(curve.steps).partition("? ")
-    blocks: list[ReportBlock] = [
-        Paragraph(answer, question + mark.strip()),
-        learning_curve.table(curve.steps, plan.data.level, plan.statistic),
-    ]
-    level, statistic, steps = plan.data.level, plan.statistic, curve.steps
-    by_aspect = {a: [step.table.aspects[a][level][statistic] for step in steps] for a in curve.fixed_points}
-    if len(by_aspect) > 1:
-        by_aspect["average"] = [step.table.average[level][statistic] for step in steps]
-    series = tuple(LineSeries(name, tuple(map(IntervalValue.of, values))) for name, values in by_aspect.items())
-    sources = tuple(str(step.sources) for step in steps)
-    label = correlation_label(next(iter(by_aspect.values()))[-1])
-    blocks.append(LineChart("Learning curve", label, series, x="train sources learnt from", ticks=sources))
-    if curve.aspects_without_knowledge:
-        blocks.append(Paragraph(learning_curve.other_judge_note(curve.aspects_without_knowledge), look="small"))
-    return blocks
 
 
 def _learnt_about_raters(plan: CompilePlan, judge: CompiledJudge) -> list[ReportBlock]:
@@ -211,18 +177,6 @@ def _agreement_against_cost(plan: CompilePlan, searches: Mapping[str, SearchResu
     ]
     note = "All points of the search, on train and dev; the best of many is biased upwards."
     return [Paragraph(note), *charts]
-
-
-def _importances(search: SearchResult) -> list[ReportBlock]:
-    if not search.importances:
-        return []
-    rows = [(PARAMETER_NAMES[name], f"{share:.0%}") for name, share in search.importances.items()]
-    trials = len({replace(outcome.point, granularity="given") for outcome in search.outcomes})
-    note = (
-        f"Share of each parameter in what makes the {trials} trials that were completed differ, by Optuna's PED-ANOVA, "
-        "over all aspects. A parameter with a small share could have been left as it was."
-    )
-    return [Paragraph(note), DataTable(("parameter", "share"), rows)]
 
 
 def _cost_point(outcome: Outcome) -> CostPoint:

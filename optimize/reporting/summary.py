@@ -23,7 +23,6 @@ from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import command_words
-from debate_judge.runs.reports import learning_curve
 from debate_judge.runs.reports.costs import cost_rows, cost_summary
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import OutputBlock, Verbatim
@@ -55,7 +54,6 @@ def summary(result: Result) -> list[OutputBlock]:
         "",
         *table_notes(result),
         *_evidence(result),
-        *_learning_curve(result),
         *_guides(result),
         *_pruned(result),
         f"LM calls: {meter.requested.total()} requested, {meter.executed.total()} executed now, the rest were answered "
@@ -100,24 +98,6 @@ def _evidence(result: Result) -> list[OutputBlock]:
             parts = ["Held-out decisions", *(line for part in parts for line in ("", part))]
         printed += ["", *parts, ""]
     return printed
-
-
-def _learning_curve(result: Result) -> list[OutputBlock]:
-    """The learning curve, if there is one."""
-    curve, plan = result.learning_curve, result.plan
-    if curve is None:
-        return []
-    lines: list[OutputBlock] = ["", learning_curve.table(curve.steps, plan.data.level, plan.statistic)]
-    return [
-        *lines,
-        learning_curve.summary_text(curve.steps),
-        *(
-            [learning_curve.other_judge_note(curve.aspects_without_knowledge)]
-            if curve.aspects_without_knowledge
-            else []
-        ),
-        "",
-    ]
 
 
 def next_steps(result: Result) -> Verbatim:

@@ -65,8 +65,6 @@ class SearchResult:
     """The scores that the outcomes were computed from."""
     pruned: Mapping[Point, PrunedPoint] = field(default_factory=dict)
     """The points that were pruned. Means over some groups are never compared with means over all of them."""
-    importances: Mapping[str, float] = field(default_factory=dict)
-    """Parameter -> its share in the variation among trials."""
 
     @property
     def front(self) -> list[Outcome]:
@@ -152,7 +150,7 @@ class Outcomes:
     def _scores_enough(self, point: Point) -> bool:
         return all(outcome.unscored <= self.criterion.max_unscored for outcome in self.by_point[point].values())
 
-    def results(self, chosen: Mapping[str, Point], importances: Mapping[str, float]) -> dict[str, SearchResult]:
+    def results(self, chosen: Mapping[str, Point]) -> dict[str, SearchResult]:
         """The finished search for each unit."""
         results = {}
         for unit, scores in self.units.items():
@@ -162,7 +160,7 @@ class Outcomes:
             if all(scores.granularity(a.name, point) == scores.granularity(a.name, unrounded) for a in scores.aspects):
                 # For this unit both give equal scores; the pooled choice between them rests on the other aspects.
                 point = unrounded
-            results[unit] = SearchResult(self.by_point[point][unit], outcomes, scores, self.pruned, importances)
+            results[unit] = SearchResult(self.by_point[point][unit], outcomes, scores, self.pruned)
         return results
 
     def _evaluated_points(self, points: Sequence[Point]) -> EvaluatedPoints:

@@ -83,9 +83,6 @@ _MAX_CHUNKS = 200
 _TYPICAL_STARTING_POINTS = 12
 """Typical number of starting points, for the progress bar."""
 
-_MIN_TRIALS_FOR_IMPORTANCES = 8
-"""Least number of completed trials for parameter importances."""
-
 
 @dataclass(frozen=True)
 class SearchLimits:
@@ -255,7 +252,7 @@ class Study:
     def results(self) -> dict[str, SearchResult]:
         """The finished search for each unit, with its chosen point."""
         chosen = drop_unshareable_joint_points(self._outcomes, self._settings.strategy.choose(self._outcomes))
-        return self._outcomes.results(chosen, self._importances())
+        return self._outcomes.results(chosen)
 
     def _starting_points(self) -> Iterator[list[Point]]:
         space, limits, rank = (
@@ -452,21 +449,6 @@ class Study:
     def _record(self, point: Point, outcome: TrialOutcome) -> None:
         self._on_trial(point, outcome)
         self._stored.add(point, finished_trial(self._space, point, outcome, CALL_PENALTY))
-
-    def _importances(self) -> dict[str, float]:
-        """Parameter -> its share in the variation among trials; empty if too few were completed.
-
-        PED-ANOVA (Watanabe et al., PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in Arbitrary Subspaces,
-        IJCAI 2023).
-        """
-        import optuna
-
-        complete = self._optuna.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
-        if len(complete) < _MIN_TRIALS_FOR_IMPORTANCES or len({trial.value for trial in complete}) < 2:
-            return {}
-        varied = [name for name, value in complete[0].params.items() if any(t.params[name] != value for t in complete)]
-        with silenced_optuna():
-            return dict(optuna.importance.get_param_importances(self._optuna, params=varied))
 
 
 def shuffled_groups(groups: Iterable[str], seed: int) -> list[str]:

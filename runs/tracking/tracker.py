@@ -152,9 +152,9 @@ class Tracker:
         """Set tags, with secrets removed; None is left out."""
         self._write(lambda mlflow: mlflow.set_tags(text_values(values)))
 
-    def log_metrics(self, values: Mapping[str, float | None], step: int | None = None) -> None:
+    def log_metrics(self, values: Mapping[str, float | None]) -> None:
         """Log metrics; None and values that are not finite are left out."""
-        self._write(lambda mlflow: mlflow.log_metrics(finite_values(values), step))
+        self._write(lambda mlflow: mlflow.log_metrics(finite_values(values)))
 
     def log_details(self, values: Mapping[str, float | None]) -> None:
         """Keep numbers for `metrics.json` that would crowd the metrics on the run's page."""

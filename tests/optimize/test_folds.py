@@ -219,20 +219,6 @@ def test_the_cut_is_tuned_on_dev_alone_and_one_for_all_folds_changes_no_decision
     assert decisions(list(moved), whole.cut) == expected
 
 
-def test_a_learning_curve_ends_with_what_the_compiled_judges_had_learnt(tmp_path: Path) -> None:
-    """And learns it once: asked again, an LM that writes freely would write something else."""
-    learnt_from: list[int] = []
-
-    class Counting(RecordingTuner):
-        def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
-            learnt_from.append(len(trainset))
-            return super().compile(student, trainset=trainset)
-
-    result = compile_in_folds(tmp_path, data(tmp_path), Counting, folds=4, learning_curve=True).result
-    assert [step.sources for step in result.learning_curve.steps] == [0, 4, 8]
-    assert sorted(learnt_from) == [4, 4, 8, 8], "each half of the sources, and a part of it"
-
-
 # --- what is exported ---
 
 

@@ -116,18 +116,6 @@ def test_what_is_best_alone_is_tried_side_by_side_in_the_end() -> None:
     assert (result.chosen.point.persona, result.chosen.point.reading) == ("plain", "side by side")
 
 
-def test_importances_are_shares_and_tell_what_matters() -> None:
-    space = replace(SPACE, tie_breakers=(False,))
-    importances = run_search(FakeScores(lambda p: 4.0 * (p.persona != "plain")), None, space=space).importances
-    assert set(importances) == {"rounds", "knowledge", "persona"}
-    assert sum(importances.values()) == pytest.approx(1.0)
-    assert max(importances, key=lambda name: importances[name]) == "persona"
-    assert run_search(FakeScores(varied_noise), None, limits_of(1)).importances == {}
-
-
-# --- what is chosen ---
-
-
 def test_what_is_clearly_better_is_chosen_at_any_price() -> None:
     best = ("guide", "plain", 3, True)
     fake = FakeScores(lambda p: 0.1 if (p.knowledge, p.persona, p.rounds, p.tie_breaker) == best else 4.0)

@@ -46,7 +46,6 @@ COMPILE = [
         ("--metric spearmann", "--metric", "'spearman'"),
         ("--judge rouge-l --metric mae", "--metric", "scale"),
         ("--config trials=0", "trials", "at least 1"),
-        ("--tuner none --config learning-curve=true", "learning-curve", "nothing is learnt"),
         ("--config json=rated.jsonl/r.json", "json", "cannot be written"),
         ("--store rated.jsonl/store", "--store", "cannot be written"),
         ("--config batch=openai", "batch", "leave batch out"),

@@ -112,8 +112,6 @@ def test_a_line_a_series_with_its_known_values_intervals_and_the_choice() -> Non
     assert bars(axes) == [(0.2, 0.5), (0.2, 0.5), (0.3, 0.6)]
     title = axes.get_title(loc="left").splitlines()
     assert title == ["The title", "summary-level Spearman, 9 groups; 95 % intervals", NOTE]
-    axes = axes_of(blocks.LineChart("curve", "agreement", (PLAIN,), x="train sources learnt from", ticks=("0", "14")))
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "14"]
 
 
 def test_judges_have_a_row_an_aspect_and_a_colour_each() -> None:

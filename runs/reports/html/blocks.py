@@ -67,16 +67,13 @@ class LineSeries:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """Agreement by the number of rounds n, from 0 on, or by other steps."""
+    """Agreement by the number of rounds n, from 0 on."""
 
     title: str
     measure: str
     series: tuple[LineSeries, ...]
     chosen: tuple[str, int] | None = None
     """(series, n) of the chosen judge."""
-    x: str = "rounds n (0 is a single call of the Scorer)"
-    ticks: tuple[str, ...] = ()
-    """Names of the steps, if these are not numbers of rounds."""
     kind: Literal["rounds"] = "rounds"
 
 

@@ -36,6 +36,8 @@ _MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "�
 
 _RING = "ring"
 
+_ROUNDS = "rounds n (0 is a single call of the Scorer)"
+
 _SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000001")
 """The palette of Okabe and Ito for all kinds of colour vision. The page replaces it by its own, in light and dark."""
 
@@ -138,7 +140,7 @@ def _draw_chart(chart: AnyChart, width: float) -> Drawing:
 def _aria_label(chart: AnyChart) -> str:
     """A description of the chart for screen readers."""
     if isinstance(chart, LineChart):
-        return f"{chart.measure} by {chart.x}"
+        return f"{chart.measure} by {_ROUNDS}"
     if isinstance(chart, CostChart):
         return f"{chart.measure} against LM calls per item"
     if isinstance(chart, JudgesChart):
@@ -200,8 +202,8 @@ def _line_chart(chart: LineChart, width: float) -> Drawing:
     if chart.chosen is not None:
         legend.append(LegendEntry(_RING, _INK, f"chosen: {chart.chosen[0]}, n = {chart.chosen[1]}"))
     steps = range(max((len(series.values) for series in chart.series), default=1))
-    axes.set_xticks(steps, chart.ticks or [str(step) for step in steps])
-    axes.set_xlabel(chart.x, color=_INK)
+    axes.set_xticks(steps)
+    axes.set_xlabel(_ROUNDS, color=_INK)
     scope = "" if all_intervals else " of the chosen line"
     return axes, legend, f"{chart.measure}; 95 % intervals{scope}"
 
