@@ -19,7 +19,6 @@ import pytest
 from debate_judge.data.tasks import TASKS
 from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.export import judge_cache
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.declaration import setting_fields
 from debate_judge.runs.flags.invocation import COMMANDS
@@ -44,7 +43,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     judges = {name: AspectJudge(build_preset("single", {})) for name in ("coherence", "fluency")}
     save(tmp_path / EXPORT, CompiledJudge(task, judges), lm={"spec": "offline"}, evidence={}, name="my-judge")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(judge_cache, "_judges", {})
     return tmp_path
 
 

@@ -212,10 +212,6 @@ def test_the_commands_of_a_readme_work(
         Path("scores.jsonl").unlink(missing_ok=True)
         assert main(tried(arguments)) == 0, (arguments, capsys.readouterr().err)
     for code in PYTHON.findall((ROOT / readme).read_text(encoding="utf-8")):
-        if "pyspark" in code:
-            # Spark itself is started by tests/runs/test_spark.py.
-            compile(code, readme, "exec")
-            continue
         if "ppi_py" in code and importlib.util.find_spec("ppi_py") is None:
             continue
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -7,7 +7,6 @@ loop, too.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import Executor, Future
@@ -21,9 +20,6 @@ Ts = TypeVarTuple("Ts")
 
 _INLINE_MODULE = "dspy.clients.execution"
 """DSPy's module that runs two functions in another thread in every call, though they take some 50 microseconds."""
-
-_loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""Process id -> its loop: a forked process cannot use its parent's, whose thread it does not have."""
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -42,17 +38,17 @@ class _Loop(asyncio.SelectorEventLoop):
         return future
 
 
+_started: list[asyncio.AbstractEventLoop] = []
+_starting = threading.Lock()
+
+
 def event_loop() -> asyncio.AbstractEventLoop:
-    """The loop of this process, running."""
-    pid = os.getpid()
-    if pid not in _loops:
-        new_loop = _Loop()
-        # Concurrent threads may come here; one of them sets it.
-        if _loops.setdefault(pid, new_loop) is new_loop:
-            threading.Thread(target=new_loop.run_forever, name="debate-loop", daemon=True).start()
-        else:
-            new_loop.close()
-    return _loops[pid]
+    """The loop of this process, running. A forked process has none: start processes by `spawn`."""
+    with _starting:
+        if not _started:
+            _started.append(_Loop())
+            threading.Thread(target=_started[0].run_forever, name="debate-loop", daemon=True).start()
+    return _started[0]
 
 
 def submit(coro: Coroutine[Any, Any, T]) -> Future[T]:
@@ -88,7 +84,7 @@ async def on_loop(coro: Coroutine[Any, Any, T]) -> T:
 def is_current() -> bool:
     """Whether the caller runs on the loop."""
     try:
-        return asyncio.get_running_loop() is _loops.get(os.getpid())
+        return asyncio.get_running_loop() in _started
     except RuntimeError:
         return False
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import math
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -76,7 +75,7 @@ class Metric(ItemJudge):
             return EMPTY.add(Failure(self.kind, 0, "no text", detail, 0))
         loop = asyncio.get_running_loop()
         try:
-            value = await loop.run_in_executor(_worker(os.getpid()), _value, self, item.text, references)
+            value = await loop.run_in_executor(_worker(), _value, self, item.text, references)
         except InputError:
             # The model or the device cannot be used, so all texts would fail.
             raise
@@ -110,8 +109,8 @@ def _value(metric: Metric, text: str, references: tuple[str, ...]) -> float:
 
 
 @lru_cache(maxsize=1)
-def _worker(pid: int) -> ThreadPoolExecutor:
-    """The executor of the metrics; one for each process, because a forked child inherits it without its thread."""
+def _worker() -> ThreadPoolExecutor:
+    """The executor of the metrics."""
     return ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 import sys
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import metadata
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.http.address import without_credentials
+from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.redaction import redact
 from debate_judge.programs.roles.examples import examples_of
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, fetch, in_mlflow
@@ -42,7 +44,7 @@ from debate_judge.runs.export.manifest import (
     task_record,
 )
 
-__all__ = ["Export", "LoadedJudge", "load", "open_export", "open_judge", "read", "save"]
+__all__ = ["Export", "LoadedJudge", "load", "load_in_tool", "open_export", "open_judge", "read", "save"]
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +127,10 @@ def load(
     lm: str | None = None,
     api_base: str | None = None,
     concurrency: int = 16,
-    store: Path | None = None,
+    rpm: float | None = None,
+    tpm: float | None = None,
+    budget: str | None = None,
+    store: str | Path | None = None,
     replies: str | None = None,
     judges: Collection[str] = (),
 ) -> LoadedJudge:
@@ -139,7 +144,11 @@ def load(
         api_base: Address of an OpenAI-compatible server. An address in the export is used only if it is given here as
             well, because texts and key are sent there.
         concurrency: Most LM calls in flight at once.
-        store: Folder to keep the LM's replies in; by default the most recent ones are kept in memory.
+        rpm: Most requests a minute.
+        tpm: Most tokens a minute.
+        budget: Most that may be spent, such as `usd=5` or `calls=1000`.
+        store: Folder of a store of runs, as `--store`, to keep the LM's replies in; by default the most recent ones are
+            kept in memory.
         replies: PostgreSQL database that shares the replies in `store` with a team; by default that of the environment
             variable DEBATE_REPLIES.
         judges: `module:Class` of each judge outside this project that the export may use.
@@ -151,9 +160,49 @@ def load(
     """
     if replies is not None and store is None:
         raise InputError("replies are shared from a folder", field="replies", remedy="name a folder by `store` as well")
+    options = LMOptions.from_settings(rpm=rpm, tpm=tpm, budget=budget)
     return open_judge(
-        open_export(path, judges), lm=lm, api_base=api_base, concurrency=concurrency, store=store, replies=replies
+        open_export(path, judges),
+        lm=lm,
+        api_base=api_base,
+        concurrency=concurrency,
+        store=None if store is None else Path(store),
+        replies=replies,
+        options=options,
     )
+
+
+SETTINGS: Mapping[str, Callable[[Any], Any]] = {
+    "lm": str,
+    "api_base": str,
+    "concurrency": int,
+    "rpm": float,
+    "tpm": float,
+    "budget": str,
+    "store": Path,
+}
+"""Argument of `load` that a tool's process takes from the environment -> conversion of its value."""
+
+
+def load_in_tool(path: str | Path, config: Mapping[str, Any] | None = None) -> LoadedJudge:
+    """`load` for a process that a tool starts, such as a server of MLflow: what `config` does not say is taken from the
+    environment (`DEBATE_LM`, `DEBATE_API_BASE`, `DEBATE_RPM`, ...).
+
+    Raises:
+        InputError: As for `load`, or a value cannot be read.
+        dspy.LMError: As for `load`.
+    """
+    settings = {}
+    for name, convert in SETTINGS.items():
+        variable = f"DEBATE_{name.upper()}"
+        value, field = (config or {}).get(name), name
+        if value is None:
+            value, field = os.environ.get(variable) or None, variable
+        try:
+            settings |= {} if value is None else {name: convert(value)}
+        except (TypeError, ValueError) as error:
+            raise InputError("wrong type", field=field, expected="a number", found=value) from error
+    return load(path, **settings)
 
 
 def open_export(path: str | Path, judges: Collection[str] = (), store: MLflowStore = DEFAULT_STORE) -> Export:

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +30,7 @@ from debate_judge.programs.judge import Judge, Judgement, call_result, cut_of
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.loop import run
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.reply import InMemoryStore
+from debate_judge.programs.lm.reply import InMemoryStore, replies_folder
 from debate_judge.programs.make_lm import make_lm, open_replies
 from debate_judge.runs.export.lm_choice import attribute_spec_errors, resolve_lm
 from debate_judge.runs.export.manifest import Export, cuts_in
@@ -47,55 +44,6 @@ if TYPE_CHECKING:
 _ROW_FIELDS = {"text", "source", "context", "references"}
 
 
-class _RunnerConnection:
-    """The started runner of a process, with the store to close after it. Copies of a judge share it."""
-
-    def __init__(self, connect: Callable[[ExitStack], JudgeRunner]) -> None:
-        self.closed = False
-        self._connect = connect
-        self._inherited: list[object] = []
-        self._locks: dict[int, threading.Lock] = {}
-        self._closing = threading.Lock()
-        self._start()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _RunnerConnection:
-        return self
-
-    def _start(self) -> None:
-        with ExitStack() as stack:
-            self.current_runner = self._connect(stack)
-            self._exit_stack = stack.pop_all()
-
-    def runner(self) -> JudgeRunner:
-        """The runner of this process, started again after a fork.
-
-        Raises:
-            ValueError: The judge was closed.
-        """
-        if self.closed:
-            raise ValueError("the judge was closed; load it again")
-        if self.current_runner.is_forked_copy:
-            # A lock for each process: the parent's may have been held when this process was forked, and would stay so.
-            with self._locks.setdefault(os.getpid(), threading.Lock()):
-                if self.current_runner.is_forked_copy:
-                    # Kept and not closed, because the parent still uses these connections and this loop's selector.
-                    self._inherited += [self.current_runner, self._exit_stack]
-                    self._start()
-        return self.current_runner
-
-    def close(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
-        self.closed = True
-        if not self.current_runner.is_forked_copy:
-            # A second thread must not close the store while the first one waits for replies that are to be stored.
-            with self._closing:
-                self._exit_stack.__exit__(kind, error, trace)
-
-
 class LoadedJudge(dspy.Module):
     """A judge ready to score: a DSPy program with a debate for each aspect, and an LM of its own.
 
@@ -103,16 +51,15 @@ class LoadedJudge(dspy.Module):
     whatever `dspy.configure` says, because its agreement with the raters was measured with that one; only
     `load(..., lm=...)`, `dspy.context(lm=...)` and `set_lm` replace it.
 
-    Close it, or use it as a context manager, to end its thread and connections. Several threads may use one judge at
-    the same time. So may processes that are forked after it was loaded: each opens its own connections and store when
-    it first scores, and shares only the program with its parent.
+    Close it, or use it as a context manager, to end its connections. Several threads may use one judge at the same
+    time, several processes may not: start them by `spawn`, and load it in each of them.
 
     Args:
         export: The export.
-        connect: Starts a runner, and adds everything that must be closed later to the stack.
+        lm: The judge's LM; closed with the judge, and so is its store.
     """
 
-    def __init__(self, export: Export, connect: Callable[[ExitStack], JudgeRunner]) -> None:
+    def __init__(self, export: Export, lm: JudgeLM) -> None:
         super().__init__()
         self.judges = {name: aspect_judge.judge for name, aspect_judge in export.judge.aspects.items()}
         """Name of an aspect -> its judge; this is where DSPy finds the predictors."""
@@ -120,7 +67,7 @@ class LoadedJudge(dspy.Module):
         self.fingerprint = export.fingerprint
         self._exported = export.judge
         self._cuts = cuts_in(export.manifest)
-        self._connection = _RunnerConnection(connect)
+        self._runner = JudgeRunner(lm, progress=False)
 
     def forward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
         """Score a text, or several of one source.
@@ -164,7 +111,7 @@ class LoadedJudge(dspy.Module):
 
     async def _judge_items(self, items: Sequence[Item], context_lm: Any | None = None) -> list[Judgement]:
         """Judge the items with the own LM on the loop of the runner, or with `context_lm` on the current loop."""
-        runner = None if context_lm is not None else self._connection.runner()
+        runner = None if context_lm is not None else self._open_runner
 
         async def ask(judge: Judge, question: Question) -> list[Judgement]:
             with dspy.context(lm=context_lm or self.lm):
@@ -208,12 +155,18 @@ class LoadedJudge(dspy.Module):
 
     @property
     def closed(self) -> bool:
-        return self._connection.closed
+        return self._runner.closed
 
     @property
     def lm(self) -> JudgeLM:
         """The judge's own LM, which counts its calls in this process."""
-        return self._connection.current_runner.lm if self.closed else self._connection.runner().lm
+        return self._runner.lm
+
+    @property
+    def _open_runner(self) -> JudgeRunner:
+        if self.closed:
+            raise ValueError("the judge was closed; load it again")
+        return self._runner
 
     @property
     def task(self) -> Task:
@@ -327,7 +280,7 @@ class LoadedJudge(dspy.Module):
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge a stream of items in order and with constant memory; see `runs.runner.streaming.judge_in_order`."""
-        return judge_in_order(self._connection.runner(), self.compiled, items)
+        return judge_in_order(self._open_runner, self.compiled, items)
 
     def smoke_test(self, items: Sequence[Item]) -> None:
         """Make one call for each role, so that an error that concerns all items is found at once."""
@@ -339,10 +292,10 @@ class LoadedJudge(dspy.Module):
             PreflightCheck.of("+".join(group.aspects), group.judge, [i for n in group.aspects for i in by_aspect[n]])
             for group in shared
         ]
-        preflight(self._connection.runner(), checks)
+        preflight(self._open_runner, checks)
 
     def close(self) -> None:
-        """End the thread, the connections and the store; those of a parent process stay open."""
+        """End the connections and close the store."""
         self.__exit__(None, None, None)
 
     def __enter__(self) -> LoadedJudge:
@@ -351,7 +304,9 @@ class LoadedJudge(dspy.Module):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connection.close(kind, error, trace)
+        if not self.closed:
+            self._runner.__exit__(kind, error, trace)
+            self.lm.store.close()
 
     def _checked_items(self, number: int, row: Mapping[str, Any], aspects: Sequence[Aspect]) -> Iterator[Item]:
         where = f"row {number}: "
@@ -429,16 +384,15 @@ def open_judge(
     """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.options`."""
     spec, api_base, settings = resolve_lm(export, lm, api_base, max_tokens)
     # Limited, so that the memory of a long-running service does not grow.
-    memory_store = InMemoryStore(max_replies=10_000)
-
-    def connect(stack: ExitStack) -> JudgeRunner:
-        reply_store = (
-            memory_store if store is None else stack.enter_context(closing(open_replies(store, spec, replies)))
-        )
+    reply_store = (
+        InMemoryStore(max_replies=10_000) if store is None else open_replies(replies_folder(store, spec), spec, replies)
+    )
+    try:
         with attribute_spec_errors(export, lm):
             client = make_lm(
                 spec, api_base=api_base, store=reply_store, concurrency=concurrency, options=options, **settings
             )
-        return stack.enter_context(JudgeRunner(client, progress=False))
-
-    return LoadedJudge(export, connect)
+    except BaseException:
+        reply_store.close()
+        raise
+    return LoadedJudge(export, client)

@@ -8,7 +8,6 @@ warning at the first one.
 from __future__ import annotations
 
 import asyncio
-import os
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -19,9 +18,7 @@ from debate_judge.programs.compiled import ScoreScale
 from debate_judge.programs.grouping import Item, source_key
 from debate_judge.programs.lm import loop
 from debate_judge.programs.transcript import EMPTY
-from debate_judge.runs.export.folder import load
-from debate_judge.runs.export.from_mlflow import in_mlflow
-from debate_judge.runs.export.judge_cache import cached_judge
+from debate_judge.runs.export.folder import load_in_tool
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.runner.streaming import Score
 
@@ -48,8 +45,8 @@ class SourceBatcher:
     the judge is called again.
 
     Args:
-        judge: A loaded judge; or an export as for `load`, which is loaded on first use. A folder is loaded once per
-            process, with settings from the environment (`runs.export.judge_cache`: DEBATE_LM, DEBATE_STORE, ...).
+        judge: A loaded judge; or an export as for `load`, which is loaded on first use, with settings from the
+            environment (`load_in_tool`).
         aspects: Which aspects; all of the judge's by default.
         scale: Of the scores, as for `LoadedJudge.score`.
         wait: Seconds to wait for further candidates of a source, where the judge reads side by side.
@@ -72,7 +69,6 @@ class SourceBatcher:
         """Texts that were read alone although the judge reads side by side, because no other of their source came."""
         self._scores: OrderedDict[tuple[object, ...], asyncio.Task[Scores]] = OrderedDict()
         self._batches: dict[tuple[object, ...], tuple[list[Item], asyncio.Future[dict[Item, Score]]]] = {}
-        self._process = os.getpid()
 
     @cached_property
     def judge(self) -> LoadedJudge:
@@ -80,7 +76,7 @@ class SourceBatcher:
         export = self._judge_or_export
         if isinstance(export, LoadedJudge):
             return export
-        return load(export) if in_mlflow(str(export)) else cached_judge(export, {})
+        return load_in_tool(export)
 
     def score(self, *, source: str, text: str, context: str = "", aspects: Sequence[str] | str | None = None) -> Scores:
         """Score a text. One that is empty has no score.
@@ -129,11 +125,6 @@ class SourceBatcher:
     # --- on the loop of all LM calls ---
 
     async def _cached_scores(self, items: Sequence[Item]) -> Scores:
-        if self._process != os.getpid():
-            # After a fork: tasks and futures of the parent belong to a loop that does not run here.
-            self._process = os.getpid()
-            self._scores.clear()
-            self._batches.clear()
         key = (*_batch_key(items), items[0].text)
         task = self._scores.get(key)
         if task is None or (task.done() and not _has_all_scores(task)):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
+from debate_judge.programs.compiled import ScoreScale
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations.batching import SourceBatcher, empty_text_score
 from debate_judge.runs.runner.streaming import Score
@@ -23,6 +24,7 @@ def score_frame(
     text: str = "text",
     context: str | None = None,
     aspects: Sequence[str] | str | None = None,
+    scale: ScoreScale = "judge",
 ) -> pd.DataFrame:
     """Score each row of a frame. Rows of one source share calls if the judge reads candidates side by side.
 
@@ -33,6 +35,7 @@ def score_frame(
         text: Column of the texts; an empty cell has no score.
         context: Column of the contexts, if the task has them.
         aspects: Which aspects; all of the judge's by default.
+        scale: As for `LoadedJudge.score`.
 
     Returns:
         A copy with the frame's index and order and, for each aspect A, the columns `A` (NaN where there is no score),
@@ -51,7 +54,7 @@ def score_frame(
     nonempty = [i for i, row in enumerate(rows) if row["text"].strip()]
     # Sorted by source, because only consecutive rows of a source share calls.
     nonempty.sort(key=lambda i: (rows[i]["source"], rows[i].get("context", "")))
-    results = loaded.score_many([rows[i] for i in nonempty], aspects=names)
+    results = loaded.score_many([rows[i] for i in nonempty], aspects=names, scale=scale)
     scored = dict(zip(nonempty, results, strict=True))
     result = frame.copy()
     for name in names:

@@ -7,7 +7,6 @@ connections, limiter and store of replies.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
@@ -54,7 +53,6 @@ class JudgeRunner:
         self.lm = lm
         self.cache = cache
         self.progress = RunProgress(lm, progress)
-        self._process = os.getpid()
         self._submitted: set[Future[Any]] = set()
         self._cancelled = False
 
@@ -65,8 +63,6 @@ class JudgeRunner:
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.is_forked_copy:
-            return
         self.progress.stop()
         self._cancel_all()
         # Replies in flight are paid for, so they are waited for, except after an interrupt.
@@ -96,24 +92,15 @@ class JudgeRunner:
             yield
 
     @property
-    def is_forked_copy(self) -> bool:
-        """Whether this process was forked after the runner was made: the loop's thread then runs only in the parent."""
-        return self._process != os.getpid()
-
-    def require_own_process(self) -> None:
-        """Raise an error in a forked process, which would wait forever for the parent's event loop."""
-        if self.is_forked_copy:
-            raise RuntimeError("this runner was started before the process was forked; start it after the fork")
+    def closed(self) -> bool:
+        """Whether further work is refused."""
+        return self._cancelled
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start `work` on the event loop; returns a future to wait for its result or to cancel it."""
-        try:
-            self.require_own_process()
-            if self._cancelled:
-                raise CancelledError
-        except BaseException:
+        if self._cancelled:
             work.close()
-            raise
+            raise CancelledError
         future = loop.submit(work)
         self._submitted.add(future)
         future.add_done_callback(self._submitted.discard)

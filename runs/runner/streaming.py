@@ -183,8 +183,6 @@ def judge_in_order(
     try:
         while in_flight.fill(limit):
             first = in_flight.pending[0]
-            # In a process that was forked since, waiting would never end.
-            runner.require_own_process()
             future = first.judgements or in_flight.fatal
             wait((future, in_flight.fatal), return_when=FIRST_COMPLETED)
             judgements = future.result() if future.done() else in_flight.fatal.result()

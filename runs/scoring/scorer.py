@@ -18,7 +18,6 @@ from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.data.sources import SourceSelection
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import MLflowStore
@@ -260,7 +259,7 @@ def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> 
     if calls_lm:
         # An address that only the export names is refused, and not tried.
         require_server(*resolve_lm(export, flags.lm, flags.api_base)[:2], flags.store)
-    judge = connect_judge(export, flags, replies_folder(flags.store, spec), lm_options(flags))
+    judge = connect_judge(export, flags, Path(flags.store), lm_options(flags))
     if calls_lm and judge.lm.destination is not None:
         say(judge.lm.destination)
     return judge

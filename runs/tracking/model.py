@@ -1,7 +1,7 @@
 """Packs an export into an MLflow model that loads where this project is not installed, and registers it.
 
 The model holds its own copy of the code (`debate_judge` without `optimize`), the export, and pinned requirements;
-`runs/tracking/pyfunc.py` loads it. Nothing is pickled, and no signature is inferred by a run of the model.
+`runs/integrations/mlflow_model.py` loads it. Nothing is pickled, and no signature is inferred by a run of the model.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import debate_judge
-from debate_judge.runs.export.judge_cache import SETTINGS
+from debate_judge.runs.export.folder import SETTINGS
 from debate_judge.runs.export.manifest import Export, read
 from debate_judge.runs.tracking.champion import ALIAS, Challenger, challenge
 
@@ -37,39 +37,14 @@ _INPUTS = {
     "source": ("string", True),
     "text": ("string", True),
     "context": ("string", False),
-    "aspect": ("string", False),
 }
 """Column -> type and whether it is required."""
 
-_OUTPUTS = {
-    "aspect": ("string", True),
-    "score": ("double", False),
-    "judge_score": ("double", False),
-    "unscored": ("string", False),
-    "reason": ("string", True),
-    # An integer, but MLflow cannot make a Spark column of integers with a null in it.
-    "rounds": ("double", False),
-    "stop_reason": ("string", False),
-    "calls": ("double", True),
-    "together": ("long", True),
-    "joint": ("long", True),
-}
-"""Column -> type and whether it always has a value, in the layout `rows`."""
-
-_USAGE_NOTES = {
-    "rows": (
-        "An input row that names an aspect gives one output row; one whose aspect is absent, null or empty gives one "
-        "for each aspect of the judge, in the order of `aspects`. Output rows follow the order of the input rows and "
-        "repeat their index."
-    ),
-    "params": (
-        "scale: `judge` (default) for the judge's own scores, `raters` for what the raters would give on average, by "
-        "the calibration that the compile fitted; `judge_score` is the judge's own in either case. layout: `rows` "
-        "(default) as above, or `columns`, which Spark needs: each input row gives one output row with a column of "
-        "scores for each aspect, `unscored` (reasons, else empty) and `calls`."
-    ),
-}
-"""Notes that the signature has no place for, in the model's metadata."""
+_SCALE_NOTE = (
+    "the parameter `scale` is `judge` (default) for the judge's own scores, or `raters` for what the raters would give "
+    "on average, by the calibration that the compile fitted"
+)
+"""What the signature has no place for, in the model's metadata."""
 
 _REQUIREMENTS = (
     *("aiohttp", "dspy", "filelock", "httpx", "mlflow", "numpy", "orjson", "pandas", "psutil", "pydantic", "scipy"),
@@ -82,9 +57,6 @@ _TEAM_DRIVER = "psycopg"
 
 _MODEL_CONFIG = dict.fromkeys(SETTINGS)
 """Keys of `model_config` when the model is loaded; None means the environment or else the export decides."""
-
-_PARAMETERS = {"scale": "judge", "layout": "rows"}
-"""Parameter of a prediction -> its default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,18 +94,18 @@ def log_model(
         package = _copy_code(Path(debate_judge.__file__).parent, Path(folder))
         logged = mlflow.pyfunc.log_model(
             name=name,
-            python_model=str(package / "runs" / "tracking" / "pyfunc.py"),
+            python_model=str(package / "runs" / "integrations" / "mlflow_model.py"),
             artifacts={"export": str(export_folder.resolve())},
             code_paths=[str(package)],
             signature=ModelSignature(
                 schema(_INPUTS),
-                schema(_OUTPUTS),
-                ParamSchema([ParamSpec(parameter, "string", default) for parameter, default in _PARAMETERS.items()]),
+                schema(_outputs(export)),
+                ParamSchema([ParamSpec("scale", "string", "judge")]),
             ),
             input_example=pd.DataFrame([_example(export)]),
             model_config=_MODEL_CONFIG,
             model_type="judge",
-            metadata={"aspects": list(export.judge.aspects), **_USAGE_NOTES},
+            metadata={"aspects": list(export.judge.aspects), "scale": _SCALE_NOTE},
             pip_requirements=_pins(export),
             registered_model_name=registered_name,
             await_registration_for=0,
@@ -149,6 +121,14 @@ def log_model(
     return f"models:/{registered_name}/{version}"
 
 
+def _outputs(export: Export) -> dict[str, tuple[str, bool]]:
+    """Column -> type and whether it always has a value."""
+    outputs: dict[str, tuple[str, bool]] = {}
+    for name in export.judge.aspects:
+        outputs |= {name: ("double", False), f"{name}_reason": ("string", True), f"{name}_unscored": ("string", True)}
+    return outputs
+
+
 def _example(export: Export) -> dict[str, str]:
     """An invented input row: a model may go where the texts of its compile may not."""
     task = export.judge.task
@@ -156,7 +136,6 @@ def _example(export: Export) -> dict[str, str]:
         "source": f"Invented {task.source_label}: the ferry crosses the bay in 22 minutes.",
         "text": f"Invented {task.candidate_label}: a crossing takes 22 minutes.",
         "context": f"Invented {task.context_label}: the bay is eight kilometres wide.",
-        "aspect": next(iter(export.judge.aspects)),
     }
 
 

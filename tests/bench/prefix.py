@@ -133,7 +133,7 @@ def run(corpus: Corpus, concurrency: int, prefix_warmup: bool = True) -> list[Re
     if not prefix_warmup:
         lm.recorded_engine._warmup = None
     with (
-        patch.dict(loop._loops, clear=True),
+        patch.object(loop, "_started", []),
         patch.object(loop, "_Loop", SimulatedTime),
         JudgeRunner(lm, progress=False) as runner,
     ):

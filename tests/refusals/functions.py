@@ -28,7 +28,7 @@ from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.data.sources import select_sources
 from debate_judge.data.splits import split
 from debate_judge.runs.evaluation.score_files import read_external
-from debate_judge.runs.export.judge_cache import cached_judge
+from debate_judge.runs.export.folder import load_in_tool
 from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
 from debate_judge.runs.integrations.dspy_metric import to_unit
 from debate_judge.runs.integrations.mlflow_scorer import text_in
@@ -158,7 +158,7 @@ def text_of(value: object, key: str | None = None) -> object:
 
 INTEGRATIONS = [
     *(
-        row(f"{name}={value}", lambda: cached_judge("support", {}), None, keyword, env={name: value})
+        row(f"{name}={value}", lambda: load_in_tool("support"), None, keyword, env={name: value})
         for name, value, keyword in (("DEBATE_RPM", "many", "DEBATE_RPM"), ("DEBATE_BUDGET", "much", "budget"))
     ),
     row("inputs with two sources", exported(scorer), None, "source_key="),

@@ -23,9 +23,8 @@ from debate_judge.programs.lm.store import FILE
 from debate_judge.programs.roles.examples import RatedExample, examples_of, with_examples
 from debate_judge.runs.evaluation.entrants import build_entrants, parse_judges
 from debate_judge.runs.export import loaded
-from debate_judge.runs.export.folder import open_export, read
+from debate_judge.runs.export.folder import load_in_tool, open_export, read
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.export.judge_cache import cached_judge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, debater, scripted_lm
@@ -194,8 +193,8 @@ def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(tmp_path: Path
 
     assert made_with(api_base="http://own/v1") == ("openai/own", "http://own/v1", 0.5, 77)
     assert made_with(api_base="http://other") == ("openai/own", "http://other", 0.5, 77)
-    assert made_with(lm="openai/other", store=tmp_path / "replies") == ("openai/other", None, 0.5, 77)
-    assert (tmp_path / "replies" / FILE).exists()
+    assert made_with(lm="openai/other", store=tmp_path) == ("openai/other", None, 0.5, 77)
+    assert (tmp_path / "replies" / "openai_other" / FILE).exists()
 
 
 @pytest.mark.integration
@@ -280,43 +279,22 @@ def test_an_exports_own_lm_answers_unless_a_context_names_another(export: Path, 
     assert [len(lm.prompts) for lm in lms] == [0, 1]
 
 
-# --- one judge for a process ---
-
-
-def test_a_judge_is_shared_until_it_is_closed_or_a_setting_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    export, settings = single_call(tmp_path / "export"), {"api_base": "http://127.0.0.1:9/v1"}
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
-    first = cached_judge(export, {**settings, "rpm": None})
-    monkeypatch.setenv("DEBATE_API_BASE", settings["api_base"])
-    assert cached_judge(export, {}) is first
-    monkeypatch.setenv("DEBATE_RPM", "30")
-    paced = cached_judge(export, {})
-    assert paced is cached_judge(export, {"rpm": 30}) is not first
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-second-0123456789")
-    assert cached_judge(export, {}) is not paced
-    monkeypatch.undo()
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-first-0123456789")
-    first.close()
-    assert cached_judge(export, settings) is not first
+# --- in the process of a tool ---
 
 
 @pytest.mark.integration
-def test_the_budget_of_the_environment_holds_for_all_loads_together(
+def test_a_tools_process_is_limited_and_stored_by_its_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export = single_call(tmp_path / "export")
     for name, value in {"OPENAI_API_KEY": "unused", "DEBATE_BUDGET": "calls=2", "DEBATE_STORE": tmp_path}.items():
         monkeypatch.setenv(name, str(value))
-    with FaultyServer(number_of_note) as server:
+    with FaultyServer(number_of_note) as server, load_in_tool(export, {"api_base": server.url}) as judge:
         for number in (1, 2, 1):
-            judge = cached_judge(export, {"api_base": server.url})
             assert judge.score(text=f"Note-{number}", source="A letter.")["clarity"].score == number
         with pytest.raises(dspy.LMError, match="exceed the budget"):
             judge.score(text="Note-3", source="A letter.")
         assert server.requests == 2
-    judge.close()
     assert count(tmp_path / "replies" / "openai_m") == 2
 
 

@@ -30,7 +30,7 @@ from tests.runs.registered_models import paired_difference, registration, starte
 from tests.runs.score_command import export_of
 
 SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
-NO_TEXT = "no text: the row needs a text"
+NO_TEXT = "no text: the text is empty"
 MAP = Calibration(((1, 1.5), (5, 3.5)), 14, 112)
 ASPECTS = ("clarity", "truth")
 TEXTS = [f"The ferry takes {n} minutes to cross the bay." for n in range(30)]
@@ -86,7 +86,7 @@ def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNames
     assert export.read(logged.path).fingerprint == json.loads(manifest)["fingerprint"]
     # The example is made from the task's labels, so that no text of the data leaves with the model.
     example = json.loads((logged.path / "input_example.json").read_text())
-    assert example["columns"] == ["source", "text", "context", "aspect"]
+    assert example["columns"] == ["source", "text", "context"]
     assert example["data"][0][0] == "Invented article: the ferry crosses the bay in 22 minutes."
     assert SOURCE not in json.dumps(example)
 
@@ -113,11 +113,7 @@ scored = model.predict(rows)
 served = io.StringIO()
 predictions_to_json(scored, served)
 plain = model.predict(rows[["source", "text"]].iloc[:2])
-mapped = model.predict(rows.iloc[:4], params={"scale": "raters"})
-wide = model.predict(rows.iloc[-5:], params={"layout": "columns"})
-again = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": "4"})
-other = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": 5})
-judges = [loaded.unwrap_python_model()._judge for loaded in (model, again, other)]
+mapped = model.predict(rows.iloc[:2], params={"scale": "raters"})
 try:
     mlflow.pyfunc.load_model(sys.argv[1], model_config={"lm": "nonsense"})
     refused = ""
@@ -127,10 +123,8 @@ files = [module.__file__ for name, module in sys.modules.items() if name.partiti
 print(json.dumps({
     "rows": json.loads(served.getvalue())["predictions"],
     "index": [int(label) for label in scored.index],
-    "without the column": [[int(label), row.aspect, row.score] for label, row in plain.iterrows()],
-    "mapped": mapped[["score", "judge_score"]].values.tolist(),
-    "columns": wide.to_dict("split"),
-    "shared": [judges[0] is judge for judge in judges[1:]],
+    "without a context": plain[["clarity", "truth"]].values.tolist(),
+    "mapped": mapped[["clarity", "truth"]].values.tolist(),
     "files": files,
     "refused": refused,
     "folder": os.listdir(),
@@ -147,9 +141,7 @@ def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
         for file in (f"{name}.py", f"{name}/__init__.py"):
             (elsewhere / file).write_text("raise RuntimeError('a module of the user was imported')\n")
     before = {*os.listdir(elsewhere)}
-    pairs: list[tuple[str, str | None]] = [(text, aspect) for text in TEXTS for aspect in ASPECTS]
-    pairs += [("", "clarity"), (TEXTS[0], "grace"), (TEXTS[0], None), ("", " ")]
-    rows = [{"source": SOURCE, "text": text, "context": "", "aspect": aspect} for text, aspect in pairs]
+    rows = [{"source": SOURCE, "text": text, "context": ""} for text in [*TEXTS, ""]]
     done = subprocess.run(
         [sys.executable, "-c", _USE, str(logged.path)],
         input=json.dumps(rows),
@@ -172,8 +164,6 @@ def test_the_code_comes_from_the_model_and_its_imports_are_among_the_requirement
     assert len(abroad["files"]) > 20
     assert {Path(f).is_relative_to(logged.path / "code" / "debate_judge") for f in abroad["files"]} == {True}
     assert abroad["left behind"] == set()
-    # Loads with the same settings share a judge; the LM can be another one.
-    assert abroad["shared"] == [True, False]
     assert "'nonsense'" in abroad["refused"]
     top = [node for file in abroad["files"] for node in ast.parse(Path(file).read_text(encoding="utf-8")).body]
     names = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
@@ -184,51 +174,33 @@ def test_the_code_comes_from_the_model_and_its_imports_are_among_the_requirement
     assert {name for name in foreign if not required & set(providers[name])} == set()
 
 
+def columns(aspect: str, score: float | None, reason: str) -> Iterator[tuple[str, object]]:
+    """The columns of an aspect."""
+    unscored = "" if score is not None else reason
+    return zip((aspect, f"{aspect}_reason", f"{aspect}_unscored"), (score, reason, unscored), strict=True)
+
+
 @pytest.mark.integration
-def test_scores_are_those_of_the_export_in_the_order_of_the_rows(
+def test_there_is_a_row_for_each_text_with_the_scores_of_the_export(
     abroad: dict[str, Any], logged: SimpleNamespace
 ) -> None:
     with export.load(logged.export) as judge:
         expected = judge.score_many([{"source": SOURCE, "text": text} for text in TEXTS])
-    rows = abroad["rows"][: 2 * len(TEXTS)]
-    assert [(r["aspect"], r["score"], r["rounds"], r["stop_reason"], r["calls"], r["unscored"]) for r in rows] == [
-        (aspect, s.score, s.rounds, s.stop_reason, s.calls, None)
-        for by_aspect in expected
-        for aspect, s in by_aspect.items()
+    *rows, empty = abroad["rows"]
+    assert abroad["index"] == [10 * n for n in range(len(TEXTS) + 1)]
+    assert rows == [
+        {
+            column: v
+            for a, s in e.items()
+            for column, v in ((a, s.score), (f"{a}_reason", s.reason), (f"{a}_unscored", ""))
+        }
+        for e in expected
     ]
-    # On the raters' scale.
-    scores = [row["score"] for row in rows[:4]]
-    assert [row["judge_score"] for row in rows[:4]] == scores
-    assert abroad["mapped"] == [[MAP.map_score(score), score] for score in scores]
-
-
-@pytest.mark.integration
-def test_a_row_that_cannot_be_scored_has_a_null_score_and_a_reason(abroad: dict[str, Any]) -> None:
-    first = 2 * len(TEXTS)
-    empty, unknown, *whole, empty_clarity, empty_truth = abroad["rows"][first:]
-    assert empty == empty_clarity
-    assert empty | {"aspect": "truth"} == empty_truth
-    missing = dict.fromkeys(["score", "judge_score", "rounds", "stop_reason"])
-    assert empty == {"aspect": "clarity", **missing, **dict.fromkeys(["unscored", "reason"], NO_TEXT)} | {
-        "calls": 0, "together": 1, "joint": 1,
-    }  # fmt: skip
-    assert (unknown["aspect"], unknown["score"]) == ("grace", None)
-    assert "'grace'" in unknown["unscored"]
-    # Without an aspect (null, blank or no column at all) a row is scored on all; each row has the index of its input.
-    assert whole == abroad["rows"][:2]
-    assert abroad["index"] == [10 * n for n in (*range(first), *(first + n for n in (0, 1, 2, 2, 3, 3)))]
-    assert abroad["without the column"] == [[10 * n, row["aspect"], row["score"]] for n in (0, 1) for row in whole]
-    # With a column for each aspect.
-    assert abroad["columns"] == {
-        "index": [10 * (first + n) for n in range(-1, 4)],
-        "columns": ["clarity", "truth", "unscored", "calls"],
-        "data": [
-            [None, abroad["rows"][first - 1]["score"], "", 1.0],
-            [None, None, f"clarity: {NO_TEXT}", 0.0],
-            [None, None, f"grace: {unknown['unscored']}", 0.0],
-            [whole[0]["score"], whole[1]["score"], "", whole[0]["calls"] + whole[1]["calls"]],
-            [None, None, f"clarity: {NO_TEXT}; truth: {NO_TEXT}", 0.0],
-        ],
+    scores = [[row["clarity"], row["truth"]] for row in rows[:2]]
+    assert abroad["without a context"] == scores
+    assert abroad["mapped"] == [[MAP.map_score(score) for score in row] for row in scores]
+    assert empty == {
+        c: v for a in ASPECTS for c, v in ((a, None), (f"{a}_reason", NO_TEXT), (f"{a}_unscored", NO_TEXT))
     }
 
 

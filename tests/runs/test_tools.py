@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 
 from debate_judge import load
-from debate_judge.runs.export import judge_cache
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations import (
     ProgramMetric,
@@ -37,11 +36,6 @@ LONG = 3600.0
 @pytest.fixture
 def side_by_side(tmp_path: Path, lms: list[ScriptedLM]) -> Path:
     return save_judge(tmp_path / "judge", together=3)
-
-
-@pytest.fixture(autouse=True)
-def _no_judges_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_cache, "_judges", {})
 
 
 def test_concurrent_calls_about_one_source_are_asked_together(side_by_side: Path, lms: list[ScriptedLM]) -> None:
