@@ -24,7 +24,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
 from debate_judge.runs import serve
-from debate_judge.runs.export.judge_cache import SETTINGS, environment_variable
+from debate_judge.runs.export.folder import SETTINGS
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.flags.parser import make_parser, read_settings
 from debate_judge.runs.scoring.settings import ServeFlags
@@ -99,7 +99,7 @@ def test_the_command_of_the_service_is_one_of_ours_and_needs_its_key(monkeypatch
     words = [filled_in(word, EXAMPLE) for word in service["command"]]
     assert words[:2] == ["debate", "serve"]
     variables = {key for key in COMPOSE["services"]["judge"]["environment"] if key.startswith("DEBATE_")}
-    assert variables <= {environment_variable(name) for name in SETTINGS} | {"DEBATE_REPLIES"}
+    assert variables <= {f"DEBATE_{name.upper()}" for name in SETTINGS} | {"DEBATE_REPLIES"}
     flags = read_settings(ServeFlags, make_parser("serve", "", ServeFlags).parse_args(words[2:]))
     assert f":{flags.port}:{flags.port}" in service["ports"][0]
     assert lm_options(flags).budget.usd == 20
