@@ -103,13 +103,6 @@ def compile_judge(
 
 def _require_compatible(settings: Settings, judge: Judge, corpus: Corpus) -> None:
     """Refuse settings that do not fit the judge or the data."""
-    if settings.examples_option and settings.examples_option.pairs and not corpus.grouped:
-        raise InputError(
-            "there are no pairs to show: each source has one text",
-            field="--examples",
-            expected="sources with several texts",
-            remedy="give N or nearest:N",
-        )
     measure = settings.metric_choice.absolute_measure
     if measure and (judge.compares_pairs or not judge.on_scale):
         raise InputError(
@@ -130,7 +123,7 @@ def make_plan(rated: RatedData, settings: Settings, personas: Mapping[str, str])
     find_tuner(settings.tuner)
     options = settings.options()
     judge = _initial_judge(settings, options)
-    if settings.examples_option:
+    if settings.examples:
         require_shows_examples(judge)
     # The single call has the user's score mode, too.
     single = build_preset("single", {name: value for name, value in options.items() if name in options_of("single")})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator
@@ -37,40 +36,6 @@ def _run_name(name: str) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class ExamplesOption:
-    """The value of `--examples`: the rated examples that a judge may have in its prompts."""
-
-    count: int
-    nearest: bool = False
-    """Whether the prompt of an item has the most similar examples, instead of the same ones for all items."""
-    pairs: bool = False
-    """Whether they are pairs of one source, first those that the judge does not order as the raters do; `count` is then
-    the number of pairs."""
-
-    @classmethod
-    def parse(cls, text: str) -> ExamplesOption:
-        """Read `N`, `nearest:N` or `pairs:N`.
-
-        Raises:
-            InputError: It is none of these.
-        """
-        mode, _, number = text.rpartition(":")
-        if mode not in ("", "nearest", "pairs") or text.startswith(":") or not number.isdecimal() or int(number) < 1:
-            raise InputError(
-                "not a number of rated examples",
-                field="--examples",
-                expected="N, nearest:N or pairs:N, with N of 1 or more",
-                found=text,
-            )
-        return cls(int(number), mode == "nearest", mode == "pairs")
-
-
-def _check_examples(text: str) -> str:
-    ExamplesOption.parse(text)
-    return text
-
-
 @flag_group("judge")
 class JudgeFlags:
     """The judge that is compiled."""
@@ -102,10 +67,8 @@ class SearchFlags:
     metric: MetricText = METRIC
     cut: float | None = CUT
     shared: bool = setting(False, "compile one judge for all aspects together")
-    examples: Annotated[str, AfterValidator(_check_examples)] | None = setting(
-        None,
-        "rated texts in the prompts: N, nearest:N or pairs:N",
-        metavar="N",
+    examples: int | None = setting(
+        None, "rated texts in the prompts, of every role or of the Critic alone", metavar="N", ge=1
     )
     export_examples: bool = setting(False, "let a judge with examples be chosen, and its export hold their texts")
     read_alone: bool = setting(
@@ -177,11 +140,6 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, BatchFlags, Sea
     def metric_choice(self) -> MetricChoice:
         """The value of `--metric`: what the search maximizes, and its level."""
         return objective_of(self.metric)
-
-    @property
-    def examples_option(self) -> ExamplesOption | None:
-        """The parsed value of `examples`, if it is set."""
-        return ExamplesOption.parse(self.examples) if self.examples else None
 
     @property
     def reflection(self) -> tuple[str, str | None]:

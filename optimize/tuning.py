@@ -17,24 +17,19 @@ from debate_judge.optimize.search.knowledge import (
     VariantJudges,
     combine,
     examples_knowledge,
+    holds_texts,
     knowledge_values,
     learnt_knowledge,
 )
 from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import LearntPersona, TunerContext, tuning_result
-from debate_judge.optimize.tuners.rated_examples import ScoresByItem
 from debate_judge.programs import find_preset
 from debate_judge.programs.compiled import default_granularity
-from debate_judge.programs.grouping import corpus_items
-from debate_judge.programs.judge import Judge, Verdict
+from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.judge_usage import stage
 
 logger = logging.getLogger(__name__)
-
-
-_NOT_IN_LIGHT = ("blind-half", "blind-every")
-"""Personas that a light search leaves out, because they are much like others."""
 
 
 @dataclass(frozen=True)
@@ -71,22 +66,12 @@ _LearntOnTrain = tuple[list[Knowledge], LearntPersona | None]
 
 
 def _learn(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
-    """The tuner's results, rated examples, and both together."""
-    (kinds, persona), plan, option = _run_tuner(run, base, aspects), run.plan, run.plan.settings.examples_option
-    if option is None:
+    """The tuner's results, rated texts in the prompts, and each of both together."""
+    (kinds, persona), plan, count = _run_tuner(run, base, aspects), run.plan, run.plan.settings.examples
+    if count is None:
         return kinds, persona
-    scores = _single_call_scores(run, base, aspects) if option.pairs else {}
-    examples_kind = examples_knowledge(plan.data.splits.train, aspects, option, plan.settings.seed, scores)
-    return [*kinds, examples_kind, *(combine(kind, examples_kind) for kind in kinds if kind.name != TUNED)], persona
-
-
-def _single_call_scores(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> ScoresByItem:
-    """Item of train -> the judge's score before any debate; a guide is written from the same scores."""
-    items = [item for aspect in aspects for item in corpus_items(run.plan.data.splits.train, aspect)]
-    with stage(f"{unit_name(aspects)}: tuning"):
-        transcripts = run.runner.converse(base, items, 0, f"{unit_name(aspects)}: train")
-    verdicts = zip(items, (base.judgement(transcript, 0) for transcript in transcripts), strict=True)
-    return {(i.aspect.name, i.group, i.candidate): v.score for i, v in verdicts if isinstance(v, Verdict)}
+    rated = examples_knowledge(base, plan.data.splits.train, aspects, count, plan.settings.seed)
+    return [*kinds, *rated, *(combine(kind, shown) for kind in kinds if kind.name != TUNED for shown in rated)], persona
 
 
 def _run_tuner(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
@@ -129,8 +114,7 @@ def _run_tuner(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _Le
 def _searched_personas(plan: CompilePlan) -> Mapping[str, str]:
     """The personas of the search space: all, or only the judge's default one if personas are not searched."""
     if "persona" in find_preset(plan.settings.judge).dimensions:
-        light = plan.settings.effort == "light"
-        return {name: text for name, text in plan.personas.items() if not (light and name in _NOT_IN_LIGHT)}
+        return plan.personas
     name = str(plan.judge.config().get("persona", ""))
     return {name: plan.personas[name]} if name in plan.personas else {}
 
@@ -159,9 +143,7 @@ def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds
         readings=plan.readings,
         joint=plan.joint_allowed,
         # The export of a judge with examples contains texts of the data, which the user has to allow.
-        not_exportable=()
-        if plan.settings.export_examples
-        else tuple(k for k in knowledge if k in ("examples", "both")),
+        not_exportable=() if plan.settings.export_examples else tuple(filter(holds_texts, knowledge)),
     )
 
 

@@ -14,10 +14,9 @@ from typing import Any
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.optimize.search.choice_scores import CrossFittedJudge
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Reading, SearchSpace
-from debate_judge.optimize.settings import ExamplesOption
 from debate_judge.optimize.tuners import GroupKey, TuningResult
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
-from debate_judge.optimize.tuners.rated_examples import ScoresByItem, with_rated_examples
+from debate_judge.optimize.tuners.rated_examples import show_examples, show_precedents
 from debate_judge.programs.judge import Judge
 
 TOGETHER = "together"
@@ -32,6 +31,11 @@ with each candidate alone."""
 
 TUNED = "tuned"
 """Name of the knowledge and the persona of a judge whose instructions were all rewritten."""
+
+EXAMPLES, PRECEDENTS = "examples", "precedents"
+"""Names of the knowledge that consists of rated texts, for all roles and for the Critic alone."""
+
+_AND = " and "
 
 ApplyKnowledge = Callable[[Judge], Judge]
 """From a judge to a copy of it with the knowledge."""
@@ -56,7 +60,7 @@ class Knowledge:
         return CrossFittedJudge(self.apply(judge), out_of_fold)
 
 
-def combine(first_kind: Knowledge, second_kind: Knowledge, name: str = "both") -> Knowledge:
+def combine(first_kind: Knowledge, second_kind: Knowledge) -> Knowledge:
     """Two kinds together; a train group is unseen if a fold of each has not seen it."""
 
     def chain(first: ApplyKnowledge, second: ApplyKnowledge) -> ApplyKnowledge:
@@ -68,6 +72,7 @@ def combine(first_kind: Knowledge, second_kind: Knowledge, name: str = "both") -
         for second, second_unseen in second_kind.folds
         if first_unseen & second_unseen
     ]
+    name = f"{first_kind.name}{_AND}{second_kind.name}"
     return Knowledge(name, chain(first_kind.apply, second_kind.apply), tuple(folds))
 
 
@@ -77,16 +82,28 @@ def guide_knowledge(base: Judge, tuned: TuningResult) -> Knowledge | None:
 
 
 def examples_knowledge(
-    corpus: Corpus, aspects: Sequence[Aspect], option: ExamplesOption, seed: int, scores: ScoresByItem
-) -> Knowledge:
-    """Rated candidates of train in the prompts; pairs are chosen by the judge's `scores`. No prompt has an example of
-    the source that it asks about, so no train group is seen."""
-
-    def apply(judge: Judge) -> Judge:
-        return with_rated_examples(judge, corpus, aspects, option, seed=seed, scores=scores)
-
+    judge: Judge, corpus: Corpus, aspects: Sequence[Aspect], count: int, seed: int
+) -> list[Knowledge]:
+    """Rated candidates of train in the prompts: `count` of them as examples for every role, and, where the judge has a
+    Critic, the `count` most alike as precedents for the Critic alone."""
+    # No prompt has a text of the source that it asks about, so no train group is seen.
     all_groups = frozenset((aspect.name, group.id) for aspect in aspects for group in corpus.groups)
-    return Knowledge("examples", apply, ((apply, all_groups),))
+
+    def examples(judge: Judge) -> Judge:
+        return show_examples(judge, corpus, aspects, count, seed=seed)
+
+    def precedents(judge: Judge) -> Judge:
+        return show_precedents(judge, corpus, aspects, count)
+
+    kinds = [Knowledge(EXAMPLES, examples, ((examples, all_groups),))]
+    if judge.shows_precedents and judge.debate_config.rounds:
+        kinds.append(Knowledge(PRECEDENTS, precedents, ((precedents, all_groups),)))
+    return kinds
+
+
+def holds_texts(knowledge: str) -> bool:
+    """Whether judges with this kind of knowledge hold texts of the data."""
+    return not {EXAMPLES, PRECEDENTS}.isdisjoint(knowledge.split(_AND))
 
 
 def rewritten_knowledge(tuned: TuningResult) -> Knowledge:

@@ -1,54 +1,36 @@
-"""Chooses the rated candidates of train that a judge has as examples in its prompts."""
+"""Chooses the rated candidates of train that a judge has in its prompts, as examples or as precedents."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from itertools import combinations
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, RatedGroup
-from debate_judge.optimize.settings import ExamplesOption
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import RatedExample, with_examples, with_precedents
-
-ScoresByItem = Mapping[tuple[str, str, str], float]
-"""Aspect name, group id and candidate id -> a judge's score."""
-
-_Pair = tuple[Candidate, Candidate]
 
 MAX_PER_SOURCE = 4
 """Most candidates of one source. Several, because a source takes more tokens than its candidates, and ratings of the
 same source show how raters use the scale."""
 
 
-def with_rated_examples(
-    judge: Judge,
-    corpus: Corpus,
-    aspects: Sequence[Aspect],
-    option: ExamplesOption,
-    *,
-    seed: int,
-    scores: ScoresByItem = MappingProxyType({}),
-) -> Judge:
-    """A copy of the judge with rated candidates of `corpus`, the train part, as examples for each of its aspects.
-
-    Pairs are chosen by the `scores` of the judge.
+def show_examples(judge: Judge, corpus: Corpus, aspects: Sequence[Aspect], count: int, *, seed: int) -> Judge:
+    """A copy of the judge that shows `count` rated candidates of `corpus`, the train part, in each aspect.
 
     Raises:
         InputError: The judge takes no examples.
     """
-    examples: list[RatedExample] = []
-    for aspect in aspects:
-        if option.nearest:
-            examples += rated_candidates(corpus, aspect)
-        elif option.pairs:
-            examples += choose_pairs(corpus, aspect, option.count, scores, seed=seed)
-        else:
-            examples += choose_examples(corpus, aspect, option.count, seed=seed)
-    if option.nearest:
-        return with_precedents(judge, examples, option.count)
-    return with_examples(judge, examples)
+    return with_examples(judge, [e for aspect in aspects for e in choose_examples(corpus, aspect, count, seed=seed)])
+
+
+def show_precedents(judge: Judge, corpus: Corpus, aspects: Sequence[Aspect], count: int) -> Judge:
+    """A copy of the judge whose Critic is shown the `count` candidates of `corpus`, the train part, most like the one
+    that is judged.
+
+    Raises:
+        InputError: The judge has no Critic.
+    """
+    return with_precedents(judge, [e for aspect in aspects for e in rated_candidates(corpus, aspect)], count)
 
 
 def choose_examples(corpus: Corpus, aspect: Aspect, count: int, *, seed: int) -> list[RatedExample]:
@@ -70,45 +52,6 @@ def choose_examples(corpus: Corpus, aspect: Aspect, count: int, *, seed: int) ->
         chosen = _spread([(group, c) for c in candidates], aspect, min(MAX_PER_SOURCE, count - len(examples)))
         examples += [_example(group, candidate, aspect) for _, candidate in chosen]
     return examples
-
-
-def choose_pairs(
-    corpus: Corpus,
-    aspect: Aspect,
-    count: int,
-    scores: ScoresByItem,
-    *,
-    seed: int,
-) -> list[RatedExample]:
-    """Choose pairs of candidates of one source with different ratings: first those that the judge does not order as the
-    raters do, spread over the sources, the largest differences first. No candidate is in two pairs. A pair without both
-    scores counts as ordered like the raters.
-
-    Returns:
-        The examples of at most `count` pairs, those of one source together, the better one first.
-    """
-    groups = _rated(corpus, aspect)
-    random.Random(seed).shuffle(groups)
-    ordered: list[tuple[tuple[bool, int, float], int, _Pair]] = []
-    for index, (group, candidates) in enumerate(groups):
-        best_first = sorted(candidates, key=lambda candidate: -_rating(candidate, aspect))
-        ranked = [(_pair_priority(group, pair, aspect, scores), pair) for pair in combinations(best_first, 2)]
-        used: set[str] = set()
-        for (same_order, distance), pair in sorted(ranked, key=lambda entry: entry[0]):
-            if _rating(pair[0], aspect) > _rating(pair[1], aspect) and used.isdisjoint(c.id for c in pair):
-                ordered.append(((same_order, len(used), distance), index, pair))
-                used |= {candidate.id for candidate in pair}
-    chosen = sorted(sorted(ordered, key=lambda entry: entry[0])[:count], key=lambda entry: entry[1])
-    return [_example(groups[index][0], candidate, aspect) for _, index, pair in chosen for candidate in pair]
-
-
-def _pair_priority(group: RatedGroup, pair: _Pair, aspect: Aspect, scores: ScoresByItem) -> tuple[bool, float]:
-    """Sort key of a pair: whether the judge orders it as the raters do; then its lead less theirs, or, if the order is
-    the same, the raters' lead, negative."""
-    better, worse = (scores.get((aspect.name, group.id, candidate.id)) for candidate in pair)
-    distance = _rating(pair[0], aspect) - _rating(pair[1], aspect)
-    lead = None if better is None or worse is None else better - worse
-    return (True, -distance) if lead is None or lead > 0 else (False, lead - distance)
 
 
 def rated_candidates(corpus: Corpus, aspect: Aspect) -> list[RatedExample]:

@@ -11,6 +11,7 @@ decided by Algorithm 1 and an LM could only add calls and change the messages.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -175,12 +176,9 @@ class Debate(Judge):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Debate:
-        name, text = str(config["persona"]), config.get("persona_text")
-        if text is None:
-            persona = find_persona(name)
-        else:
-            later, two_briefs = str(config.get("persona_later", "")), bool(config.get("two_briefs", False))
-            persona = Persona(name, str(text), later, two_briefs)
+        persona = find_persona(str(config["persona"]), config.get("persona_text"))
+        if "two_briefs" in config:
+            persona = replace(persona, later=str(config["persona_later"]), two_briefs=bool(config["two_briefs"]))
         options = {name: config[name] for name in ("score_mode", "together", "precedents") if name in config}
         return cls(persona, DebateConfig(config["rounds"], config["tie_breaker"]), **options)
 

@@ -67,7 +67,7 @@ def with_precedents(judge: Judge, examples: Sequence[RatedExample], count: int) 
         count: Number of texts in a prompt, those most like the candidate.
 
     Raises:
-        InputError: The judge has no Critic that can be shown them, or there are no rated texts.
+        InputError: The judge has no Critic that can be shown them. Without any rated text, calls of the copy raise one.
     """
     if not judge.shows_precedents:
         raise InputError(
@@ -75,14 +75,6 @@ def with_precedents(judge: Judge, examples: Sequence[RatedExample], count: int) 
             field="precedents",
             expected="a debate, whose Critic is shown them",
             remedy="leave them out",
-        )
-    if count and not examples:
-        raise InputError(
-            "there are no rated texts to show the Critic",
-            field="precedents",
-            expected="at least one text with a rating",
-            found="none",
-            remedy="rate some texts, or leave the precedents out",
         )
     copy = _with_demos(judge, "critic", examples if count else ())
     copy.precedents = count
@@ -140,7 +132,7 @@ MIN_SIMILARITY = 0.2
 different sources stay below .17 on SummEval and .16 on DialSummEval."""
 
 
-def precedents_for(item: Item, demos: Iterable[Any], items: Sequence[Item], count: int) -> str:
+def precedents_for(item: Item, demos: Sequence[Any], items: Sequence[Item], count: int) -> str:
     """The `count` rated texts that are most like the item's text, as a text for the prompt; if none is, it says so.
 
     Args:
@@ -148,7 +140,18 @@ def precedents_for(item: Item, demos: Iterable[Any], items: Sequence[Item], coun
         demos: Demonstrations of the Critic's predictor.
         items: All items that the prompt is about; texts of their sources are never shown.
         count: Maximum number of texts.
+
+    Raises:
+        InputError: There are no rated texts at all.
     """
+    if not any(map(is_rated_example, demos)):
+        raise InputError(
+            "there are no rated texts to show the Critic",
+            field="precedents",
+            expected="at least one text with a rating",
+            found="none",
+            remedy="give some by debate_judge.programs.roles.examples.with_precedents, or leave the precedents out",
+        )
     others = _of_other_sources(demos, item.aspect.name, items)
     cosines = _cosines(tuple(dict.fromkeys(example.candidate for example in others)), item.text) if others else {}
     alike = [example for example in others if cosines[example.candidate] >= MIN_SIMILARITY]

@@ -221,12 +221,16 @@ def _preset_judge(spec: JudgeSpec, settings: Settings, persona_texts: Mapping[st
     )
 
 
+_OF_PERSONA = ("persona_text", "persona_later", "two_briefs")
+"""Entries of a debate's configuration that belong to its persona."""
+
+
 def _with_settings(judge: Judge, settings: Settings, persona_texts: Mapping[str, str], spec: JudgeSpec) -> Judge:
     """A copy of the judge with these settings changed, and the same instructions."""
     if not settings:
         return judge
     config, state = {**judge.config(), **settings}, judge.dump_state()
-    allowed = [name for name in judge.config() if name not in ("persona_text", "gap")]
+    allowed = [name for name in judge.config() if name not in (*_OF_PERSONA, "precedents")]
     with _settings_errors(spec):
         for name in settings:
             if name not in allowed:
@@ -238,8 +242,7 @@ def _with_settings(judge: Judge, settings: Settings, persona_texts: Mapping[str,
                 expected = f"one of {', '.join(persona_texts)}"
                 remedy = did_you_mean(persona, persona_texts)
                 raise InputError(f"unknown persona {persona!r}", expected=expected, remedy=remedy)
-            # A persona is the Critic's instructions, and says whether the Critic scores blind (`gap`).
-            config.pop("gap", None)
+            config = {name: value for name, value in config.items() if name not in _OF_PERSONA}
             config["persona_text"] = persona_texts[persona]
             state = {predictor: saved for predictor, saved in state.items() if predictor != "critic"}
         copy = build(judge.kind, config)

@@ -63,7 +63,7 @@ class Mind:
 
     Args:
         word: In the proposals that help.
-        role: Whose instructions they must be in: `standard` for the Scorer's, `role` for the Critic's.
+        role: Whose instructions they must be in, the Scorer's or the Critic's.
         proposed: The text of every proposal; `{n}` is the number of those before.
     """
 
@@ -85,11 +85,11 @@ class Mind:
         return debater(score=self._score, feedback=self._objection)(prompt)
 
     def _score(self, prompt: str) -> str:
-        knows = self.word in section(prompt, "standard") if self.role == "standard" else "well told" in prompt
+        knows = self.word in section(prompt, "role") if self.role == "scorer" else "well told" in prompt
         return section(prompt, "candidate").split()[-1] if knows else "3"
 
     def _objection(self, prompt: str) -> str:
-        return "well told" if self.role == "role" and self.word in section(prompt, "role") else "badly told"
+        return "well told" if self.role == "critic" and self.word in section(prompt, "role") else "badly told"
 
 
 def start(rounds: int = 1) -> Debate:
@@ -117,14 +117,14 @@ def test_train_sources_that_rank_nothing_leave_the_judge_as_it_is(tuner: str) ->
         replace(group, candidates=tuple(replace(c, ratings={"clarity": (3.0,)}) for c in group.candidates))
         for group in corpus().groups
     )
-    lm, judge = scripted_lm(Mind("again", "standard")), start()
+    lm, judge = scripted_lm(Mind("again", "scorer")), start()
     assert tuned(lm, tuner, judge, rated=replace(corpus(), groups=alike)) is judge
     assert lm.prompts == []
 
 
 @pytest.mark.integration
 @BOTH
-@pytest.mark.parametrize(("role", "predictor"), [("standard", "scorer"), ("role", "critic")])
+@pytest.mark.parametrize(("role", "predictor"), [("scorer", "scorer"), ("critic", "critic")])
 def test_they_rewrite_the_scorers_instructions_and_the_critics_persona(tuner: str, role: str, predictor: str) -> None:
     lm, judge = scripted_lm(Mind("look again", role)), start()
     before = judge.instructions()
@@ -138,7 +138,7 @@ def test_they_rewrite_the_scorers_instructions_and_the_critics_persona(tuner: st
 
 
 def test_gepa_starts_from_the_guide_and_mipro_from_the_judge() -> None:
-    lm = scripted_lm(Mind("nobody says this", "standard"))
+    lm = scripted_lm(Mind("nobody says this", "scorer"))
     result = tuning_result(tuned(lm, "gepa"))
     assert HEADING in result.start.judge.instructions()["scorer"]
     assert result.judge.instructions() == result.start.judge.instructions()
@@ -149,14 +149,14 @@ def test_gepa_starts_from_the_guide_and_mipro_from_the_judge() -> None:
 @pytest.mark.integration
 @BOTH
 def test_instructions_lose_what_they_quote(tuner: str) -> None:
-    lm = scripted_lm(Mind("look again", "standard", f"You look again, {{n}}. {STORY}"))
+    lm = scripted_lm(Mind("look again", "scorer", f"You look again, {{n}}. {STORY}"))
     text = tuned(lm, tuner, trials=10).instructions()["scorer"]
     assert "You look again" in text
     assert "lighthouse" not in text
 
 
 def test_gepa_is_told_what_came_of_the_call_that_it_is_shown() -> None:
-    mind = Mind("nobody says this", "standard")
+    mind = Mind("nobody says this", "scorer")
     tuned(scripted_lm(mind), "gepa")
     prompts = [prompt for prompt in mind.requests if "This call was about candidate" in prompt]
     assert len(prompts) == len(mind.requests) > 1

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Objective
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import MIN_BATCH_ITEMS, examples, group_metric
-from debate_judge.optimize.settings import ExamplesOption, Settings
 from debate_judge.optimize.tuners.rated_examples import (
     choose_examples,
-    choose_pairs,
     rated_candidates,
-    with_rated_examples,
+    show_precedents,
 )  # fmt: skip
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.roles.examples import examples_of
@@ -105,8 +102,8 @@ def test_examples_of_a_source_span_its_ratings_and_stand_together() -> None:
     chosen = [(e.group, e.rating) for e in shown]
     assert chosen == [("2", 5), ("2", 3), ("2", 2.1), ("2", 1), ("3", 4.2), ("3", 2)]
     assert (shown[0].source, shown[0].context, shown[0].candidate) == ("Source 2.", "Context 2.", "Text 2.5.")
-    judge = with_rated_examples(Debate(), wide, (TONE,), ExamplesOption(3, nearest=True), seed=0)
-    assert judge.nearest_examples == 3
+    judge = show_precedents(Debate(), wide, (TONE,), 3)
+    assert judge.precedents == 3
     assert examples_of(judge) == tuple(rated_candidates(wide, TONE))
     assert len(examples_of(judge)) == 16
 
@@ -115,37 +112,3 @@ def test_sources_with_one_candidate_each_are_chosen_to_span_the_scale() -> None:
     singles = corpus(*((rating,) for rating in (3, 3, 3, 1, 3, 3, 5, 3, 2, 4, 3)))
     assert [e.rating for e in choose_examples(singles, TONE, 5, seed=1)] == [5, 4, 3, 2, 1]
     assert [e.rating for e in choose_examples(singles, TONE, 1, seed=1)] == [5]
-
-
-def scores(**by_group: tuple[float, ...]) -> dict[tuple[str, str, str], float]:
-    """`tone` of the candidates of groups `g1`, `g2`, …"""
-    return {("tone", group[1:], f"c{i}"): score for group, values in by_group.items() for i, score in enumerate(values)}
-
-
-@pytest.mark.parametrize(
-    ("ratings", "given", "count", "pairs"),
-    [
-        # It orders 1 as the raters do, gives both of 2 the same, and orders 3 the other way round.
-        (((1, 5), (2, 3), (1, 4)), scores(g1=(1, 5), g2=(3, 3), g3=(5, 2)), 1, "3"),
-        (((1, 5), (2, 3), (1, 4)), scores(g1=(1, 5), g2=(3, 3), g3=(5, 2)), 2, "23"),
-        (((1, 5), (2, 3), (1, 4)), scores(g1=(1, 5), g2=(3, 3), g3=(5, 2)), 9, "123"),
-        # What the raters do not tell apart is no pair; what has no score is ordered rightly.
-        (((3, 3), (1, 5), (2, 4)), scores(g1=(1, 5)), 9, "23"),
-        (((3, 3), (1, 5), (2, 4)), scores(g3=(4, 4)), 1, "3"),
-    ],
-)
-def test_pairs_are_first_those_that_the_judge_orders_the_other_way_round(
-    ratings: Any, given: Any, count: int, pairs: str
-) -> None:
-    texts = [e.candidate for e in choose_pairs(corpus(*ratings), TONE, count, given, seed=0)]
-    assert sorted(zip(texts[::2], texts[1::2], strict=True)) == [(f"Text {n}.1.", f"Text {n}.0.") for n in pairs]
-    judge = with_rated_examples(
-        Debate(), corpus(*ratings), (TONE,), ExamplesOption(count, pairs=True), seed=0, scores=given
-    )
-    assert sorted(e.candidate for e in examples_of(judge)) == sorted(texts)
-
-
-def test_the_examples_option_is_parsed() -> None:
-    options = {text: Settings(examples=text).examples_option for text in ("8", "nearest:4", "pairs:4")}
-    assert list(options.values()) == [ExamplesOption(8), ExamplesOption(4, nearest=True), ExamplesOption(4, pairs=True)]
-    assert Settings().examples_option is None

@@ -23,7 +23,7 @@ from debate_judge.optimize.search.knowledge import (
     learnt_knowledge,
 )
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, SearchSpace
-from debate_judge.optimize.settings import ExamplesOption, Settings
+from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import (
     FoldJudge,
     GroupKey,
@@ -34,6 +34,7 @@ from debate_judge.optimize.tuners import (
 )
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.optimize.tuners.persona import EFFECTS, count_effects, critic_replies
+from debate_judge.optimize.tuners.rated_examples import rated_candidates
 from debate_judge.optimize.tuning import tune_judges
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import ADVOCATE, PERSONAS, PLAIN
@@ -229,12 +230,13 @@ def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own_beside_a_guid
 
 def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
     assert len(examples(CORPUS, (ASPECT,), grouped=True, seed=0)) == len(GROUPS)
-    knowledge = examples_knowledge(CORPUS, (ASPECT,), ExamplesOption(2), 0, {})
+    rated = examples_knowledge(BASE, CORPUS, (ASPECT,), 2, 0)
+    assert [kind.name for kind in rated] == ["examples", "precedents"]
     (guide,) = learnt_knowledge(BASE, learnt())
-    kinds = [guide, knowledge, combine(guide, knowledge)]
+    kinds = [guide, *rated, *(combine(guide, shown) for shown in rated)]
     space = SearchSpace(knowledge_values(kinds)[0], ("strict", "plain"), (0, 1, 2), (False, True))
     variants = VariantJudges(BY_PERSONA, kinds, space)
-    alone, both = (variants[JudgeVariant(kind, "strict")] for kind in ("examples", "both"))
+    alone, both = (variants[JudgeVariant(kind, "strict")] for kind in ("examples", "guide and examples"))
     assert len(examples_of(alone.judge)) == len(examples_of(both.judge)) == 2
     assert (guide_of(alone.judge), guide_of(both.judge)) == ("", "of all")
     for group in GROUPS:
@@ -243,3 +245,6 @@ def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> Non
         assert judge is not None
         assert group[1] in guide_of(judge)
         assert len(examples_of(judge)) == 2
+    critics = variants[JudgeVariant("guide and precedents", "strict")].judge
+    assert (critics.precedents, guide_of(critics)) == (2, "of all")
+    assert len(examples_of(critics)) == len(rated_candidates(CORPUS, ASPECT))

@@ -11,7 +11,7 @@ from debate_judge.optimize.compile import build_parser
 from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
 from debate_judge.optimize.search import outcomes
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import guide, rated_examples
+from debate_judge.optimize.tuners import guide
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.reply import Reply
@@ -121,15 +121,12 @@ def spied(patch: pytest.MonkeyPatch, module: Any, name: str) -> list[tuple[Any, 
     return calls
 
 
-def test_guides_are_compared_and_judges_chosen_by_the_error_and_pairs_by_the_judges_scores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_guides_are_compared_and_judges_chosen_by_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = spied(monkeypatch, outcomes, "group_values")
     tuned = spied(monkeypatch, guide, "group_metric")
-    pairs_chosen = spied(monkeypatch, rated_examples, "choose_pairs")
     data: dict[str, Any] = {"data": str(small_corpus(tmp_path)), "aspects": ("coherence",), "store": str(tmp_path)}
     quick: dict[str, Any] = {"max_rounds": 0, "folds": 1, "resamples": 100}
-    settings = Settings(**data, **quick, metric="mae", examples="pairs:2", export_examples=True)
+    settings = Settings(**data, **quick, metric="mae", examples=2, export_examples=True)
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
         result = compiled(settings, personas(None), runner, lm)
@@ -138,11 +135,6 @@ def test_guides_are_compared_and_judges_chosen_by_the_error_and_pairs_by_the_jud
         ("mae", "summary", 4.0, 4.0)
     }
     assert {(objective, scale.width) for _, _, objective, scale in tuned} == {("mae", 4.0)}
-    train = result.plan.data.splits.train
-    for corpus, _, count, scores, *_ in pairs_chosen:
-        assert (corpus, count) == (train, 2)
-        assert set(scores) == {("coherence", g.id, c.id) for g in train.groups for c in g.candidates}
-    assert pairs_chosen
     assert result.to_json()["objective"]["maximized"] == "mae"
 
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, Persona
 from debate_judge.programs.debate.prompts import Scoring
+from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import Item, Judge
 from debate_judge.programs.roles.examples import (
     EXPLANATION,
@@ -221,6 +223,13 @@ def test_the_critic_alone_is_shown_the_rated_texts_most_like_the_candidate() -> 
         assert not any("precedents" in headers(prompt) for prompt in (sent[0], *sent[2:]))
     # After the debate, whose beginning other roles share.
     assert headers(sent[1])[-4:] == ["debate", "precedents", "role", "feedback"]
+
+
+def test_precedents_without_rated_texts_are_refused() -> None:
+    with pytest.raises(InputError, match="no rated texts to show the Critic"):
+        prompts(judge=Debate(rounds=1, precedents=4))
+    with pytest.raises(InputError, match="shows no precedents"):
+        with_precedents(GEval(), ALL, 2)
 
 
 def test_what_is_like_nothing_is_said_to_be_so() -> None:

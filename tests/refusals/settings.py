@@ -50,6 +50,7 @@ SETTINGS = rows(
     ({"seed": "1"}, "--seed", "a whole number"),
     ({"max_rounds": 1.0}, "--max-rounds", "a whole number"),
     ({"concurrency": 0}, "--concurrency", "at least 1"),
+    ({"examples": 0}, "--examples", "at least 1"),
     ({"resamples": 99}, "resamples", "at least 100"),
     ({"shared": 1}, "shared", "true or false"),
     ({"aspects": ("a", 1)}, "--aspects", "a list of texts"),
@@ -60,10 +61,8 @@ SETTINGS = rows(
     ({"name": "a/b"}, "--name", "letters"),
     ({"name": ".."}, "--name", "letters"),
 )
-EXAMPLES = ("0", "nearest", "nearest:0", "near:3", ":3", "many")
 METRICS = ("", "summary/sample", "spearman/pearson", "summary/spearman/auto", "system/spearman", "mae,ccc")
 TEXTS = [
-    *alike(Settings, "--examples", "nearest:N", *({"examples": text} for text in EXAMPLES)),
     *alike(Settings, "--metric", "not a metric", *({"metric": text} for text in METRICS)),
 ]
 

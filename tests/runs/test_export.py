@@ -20,7 +20,7 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.store import FILE
-from debate_judge.programs.roles.examples import RatedExample, examples_of, with_examples
+from debate_judge.programs.roles.examples import RatedExample, examples_of, with_examples, with_precedents
 from debate_judge.runs.evaluation.entrants import build_entrants, parse_judges
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import load_in_tool, open_export, read
@@ -73,11 +73,13 @@ def test_demonstrations_stay_at_home_unless_asked_for(tmp_path: Path) -> None:
     assert prompts(kept.judge) == prompts(judge)
 
 
-@pytest.mark.parametrize("nearest", [0, 1])
-def test_rated_examples_are_exported_only_with_permission_and_then_declared(tmp_path: Path, nearest: int) -> None:
+@pytest.mark.parametrize("precedents", [0, 1])
+def test_rated_examples_are_exported_only_with_permission_and_then_declared(tmp_path: Path, precedents: int) -> None:
     example = RatedExample("tone", "7", "A source.", "", "A PRIVATE candidate.", 3.5, (3.0, 4.0))
     judge = compiled()
-    tone = replace(judge.aspects["tone"], judge=with_examples(judge.aspects["tone"].judge, [example], nearest))
+    plain = judge.aspects["tone"].judge
+    shown = with_precedents(plain, [example], 1) if precedents else with_examples(plain, [example])
+    tone = replace(judge.aspects["tone"], judge=shown)
     judge = replace(judge, aspects={**judge.aspects, "tone": tone})
     # Without them it would be another judge than the one whose evidence it carries.
     with pytest.raises(InputError, match="export-examples"):
