@@ -7,6 +7,7 @@ optimizer can rewrite it. A Critic ends the debate with the words NO ISSUE; whet
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -75,12 +76,32 @@ PERSONAS: Mapping[str, Persona] = MappingProxyType(
 """The built-in personas, by name."""
 
 
+_HEADER = re.compile(r"\[\[\s*##\s*(\w*)")
+
+
+def require_persona(name: str, text: str) -> None:
+    """Refuse a persona without a name or a text, and one that asks for fields of its own: the program reads a Critic's
+    feedback and nothing else of its reply."""
+    if not name.strip() or not text.strip():
+        expected = "a name and a text" if name.strip() else "a name that is not empty"
+        raise InputError("not a persona", field=name or '""', expected=expected, found=repr(text if name else name))
+    if header := _HEADER.search(text):
+        raise InputError(
+            "a persona that asks for fields of its own",
+            field=name,
+            expected="how the Critic argues; the form of its reply, one field `feedback`, is added to every prompt",
+            found=f"[[ ## {header[1]} ## ]]",
+            remedy="leave the headers out; a persona that may end the debate says: reply NO ISSUE and nothing else",
+        )
+
+
 def find_persona(name: str, text: str | None = None) -> Persona:
     """The built-in persona `name`; with another `text` than its own, a persona that consists of this text alone."""
     builtin = PERSONAS.get(name)
     if builtin is not None and text in (None, builtin.text):
         return builtin
     if text is not None:
+        require_persona(name, text)
         return Persona(name, text)
     raise InputError(
         "unknown persona",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
-from debate_judge.programs.debate.personas import PERSONAS
+from debate_judge.programs.debate.personas import PERSONAS, require_persona
 from debate_judge.runs.flags.declaration import flag_group, setting, split_commas
 
 PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE")
@@ -99,7 +100,15 @@ def personas(path: Path | None) -> dict[str, str]:
         InputError: The file cannot be read, or an entry is not a non-empty text.
     """
     builtin = {name: persona.text for name, persona in PERSONAS.items()}
-    return builtin if path is None else {**builtin, **read_named_texts(path, "persona")}
+    if path is None:
+        return builtin
+    own = read_named_texts(path, "persona")
+    for name, text in own.items():
+        try:
+            require_persona(name, text)
+        except InputError as error:
+            raise error.replaced(file=path, line=_line_of(path, name)) from None
+    return {**builtin, **own}
 
 
 def read_named_texts(path: Path, noun: str) -> dict[str, str]:
@@ -108,7 +117,40 @@ def read_named_texts(path: Path, noun: str) -> dict[str, str]:
     Raises:
         InputError: The file cannot be read, is empty, or an entry is not a non-empty text.
     """
-    record = reading.toml(path, f"file of {noun}s")
+    try:
+        record = reading.toml(path, f"file of {noun}s")
+    except InputError as error:
+        if "Cannot overwrite a value" not in error.problem:
+            raise
+        # The parser may name the end of the file.
+        keys = [line.partition("=")[0].strip(" \t\"'") for line in path.read_text(encoding="utf-8-sig").splitlines()]
+        second = next((n for n, key in enumerate(keys) if key and key in keys[:n]), None)
+        raise InputError(
+            f"a second {noun} of the same name",
+            file=path,
+            line=None if second is None else second + 1,
+            field=None if second is None else keys[second],
+            expected="each name once",
+            remedy="give one of the two another name",
+        ) from None
     if not record.values:
         raise record.error(f"no {noun} found", expected='at least one name = "text" line')
+    names = [name for name in record.values if not name.strip()]
+    if names:
+        raise InputError(
+            f"a {noun} without a name",
+            file=path,
+            line=_line_of(path, names[0]),
+            field=repr(names[0]),
+            expected='name = "text"',
+            found=repr(names[0]),
+            remedy=f"give the {noun} a name",
+        )
     return {name: record.text(name).strip() for name in record.values}
+
+
+def _line_of(path: Path, name: str) -> int | None:
+    """The number of the line on which a TOML file gives `name` a value."""
+    key = re.compile(rf"""\s*["']?{re.escape(name)}["']?\s*=""")
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    return next((number for number, line in enumerate(lines, 1) if key.match(line)), None)

@@ -66,7 +66,24 @@ COMPILE = [
     *rows("compile --data few.jsonl", ("", None, "rate 4 more"), files=first(2)),
     *rows("compile --folds 1 --data few.jsonl", ("", None, "at least 2 groups"), files=first(5)),
     *rows("compile --folds 6 --data few.jsonl", ("", "--folds", "5 sources"), files=first(5)),
-    *rows("compile --examples pairs:3 --task summarization --data a.csv", ("", "--examples", "no pairs"), files=SINGLE),
+    *rows("compile --judge geval", ("--examples 3", "--examples", "shows no rated examples")),
+    *[
+        row(
+            f"persona {keyword}",
+            "compile --config personas=p.toml",
+            field,
+            keyword,
+            "p.toml",
+            line,
+            files={"p.toml": text},
+        )
+        for text, field, word, line in (
+            ('a = "Be mild."\n"" = "Be strict."', "''", "without a name", 2),
+            ('a = "Be mild."\na = "Be strict."', "a", "second persona", 2),
+            ('a = "Be mild."\nb = "Also fill in [[ ## grade ## ]]."', "b", "fields of its own", 2),
+            ('a = " "', "a", "empty", None),
+        )
+    ],
     *rows("compile", ("--lm openai/gpt-4o", None, "give a valid key"), code=3, env={KEY: None}),
     # No header can hold it.
     *rows("compile", ("--lm openai/gpt-4o", KEY, "ASCII"), env={KEY: f"sk-{SECRET}-é"}),

@@ -89,7 +89,7 @@ OPTIONS = (
         ("self-check-3 examples=4", "examples", "from 0 to 3"),
         ("hallucination min-rounds=-1", "min_rounds", "from 0 up"),
         ("hallucination transition=always", "transition", "always"),
-        ("debate order=-1", "order", "from 0 up"),
+        ("debate together=-1", "together", "at least 0"),
         ("debate turns=3", "-J", "score_mode"),
     )
     + [

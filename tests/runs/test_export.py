@@ -75,7 +75,7 @@ def test_demonstrations_stay_at_home_unless_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("precedents", [0, 1])
 def test_rated_examples_are_exported_only_with_permission_and_then_declared(tmp_path: Path, precedents: int) -> None:
-    example = RatedExample("tone", "7", "A source.", "", "A PRIVATE candidate.", 3.5, (3.0, 4.0))
+    example = RatedExample("tone", "7", "A source.", "", "Sorry! PRIVATE!", 3.5, (3.0, 4.0))
     judge = compiled()
     plain = judge.aspects["tone"].judge
     shown = with_precedents(plain, [example], 1) if precedents else with_examples(plain, [example])
