@@ -3,14 +3,12 @@
     python runs/compare.py --data sample --judges rouge-l,single,debate
     python runs/compare.py --data summeval --judges single,runs/store/exports/NAME --external mine=scores.jsonl
     python runs/compare.py --judges "single,debate[rounds=1|2|3],debate[persona=plain]" --lm openai/gpt-6-luna
-    python runs/compare.py --judges runs/store/exports/NAME --probes longer,instruction --estimate
 
 A judge is a name (single, multiagent, debate, ... rouge-l) or an export: its folder, models:/NAME/VERSION,
 models:/NAME@champion, or the id of the MLflow run that made it. Settings in brackets are for this judge alone; a|b
 makes one judge for each value. The held-out sources of a compile's split are scored, or all with --part all: agreement
-on sources that an export was compiled on is no evidence. With --probes perturbed candidates are scored as well (made
-longer, with an instruction to the judge, and so on), and a second table shows how far scores move. All judges
-score in one pass and share LM replies; a command that was stopped resumes when it is run again.
+on sources that an export was compiled on is no evidence. All judges score in one pass and share LM replies; a command
+that was stopped resumes when it is run again.
 """
 
 from __future__ import annotations

@@ -168,7 +168,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     sample = {"README.md", "summarization.jsonl", "dialogue.jsonl"}
     page = {"report.css", "report.html.j2", "report.js"}
     others = {*(f"data/sample/{name}" for name in sample), *(f"runs/reports/html/{name}" for name in page)}
-    others.add("runs/comparison/published.toml")
     assert files == {*map(name_of, SOURCES), "py.typed", *others}
 
 

@@ -112,16 +112,6 @@ class JudgeLM(dspy.LM):
         """The same LM with direct calls instead of batch jobs; store, accounts and limits are shared."""
         return self._variant(self.recorded_engine.variant(batch_engine=None))
 
-    def another_sample(self, number: int, temperature: float) -> JudgeLM:
-        """The same LM with separate call keys for each `number`; limiter, budget and store are shared.
-
-        The number enters the keys and not the requests. An LM without a temperature (reasoning models, the offline LM)
-        gets none.
-        """
-        # Not the tag's sample: a judge that draws several samples sets it, and its samples would be the same each time.
-        engine = self.recorded_engine.variant(endpoint=f"{self.recorded_engine.endpoint} repeat {number}")
-        return self._variant(engine, **({} if self.kwargs.get("temperature") is None else {"temperature": temperature}))
-
     def _variant(self, engine: RecordedEngine, **settings: Any) -> JudgeLM:
         variant: JudgeLM = self.copy(engine=_SynchronousEngine(engine), async_engine=engine, **settings)
         variant.recorded_engine = engine

@@ -6,21 +6,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator
 
-from debate_judge.data.schema import ALL
 from debate_judge.programs import JUDGES
-from debate_judge.runs.evaluation.perturbations import PERTURBATIONS
 from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPLIES, REPORT, SEED, STORE, DataFlags, resamples_setting
-from debate_judge.runs.flags.declaration import command_settings, flag_group, setting, unknown_name_error
+from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE
 from debate_judge.runs.flags.lm import MAX_TOKENS, BatchFlags, EstimateFlags, PreflightFlags
 from debate_judge.runs.flags.metric import CUT, MetricChoice
-
-
-def _check_probes(names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        if name not in (*PERTURBATIONS, ALL):
-            raise unknown_name_error("probe", "--probes", name, tuple(PERTURBATIONS))
-    return tuple(PERTURBATIONS) if ALL in names else tuple(dict.fromkeys(names))
 
 
 def parse_metric(text: str) -> MetricChoice:
@@ -80,10 +71,6 @@ class JudgesLMFlags(PreflightFlags):
 class TableFlags:
     """The statistics of the table, and the outputs."""
 
-    probes: Annotated[tuple[str, ...], AfterValidator(_check_probes)] = setting(
-        (),
-        f"bias probes: score perturbed candidates as well, comma-separated: {', '.join(PERTURBATIONS)}, or all",
-    )
     metric: Annotated[str, AfterValidator(_check_metric)] = setting(
         "auto",
         "agreement to show: within sources (summary), pooled (sample) or over systems (system), and the correlations",
@@ -94,7 +81,6 @@ class TableFlags:
     baseline: str | None = setting(None, "judge that the others are compared with", default_text="the first one")
     resamples: int = resamples_setting()
     style: Literal["text", "markdown"] = setting("text", "format of the tables", affects_results=False)
-    published: bool = setting(False, "also show the figures that papers print for this set, in a second table")
     report: Literal["none", "plain", "full"] = REPORT
     name: str | None = setting(None, "name of the run in MLflow", affects_results=False)
     tracking_uri: str | None = setting(
@@ -112,6 +98,6 @@ class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags
 
     FLAGS: ClassVar = (
         *("data", "columns", "task", "aspects", "part", "seed", "judges", "external", "store"),
-        *("probes", "metric", "name", "tracking_uri", "json", "lm", "api_base", "concurrency", "rpm", "budget"),
+        *("metric", "name", "tracking_uri", "json", "lm", "api_base", "concurrency", "rpm", "budget"),
         "estimate",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from debate_judge.data.agreement.decisions import DecisionResult, evaluate_decisions
@@ -16,12 +16,9 @@ from debate_judge.programs.lm.reply import StoreError, replies_folder
 from debate_judge.programs.make_lm import OFFLINE, make_lm, open_replies
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.plan import ComparisonPlan, prepare, split_warning
-from debate_judge.runs.comparison.probes import ProbeEffects, probe_effects, probes_json, probes_table
-from debate_judge.runs.comparison.published import no_published_figures, published_json, published_tables
 from debate_judge.runs.comparison.report import RenderedComparison, write_report
 from debate_judge.runs.comparison.results import Comparison, compare_all
 from debate_judge.runs.comparison.table import judges_table, legend
-from debate_judge.runs.comparison.variability import run_variability, variability_table
 from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
 from debate_judge.runs.estimates.table import estimate_blocks
 from debate_judge.runs.evaluation.entrants import Entrant
@@ -90,7 +87,7 @@ def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[Outpu
         reply_tokens(flags.estimate or ""),
     )
     setup = plan.setup
-    estimate = estimate_evaluation(target, setup.corpus, setup.aspects, plan.entrants, plan.perturbations, setup.seed)
+    estimate = estimate_evaluation(target, setup.corpus, setup.aspects, plan.entrants)
     notes = ["A call that several judges need is made once, and counted for the first of them."]
     return estimate_blocks(estimate, "judge", notes)
 
@@ -104,7 +101,7 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, runner: JudgeRun
     """
     setup, context = plan.setup, plan.context
     usable, failed = _usable_entrants(flags, plan, runner)
-    evaluation = evaluate(runner, usable, setup.corpus, setup.aspects, plan.perturbations, setup.seed)
+    evaluation = evaluate(runner, usable, setup.corpus, setup.aspects)
     warnings = {entrant.name: split_warning(entrant.held_out_fingerprint, context) for entrant in usable}
     judges = {name: judge.with_note(warnings[name]) for name, judge in evaluation.judges.items()}
     price = _price(runner.lm, context.lm)
@@ -116,17 +113,15 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, runner: JudgeRun
         failed={**failed, **evaluation.failed},
         progress=runner.progress,
     )
-    views = list(_views(flags, plan, comparison, usable))
+    views = list(_views(plan, comparison))
     record = {**comparison.to_json(), **context.to_json(setup)}
     for view in views:
         record |= view.record
-    no_figures_note = no_published_figures(setup) if flags.published else None
     return RenderedComparison(
         comparison,
-        "\n".join(filter(None, [legend(comparison, context, priced=price is not None), no_figures_note])),
+        legend(comparison, context, priced=price is not None),
         tuple((view.section, table) for view in views for table in view.tables),
         record,
-        {judge: effects for view in views for judge, effects in view.effects.items()},
     )
 
 
@@ -138,13 +133,10 @@ class _View:
     """Title of the report's section."""
     tables: Sequence[DataTable]
     record: Mapping[str, Any]
-    effects: Mapping[str, ProbeEffects] = field(default_factory=dict)
 
 
-def _views(
-    flags: CompareFlags, plan: ComparisonPlan, comparison: Comparison, entrants: Sequence[Entrant]
-) -> Iterator[_View]:
-    """The views that apply to these data, judges and flags."""
+def _views(plan: ComparisonPlan, comparison: Comparison) -> Iterator[_View]:
+    """The views that apply to these data and judges."""
     setup, results = plan.setup, comparison.results
     if comparison.absolute_agreement:
         table = absolute_agreement_tables.table_by_judge(comparison.absolute_agreement)
@@ -170,20 +162,6 @@ def _views(
         }
         table = rater_tables.table(by_judge, setup.level, setup.statistics[0])
         yield _View("Judge vs. individual raters", [table], {"raters": rater_tables.to_json(by_judge)})
-    if variability := run_variability(comparison, entrants):
-        table = variability_table(variability, comparison, plan.context.lm)
-        yield _View("Runs of one judge", [table], {"variability": [entry.to_json() for entry in variability]})
-    if plan.perturbations:
-        probes = [probe.name for probe in plan.perturbations]
-        effects = {
-            result.name: probe_effects(result.judge, setup.aspects, probes)
-            for result in results
-            if result.judge.judgements
-        }
-        table = probes_table(effects, setup, plan.context.part_title)
-        yield _View("Bias probes", [table], {"probes": probes_json(effects, setup)}, effects)
-    if flags.published:
-        yield _View("Published figures, not run here", published_tables(setup), published_json(setup))
 
 
 def _usable_entrants(

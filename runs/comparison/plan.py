@@ -20,7 +20,6 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.flags import CompareFlags, parse_metric
 from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.evaluation.entrants import Entrant, JudgeSpec, build_entrants, expected_judges, parse_judges
-from debate_judge.runs.evaluation.perturbations import PERTURBATIONS, Perturbation
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
@@ -111,7 +110,6 @@ class ComparisonPlan:
     decision_rules: Mapping[str, DecisionRule]
     """Aspect -> its decision, for aspects whose ratings are categories."""
     context: ComparisonContext
-    perturbations: tuple[Perturbation, ...]
     api_base: str | None
     sampling: Mapping[str, Any]
     """`temperature` and `max_tokens`."""
@@ -143,7 +141,6 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
         _baseline(flags.baseline, [*(entrant.name for entrant in built), *external]),
         decision_rules,
         ComparisonContext(flags.part, len(corpus.groups), flags.seed, held_out_fingerprint, lm),
-        tuple(PERTURBATIONS[name] for name in flags.probes),
         api_base,
         sampling,
     )

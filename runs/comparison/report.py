@@ -17,7 +17,6 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.plan import ComparisonPlan
-from debate_judge.runs.comparison.probes import ProbeEffects, probe_metrics
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup
 from debate_judge.runs.comparison.table import judges_table
 from debate_judge.runs.evaluation.entrants import Entrant
@@ -63,8 +62,6 @@ class RenderedComparison:
     """(section, table) of each view other than the correlations."""
     record: Mapping[str, Any] = field(default_factory=dict)
     """The JSON of `--json`, every number finite or null."""
-    effects: Mapping[str, ProbeEffects] = field(default_factory=dict)
-    """Judge -> effects of the bias probes."""
 
 
 def comparison_report(
@@ -286,9 +283,6 @@ def _log(
                 **absolute_agreement_tables.averages(comparison.absolute_agreement, result.name),
             }
             tracker.log_trial(result.name, {"judge": result.name, **params}, metrics)
-        for judge, effects in rendered.effects.items():
-            tracker.log_metrics(probe_metrics(effects, judge, pooled=True))
-            tracker.log_details(probe_metrics(effects, judge, pooled=False))
         tracker.log_json("comparison.json", rendered.record)
         for artifact, text in artifacts.items():
             tracker.log_text(artifact, text)

@@ -3,7 +3,6 @@
 single
 debate[rounds=2,persona=plain]              # settings that replace those of the preset
 debate[rounds=0|1|2|3]                      # an entrant for each value
-debate[sample=1|2|3,temperature=0.7]        # repeated samples of the LM: how much do scores vary?
 runs/store/exports/NAME[tie_breaker=true]   # an export with another setting and its tuned instructions
 """
 
@@ -22,15 +21,11 @@ from debate_judge.data.schema import Aspect
 from debate_judge.programs import JUDGES, build, build_preset, options_of
 from debate_judge.programs.compiled import AspectJudge, default_granularity
 from debate_judge.programs.judge import Judge
-from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_mlflow
 from debate_judge.runs.export.manifest import Export, evidence_part
 from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.flags.judge import parse_option_value, personas, read_text_files
-
-_DEFAULT_TEMPERATURE = 1.0
-"""Temperature of an entrant with `sample=N` and no other temperature."""
 
 Settings = Mapping[str, Any]
 
@@ -68,13 +63,6 @@ class Entrant:
     def name_without(self, setting: str) -> str:
         """The name without one of the settings in brackets."""
         return self.base_name + in_brackets({name: value for name, value in self.settings.items() if name != setting})
-
-    def lm(self, default: JudgeLM) -> JudgeLM | None:
-        """The entrant's own LM, if its settings name a sample or a temperature; else None."""
-        if not {"sample", "temperature"} & set(self.settings):
-            return None
-        temperature = self.settings.get("temperature", _DEFAULT_TEMPERATURE)
-        return default.another_sample(self.settings.get("sample", 0), temperature)
 
     def dry_run_copy(self) -> Entrant:
         """A copy for an estimate, which asks no LM and no web search."""
@@ -178,10 +166,8 @@ def _is_export(address: str) -> bool:
 
 
 def _entrant(spec: JudgeSpec, aspects: Sequence[Aspect], persona_texts: Mapping[str, str]) -> Entrant:
-    judge_settings = {name: value for name, value in spec.settings.items() if name not in ("sample", "temperature")}
-    _check_sampling(spec)
     if spec.export is None:
-        judge = _preset_judge(spec, judge_settings, persona_texts)
+        judge = _preset_judge(spec, spec.settings, persona_texts)
         judges = {a.name: AspectJudge(judge, default_granularity(judge, a)) for a in aspects}
         return Entrant(spec.address + spec.brackets, judges, None, spec.address, spec.settings)
     missing = [a.name for a in aspects if a.name not in spec.export.judge.aspects]
@@ -194,7 +180,7 @@ def _entrant(spec: JudgeSpec, aspects: Sequence[Aspect], persona_texts: Mapping[
             remedy="name the aspects that it judges with --aspects",
         )
     judges = {
-        name: replace(j, judge=_with_settings(j.judge, judge_settings, persona_texts, spec))
+        name: replace(j, judge=_with_settings(j.judge, spec.settings, persona_texts, spec))
         for name, j in spec.export.judge.aspects.items()
     }
     splits = evidence_part(spec.export.manifest, "splits", dict[str, str]) or {}
@@ -234,7 +220,7 @@ def _with_settings(judge: Judge, settings: Settings, persona_texts: Mapping[str,
     with _settings_errors(spec):
         for name in settings:
             if name not in allowed:
-                expected = f"one of {', '.join(allowed)}, sample, temperature"
+                expected = f"one of {', '.join(allowed)}"
                 raise InputError(f"no setting {name!r}", expected=expected, remedy=did_you_mean(name, allowed))
         if "persona" in settings:
             persona = str(settings["persona"])
@@ -260,12 +246,3 @@ def _settings_errors(spec: JudgeSpec) -> Iterator[None]:
     except (KeyError, TypeError, ValueError) as error:
         input_error = error if isinstance(error, InputError) else InputError(f"the judge cannot be built: {error!r}")
         raise input_error.replaced(field="--judges", found=spec.address + spec.brackets) from error
-
-
-def _check_sampling(spec: JudgeSpec) -> None:
-    sample, temperature = spec.settings.get("sample", 0), spec.settings.get("temperature", 0.0)
-    with _settings_errors(spec):
-        if type(sample) is not int or sample < 0:
-            raise InputError("not the number of a sample", expected="sample=N, a whole number from 0 on")
-        if type(temperature) not in (int, float) or not 0 <= temperature <= 2:
-            raise InputError("not a temperature", expected="temperature=X, from 0 to 2")

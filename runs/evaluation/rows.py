@@ -32,10 +32,6 @@ class JudgementRow:
     """As the judge reports it; None where it left the item unscored."""
     judgement: Judgement | None = field(default=None, repr=False)
     """The judge's answer; None for scores from a file."""
-    perturbation: str = ""
-    """Name of the perturbation of the candidate; empty for the original candidate."""
-    position: int = 0
-    """Index of the item in its question, which may be about several candidates."""
     source: str = field(default="", repr=False)
     """Identifier of the source, equal for all groups of one source (`GroupScores.source`)."""
 
@@ -67,9 +63,7 @@ class EvaluatedJudge:
     """The rows of one judge, and the LM tokens that it used."""
 
     rows: tuple[JudgementRow, ...] = field(repr=False)
-    """About the original candidates, aspect by aspect, in corpus order."""
-    perturbed: tuple[JudgementRow, ...] = field(default=(), repr=False)
-    """About perturbed candidates."""
+    """Aspect by aspect, in corpus order."""
     usage: JudgeUsage | None = None
     """Tokens of the calls for `rows`; None for scores from a file."""
     items: int = 0

@@ -124,39 +124,25 @@ def test_statistics_and_tests_are_explained_under_the_table(command: Compare) ->
     assert (few["groups"], few["p_value"], few["p_corrected"]) == (3, None, None)
     output = command.output()
     assert all(part in output for part in ("fewer than 6 groups", "| judge |"))
-    table = command.table("rouge-l", "--metric", "system/kendall,pearson", *keys(published=True))
+    table = command.table("rouge-l", "--metric", "system/kendall,pearson")
     assert (table["level"], table["statistics"]) == ("system", ["kendall", "pearson"])
-    output = command.output()
-    assert all(part in output for part in ("coherence τ-b/r", "no published figures"))
+    assert "coherence τ-b/r" in command.output()
     assert len(CompareFlags.FLAGS) + 1 <= 22, "a screen of flags; --config is the last"
-
-
-@pytest.mark.integration
-def test_published_figures_of_a_public_set(command: Compare, shared_data: Path) -> None:
-    arguments = ["--data", f"summeval={shared_data / 'summeval.jsonl'}", "--part", "all"]
-    table = command.table("rouge-l", *arguments, *keys(published=True, sources=8), aspects="coherence")
-    assert table["published"][0]["source"].startswith("DEBATE")
-    assert "published, not run here" in command.output()
 
 
 @pytest.mark.integration
 def test_settings_make_judges_of_their_own_in_table_report_and_estimate(command: Compare) -> None:
     personas = command.folder / "mine.toml"
     personas.write_text('grumpy = "You never like a score. Say NO ISSUE only when you must."\n')
-    judges = "single,debate[rounds=0|1],debate[rounds=1,persona=plain|grumpy],debate[rounds=1,sample=1|2]"
-    more = ["--probes", "longer", *keys(personas=personas, report="plain")]
+    judges = "single,debate[rounds=0|1],debate[rounds=1,persona=plain|grumpy]"
+    more = keys(personas=personas, report="plain")
     table = command.table(judges, *more)
     names = list(table["judges"])
-    assert len(names) == 7
+    assert len(names) == 5
     assert table["judges"]["single"]["agreement"] == table["judges"]["debate[rounds=0]"]["agreement"]
-    (varied,) = table["variability"]
-    assert (varied["judge"], varied["share_of_items_changed"]) == ("debate[rounds=1]", 0)
-    assert "deterministic" in command.output()
     report = json.loads((command.folder / "t-report.json").read_text())
     sections = {section["title"]: section["blocks"] for section in report["sections"]}
     assert [block["kind"] for block in sections["Agreement by rounds"]] == ["rounds"]
-    assert sections["Runs of one judge"][0]["rows"][0][:3] == ["debate[rounds=1]", "samples", "2"]
-    assert len(sections["Bias probes"][0]["rows"]) == len(table["probes"]["judges"]) == len(names)
     assert command.run(judges, *more, "--estimate") == 0
     output = command.output()
     assert all(name in output for name in names)

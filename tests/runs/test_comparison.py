@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy import stats
 
-from debate_judge.data.agreement.tables import Statistic
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Corpus, Origin, Task
-from debate_judge.data.sets import faireval
-from debate_judge.data.sets.factuality import ANSWERS, SUMMARIES
-from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS
@@ -29,16 +21,8 @@ from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.plan import ComparisonContext
-from debate_judge.runs.comparison.published import (
-    PublishedTable,
-    load_published_tables,
-    matching_correlation_tables,
-    matching_decision_tables,
-    published_tables,
-)
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, compare_all
 from debate_judge.runs.comparison.table import format_usd, judges_table, legend
-from debate_judge.runs.comparison.variability import run_variability, variability_table
 from debate_judge.runs.evaluation.entrants import Entrant, build_entrants, parse_judges
 from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
@@ -47,8 +31,7 @@ from debate_judge.runs.reports.absolute_agreement import table_by_judge
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
-from tests.printed_output import printed, unwrapped
-from tests.runs.rated_corpora import COHERENCE, FLUENCY, TASK, arguing, corpus, evaluated_judge, setup
+from tests.runs.rated_corpora import COHERENCE, FLUENCY, TASK, arguing, evaluated_judge, setup
 from tests.runs.score_command import export_of
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
@@ -289,115 +272,3 @@ def test_every_n_is_the_beginning_of_the_longest_debate_and_costs_no_call_more()
     values = [SETUP.agreement(judge.scores).average["summary"]["spearman"].value for judge in judges]
     # Before the second round every score is the same: a judge that ranks nothing earns 0.
     assert values == [0, 0, *[pytest.approx(1)] * 3]
-
-
-# --- how runs of one judge differ ---
-
-
-def test_variability_is_over_runs_and_items() -> None:
-    small = setup([1, 2, 5], [4, 2, 2], resamples=0)
-
-    def run(*scores: float | None) -> EvaluatedJudge:
-        values = iter(scores)
-        return evaluated_judge(small, coherence=lambda rating, group: next(values))
-
-    runs = [(1, 2, 5, 4, 2, 3), (5, 2, 1, 4, 2, 3), (3, 2, 4, 4, None, 3)]
-    judges = {f"debate[sample={n}]": run(*scores) for n, scores in enumerate(runs)}
-    comparison = compare_all(small, judges, baseline="debate[sample=0]")
-    (variability,) = run_variability(comparison, entrants_of("debate[sample=0|1|2]"))
-    # The third run's second group has ratings 4 and 2 that it orders rightly.
-    second = [stats.spearmanr([4, 2, 2], [4, 2, 3]).statistic] * 2 + [1.0]
-    first = [stats.spearmanr([1, 2, 5], scores[:3]).statistic for scores in runs]
-    agreement = [statistics.fmean(pair) for pair in zip(first, second, strict=True)]
-    assert variability.mean_agreement("coherence") == pytest.approx(statistics.fmean(agreement))
-    assert variability.agreement_sd("coherence") == pytest.approx(statistics.stdev(agreement))
-    # Two items vary, by 1, 5, 3 and 5, 1, 4; the one that a run left out has two equal scores.
-    assert variability.score_sd == pytest.approx((statistics.stdev([1, 5, 3]) + statistics.stdev([5, 1, 4])) / 6)
-    assert variability.share_changed == pytest.approx(2 / 6)
-    assert "33.3 %" in printed(variability_table([variability], comparison, "openai/m"))
-
-
-# --- published figures ---
-
-# As printed: in both places the paper's average is not the mean of its columns.
-ODD = {("summeval", "GPTScore", "spearman"), ("topical_chat", "MoverScore", "spearman")}
-
-
-def setup_of(data: str, task: Task, *statistics: Statistic) -> EvalSetup:
-    rated = Corpus(task, corpus([1, 2]).groups, Origin(data, "nowhere"))
-    return EvalSetup(rated, task.aspects, "summary", statistics)
-
-
-SUMMEVAL = setup_of("summeval", SUMMARIZATION, "spearman", "kendall")
-TOPICAL = setup_of("topical_chat", DIALOGUE, "pearson", "spearman")
-CORRELATIONS = [table for table in load_published_tables() if table.level is not None]
-
-
-@pytest.mark.parametrize("table", CORRELATIONS, ids=lambda t: f"{t.source}: {t.data[0]}")
-def test_rows_are_whole_and_their_averages_fit(table: PublishedTable) -> None:
-    for row in table.rows:
-        assert len(row.values) == 2 * (1 + len(table.aspects))
-        assert all(v is None or -1 <= v <= 1 for v in row.values)
-        for statistic in table.statistics if table.aspects else ():
-            columns = [table.cell(row, aspect, statistic) for aspect in table.aspects]
-            average = table.cell(row, None, statistic)
-            if average is not None and None not in columns and (table.data[0], row.judge, statistic) not in ODD:
-                assert math.fsum(columns) / len(columns) == pytest.approx(average, abs=0.0016), (row, statistic)
-
-
-@pytest.mark.parametrize(
-    ("data", "lm", "aspect", "values"),
-    [
-        ("summeval", "GPT-4", None, (0.597, 0.575)),
-        ("summeval", "GPT-4", "relevance", (0.593, 0.582)),
-        ("summeval", "GPT-3.5", None, (0.472, 0.447)),
-        ("topical_chat", "GPT-4", "groundedness", (0.745, 0.800)),
-    ],
-)
-def test_the_main_results_stand_where_they_belong(
-    data: str, lm: str, aspect: str | None, values: tuple[float, float]
-) -> None:
-    (table,) = (t for t in CORRELATIONS if t.data == (data,) and t.source == "DEBATE (Kim et al. 2024), Table 1")
-    (row,) = (r for r in table.rows if (r.judge, r.lm) == ("DEBATE", lm))
-    assert tuple(table.cell(row, aspect, s) for s in table.statistics) == values
-
-
-DEBATE, CHATEVAL = "DEBATE (Kim et al. 2024), Table 1", "ChatEval (Chan et al. 2023), Table 2"
-
-
-@pytest.mark.parametrize(
-    ("of", "sources"),
-    [
-        (TOPICAL, {DEBATE}),
-        (replace(SUMMEVAL, level="system"), set()),
-        (replace(SUMMEVAL, statistics=("pearson",)), set()),
-        (replace(TOPICAL, level="sample", statistics=("spearman",)), {CHATEVAL}),
-        (setup_of("sample", SUMMARIZATION, "spearman"), set()),
-    ],
-)
-def test_only_tables_of_the_same_set_level_and_statistics_fit(of: EvalSetup, sources: set[str]) -> None:
-    assert {t.source for t in matching_correlation_tables(of)} == sources
-    assert {t.data for t in matching_correlation_tables(SUMMEVAL)} == {("summeval",)}
-
-
-@pytest.mark.parametrize(
-    ("name", "task", "source"),
-    [
-        ("faireval", faireval.TASK, "ChatEval (Chan et al. 2023), Table 1"),
-        ("factool", ANSWERS, "Sun et al. 2024, Table 2, responses"),
-        ("halueval", ANSWERS, "Sun et al. 2024, Table 3, QA"),
-        ("halueval", SUMMARIES, "Sun et al. 2024, Table 3, summarization"),
-    ],
-)
-def test_decisions_on_the_same_set_fit(name: str, task: Task, source: str) -> None:
-    assert [t.source for t in matching_decision_tables(setup_of(name, task).corpus)] == [source]
-    assert matching_decision_tables(setup_of("mine", task).corpus) == []
-
-
-def test_the_decisions_say_that_they_were_not_made_here_and_by_which_convention() -> None:
-    table = printed(*published_tables(setup_of("faireval", faireval.TASK, "spearman")))
-    assert "published, not run here" in table
-    assert "mean of five runs" in unwrapped(table)
-    assert "0.638" in table
-    # ChatEval printed neither.
-    assert "precision" not in table

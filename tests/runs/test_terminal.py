@@ -114,10 +114,10 @@ def test_a_wide_table_folds_headings_and_goes_on_below_with_its_key_columns() ->
     assert first[1].split() == ["judge", *["ρ/τ-b"] * 4, "average", "ρ/τ-b"]
     assert second[0].split() == ["judge", "LM", "calls", "per", "item", "Δ", "to", "single"]
     assert [line.split()[0] for line in (*first[3:], *second[2:])] == ["single", "debate+tiebreak"] * 2
-    rows = [("debate[rounds=2]", probe, *["0.351 [0.264, 0.406]"] * 5) for probe in ("longer", "polite")]
-    title, *parts = printed(DataTable(("judge", "probe", *ASPECTS, "all"), rows, "Probes", keys=2)).split("\n\n")
-    assert (title, len(parts)) == ("Probes", 2)
-    assert all("debate[rounds=2]  polite" in part for part in parts)
+    rows = [("debate[rounds=2]", lm, *["0.351 [0.264, 0.406]"] * 5) for lm in ("large", "small")]
+    title, *parts = printed(DataTable(("judge", "LM", *ASPECTS, "all"), rows, "LMs", keys=2)).split("\n\n")
+    assert (title, len(parts)) == ("LMs", 2)
+    assert all("debate[rounds=2]  small" in part for part in parts)
 
 
 @pytest.mark.parametrize("columns", [20, 60, 400])
