@@ -116,7 +116,6 @@ class JudgeResult:
             "lm_seconds_per_item": judge.seconds_per_item,
             "usd_per_1000_items": self.usd,
             "together": judge.together,
-            "joint": judge.joint,
             "unscored": dict(judge.unscored),
             "note": judge.note,
         }

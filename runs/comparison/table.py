@@ -118,17 +118,15 @@ def legend(comparison: Comparison, context: ComparisonContext, *, priced: bool) 
 
 
 def _shared_call_notes(comparison: Comparison) -> list[str]:
-    """Which judges read several candidates or aspects in one call, and how many at most."""
-    by_size: dict[tuple[int, int], list[str]] = {}
+    """Which judges read several candidates in one call, and how many at most."""
+    by_size: dict[int, list[str]] = {}
     for result in comparison.results:
-        by_size.setdefault((result.judge.together, result.judge.joint), []).append(result.name)
-    side_by_side = "up to {} candidates of a source were judged side by side"
-    notes = []
-    for (candidates, aspects), names in by_size.items():
-        sizes = [side_by_side.format(candidates)] if candidates > 1 else []
-        sizes += [f"up to {aspects} aspects were judged jointly"] if aspects > 1 else []
-        notes += [f"{', '.join(names)}: {', '.join(sizes)}, in shared calls"] if sizes else []
-    return notes
+        by_size.setdefault(result.judge.together, []).append(result.name)
+    return [
+        f"{', '.join(names)}: up to {size} candidates of a source were judged side by side, in shared calls"
+        for size, names in by_size.items()
+        if size > 1
+    ]
 
 
 def _interval_notes(comparison: Comparison) -> list[str]:

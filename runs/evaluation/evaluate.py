@@ -132,7 +132,8 @@ def _evaluated_judge(
     unscored = [row.judgement for row in rows if isinstance(row.judgement, Unscored)]
     note = f"scored nothing: {unscored[0].detail}" if unscored and len(unscored) == len(rows) else None
     on_scale = all(aspect_judge.judge.on_scale for aspect_judge in entrant.aspect_judges.values())
-    return EvaluatedJudge(tuple(rows), usage, items, note, on_scale)
+    together = max(1, *(aspect_judge.judge.together for aspect_judge in entrant.aspect_judges.values()))
+    return EvaluatedJudge(tuple(rows), usage, items, note, on_scale, together)
 
 
 # --- cost estimate ---

@@ -72,6 +72,8 @@ class EvaluatedJudge:
     """For the legend of the table."""
     on_scale: bool = True
     """Whether the scores lie on the scales of the aspects."""
+    together: int = 1
+    """Most candidates of a source that share a call."""
 
     @cached_property
     def scores(self) -> dict[str, list[GroupScores]]:
@@ -102,16 +104,6 @@ class EvaluatedJudge:
             if isinstance(row.judgement, Unscored) or (row.judgement is None and row.score is None)
         )
         return {str(reason): count for reason, count in sorted(reasons.items())}
-
-    @property
-    def together(self) -> int:
-        """Most candidates that were judged in one conversation."""
-        return max((row.judgement.transcript.together for row in self.rows if row.judgement), default=1)
-
-    @property
-    def joint(self) -> int:
-        """Most aspects that were judged in one conversation."""
-        return max((row.judgement.transcript.joint for row in self.rows if row.judgement), default=1)
 
     def with_note(self, note: str | None) -> EvaluatedJudge:
         """A copy with a note; a note of None changes nothing."""

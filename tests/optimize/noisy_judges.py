@@ -39,8 +39,11 @@ def pseudorandom(prompt: str, sides: int) -> int:
 
 NOISY = debater(
     score=lambda prompt: str(1 + pseudorandom(prompt, 9) / 2),
-    decision=lambda prompt: "NO ISSUE" if pseudorandom(prompt, 3) == 0 else "ISSUE",
-    feedback=lambda prompt: f"Consider {pseudorandom(prompt, 100)}, {section(prompt, 'role')[:20]}",
+    feedback=lambda prompt: (
+        "NO ISSUE"
+        if pseudorandom(prompt, 3) == 0
+        else f"Consider {pseudorandom(prompt, 100)}, {section(prompt, 'role')[:20]}"
+    ),
     final_score=lambda prompt: str(1 + pseudorandom(prompt, 5)),
 )
 

@@ -67,6 +67,6 @@ def arguing(rounds: int) -> Callable[[str], str]:
 
     return debater(
         score=lambda prompt: the_number(prompt) if heard(prompt) >= rounds else "3",
-        decision=lambda prompt: "ISSUE" if heard(prompt) < rounds else "NO ISSUE",
+        feedback=lambda prompt: "Too kind." if heard(prompt) < rounds else "NO ISSUE",
         final_score=the_number,
     )
