@@ -69,10 +69,10 @@ COMPILE = [
     *rows("compile --judge geval", ("--examples 3", "--examples", "shows no rated examples")),
     *[
         row(
-            f"persona {keyword}",
+            f"a {word}",
             "compile --config personas=p.toml",
             field,
-            keyword,
+            word,
             "p.toml",
             line,
             files={"p.toml": text},
