@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import dspy
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Scale
 from debate_judge.programs.judge import Item, ItemJudge
 from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.roles import parsing
@@ -177,9 +178,7 @@ class GEval(ItemJudge):
     async def _fill_in(self, item: Item, inputs: Mapping[str, str]) -> RoleReply[ParsedScore] | ReplyFailure:
         if self.mode is not None:
             return await self._ask(self.mode, item, inputs)
-        try:
-            scale_points(item.aspect.scale)
-        except InputError:
+        if not _whole_points(item.aspect.scale):
             return _because("the points of the scale cannot be tokens", await self._ask(SAMPLED, item, inputs))
         lm = str(getattr(self.scorer.lm or dspy.settings.lm, "model", ""))
         while lm not in self._gives_logprobs:
@@ -216,6 +215,8 @@ class GEval(ItemJudge):
     async def _ask(
         self, mode: ScoreMode, item: Item, inputs: Mapping[str, str]
     ) -> RoleReply[ParsedScore] | ReplyFailure:
+        if mode.name != "text" and _whole_points(item.aspect.scale):
+            inputs = {"steps": f"{inputs['steps']}\n\nThe score is a whole number."}
         return await ask_score(self.scorer, mode, item, CallTag("scorer"), inputs=inputs)
 
     def tunable(self) -> tuple[str, ...]:
@@ -229,6 +230,14 @@ class GEval(ItemJudge):
 
 _LOG = logging.getLogger(__name__)
 _NO_LOGPROBS = "the LM gives no log-probabilities"
+
+
+def _whole_points(scale: Scale) -> bool:
+    """Whether the points of a scale can be tokens."""
+    try:
+        return bool(scale_points(scale))
+    except InputError:
+        return False
 
 
 def _because(reason: str, reply: RoleReply[ParsedScore] | ReplyFailure) -> RoleReply[ParsedScore] | ReplyFailure:
