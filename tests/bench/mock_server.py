@@ -33,11 +33,9 @@ def text_of(body: bytes) -> str:
     match = ITEM.search(body)
     item = int(match[1]) if match else 0
     heard = body.count(b"Critic, round ")
-    if b"[[ ## decision ## ]]" not in body:
+    if b"[[ ## feedback ## ]]" not in body:
         return f"[[ ## rationale ## ]]\n{REASON}\n\n[[ ## score ## ]]\n{1 + (item * 7 + heard) % 5}"
-    if heard < item % 4:
-        return f"[[ ## review ## ]]\n{REASON}\n\n[[ ## decision ## ]]\nISSUE\n\n[[ ## feedback ## ]]\n{REASON}"
-    return f"[[ ## review ## ]]\n{REASON}\n\n[[ ## decision ## ]]\nNO ISSUE\n\n[[ ## feedback ## ]]\n"
+    return f"[[ ## feedback ## ]]\n{REASON if heard < item % 4 else 'NO ISSUE'}"
 
 
 @contextmanager

@@ -121,7 +121,7 @@ class SimulatedLM:
         heard = debate.count("\n\nScorer, round") + debate.startswith("Scorer, round")
         content = heard > zlib.crc32(item.encode()) % (ROUNDS + 1)
         score = re.findall(r"\((-?[\d.]+) to", pieces["aspect"])[0]
-        known = {"score": score, "final_score": score, "decision": "NO ISSUE" if content else "ISSUE"}
+        known = {"score": score, "final_score": score, **({"feedback": "NO ISSUE"} if content else {})}
         fields = re.findall(r"^\[\[ ## (\w+) ## \]\]$", pieces["request"], re.MULTILINE)
         return "\n\n".join(f"[[ ## {field} ## ]]\n{known.get(field) or text()}" for field in fields)
 
@@ -200,13 +200,12 @@ def as_sent(pieces: Parts) -> Iterable[str]:
     return pieces.values()
 
 
-def role_last(pieces: Parts) -> Iterable[str]:
-    """The material first, then all that a role is told by itself."""
-    order = "system task source context aspect candidate debate role standard rules request"
-    return [pieces[name] for name in order.split() if name in pieces]
+def role_first(pieces: Parts) -> Iterable[str]:
+    """What a role is told by itself, and then the material, as DSPy's ChatAdapter has it."""
+    return [pieces[name] for name in sorted(pieces, key=lambda name: (name != "system", name != "role"))]
 
 
-LAYOUTS: dict[str, Layout] = {"ours": as_sent, "each role's text last": role_last}
+LAYOUTS: dict[str, Layout] = {"ours": as_sent, "each role's text first": role_first}
 
 
 def measured(spec: str, sources: int, concurrency: Sequence[int]) -> list[Row]:

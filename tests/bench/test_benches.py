@@ -13,13 +13,12 @@ from debate_judge import data
 from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.optimize.search.points import Point
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.table import Critic
 from debate_judge.programs.judge import corpus_items
-from debate_judge.programs.roles.role import RoleLastAdapter, item_inputs
 from tests.bench import compile_over_http, coverage, prefix
 from tests.bench.harness import Population, populations
-from tests.bench.prefix import Request, as_sent, parts, role_last, run, shares, tokenizer
+from tests.bench.prefix import Request, as_sent, parts, role_first, run, shares, tokenizer
 from tests.bench.selection import ROUNDS, RULES, Scored, measured
+from tests.fakes import debater, hold, only, scripted_lm
 
 
 @pytest.mark.integration
@@ -110,15 +109,13 @@ def test_shares_by_hand() -> None:
 
 def test_a_request_of_ours_is_taken_apart_without_loss() -> None:
     item = corpus_items(data.load("sample"), data.load("sample").task.aspects[0])[0]
-    debate = Debate()
-    prompt = Critic({item.aspect.name: debate}).inputs(debate.prompt_parts(item))
-    inputs = {**item_inputs(item, "Scorer, round 0, score 3: Fine."), **prompt}
-    messages = RoleLastAdapter().format(debate.critic.signature, [], inputs)
+    lm = scripted_lm(debater(feedback="An issue."))
+    hold(lm, only(Debate(rounds=1).judge([item])))
+    messages = [{"content": lm.systems[1]}, {"content": lm.prompts[1]}]
     pieces = parts(messages)
-    sent = ["system", "standard", "task", "source", "aspect", "rules", "candidate", "debate", "role", "request"]
-    assert list(pieces) == sent
+    assert list(pieces) == ["system", "task", "source", "aspect", "candidate", "debate", "role", "request"]
     assert "".join(as_sent(pieces)) == f"<|system|>\n{messages[0]['content']}\n<|user|>\n{messages[1]['content']}"
-    assert sorted(role_last(pieces)) == sorted(pieces.values())
+    assert sorted(role_first(pieces)) == sorted(pieces.values())
 
 
 def test_our_layout_beats_the_naive_one_and_a_call_that_goes_ahead_saves_what_haste_loses() -> None:
@@ -127,7 +124,7 @@ def test_our_layout_beats_the_naive_one_and_a_call_that_goes_ahead_saves_what_ha
     alone, without, ahead = run(few, 1), run(few, 32, prefix_warmup=False), run(few, 32)
     assert len(alone) == len(without) == len(ahead)
     ours = shares(alone, as_sent, tokenizer()).blocks_16
-    assert shares(alone, role_last, tokenizer()).blocks_16 < ours
+    assert shares(alone, role_first, tokenizer()).blocks_16 < ours
     assert shares(without, as_sent, tokenizer()).blocks_16 < ours - 0.05
     assert shares(ahead, as_sent, tokenizer()).blocks_16 > ours - 0.01
     # Waiting costs one reply's time where there are more places than sources.

@@ -22,15 +22,13 @@ import aiohttp
 import orjson
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.table import Critic, Opening, Revision
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.roles.role import RoleLastAdapter, item_inputs
-from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.programs.testing import scripted_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.bench.harness import TASK, Row, parser_of, publish
-from tests.bench.mock_server import started
+from tests.bench.mock_server import ITEM, started, text_of
 
 ITEMS, ROUNDS = 400, 3
 SYLLABLES = ["ba", "co", "di", "fu", "ga", "he", "ji", "ko", "lu", "ma", "ne", "or", "pa", "re", "si", "ta", "un", "vo"]
@@ -80,42 +78,36 @@ def ours(base: str, items: list[Item], concurrency: int, expected: int) -> tuple
             return measured(run, expected)
 
 
-def floor(base: str, items: list[Item], concurrency: int, expected: int) -> tuple[float, float]:
-    """A hand-written loop over aiohttp: the same messages, calls limited breadth first."""
-    adapter, debate = RoleLastAdapter(), Debate()
-    roles = {"Scorer": debate.scorer.signature, "Critic": debate.critic.signature}
+def recorded(items: list[Item]) -> list[list[dict[str, str]]]:
+    """The messages of every call of the debates about `items`, without their order."""
+    lm = scripted_lm(lambda prompt: text_of(prompt.encode()))
+    with JudgeRunner(lm, progress=False) as runner:
+        runner.converse(Debate(), items, ROUNDS)
+    pairs = zip(lm.systems, lm.prompts, strict=True)
+    return [[{"role": "system", "content": system}, {"role": "user", "content": user}] for system, user in pairs]
 
-    def messages(speaker: str, item: Item, transcript: Transcript) -> list[dict[str, str]]:
-        role = {"Scorer": Revision if transcript.turns else Opening, "Critic": Critic}[speaker]
-        prompt = role({item.aspect.name: debate}).inputs(debate.prompt_parts(item))
-        return adapter.format(roles[speaker], [], {**item_inputs(item, str(transcript)), **prompt})
+
+def floor(base: str, items: list[Item], concurrency: int, expected: int) -> tuple[float, float]:
+    """A hand-written loop over aiohttp: the same messages, those of one debate one after the other."""
+    chains: dict[str, list[list[dict[str, str]]]] = {}
+    for messages in recorded(items):
+        chains.setdefault(ITEM.findall(messages[1]["content"].encode())[0], []).append(messages)
 
     async def all_items() -> int:
         gate = asyncio.Semaphore(concurrency)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
-            async def chat(messages: list[dict[str, str]]) -> str:
+            async def chat(messages: list[dict[str, str]]) -> None:
                 body = orjson.dumps({"model": "mock", "messages": messages, "temperature": 0.0, "max_tokens": 2000})
                 async with gate, session.post(f"{base}/v1/chat/completions", data=body) as answer:
-                    text: str = orjson.loads(await answer.read())["choices"][0]["message"]["content"]
-                    return text
+                    orjson.loads(await answer.read())["choices"][0]["message"]["content"]
 
-            async def debate_about(item: Item) -> int:
-                transcript, calls = Transcript(), 0
-                for number in range(ROUNDS + 1):
-                    text = await chat(messages("Scorer", item, transcript))
-                    transcript = transcript.add(Turn("scorer", number, text, score=float(text[-1])))
-                    calls += 1
-                    if number == ROUNDS:
-                        break
-                    text = await chat(messages("Critic", item, transcript))
-                    calls += 1
-                    if "NO ISSUE" in text:
-                        break
-                    transcript = transcript.add(Turn("critic", number + 1, text))
-                return calls
+            async def debate_about(chain: list[list[dict[str, str]]]) -> int:
+                for messages in sorted(chain, key=lambda messages: len(messages[1]["content"])):
+                    await chat(messages)
+                return len(chain)
 
-            return sum(await asyncio.gather(*(debate_about(item) for item in items)))
+            return sum(await asyncio.gather(*map(debate_about, chains.values())))
 
     return measured(lambda: asyncio.run(all_items()), expected)
 
