@@ -175,18 +175,12 @@ def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:
 
 
 def _preflight_checks(plan: CompilePlan) -> list[PreflightCheck]:
-    """The preflight calls: the judge with every role that the search may use, in every reading."""
+    """The preflight calls: the judge with every role that the search may use."""
     searched = "tie_breaker" in find_preset(plan.settings.judge).dimensions
-    readings = [*plan.readings, *(("joint",) if plan.joint_allowed else ())]
-    judges = [plan.untuned_judge(reading).with_debate(tie_breaker=True if searched else None) for reading in readings]
-    aspects = plan.data.aspects
-    return [
-        check
-        for judge in judges
-        for check in preflight_checks(
-            plan.settings.judge, dict.fromkeys((a.name for a in aspects), judge), plan.data.corpus, aspects
-        )
-    ]
+    judge, aspects = plan.judge.with_debate(tie_breaker=True if searched else None), plan.data.aspects
+    return preflight_checks(
+        plan.settings.judge, dict.fromkeys((a.name for a in aspects), judge), plan.data.corpus, aspects
+    )
 
 
 def _make_tracker(plan: CompilePlan) -> Tracker:

@@ -13,18 +13,14 @@ from debate_judge.data.agreement.absolute_agreement import OBJECTIVE_DESCRIPTION
 from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.results import STATISTIC_NAMES, ScoresByAspect
 from debate_judge.data.agreement.tables import Difference, Level, Statistic, compare
-from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.choice_scores import ChoicePart
-from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, reading_options
-from debate_judge.optimize.search.points import Reading
 from debate_judge.optimize.search.storage import FORMAT_VERSION, STUDIES_FLAG
 from debate_judge.optimize.search.study import SearchLimits, Study, StudyFactory, search_limits
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, find_tuner
-from debate_judge.programs import options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.sql.postgresql import database_address
@@ -128,48 +124,7 @@ class CompilePlan:
     @property
     def units(self) -> list[tuple[Aspect, ...]]:
         """The aspects, in tuples of those that share a judge."""
-        return [self.data.aspects] if self.settings.shared else [(aspect,) for aspect in self.data.aspects]
-
-    @property
-    def readings(self) -> tuple[Reading, ...]:
-        """The readings that are searched, the cheapest first: what a call scores.
-
-        Both `side by side` and `alone` if any source has several candidates, the judge can do both and the user has set
-        neither; otherwise one of them.
-        """
-        judge = self.judge
-        if judge.joint or judge.together > 1:
-            return ("joint" if judge.joint else "side by side",)
-        several_candidates = any(len(group.candidates) > 1 for group in self.data.corpus.groups)
-        may_share = several_candidates and self._reading_allowed(reading_options("side by side"))
-        return ("side by side", "alone") if may_share else ("alone",)
-
-    @property
-    def joint_allowed(self) -> bool:
-        """Whether one call about all aspects may be tried: there are several, the judge can do it, and the user has not
-        set a reading."""
-        return len(self.data.aspects) > 1 and not self.judge.joint and self._reading_allowed({JOINT: True})
-
-    def _reading_allowed(self, options: Mapping[str, object]) -> bool:
-        """Whether the judge takes these options of a reading, and the user has set no reading."""
-        judge, settings = self.judge, self.settings
-        if {TOGETHER, JOINT} & settings.options().keys() or not options.keys() <= set(options_of(settings.judge)):
-            return False
-        try:
-            judge.from_config({**judge.config(), **options})
-        except InputError:
-            # The judge's other options exclude it, e.g. score mode `expected`.
-            return False
-        return True
-
-    def untuned_judge(self, reading: Reading) -> Judge:
-        """A copy of the untuned judge with one of `readings`, or `joint`."""
-        judge = self.judge.deepcopy()
-        if len(self.readings) > 1 and reading != "alone":
-            for name, value in reading_options(self.readings[0]).items():
-                setattr(judge, name, value)
-        judge.joint = judge.joint or reading == "joint"
-        return judge
+        return [(aspect,) for aspect in self.data.aspects]
 
     def for_fold(self, splits: Splits, number: int) -> CompilePlan:
         """The plan of the fold of this number, from 1."""

@@ -147,7 +147,6 @@ class Result:
             "near_duplicates": [list(ids) for ids in plan.data.splits.joined],
             "held_out_uses": asdict(self.held_out_reuse),
             **({"folds": folds_json(plan, held_out.folds)} if held_out.folds else {}),
-            **({"read_alone": asdict(held_out.read_alone)} if held_out.read_alone else {}),
             "guides": guides(self.compiled),
             "lm_calls_per_item": {name: held_out.calls_per_item(name) for name in COMPARED},
             "objective": {"statistic": plan.statistic, "level": plan.data.level, "maximized": plan.objective},

@@ -37,8 +37,6 @@ def create_study(run: CompileRun, tuned: TunedJudges) -> Study:
         )
         for unit in plan.units
     }
-    for scores in units.values():
-        scores.share_calls(units.values())
     search_settings = SearchSettings(
         criterion=Criterion(
             plan.objective,
@@ -55,7 +53,7 @@ def create_study(run: CompileRun, tuned: TunedJudges) -> Study:
     purpose = f"fold {plan.fold_number}" if plan.fold_number else "the judge that is exported"
     splits = plan.data.splits
     sources = f"{splits.train.sources} train, {splits.dev.sources} dev, {splits.held_out.sources} held-out"
-    logger.info("%s: searching knowledge, reading, rounds, persona and Tie-breaker (sources: %s)", purpose, sources)
+    logger.info("%s: searching knowledge, rounds, persona and Tie-breaker (sources: %s)", purpose, sources)
     return run.study_factory(units, tuned.space, search_settings, partial(_log_trial, run))
 
 
@@ -131,8 +129,6 @@ def _log_trial(run: CompileRun, point: Point, trial_outcome: TrialOutcome) -> No
     name = f"n={point.rounds}, knowledge: {point.knowledge}"
     if point.rounds:
         name += f", {point.persona}" + (" + tie-breaker" if point.tie_breaker else "")
-    if point.reading != "alone":
-        name += f", {point.reading}"
     if isinstance(trial_outcome, PrunedPoint):
         metrics: dict[str, float | None] = {
             "sources_evaluated": trial_outcome.groups,

@@ -66,16 +66,10 @@ class SearchFlags:
     max_rounds: int = setting(3, "most rounds of a debate; 0: single calls only", ge=0)
     metric: MetricText = METRIC
     cut: float | None = CUT
-    shared: bool = setting(False, "compile one judge for all aspects together")
     examples: int | None = setting(
         None, "rated texts in the prompts, of every role or of the Critic alone", metavar="N", ge=1
     )
     export_examples: bool = setting(False, "let a judge with examples be chosen, and its export hold their texts")
-    read_alone: bool = setting(
-        False,
-        "also measure a judge that reads candidates side by side on single texts, as other tools pass them",
-        affects_results=False,
-    )
     folds: int | None = setting(
         None,
         "folds, each held out once",

@@ -44,9 +44,8 @@ class TunedJudges:
 def tune_judges(run: CompileRun) -> TunedJudges:
     """Tune the judge of every aspect on the train part of the run's plan, by the DSPy optimizer of `--tuner`."""
     plan = run.plan
-    # Tuning uses the cheapest reading. On a copy, because a judge may cache what it derives, and the uncompiled judge
-    # is measured without that.
-    base = plan.untuned_judge(plan.readings[0])
+    # A copy, because a judge may cache what it derives, and the uncompiled judge is measured without that.
+    base = plan.judge.deepcopy()
     learnt_by_unit = run.tune_concurrently([partial(_learn, run, base, unit) for unit in plan.units])
     personas = _judges_by_persona(plan, base, _searched_personas(plan))
     names = [*personas, *([LEARNT] if any(persona for _, persona in learnt_by_unit) else [])]
@@ -106,8 +105,7 @@ def _run_tuner(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _Le
         )
         for predictor in tuned.judge.predictors():
             predictor.demos = []
-    # Aspects that share a call share the Critic, and without a search over personas it keeps the default one.
-    searched = not base.joint and "persona" in find_preset(settings.judge).dimensions
+    searched = "persona" in find_preset(settings.judge).dimensions
     return learnt_knowledge(base, tuned), tuned.persona if searched else None
 
 
@@ -140,8 +138,6 @@ def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds
         tie_breakers=tie_breakers,
         granularities=("given",) if fixed else GRANULARITIES,
         rewritten=rewritten,
-        readings=plan.readings,
-        joint=plan.joint_allowed,
         # The export of a judge with examples contains texts of the data, which the user has to allow.
         not_exportable=() if plan.settings.export_examples else tuple(filter(holds_texts, knowledge)),
     )

@@ -1,8 +1,8 @@
 """Items, the arguments of a call from Python, and the grouping of items into questions: one candidate, a pair to
 compare, or several candidates of one source.
 
-Which candidates share a question depends on the texts alone, their order in it on the texts and the judge's seed;
-neither depends on the order in which items arrive or on the process. So a resumed run asks the same questions again.
+Which candidates share a question, and in which order, depends on the texts alone and not on the order in which items
+arrive or on the process. So a resumed run asks the same questions again.
 """
 
 from __future__ import annotations
@@ -70,17 +70,11 @@ class Question:
     """The items of one conversation with a judge: candidates of one source, in the order of the prompt."""
 
     items: tuple[Item, ...]
-    """Candidate by candidate; for a joint judge each candidate has an item for each aspect."""
 
     @property
     def key(self) -> str:
         """Identity of the question, like `Item.key`; another order is another question."""
         return " ".join(item.key for item in self.items)
-
-    @property
-    def texts(self) -> list[str]:
-        """The candidates, each once, also if it has items in several aspects."""
-        return list(dict.fromkeys(item.text for item in self.items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +101,11 @@ class GroupingOptions(Protocol):
 
     compares_pairs: bool
     together: int
-    joint: bool
-    order: int
 
 
 def group_into_questions(judge: GroupingOptions, items: Sequence[Item], *, compare_pairs: bool = True) -> Grouping:
-    """Group items into the questions that the judge takes: pairs, several candidates of one source (`Judge.together`,
-    `Judge.joint`), or single items.
+    """Group items into the questions that the judge takes: single items, pairs, or several candidates of one source
+    (`Judge.together`).
 
     Pairs are compared only where all groups have exactly two candidates: outcomes of pairs and scores of single
     candidates are not on one scale.
@@ -125,13 +117,13 @@ def group_into_questions(judge: GroupingOptions, items: Sequence[Item], *, compa
     """
     if judge.compares_pairs and compare_pairs and (pairs := _pairs(items)) is not None:
         return pairs
-    if judge.together > 1 or judge.joint:
-        return _group_by_source(items, judge)
+    if judge.together > 1:
+        return _group_by_source(items, judge.together)
     return Grouping(tuple(Question((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
 
 
 def source_key(item: Item) -> tuple[object, ...]:
-    """Equal for items that may share a question, if they are of one aspect or the judge is joint."""
+    """Equal for items that may share a question, if they are of one aspect."""
     # Without a source, only the group says which texts belong together.
     return item.task, item.source or (item.group,), item.context
 
@@ -148,45 +140,31 @@ def _pairs(items: Sequence[Item]) -> Grouping | None:
     return Grouping(questions, tuple(positions[number] for number in range(len(items))))
 
 
-def _group_by_source(items: Sequence[Item], judge: GroupingOptions) -> Grouping:
+def _group_by_source(items: Sequence[Item], together: int) -> Grouping:
     """As few questions as hold all candidates of each source, of nearly equal size."""
-    by_source: dict[int, dict[tuple[str, ...], dict[str, Item]]] = {}
-    numbers: dict[tuple[object, ...], int] = {}
-    sources = [numbers.setdefault((None if judge.joint else i.aspect, *source_key(i)), len(numbers)) for i in items]
+    sources = [(item.aspect, *source_key(item)) for item in items]
+    by_source: dict[tuple[object, ...], dict[str, Item]] = {}
     for source, item in zip(sources, items, strict=True):
-        candidates = by_source.setdefault(source, {})
-        candidates.setdefault((item.source, item.context, item.text), {}).setdefault(item.key, item)
+        by_source.setdefault(source, {}).setdefault(item.key, item)
     questions: list[Question] = []
     # By source, too: texts without a source may have equal items in two groups, each in a question of its own group.
-    positions: dict[tuple[int, str], ItemPosition] = {}
+    positions: dict[tuple[tuple[object, ...], str], ItemPosition] = {}
     for source, candidates in by_source.items():
-        ordered = _seeded_order(candidates.values(), 0)
-        count = -(-len(ordered) // max(1, judge.together))
+        ordered = sorted(candidates.values(), key=_rank)
+        count = -(-len(ordered) // together)
         ends = [len(ordered) * end // count for end in range(count + 1)]
-        for chunk in (ordered[start:end] for start, end in pairwise(ends)):
-            prompt_order = _seeded_order(chunk, judge.order) if judge.order else chunk
-            members = [item for by_aspect in prompt_order for item in sorted(by_aspect.values(), key=_aspect_rank)]
+        for members in (ordered[start:end] for start, end in pairwise(ends)):
             positions |= {(source, item.key): (len(questions), index) for index, item in enumerate(members)}
             questions.append(Question(tuple(members)))
-    item_positions = (positions[source, item.key] for source, item in zip(sources, items, strict=True))
-    return Grouping(tuple(questions), tuple(item_positions))
+    return Grouping(
+        tuple(questions), tuple(positions[source, item.key] for source, item in zip(sources, items, strict=True))
+    )
 
 
-def _seeded_order(candidates: Iterable[dict[str, Item]], seed: int) -> list[dict[str, Item]]:
-    """Candidates, each with its items by key, shuffled by seed and texts; the order is the same in every aspect."""
-
-    def rank(by_aspect: dict[str, Item]) -> bytes:
-        item = next(iter(by_aspect.values()))
-        text = "\0".join([str(seed), item.source, item.context, item.text])
-        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-    return sorted(candidates, key=rank)
-
-
-def _aspect_rank(item: Item) -> tuple[int, str]:
-    """Sort key: the task's order of aspects; aspects that the task does not have come last, by name."""
-    names = [aspect.name for aspect in item.task.aspects]
-    return (names.index(item.aspect.name) if item.aspect.name in names else len(names)), item.aspect.name
+def _rank(item: Item) -> bytes:
+    """Sort key: the order of candidates depends on their texts alone, and is the same in every aspect."""
+    text = "\0".join([item.source, item.context, item.text])
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 # --- the arguments of a call from Python ---

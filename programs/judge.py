@@ -114,10 +114,6 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     is its outcome: the upper end of the aspect's scale for a win, the middle for a tie, the lower end for a loss."""
     together: int = 0
     """Maximum number of candidates of one source that are judged in one `converse`; 0 judges each alone."""
-    joint: bool = False
-    """Whether one `converse` covers all aspects that the candidates are judged in."""
-    order: int = 0
-    """Seed of the order in which candidates are shown together."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -165,7 +161,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         """Ask the LM about one question's items: candidates of one source, in the order given.
 
         Args:
-            items: Of one aspect; for `joint` judges of several aspects, candidate by candidate.
+            items: Of one aspect.
             rounds: Maximum number of rounds of debate, where the judge has rounds.
 
         Returns:
@@ -207,18 +203,6 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
             config.rounds if rounds is None else rounds, config.tie_breaker if tie_breaker is None else tie_breaker
         )
         return copy
-
-    def joint_key(self) -> str | None:
-        """A key that is equal for judges of different aspects that can share calls; None if this one shares none."""
-        return None
-
-    def joint_judge(self, judges: Mapping[str, Judge]) -> Judge:
-        """One judge for several aspects, from `judges` by aspect, which all have this one's `joint_key`."""
-        return self
-
-    def judges_by_aspect(self) -> Mapping[str, Judge]:
-        """The judges that `joint_judge` was given; empty if this judge is the same for all aspects."""
-        return {}
 
     def dry_run_copy(self) -> Judge:
         """A copy for dry runs, which replace the LM: the copy replaces all other paid services."""

@@ -71,14 +71,6 @@ class Transcript:
         return replace(self, turns=turns, failure=failure)
 
     @property
-    def together(self) -> int:
-        return 1
-
-    @property
-    def joint(self) -> int:
-        return 1
-
-    @property
     def score(self) -> float | None:
         """The Scorer's latest score."""
         return next((t.score for t in reversed(self.turns) if t.role == "scorer"), None)

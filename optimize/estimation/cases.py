@@ -109,8 +109,7 @@ def _fewest_calls(outcomes: Outcomes) -> dict[str, Point]:
 
 
 def _most_calls(outcomes: Outcomes) -> dict[str, Point]:
-    """The debates with most calls. If possible, half of the units get another persona than the others, and every second
-    one other knowledge: units that can share calls are tried jointly, so that the costliest joint points are tried."""
+    """The debates with most calls; if possible of different personas and knowledge, so that units share no calls."""
     points = [point for point in _exportable_points(outcomes) if point.rounds] or _exportable_points(outcomes)
     ranked = sorted(points, key=lambda p: (-round(_calls(outcomes, p), 6), p.knowledge == NO_KNOWLEDGE))
     personas = list(dict.fromkeys(point.persona for point in ranked))
@@ -121,15 +120,6 @@ def _most_calls(outcomes: Outcomes) -> dict[str, Point]:
         by_knowledge = {p.knowledge: p for p in reversed(with_persona) if (p.rounds, p.tie_breaker) == config}
         by_unit[unit] = list(by_knowledge.values())[number % len(by_knowledge)]
     return by_unit
-
-
-def _variants_with_most_calls(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
-    """The points with most calls, as many as there are aspects, each of another variant."""
-    aspects = sum(len(scores.aspects) for scores in outcomes.units.values())
-    first_of_variant: dict[JudgeVariant, Point] = {}
-    for point in sorted(points, key=lambda point: -_calls(outcomes, point)):
-        first_of_variant.setdefault(point.variant, point)
-    return list(first_of_variant.values())[:aspects]
 
 
 def _longest_first(remaining: Sequence[Point]) -> list[Point]:
@@ -144,9 +134,8 @@ class _PruneEverything(optuna.pruners.BasePruner):
 
 
 CHEAPEST = Strategy(
-    pruner=lambda expensive: _PruneEverything(),
+    pruner=_PruneEverything,
     next_points=lambda remaining: [],
-    points_for_other_readings=lambda outcomes, points: [],
     choose=_fewest_calls,
 )
 """A search that tries the starting points alone, prunes all after the first block, and chooses the fewest calls."""
@@ -161,9 +150,8 @@ def _most_expensive(number: int) -> Strategy:
         return [v for _, v in sorted((position ^ number, variant) for position, variant in enumerate(variants))]
 
     return Strategy(
-        pruner=lambda expensive: optuna.pruners.NopPruner(),
+        pruner=optuna.pruners.NopPruner,
         next_points=_longest_first,
         rank_variants=rank_variants,
-        points_for_other_readings=_variants_with_most_calls,
         choose=_most_calls,
     )

@@ -21,7 +21,7 @@ from debate_judge.optimize.job import compile_judge, make_plan
 from debate_judge.optimize.plan import CompileData, CompilePlan, CompileRun, unit_name
 from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
-from debate_judge.optimize.search.choice_scores import JOINT_LABEL, PARTS, ChoicePart, search_stage
+from debate_judge.optimize.search.choice_scores import PARTS, ChoicePart, search_stage
 from debate_judge.optimize.search.study import search_limits
 from debate_judge.optimize.selection import calibration_label
 from debate_judge.optimize.settings import Settings
@@ -198,11 +198,6 @@ def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
             )
             calibration = Stage.of(calibration_label(label), *equally_rated)
             stages |= {search_stage(calibration_label(label), kind, part): calibration for kind in _CALL_KINDS}
-            joint = Stage.of(f"{JOINT_LABEL}: search", *totals)
-            stages |= {search_stage(JOINT_LABEL, kind, part): joint for kind in _CALL_KINDS}
-        stages[f"{JOINT_LABEL}: held-out"] = Stage.of(
-            f"{JOINT_LABEL}: held-out", *(text_totals(_items(part, unit[:1])) for part in held_out)
-        )
         for aspect in unit:
             stages[f"{aspect.name}: held-out"] = Stage.of(
                 f"{label}: held-out", *(text_totals(_items(part, [aspect])) for part in held_out)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import fmean
 from typing import Any, Literal
 
 from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement, absolute_agreement
@@ -31,7 +30,6 @@ from debate_judge.data.agreement.tables import AgreementTable, Difference, Group
 from debate_judge.data.calibration import CalibrationEffect, calibration_effect
 from debate_judge.optimize.evaluation.held_out import (
     COMPARED,
-    COMPILED_ALONE,
     HeldOutEvaluation,
     ScoresByJudge,
     merged_scores,
@@ -64,18 +62,6 @@ class FoldFigures:
 
 
 @dataclass(frozen=True)
-class ReadAlone:
-    """The compiled judge on each text by itself."""
-
-    agreement: Agreement
-    """Averaged over aspects, in the reported correlation."""
-    change: Difference
-    """This minus the agreement of the compiled judge in the reading it was compiled for."""
-    calls: float
-    """LM calls per item."""
-
-
-@dataclass(frozen=True)
 class HeldOutComparison:
     """The comparison on held-out."""
 
@@ -89,8 +75,8 @@ class HeldOutComparison:
     """Aspect -> compiled minus single call, with intervals that hold for all aspects together in 95 % of cases
     (Bonferroni: each has the level 1 - .05 / aspects)."""
     gain_of_knowledge: Difference
-    """The single call with the same knowledge and reading minus the single call, averaged over aspects: the effect of
-    what was learnt about the raters, and of how candidates are read."""
+    """The single call with the same knowledge minus the single call, averaged over aspects: the effect of what was
+    learnt about the raters."""
     gain_over_informed: Difference
     """Compiled minus the single call with the same knowledge, averaged over aspects: the effect of the debate."""
     gain_over_uncompiled: Difference
@@ -110,8 +96,6 @@ class HeldOutComparison:
     absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
     """Judge name, of `COMPARED` or `COMPILED_MAPPED` -> aspect or average -> how close its scores are to the ratings;
     empty for judges whose scores are not on the scale."""
-    read_alone: ReadAlone | None = None
-    """None if it was not measured."""
     folds: FoldFigures | None = None
     """None for a single split."""
 
@@ -155,21 +139,9 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
         scores=scores,
         calibrated=calibrated,
         absolute_agreement=_absolute_agreement(plan, scores, calibrated),
-        read_alone=_read_alone(plan, evaluations, scores),
         decisions=_decisions(plan, scores, evaluations),
         rater_agreement=_rater_comparison(plan, scores),
         folds=fold_figures(plan, evaluations) if plan.data.folds else None,
-    )
-
-
-def _read_alone(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], scores: ScoresByJudge) -> ReadAlone | None:
-    if COMPILED_ALONE not in scores:
-        return None
-    level, alone_scores = plan.data.level, scores[COMPILED_ALONE]
-    return ReadAlone(
-        agreement_table(alone_scores, levels=(level,), **plan.resampling).average[level][plan.statistic],
-        plan.paired_difference(alone_scores, scores["compiled"]),
-        fmean(_calls(evaluations, COMPILED_ALONE).values()),
     )
 
 

@@ -6,15 +6,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice
 
 from debate_judge.data.agreement.results import ScoresByAspect
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.plan import CompilePlan, CompileRun
-from debate_judge.optimize.search.choice_scores import JOINT_LABEL
 from debate_judge.optimize.search.outcomes import SearchResult
-from debate_judge.programs.compiled import CompiledJudge, SharedJudge, default_granularity, shared_judges
+from debate_judge.programs.compiled import CompiledJudge, default_granularity
 from debate_judge.programs.judge import Judge, Judgement, corpus_items
 from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import group_scores
@@ -23,12 +21,7 @@ logger = logging.getLogger(__name__)
 
 COMPARED = ("single", "informed_single", "uncompiled", "compiled")
 """The compared judges: one call of the Scorer; one call of the Scorer with the compiled judge's knowledge about the
-raters, which separates the effect of the debate from that of tuning; the untuned debate; the compiled debate. The first
-reads each candidate alone, unless the user has set `together`; the second has the reading of the compiled judge; the
-third reads alone, or in a light search in the cheapest reading."""
-
-COMPILED_ALONE = "compiled-alone"
-"""The compiled judge on each text by itself, if that is measured (`read-alone`)."""
+raters, which separates the effect of the debate from that of tuning; the untuned debate; the compiled debate."""
 
 HeldOutJudgements = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
 """Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity of reported scores."""
@@ -74,19 +67,16 @@ def evaluate_held_out(
     names = [aspect.name for aspect in plan.data.aspects]
     # Copies, because a judge may cache what it derives, and the plan may be executed again.
     single = plan.single.deepcopy()
-    uncompiled = plan.untuned_judge(plan.readings[0 if plan.search_limits.one_reading else -1])
-    chosen = shared_judges({name: compiled.aspects[name].judge for name in names})
-    informed = [SharedJudge(s.judge.with_debate(rounds=0, tie_breaker=False), s.aspects) for s in chosen]
-    # A single call is the first turn of the debate with the same knowledge and reading, so that its reply is in the
-    # store, or shared in flight.
+    uncompiled = plan.judge.deepcopy()
+    chosen = {name: compiled.aspects[name].judge for name in names}
+    # A single call is the first turn of the debate with the same knowledge, so that its reply is in the store, or
+    # shared in flight.
     judges = {
-        "uncompiled": shared_judges(dict.fromkeys(names, uncompiled)),
-        "single": shared_judges(dict.fromkeys(names, single)),
+        "uncompiled": dict.fromkeys(names, uncompiled),
+        "single": dict.fromkeys(names, single),
         "compiled": chosen,
-        "informed_single": informed,
+        "informed_single": {name: judge.with_debate(rounds=0, tie_breaker=False) for name, judge in chosen.items()},
     }
-    if plan.settings.read_alone:
-        judges[COMPILED_ALONE] = [SharedJudge(_reading_alone(compiled.aspects[name].judge), (name,)) for name in names]
     untuned = {"uncompiled": uncompiled, "single": single}
 
     def granularity(name: str, aspect: Aspect) -> Granularity:
@@ -102,32 +92,22 @@ def evaluate_held_out(
 
 
 def judge_held_out(
-    run: CompileRun, judges_by_name: Mapping[str, Sequence[SharedJudge]], *, label_prefix: str = "held-out, "
+    run: CompileRun, judges_by_name: Mapping[str, Mapping[str, Judge]], *, label_prefix: str = "held-out, "
 ) -> dict[str, dict[str, list[Judgement]]]:
-    """Name -> aspect -> judgements of held-out in corpus order; aspects with one judge share its calls."""
-    plan = run.plan
-    items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
+    """Name -> aspect -> judgements of held-out in corpus order, by the judge of that name and aspect."""
 
-    def judge(name: str, shared_judge: SharedJudge) -> list[Judgement]:
-        label = shared_judge.aspects[0] if len(shared_judge.aspects) == 1 or plan.settings.shared else JOINT_LABEL
-        with stage(f"{label}: held-out"):
-            judge_items = [item for aspect in shared_judge.aspects for item in items[aspect]]
-            return run.runner.judge(shared_judge.judge, judge_items, f"{label}: {label_prefix}{name}")
+    def judge(name: str, aspect: Aspect) -> list[Judgement]:
+        with stage(f"{aspect.name}: held-out"):
+            items = corpus_items(run.plan.data.splits.held_out, aspect)
+            return run.runner.judge(judges_by_name[name][aspect.name], items, f"{aspect.name}: {label_prefix}{name}")
 
-    passes = [(name, shared) for name, judges in judges_by_name.items() for shared in judges]
-    results = run.runner.run_concurrently([partial(judge, name, shared) for name, shared in passes])
+    aspects = [aspect for aspect in run.plan.data.aspects if all(aspect.name in j for j in judges_by_name.values())]
+    passes = [(name, aspect) for name in judges_by_name for aspect in aspects]
+    results = run.runner.run_concurrently([partial(judge, name, aspect) for name, aspect in passes])
     by_judge: dict[str, dict[str, list[Judgement]]] = {name: {} for name in judges_by_name}
-    for (name, shared), result in zip(passes, results, strict=True):
-        judgements = iter(result)
-        for aspect in shared.aspects:
-            by_judge[name][aspect] = list(islice(judgements, len(items[aspect])))
+    for (name, aspect), judgements in zip(passes, results, strict=True):
+        by_judge[name][aspect.name] = judgements
     return by_judge
-
-
-def _reading_alone(judge: Judge) -> Judge:
-    copy = judge.deepcopy()
-    copy.together, copy.joint = 0, False
-    return copy
 
 
 def merged_scores(

@@ -23,8 +23,6 @@ def describe_point(point: Point, calls: float = 1.0) -> str:
         parts.append(point.knowledge)
     if point.tie_breaker and point.rounds:
         parts.append("tie-breaker")
-    if point.reading != "alone":
-        parts.append(point.reading)
     if point.granularity != "given":
         parts.append(f"{point.granularity} points")
     return ", ".join(parts)
@@ -33,8 +31,7 @@ def describe_point(point: Point, calls: float = 1.0) -> str:
 def variant_name(variant: JudgeVariant) -> str:
     """The name of a variant in charts."""
     knowledge = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
-    reading = "" if variant.reading == "alone" else f", {variant.reading}"
-    return f"{variant.persona}{knowledge}{reading}"
+    return f"{variant.persona}{knowledge}"
 
 
 def instruction_diff(plan: CompilePlan, judge: CompiledJudge) -> str:

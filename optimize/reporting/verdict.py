@@ -106,7 +106,6 @@ def verdict(result: Result) -> list[str]:
         *_absolute_agreement(held_out),
         *_rater_comparison(held_out),
         f"What does it cost? {calls:.1f} LM calls per item, against {single_calls:.1f} for a single call.",
-        *_read_alone(held_out),
         f"What is exported? {result.exported.reason[0].upper()}{result.exported.reason[1:]}.",
     ]
     if held_out.folds:
@@ -214,17 +213,6 @@ def _sources_of_gain(held_out: HeldOutComparison) -> str:
             parts.append(f"{name}: {interval(effect)}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
-
-
-def _read_alone(held_out: HeldOutComparison) -> list[str]:
-    """Agreement and cost if texts come one at a time, if that was measured."""
-    alone = held_out.read_alone
-    if alone is None:
-        return []
-    return [
-        f"And if texts come one at a time? {interval(alone.agreement)}, {alone.calls:.1f} LM calls per item; compared "
-        f"with the reading that it was compiled for {interval(alone.change)}."
-    ]
 
 
 def _absolute_agreement(held_out: HeldOutComparison) -> list[str]:

@@ -22,7 +22,6 @@ from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, St
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.search.points import JudgeVariant, Point
 from debate_judge.optimize.tuners import GroupKey
-from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items, round_to_granularity
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.judge_usage import stage
@@ -31,9 +30,6 @@ from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_r
 ChoicePart = Literal["dev", "train"]
 
 PARTS: tuple[ChoicePart, ...] = ("dev", "train")
-
-JOINT_LABEL = "aspects jointly"
-"""The label of calls that are about several units."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,6 @@ class _TranscriptCache:
 class _UnjudgedItem:
     """An item that still has to be judged, and by which judge."""
 
-    scores: ChoiceScores
     index: int
     item: Item
     judge: Judge
@@ -117,7 +112,6 @@ class ChoiceScores:
         self._parts = {part: parts[part] for part in PARTS if part in parts}
         self._label = label
         self._fixed_granularities = fixed_granularities
-        self._units: tuple[ChoiceScores, ...] = (self,)
         self._items: list[tuple[ChoicePart, Item]] = [
             (part, item)
             for part, corpus in self._parts.items()
@@ -210,35 +204,31 @@ class ChoiceScores:
         # It is for a chart, which needs fewer resamples than the evidence.
         agreements = []
         for rounds in range(self.debated_rounds[variant] + 1):
-            point = Point(variant.knowledge, variant.persona, rounds, False, "given", variant.reading)
+            point = Point(variant.knowledge, variant.persona, rounds, False, "given")
             scores, _ = self.scores(point)
             table = agreement_table({aspect: scores[aspect]}, resamples=1000, seed=seed, levels=(level,))
             agreements.append(table.aspects[aspect][level][statistic])
         return agreements
 
-    def share_calls(self, units: Iterable[ChoiceScores]) -> None:
-        """Let joint judges score the aspects of all these units, of which this is one, in the same calls."""
-        self._units = tuple(units)
-
     def _hold_debates(self, variant: JudgeVariant, rounds: int, group_ids: Collection[str] | None) -> _TranscriptCache:
         """The debates of the items of these groups, held to at least `rounds` rounds."""
-        description = f"debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
+        description = f"debates, {variant.persona}, knowledge: {variant.knowledge}"
 
-        def ask(judge: Judge, items: Sequence[_UnjudgedItem], label: str) -> list[Transcript]:
-            return self.runner.converse(judge, [pending.item for pending in items], rounds, f"{label}: {description}")
+        def ask(judge: Judge, items: Sequence[_UnjudgedItem]) -> list[Transcript]:
+            pending = [entry.item for entry in items]
+            return self.runner.converse(judge, pending, rounds, f"{self._label}: {description}")
 
         return self._ask_missing((variant, None), "debates", rounds, group_ids, ask)
 
     def _break_ties(self, variant: JudgeVariant, rounds: int, group_ids: Collection[str] | None) -> _TranscriptCache:
         """These debates after `rounds` rounds, with the Tie-breaker's decision."""
-        description = f"ties, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}, n = {rounds}"
+        description = f"ties, {variant.persona}, knowledge: {variant.knowledge}, n = {rounds}"
 
-        def ask(judge: Judge, items: Sequence[_UnjudgedItem], label: str) -> list[Transcript]:
-            transcripts = [pending.scores._caches[variant, None].transcripts[pending.index] for pending in items]
+        def ask(judge: Judge, items: Sequence[_UnjudgedItem]) -> list[Transcript]:
+            transcripts = [self._caches[variant, None].transcripts[pending.index] for pending in items]
             cut_at_n = [transcript.until(rounds) for transcript in transcripts if transcript is not None]
-            return self.runner.break_tie(
-                judge, [pending.item for pending in items], cut_at_n, f"{label}: {description}"
-            )
+            pending = [entry.item for entry in items]
+            return self.runner.break_tie(judge, pending, cut_at_n, f"{self._label}: {description}")
 
         return self._ask_missing((variant, rounds), "tie-breaks", rounds, group_ids, ask)
 
@@ -251,25 +241,21 @@ class ChoiceScores:
         call_kind: str,
         rounds: int,
         group_ids: Collection[str] | None,
-        ask: Callable[[Judge, Sequence[_UnjudgedItem], str], list[Transcript]],
+        ask: Callable[[Judge, Sequence[_UnjudgedItem]], list[Transcript]],
     ) -> _TranscriptCache:
-        """Call `ask` with each judge, its items that were not judged with so many rounds, and their label."""
-        joint = key[0].reading == "joint" and len(self._units) > 1
-        label = JOINT_LABEL if joint else self._label
+        """Call `ask` with each judge and its items that were not judged with so many rounds."""
 
         def converse(part: ChoicePart, judge: Judge, items: Sequence[_UnjudgedItem]) -> None:
-            with stage(search_stage(label, call_kind, part)):
-                transcripts = ask(judge, items, label)
+            with stage(search_stage(self._label, call_kind, part)):
+                transcripts = ask(judge, items)
             for pending, transcript in zip(items, transcripts, strict=True):
-                pending.scores._cache_of(key).record(pending.index, transcript, rounds)
+                self._cache_of(key).record(pending.index, transcript, rounds)
 
-        units, jobs = self._units if joint else (self,), list[Callable[[], None]]()
-        for part in self._parts:
-            missing = [item for unit in units for item in unit._pending_items(key, part, rounds, group_ids)]
-            jobs += [
-                partial(converse, part, judge, pending)
-                for judge, pending in (_group_by_shared_judge if joint else _group_by_judge)(missing)
-            ]
+        jobs = [
+            partial(converse, part, judge, pending)
+            for part in self._parts
+            for judge, pending in _group_by_judge(self._pending_items(key, part, rounds, group_ids))
+        ]
         self.runner.run_concurrently(jobs)
         return self._cache_of(key)
 
@@ -289,7 +275,7 @@ class ChoiceScores:
             if judge is None:
                 cache.rounds[index] = math.inf
             else:
-                pending.append(_UnjudgedItem(self, index, item, judge))
+                pending.append(_UnjudgedItem(index, item, judge))
         return pending
 
 
@@ -299,22 +285,6 @@ def _group_by_judge(items: Iterable[_UnjudgedItem]) -> list[tuple[Judge, list[_U
     for pending in items:
         by_judge.setdefault(id(pending.judge), (pending.judge, []))[1].append(pending)
     return list(by_judge.values())
-
-
-def _group_by_shared_judge(items: Sequence[_UnjudgedItem]) -> list[tuple[Judge, list[_UnjudgedItem]]]:
-    """Each shared judge with its items, where aspects share calls: groups that have the same judge in every aspect."""
-    judges_by_group: dict[str, dict[str, Judge]] = {}
-    for pending in items:
-        judges_by_group.setdefault(pending.item.group, {})[pending.item.aspect.name] = pending.judge
-    by_judges: dict[tuple[tuple[str, int], ...], tuple[dict[str, Judge], set[str]]] = {}
-    for group, judges in judges_by_group.items():
-        key = tuple((aspect, id(judge)) for aspect, judge in judges.items())
-        by_judges.setdefault(key, (judges, set()))[1].add(group)
-    return [
-        (shared.judge, [i for i in items if i.item.group in groups and i.item.aspect.name in shared.aspects])
-        for judges, groups in by_judges.values()
-        for shared in shared_judges(judges)
-    ]
 
 
 def search_stage(label: str, call_kind: str, part: ChoicePart) -> str:

@@ -13,21 +13,11 @@ from typing import Any
 
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.optimize.search.choice_scores import CrossFittedJudge
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Reading, SearchSpace
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, SearchSpace
 from debate_judge.optimize.tuners import GroupKey, TuningResult
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.optimize.tuners.rated_examples import show_examples, show_precedents
 from debate_judge.programs.judge import Judge
-
-TOGETHER = "together"
-"""Option of a judge: how many candidates of a source share a call."""
-
-JOINT = "joint"
-"""Option of a judge: whether aspects share calls as well."""
-
-MAX_TOGETHER = 16
-"""Most candidates that a search lets a judge read side by side: up to here agreement was measured to be as good as
-with each candidate alone."""
 
 TUNED = "tuned"
 """Name of the knowledge and the persona of a judge whose instructions were all rewritten."""
@@ -127,11 +117,6 @@ def learnt_knowledge(base: Judge, tuned: TuningResult) -> list[Knowledge]:
     return [*learnt, guide or rewritten_knowledge(tuned)]
 
 
-def reading_options(reading: Reading) -> dict[str, int]:
-    """The options of a judge that reads candidates alone or side by side."""
-    return {TOGETHER: 0 if reading == "alone" else MAX_TOGETHER}
-
-
 class VariantJudges(dict[JudgeVariant, CrossFittedJudge]):
     """The judges of the variants for one unit, each created on first access, because most are never used.
 
@@ -157,17 +142,6 @@ class VariantJudges(dict[JudgeVariant, CrossFittedJudge]):
 
     def __missing__(self, variant: JudgeVariant) -> CrossFittedJudge:
         base = self._personas.get(variant.persona, self._personas[self._space.personas[0]])
-        options: dict[str, object] = {}
-        if variant.reading != self._space.default_reading:
-            # A joint call has as many candidates as the other shared calls.
-            shared_reading: Reading = next((reading for reading in self._space.readings if reading != "alone"), "alone")
-            options |= (
-                {**reading_options(shared_reading), JOINT: True}
-                if variant.reading == "joint"
-                else reading_options(variant.reading)
-            )
-        if options:
-            base = base.from_config({**base.config(), **options})
         kind = self._kinds.get(variant.knowledge)
         # Folds with the same tuned judges run in threads, and judges are told apart by `id`: the first one is kept.
         cross_fitted = CrossFittedJudge(base) if kind is None else kind.apply_to(base)
@@ -195,9 +169,4 @@ def _with_guide(informed: Judge) -> ApplyKnowledge:
 
 
 def _replacement(tuned: Judge) -> ApplyKnowledge:
-    def apply(judge: Judge) -> Judge:
-        rewritten_judge: Judge = tuned.deepcopy()
-        rewritten_judge.together, rewritten_judge.joint = judge.together, judge.joint
-        return rewritten_judge
-
-    return apply
+    return lambda judge: tuned.deepcopy()

@@ -1,16 +1,10 @@
-"""The results of evaluated points for every aspect, and the choice among them.
-
-Judges that have the same persona, rounds and Tie-breaker can share calls (`programs.compiled.shared_judges`). A joint
-point is evaluated with all aspects in a call; in use, the aspects for which it was chosen share the call. An aspect
-with a joint choice that can share calls with no other aspect gets its best choice that is not joint.
-"""
+"""The results of evaluated points for every aspect, and the choice among them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +12,8 @@ from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Object
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
-from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values, posterior_means
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
+from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values
 
 
 @dataclass(frozen=True)
@@ -113,17 +107,9 @@ class Outcomes:
         for point in points:
             by_variant.setdefault(point.variant, []).append(point)
         units = list(self.units.values())
-        for joint in (False, True):
-            # Joint calls of the first unit score the aspects of all units.
-            callers = units[:1] if joint else units
-            units[0].runner.run_concurrently(
-                [
-                    partial(unit.prefetch, points_of_variant, group_ids)
-                    for variant, points_of_variant in by_variant.items()
-                    if (variant.reading == "joint") == joint
-                    for unit in callers
-                ]
-            )
+        units[0].runner.run_concurrently(
+            [partial(unit.prefetch, of_variant, group_ids) for of_variant in by_variant.values() for unit in units]
+        )
 
     def evaluate(self, point: Point) -> dict[str, Outcome]:
         """The outcome of a point by unit; makes the LM calls that it still needs."""
@@ -131,16 +117,9 @@ class Outcomes:
             self.by_point[point] = {unit: self._outcome(unit, point) for unit in self.units}
         return self.by_point[point]
 
-    def posterior_means(self, points: Sequence[Point]) -> dict[Point, list[float]]:
-        """Posterior mean agreement of evaluated points on each aspect (`pooling.posterior_means`)."""
-        posterior = posterior_means(self._evaluated_points(points).values)
-        return {point: list(posterior[:, number]) for number, point in enumerate(points)}
-
-    def choose(self, is_candidate: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
-        """The choice for each unit by partial pooling, among the exportable points for which `is_candidate` is true."""
-        candidates = [
-            point for point in self.by_point if point.knowledge not in self.space.not_exportable and is_candidate(point)
-        ]
+    def choose(self) -> dict[str, Point]:
+        """The choice for each unit by partial pooling, among the exportable points."""
+        candidates = [point for point in self.by_point if point.knowledge not in self.space.not_exportable]
         # If all judges agree negatively with the raters, one that scores nothing would be the best.
         points = sorted(filter(self._scores_enough, candidates), key=self.space.complexity)
         points = points or sorted(candidates, key=self.space.complexity)
@@ -213,75 +192,5 @@ class Outcomes:
             return None
         untuned = replace(point, knowledge=NO_KNOWLEDGE)
         plain = replace(untuned, persona=self.space.personas[0])
-        default = replace(plain, reading=self.space.default_reading)
-        nearest = (untuned, plain, replace(plain, tie_breaker=False), default, replace(default, tie_breaker=False))
-        return next((p for p in nearest if p in self.by_point), replace(default, rounds=0, tie_breaker=False))
-
-
-def joint_points(outcomes: Outcomes, chosen: Mapping[str, Point]) -> list[Point]:
-    """Those of the choices by unit that could share calls with other aspects, as joint points."""
-    space = outcomes.space
-    shareable = [point for unit, point in chosen.items() if len(_aspects_sharing_calls(outcomes, chosen, unit)) > 1]
-    joint = {replace(point, reading="joint", granularity=space.unrounded) for point in shareable}
-    return sorted(joint) if space.joint else []
-
-
-def drop_unshareable_joint_points(outcomes: Outcomes, chosen: Mapping[str, Point]) -> dict[str, Point]:
-    """The choices, with every joint one that can share no call replaced by the best that is not joint.
-
-    If every point of the space is joint, persona, rounds and Tie-breaker are chosen for all aspects together.
-    """
-    if outcomes.space.readings == ("joint",) and len({_shared_config(outcomes, p) for p in chosen.values()}) > 1:
-        return _choose_shared_config(outcomes)
-    joint = {unit: point for unit, point in chosen.items() if point.reading == "joint"}
-    unshared = [unit for unit in joint if len(_aspects_sharing_calls(outcomes, joint, unit)) < 2]
-    if not outcomes.space.joint or not unshared:
-        return dict(chosen)
-    others = outcomes.choose(lambda point: point.reading != "joint")
-    return {unit: others[unit] if unit in unshared else point for unit, point in chosen.items()}
-
-
-def _choose_shared_config(outcomes: Outcomes) -> dict[str, Point]:
-    """For each unit the choice among the points of one shared configuration, the best one over all aspects."""
-    by_config: dict[_SharedConfig, dict[Point, None]] = {}
-    for point in outcomes.by_point:
-        if point.knowledge not in outcomes.space.not_exportable:
-            by_config.setdefault(_shared_config(outcomes, point), {})[point] = None
-    posterior = outcomes.posterior_means([point for points in by_config.values() for point in points])
-    totals = []
-    for points in by_config.values():
-        chosen = outcomes.choose(points.__contains__)
-        by_aspect = [chosen[unit] for unit, scores in outcomes.units.items() for _ in scores.aspects]
-        values = [posterior[point][number] for number, point in enumerate(by_aspect)]
-        calls = sum(outcomes.by_point[point][unit].calls for unit, point in chosen.items())
-        totals.append((round(sum(values) / len(values), 9), -calls, chosen))
-    return max(totals, key=lambda entry: entry[:2])[2]
-
-
-def _aspects_sharing_calls(outcomes: Outcomes, chosen: Mapping[str, Point], unit: str) -> list[str]:
-    """The aspects of the unit `unit` and of those whose choices could share calls with its choice."""
-    config = _shared_config(outcomes, chosen[unit])
-    # Units whose roles were rewritten share no call.
-    units = [
-        other
-        for other, point in chosen.items()
-        if other == unit or (_shared_config(outcomes, point) == config and not config.rewritten)
-    ]
-    return [aspect.name for unit in units for aspect in outcomes.units[unit].aspects]
-
-
-class _SharedConfig(NamedTuple):
-    """What judges that share a call have in common."""
-
-    rounds: int
-    persona: str
-    tie_breaker: bool
-    rewritten: bool
-
-
-def _shared_config(outcomes: Outcomes, point: Point) -> _SharedConfig:
-    rewritten = point.knowledge in {variant.knowledge for variant in outcomes.space.rewritten}
-    # The learnt persona differs between units.
-    rewritten = rewritten or (point.persona == LEARNT and point.rounds > 0)
-    # A single call has no persona.
-    return _SharedConfig(point.rounds, point.persona if point.rounds else "", point.tie_breaker, rewritten)
+        nearest = (untuned, plain, replace(plain, tie_breaker=False))
+        return next((p for p in nearest if p in self.by_point), replace(plain, rounds=0, tie_breaker=False))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from debate_judge.data.schema import GRANULARITIES, Granularity
 
@@ -12,9 +11,6 @@ NO_KNOWLEDGE = "none"
 
 LEARNT = "learnt"
 """Name of the persona that was written for the raters, one for each unit, besides those that all units have."""
-
-Reading = Literal["alone", "side by side", "joint"]
-"""What a call scores: one candidate, several of one source, or these in all aspects."""
 
 
 @dataclass(frozen=True, order=True)
@@ -25,7 +21,6 @@ class JudgeVariant:
     """Name of its `Knowledge` about the raters, or `NO_KNOWLEDGE`."""
     persona: str
     """Of its Critic."""
-    reading: Reading = "alone"
 
 
 @dataclass(frozen=True, order=True)
@@ -38,11 +33,10 @@ class Point:
     tie_breaker: bool
     granularity: Granularity
     """What the scores are rounded to."""
-    reading: Reading = "alone"
 
     @property
     def variant(self) -> JudgeVariant:
-        return JudgeVariant(self.knowledge, self.persona, self.reading)
+        return JudgeVariant(self.knowledge, self.persona)
 
 
 @dataclass(frozen=True)
@@ -60,14 +54,6 @@ class SearchSpace:
     """Judges whose roles were all rewritten by a tuner. Their Critic was rewritten, too, and takes no other persona."""
     not_exportable: tuple[str, ...] = ()
     """Kinds of knowledge that are measured and never chosen."""
-    readings: tuple[Reading, ...] = ("alone",)
-    """The default reading first. Each may be combined with every judge."""
-    joint: bool = False
-    """Whether the chosen points may be tried with all aspects in a call."""
-
-    @property
-    def default_reading(self) -> Reading:
-        return self.readings[0]
 
     @property
     def unrounded(self) -> Granularity:
@@ -81,26 +67,18 @@ class SearchSpace:
 
     @property
     def variants(self) -> tuple[JudgeVariant, ...]:
-        """All variants, those with the default reading and persona first."""
-        in_default_reading = (
-            *(JudgeVariant(k, p, self.default_reading) for p in self.personas for k in self.knowledge),
-            *self.rewritten,
-        )
-        return in_default_reading + self.in_other_readings(*in_default_reading)
+        """All variants, those with the default persona first."""
+        return (*(JudgeVariant(k, p) for p in self.personas for k in self.knowledge), *self.rewritten)
 
     @property
     def scorer_variants(self) -> tuple[JudgeVariant, ...]:
         """One variant for each distinct Scorer. Variants that differ in the Critic's persona alone have the same first
         turn, and so the same single call."""
-        return (*(JudgeVariant(k, self.personas[0], self.default_reading) for k in self.knowledge), *self.rewritten)
-
-    def in_other_readings(self, *variants: JudgeVariant) -> tuple[JudgeVariant, ...]:
-        """The variants with each reading but the default one."""
-        return tuple(replace(variant, reading=reading) for reading in self.readings[1:] for variant in variants)
+        return (*(JudgeVariant(k, self.personas[0]) for k in self.knowledge), *self.rewritten)
 
     def point(self, variant: JudgeVariant, rounds: int, tie_breaker: bool = False) -> Point:
         """The point of a variant, with unrounded scores."""
-        return Point(variant.knowledge, variant.persona, rounds, tie_breaker, self.unrounded, variant.reading)
+        return Point(variant.knowledge, variant.persona, rounds, tie_breaker, self.unrounded)
 
     def debate_points(self, variant: JudgeVariant, rounds: int) -> list[Point]:
         """The points from which all points of the variant's debates of up to so many rounds are derived."""
@@ -124,8 +102,7 @@ class SearchSpace:
 
     def points(self) -> list[Point]:
         """Every distinct point: first single calls, then debates, then Tie-breakers."""
-        scorers = (*self.scorer_variants, *self.in_other_readings(*self.scorer_variants))
-        roots = [self.point(variant, 0) for variant in scorers]
+        roots = [self.point(variant, 0) for variant in self.scorer_variants]
         for variant in self.variants:
             roots += self.debate_points(variant, self.max_rounds)
         if self.tie_breakers == (False, True):
@@ -139,7 +116,6 @@ class SearchSpace:
         return (
             point.tie_breaker,
             knowledge.index(point.knowledge),
-            point.reading != self.default_reading,
             point.persona != personas[0],
             point.rounds,
             GRANULARITIES.index(point.granularity),

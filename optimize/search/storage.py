@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.outcomes import Outcome, PrunedPoint
-from debate_judge.optimize.search.points import Point, Reading, SearchSpace
+from debate_judge.optimize.search.points import Point, SearchSpace
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, unusable_database_error
 
@@ -42,7 +42,6 @@ def _parameter_values(space: SearchSpace) -> dict[str, tuple[Any, ...]]:
         "rounds": space.rounds,
         "knowledge": tuple(dict.fromkeys(knowledge)),
         "persona": tuple(dict.fromkeys(personas)),
-        "reading": (*space.readings, *(["joint"] if space.joint and "joint" not in space.readings else [])),
         "tie_breaker": tuple(dict.fromkeys((False, *space.tie_breakers))),
     }
 
@@ -61,14 +60,13 @@ def suggest(space: SearchSpace, trial: optuna.Trial) -> Point:
 
 def _point(space: SearchSpace, params: Mapping[str, Any], granularity: Any) -> Point:
     scorer = next(v for v in space.scorer_variants if v.knowledge == params["knowledge"])
-    reading: Reading = params["reading"]
     if not params["rounds"]:
-        return Point(scorer.knowledge, scorer.persona, 0, False, granularity, reading)
+        return Point(scorer.knowledge, scorer.persona, 0, False, granularity)
     rewrites_all_roles = scorer in space.rewritten or params["persona"] not in space.personas
     persona = scorer.persona if rewrites_all_roles else params["persona"]
     # A judge that always has a Tie-breaker has no debate without it.
     tie_breaker = params["tie_breaker"] or False not in space.tie_breakers
-    return Point(scorer.knowledge, persona, params["rounds"], tie_breaker, granularity, reading)
+    return Point(scorer.knowledge, persona, params["rounds"], tie_breaker, granularity)
 
 
 def finished_trial(

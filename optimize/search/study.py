@@ -1,4 +1,4 @@
-"""The search: Optuna suggests knowledge about the raters, reading, persona, n and Tie-breaker, and prunes.
+"""The search: Optuna suggests knowledge about the raters, persona, n and Tie-breaker, and prunes.
 
 One Optuna study for all aspects: a trial evaluates its point on every aspect, so that the choice for one can borrow
 strength from the others (`pooling`). Its value is the agreement, the mean over aspects, less `CALL_PENALTY` for each LM
@@ -9,8 +9,7 @@ the best kinds, one round with every other persona, and the Tie-breaker after a 
 Trials are evaluated on blocks of sources that double in size. After each block a trial reports its value on every
 source and aspect, and Optuna's Wilcoxon pruner compares these with the same sources and aspects of the best trial. A
 debate of n rounds contains every shorter one, and every granularity is a rounding of finished scores, so these are
-trials of their own at no LM call. Last, the points chosen for several aspects are tried with all aspects in one call
-(reading `joint`).
+trials of their own at no LM call.
 
 A search that was stopped is repeated from the stored replies, at no cost. The stored study decides nothing, since a
 kill may leave it incomplete; it holds every finished trial for `optuna-dashboard`.
@@ -34,8 +33,6 @@ from debate_judge.optimize.search.outcomes import (
     Outcomes,
     PrunedPoint,
     SearchResult,
-    drop_unshareable_joint_points,
-    joint_points,
 )
 from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.storage import (
@@ -58,9 +55,6 @@ SUGGESTION_BATCH = 4
 
 _P_THRESHOLD = 0.05
 """Significance level of the one-sided Wilcoxon test that prunes a trial."""
-
-_P_THRESHOLD_EXPENSIVE = 0.25
-"""The same for a more expensive reading, which takes many times the calls: weaker evidence is enough to prune."""
 
 _MAX_ASKS = 32
 """Most suggestions that the sampler is asked for per batch; if none is new, the simplest remaining point is tried."""
@@ -95,13 +89,11 @@ class SearchLimits:
     candidates: int
     """Most rated candidates of each aspect that the choice is made by."""
     trials: int = 1_000_000
-    """Most single calls, debates and Tie-breakers that are tried altogether. Those in other readings than the default
-    one, and joint ones, come on top."""
+    """Most single calls, debates and Tie-breakers that are tried altogether."""
     new_debates: bool = True
     """Whether the sampler may suggest debates that were not held yet; else only Tie-breakers for those that were."""
-    one_reading: bool = False
-    """Whether in the more expensive reading only the untuned single call is tried, which held-out needs anyway; and
-    other personas only with knowledge, if there is any."""
+    informed_personas: bool = False
+    """Whether other personas are tried only with knowledge, if there is any."""
 
     @property
     def expected_trials(self) -> int:
@@ -110,7 +102,9 @@ class SearchLimits:
 
 SEARCH_LIMITS: Mapping[str, SearchLimits] = MappingProxyType(
     {
-        "light": SearchLimits(knowledge_kinds=2, suggestions=2, candidates=512, new_debates=False, one_reading=True),
+        "light": SearchLimits(
+            knowledge_kinds=2, suggestions=2, candidates=512, new_debates=False, informed_personas=True
+        ),
         "medium": SearchLimits(knowledge_kinds=3, suggestions=20, candidates=2048),
         "heavy": SearchLimits(knowledge_kinds=99, suggestions=80, candidates=1_000_000),
     }
@@ -122,13 +116,6 @@ def search_limits(effort: str, trials: int | None) -> SearchLimits:
     """The limits of an effort, or with the number of trials that the user sets."""
     limits = SEARCH_LIMITS[effort]
     return limits if trials is None else replace(limits, trials=trials, suggestions=trials, new_debates=True)
-
-
-def best_of_each_aspect(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
-    """For each aspect the evaluated point with the highest posterior mean agreement."""
-    posterior = outcomes.posterior_means(points)
-    aspects = range(len(posterior[points[0]]))
-    return list(dict.fromkeys(max(points, key=lambda point: posterior[point][aspect]) for aspect in aspects))
 
 
 def rank_variants(outcomes: Outcomes, variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
@@ -151,25 +138,22 @@ def _tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
     return TPESampler(seed=seed, n_startup_trials=5, constant_liar=True)
 
 
-def _wilcoxon_pruner(*, expensive: bool) -> optuna.pruners.BasePruner:
+def _wilcoxon_pruner() -> optuna.pruners.BasePruner:
     from optuna.pruners import WilcoxonPruner
 
     with silenced_optuna():
-        return WilcoxonPruner(p_threshold=_P_THRESHOLD_EXPENSIVE if expensive else _P_THRESHOLD)
+        return WilcoxonPruner(p_threshold=_P_THRESHOLD)
 
 
 @dataclass(frozen=True)
 class Strategy:
     """The decisions of a search. An estimate puts bounds in place of those that cannot be known in advance."""
 
-    pruner: Callable[..., optuna.pruners.BasePruner] = _wilcoxon_pruner
-    """Makes the pruner; its argument `expensive` is for trials in a more expensive reading than the default one."""
+    pruner: Callable[[], optuna.pruners.BasePruner] = _wilcoxon_pruner
     next_points: Callable[[Sequence[Point]], Sequence[Point]] | None = None
     """From the points that remain to those that are tried next, in place of the sampler."""
     rank_variants: Callable[[Outcomes, Sequence[JudgeVariant]], list[JudgeVariant]] = rank_variants
     """The order in which debates with kinds of knowledge are tried."""
-    points_for_other_readings: Callable[[Outcomes, Sequence[Point]], list[Point]] = best_of_each_aspect
-    """Of the points in the default reading those that are tried in the other readings."""
     choose: Callable[[Outcomes], dict[str, Point]] = Outcomes.choose
     """The choice for each unit."""
 
@@ -215,8 +199,7 @@ class Study:
         self._on_trial = on_trial
         with silenced_optuna():
             self._stored = StoredStudy(settings.study_name, settings.storage, outcomes.space)
-        self._optuna = _in_memory_study()
-        self._pruners = {expensive: settings.strategy.pruner(expensive=expensive) for expensive in (False, True)}
+        self._optuna = _in_memory_study(settings.strategy.pruner())
         self._group_order = shuffled_groups(outcomes.groups, settings.seed)
         self._aspect_count = sum(len(scores.aspects) for scores in outcomes.units.values())
         self._block_ends = block_ends(len(self._group_order), settings.criterion.level, self._aspect_count)
@@ -228,31 +211,25 @@ class Study:
         """Point -> step -> value; a step stands for a chunk of the groups and an aspect."""
 
     def optimize(self) -> None:
-        """Try the starting points, then what the sampler suggests, then the best points in other readings and jointly.
+        """Try the starting points, then what the sampler suggests.
 
         Raises:
             InputError: The study cannot be stored.
             dspy.LMError: The LM failed for good.
         """
-        space, limits, strategy = self._space, self._settings.limits, self._settings.strategy
+        limits = self._settings.limits
         remaining = limits.trials
         for batch in self._starting_points():
-            limited = [point for point in batch if point.reading == space.default_reading]
-            unlimited = [point for point in batch if point.reading != space.default_reading]
-            self._evaluate([*limited[:remaining], *unlimited])
-            remaining = max(0, remaining - len(limited))
+            self._evaluate(batch[:remaining])
+            remaining = max(0, remaining - len(batch))
         remaining = min(remaining, limits.suggestions)
         while remaining > 0 and (points := self._next_points(min(remaining, SUGGESTION_BATCH))):
             self._evaluate(points)
             remaining -= len(points)
-        if not limits.one_reading:
-            self._evaluate([point for point in self._points_in_other_readings() if self._is_allowed(point)])
-        self._evaluate(joint_points(self._outcomes, strategy.choose(self._outcomes)) if space.joint else [])
 
     def results(self) -> dict[str, SearchResult]:
         """The finished search for each unit, with its chosen point."""
-        chosen = drop_unshareable_joint_points(self._outcomes, self._settings.strategy.choose(self._outcomes))
-        return self._outcomes.results(chosen)
+        return self._outcomes.results(self._settings.strategy.choose(self._outcomes))
 
     def _starting_points(self) -> Iterator[list[Point]]:
         space, limits, rank = (
@@ -263,14 +240,13 @@ class Study:
         untuned, *learnt = space.scorer_variants
         # It is never pruned: all others are compared with it.
         yield [space.point(untuned, 0)]
-        other_readings = space.in_other_readings(*([untuned] if limits.one_reading else space.scorer_variants))
-        yield [space.point(variant, 0) for variant in (*learnt, *other_readings)]
+        yield [space.point(variant, 0) for variant in learnt]
         # Knowledge adds more to a debate, which argues from it, than to a single call: the best kind is always tried.
         variants = [untuned, *rank(learnt)[: max(1, limits.knowledge_kinds - 1)]]
         yield [point for variant in variants for point in space.debate_points(variant, space.max_rounds)]
         # A rewritten judge takes no other persona.
         exportable = [v for v in variants if v not in space.rewritten and v.knowledge not in space.not_exportable]
-        informed = exportable[1:] if limits.one_reading else []
+        informed = exportable[1:] if limits.informed_personas else []
         best = rank(informed or exportable)[0]
         others = [replace(best, persona=persona) for persona in space.personas[1:]]
         shortest = min((n for n in space.rounds if n), default=0)
@@ -278,14 +254,13 @@ class Study:
         if shortest and space.tie_breakers == (False, True):
             # A Tie-breaker ends the debate as further rounds would, for a fraction of their calls.
             debated = dict.fromkeys(p.variant for p in self._outcomes.by_point if p.rounds)
-            exportable = [v for v in debated if v.knowledge not in space.not_exportable]
-            ranked = rank([v for v in exportable if v.reading == space.default_reading])
+            ranked = rank([v for v in debated if v.knowledge not in space.not_exportable])
             yield [space.point(v, shortest, True) for v in ranked[:1]]
 
     def _next_points(self, limit: int) -> list[Point]:
         """The points that are tried next; none if all were tried."""
         unrounded = [point for point in self._space.points() if point.granularity == self._space.unrounded]
-        new = [point for point in unrounded if point not in self._trials and self._is_allowed(point)]
+        new = [point for point in unrounded if point not in self._trials]
         if not self._settings.limits.new_debates:
             debated = {(point.variant, point.rounds) for point in self._outcomes.by_point if point.rounds}
             new = [point for point in new if (point.variant, point.rounds) in debated]
@@ -306,31 +281,6 @@ class Study:
             else:
                 self._tell(trial, None, "FAIL")
         return suggested or new[:1]
-
-    def _is_allowed(self, point: Point) -> bool:
-        """Whether a point is allowed: no debate in another reading in which the single call was pruned."""
-        if not point.rounds or point.reading == self._space.default_reading:
-            return True
-        pruned_calls = {(p.knowledge, p.reading) for p in self._outcomes.pruned if not p.rounds}
-        return not self._settings.limits.one_reading and (point.knowledge, point.reading) not in pruned_calls
-
-    def _points_in_other_readings(self) -> list[Point]:
-        """The best points in the default reading, moved to each of the others."""
-        outcomes, space = self._outcomes, self._space
-        if len(space.readings) < 2:
-            return []
-        points = sorted((p for p in outcomes.by_point if p.reading == space.default_reading), key=space.complexity)
-        selected = self._settings.strategy.points_for_other_readings(
-            outcomes, [p for p in points if p.knowledge not in space.not_exportable]
-        )
-        return [
-            self._full_length(replace(point, reading=reading)) for reading in space.readings[1:] for point in selected
-        ]
-
-    def _full_length(self, point: Point) -> Point:
-        """The point with the longest debate of its variant, from which it is derived."""
-        rounds = self._space.max_rounds if point.rounds and not point.tie_breaker else point.rounds
-        return replace(point, rounds=rounds, granularity=self._space.unrounded)
 
     def _unrounded_points(self, point: Point) -> list[Point]:
         """The points derived from this one without rounding; the first makes the most calls."""
@@ -364,7 +314,6 @@ class Study:
                 self._complete(point)
 
     def _should_prune(self, point: Point) -> bool:
-        self._optuna.pruner = self._pruners[point.reading not in (self._space.default_reading, "joint")]
         return len(self._reported[point]) not in _SLOW_SAMPLE_SIZES and self._trials[point].should_prune()
 
     def _report(self, point: Point, end: int) -> None:
@@ -475,8 +424,8 @@ def _chunks(order: Sequence[str], level: Level) -> list[Sequence[str]]:
     return [order[begin : begin + size] for begin in range(0, len(order), size)]
 
 
-def _in_memory_study() -> optuna.Study:
+def _in_memory_study(pruner: optuna.pruners.BasePruner) -> optuna.Study:
     import optuna
 
     with silenced_optuna():
-        return optuna.create_study(direction="maximize")
+        return optuna.create_study(direction="maximize", pruner=pruner)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from debate_judge.data.schema import Aspect, RatedGroup, fingerprint
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_judges
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.dry_run import REPLY_TOKENS, EstimateCase
 from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import Item
@@ -77,7 +77,7 @@ class QuestionSample:
 
 def _question_bytes(question: Question) -> int:
     without_text = replace(question.items[0], text="")
-    return text_bytes(without_text) + sum(len(text.encode("utf-8", "surrogatepass")) for text in question.texts)
+    return text_bytes(without_text) + sum(len(i.text.encode("utf-8", "surrogatepass")) for i in question.items)
 
 
 def text_bytes(item: Item) -> int:
@@ -128,23 +128,23 @@ def estimate_scoring(
     target: EstimateTarget, judge: CompiledJudge, aspects: Sequence[Aspect], items: Iterator[Item]
 ) -> tuple[Estimate, int]:
     """Estimate a scoring run by role; returns the estimate and the number of items, which are streamed."""
-    shared = shared_judges({aspect.name: judge.aspects[aspect.name].judge for aspect in aspects})
+    judges = {aspect.name: judge.aspects[aspect.name].judge for aspect in aspects}
     size = _SAMPLED_ITEMS // len(aspects)
-    samples = {each: QuestionSample(max(1, size // max(1, each.judge.together))) for each in shared}
+    samples = {name: QuestionSample(max(1, size // max(1, each.together))) for name, each in judges.items()}
     count = 0
     with StepProgress("items read", None) as steps:
         for batch in group_by_source(steps.track(items)):
             count += len(batch)
-            for shared_judge, sample in samples.items():
-                batch_items = [item for item in batch if item.aspect.name in shared_judge.aspects]
-                for question in group_into_questions(shared_judge.judge, batch_items, compare_pairs=False).questions:
+            for name, sample in samples.items():
+                members = [item for item in batch if item.aspect.name == name]
+                for question in group_into_questions(judges[name], members, compare_pairs=False).questions:
                     sample.add(question)
 
     def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
         judge_copy = dry_run_copy(judge)
-        for shared_judge, sample in samples.items():
-            with stage(shared_judge.aspects[0]):
+        for name, sample in samples.items():
+            with stage(name):
                 deque(judge_in_order(runner, judge_copy, sample.items), maxlen=0)
 
-    stages = {shared_judge.aspects[0]: sample.stage("scoring") for shared_judge, sample in samples.items()}
+    stages = {name: sample.stage("scoring") for name, sample in samples.items()}
     return estimate_by_dry_run(target, stages, work, lambda row, role: role), count

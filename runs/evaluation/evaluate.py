@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.programs.compiled import SharedGrouping, group_by_aspect
 from debate_judge.programs.dry_run import EstimateCase
-from debate_judge.programs.grouping import Question
-from debate_judge.programs.judge import Judgement, Unscored, corpus_items
+from debate_judge.programs.grouping import Grouping, Question, group_into_questions
+from debate_judge.programs.judge import Item, Judgement, Unscored, corpus_items
 from debate_judge.runs.estimates.dry_run import (
     NO_CALLS,
     DryRunStore,
@@ -46,26 +45,27 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _EntrantQuestions:
-    """The questions to one entrant, in aspects that share calls."""
+    """The questions to one entrant in one aspect."""
 
     entrant: Entrant
-    shared: SharedGrouping
+    aspect: str
+    items: Sequence[Item]
+    grouping: Grouping
 
     def job(self, usage: JudgeUsage) -> PassJob[Sequence[Judgement]]:
         """The questions, whose calls count as `usage`."""
 
         def ask(question: Question) -> Awaitable[Sequence[Judgement]]:
-            return self.shared.judge.judge(question.items)
+            return self.entrant.aspect_judges[self.aspect].judge.judge(question.items)
 
-        return PassJob(self.entrant.name, ask, self.shared.grouping.questions, usage)
+        return PassJob(self.entrant.name, ask, self.grouping.questions, usage)
 
     def rows(self, corpus: Corpus, judgements: Mapping[str, Sequence[Judgement]]) -> Iterator[JudgementRow]:
         """The rows of all candidates; `judgements` are by question."""
         ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
         sources = {g.id: g.source_id for g in corpus.groups}
-        grouping = self.shared.grouping
-        for item, (number, index) in zip(self.shared.items, grouping.positions, strict=True):
-            judgement, name = judgements[grouping.questions[number].key][index], item.aspect.name
+        for item, (number, index) in zip(self.items, self.grouping.positions, strict=True):
+            judgement, name = judgements[self.grouping.questions[number].key][index], item.aspect.name
             score = self.entrant.aspect_judges[name].reported_score(judgement, item.aspect)
             raters = tuple(ratings[item.group, item.candidate].get(name, ()))
             key = (self.entrant.name, item.group, item.candidate, name)
@@ -93,9 +93,10 @@ def evaluate(
     items = {aspect.name: corpus_items(corpus, aspect) for aspect in aspects}
     usages = {entrant.name: JudgeUsage() for entrant in entrants}
     all_questions = [
-        _EntrantQuestions(entrant, shared)
+        _EntrantQuestions(entrant, name, items[name], group_into_questions(member.judge, items[name]))
         for entrant in entrants
-        for shared in group_by_aspect({name: member.judge for name, member in entrant.aspect_judges.items()}, items)
+        for name, member in entrant.aspect_judges.items()
+        if name in items
     ]
     jobs = [questions.job(usages[questions.entrant.name]) for questions in all_questions]
     shared_pass = run_shared_pass(runner, jobs, "judges")
@@ -110,7 +111,7 @@ def evaluate(
         if entrant.name not in shared_pass.failed:
             own_questions = [questions for questions in all_questions if questions.entrant is entrant]
             rows = [row for questions in own_questions for row in questions.rows(corpus, judgements[entrant.name])]
-            distinct_items = sum(len({item.key for item in questions.shared.items}) for questions in own_questions)
+            distinct_items = sum(len({item.key for item in questions.items}) for questions in own_questions)
             judges[entrant.name] = _evaluated_judge(entrant, rows, aspects, usages[entrant.name], distinct_items)
     if judges and all(judge.note for judge in judges.values()):
         name, first = next(iter(judges.items()))

@@ -192,7 +192,7 @@ def load_in_tool(path: str | Path, config: Mapping[str, Any] | None = None) -> L
         InputError: As for `load`, or a value cannot be read.
         dspy.LMError: As for `load`.
     """
-    settings = {}
+    settings: dict[str, Any] = {}
     for name, convert in SETTINGS.items():
         variable = f"DEBATE_{name.upper()}"
         value, field = (config or {}).get(name), name

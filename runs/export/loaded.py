@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import dspy
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import ALL, Aspect, Task
-from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
+from debate_judge.programs.compiled import CompiledJudge, ScoreScale
 from debate_judge.programs.grouping import (
     CallTexts,
     Item,
@@ -117,15 +118,21 @@ class LoadedJudge(dspy.Module):
             with dspy.context(lm=context_lm or self.lm):
                 return await judge.judge(question.items)
 
+        if len({item.text for item in items}) == 1:
+            self._warn_of_single_text([item.aspect.name for item in items])
         judgements: dict[Item, Judgement] = {}
-        names = {item.aspect.name for item in items}
-        for shared in shared_judges({name: judge for name, judge in self.judges.items() if name in names}):
-            shared_items = [item for item in items if item.aspect.name in shared.aspects]
-            grouping = group_into_questions(shared.judge, shared_items, compare_pairs=False)
-            calls = [ask(shared.judge, question) for question in grouping.questions]
+        for aspect in dict.fromkeys(item.aspect for item in items):
+            judge, members = self.judges[aspect.name], [item for item in items if item.aspect == aspect]
+            questions = group_into_questions(judge, members, compare_pairs=False)
+            calls = [ask(judge, question) for question in questions.questions]
             awaitables = calls if runner is None else [asyncio.wrap_future(runner.submit(call)) for call in calls]
-            judgements |= zip(shared_items, grouping.by_item(await asyncio.gather(*awaitables)), strict=True)
+            judgements |= zip(members, questions.by_item(await asyncio.gather(*awaitables)), strict=True)
         return [judgements[item] for item in items]
+
+    def _warn_of_single_text(self, aspects: Sequence[str] | str | None) -> None:
+        together = max(self.judges[aspect.name].together for aspect in self.select_aspects(aspects))
+        if together > 1:
+            warnings.warn(single_text_note(together), stacklevel=3)
 
     def _requested_aspects(self, aspect: object, task: object) -> list[Aspect]:
         if task is not None and getattr(task, "name", task) != self.task.name:
@@ -211,6 +218,7 @@ class LoadedJudge(dspy.Module):
             dspy.LMError: The LM cannot be used at all; after other failures the reason is in the score's `unscored`.
         """
         row = {"text": text, "source": source, "context": context, "references": references}
+        self._warn_of_single_text(aspects)
         return self.score_many([row], aspects=aspects, scale=scale)[0]
 
     def score_many(
@@ -222,7 +230,7 @@ class LoadedJudge(dspy.Module):
     ) -> list[dict[str, Score]]:
         """Score many texts concurrently.
 
-        Consecutive rows of one source share calls if the judge reads candidates side by side.
+        Consecutive rows of one source share calls if the judge was compiled with `together`.
 
         Args:
             rows: Mappings, or a DataFrame, with `text` and `source`, and optionally `context` and `references`; other
@@ -254,7 +262,7 @@ class LoadedJudge(dspy.Module):
         aspects: Sequence[str] | str | None = None,
         scale: ScoreScale = "judge",
     ) -> list[dict[str, Score]]:
-        """Score candidates of one source, in shared calls if the judge reads them side by side.
+        """Score candidates of one source, in shared calls if the judge was compiled with `together`.
 
         Arguments are those of `score`; the result has what `score` returns for each candidate, in order.
         """
@@ -269,7 +277,7 @@ class LoadedJudge(dspy.Module):
 
     async def ascore_items(self, items: Sequence[Item], scale: ScoreScale = "judge") -> list[Score]:
         """A score for each item from `row_items`, on any event loop, with the judge's own LM even within a
-        `dspy.context`. Items of one source share calls if the judge reads candidates side by side.
+        `dspy.context`. Items of one source share calls if the judge was compiled with `together`.
         """
         compiled = self.compiled
         compiled.require_calibrated(list(dict.fromkeys(item.aspect for item in items)), scale)
@@ -287,11 +295,8 @@ class LoadedJudge(dspy.Module):
         by_aspect: dict[str, list[Item]] = {}
         for item in items:
             by_aspect.setdefault(item.aspect.name, []).append(item)
-        shared = shared_judges({name: self.compiled.aspects[name].judge for name in by_aspect})
-        checks = [
-            PreflightCheck.of("+".join(group.aspects), group.judge, [i for n in group.aspects for i in by_aspect[n]])
-            for group in shared
-        ]
+        judges = self.judges
+        checks = [PreflightCheck.of(name, judges[name], members) for name, members in by_aspect.items()]
         preflight(self._open_runner, checks)
 
     def close(self) -> None:
@@ -322,6 +327,14 @@ class LoadedJudge(dspy.Module):
         references = checked_references(row.get("references") or None, where)
         for aspect in aspects:
             yield Item(str(number), "1", self.task, aspect, source, text, context, references)
+
+
+def single_text_note(together: int) -> str:
+    """What a judge that was compiled with `together` says where a single text may reach it."""
+    return (
+        f"this judge was measured with up to {together} candidates of a source in a call (together={together}); a text "
+        "that comes alone is judged alone, which was not measured"
+    )
 
 
 def _records(rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> Iterator[Mapping[str, Any]]:

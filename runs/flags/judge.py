@@ -27,9 +27,8 @@ class JudgeOptionFlags:
         metavar="MODE",
     )
     together: int | None = setting(
-        None, "score up to K candidates of a source side by side in a call; 0 scores each alone", metavar="K", ge=0
+        None, "score up to K candidates of a source in a call; 0 scores each alone", metavar="K", ge=0
     )
-    joint: bool = setting(False, "score all aspects in one call")
     roles: str | None = setting(
         None, "ChatEval: TOML file with lines name = text, or comma-separated names of built-in roles", metavar="FILE"
     )
@@ -62,7 +61,6 @@ class JudgeOptionFlags:
             options[name] = parse_option_value(value.strip())
         values = {name: getattr(self, name) for name in ("score_mode", "together", "roles")}
         options |= {name: value for name, value in values.items() if value is not None}
-        options |= {"joint": True} if self.joint else {}
         return read_text_files(options)
 
 

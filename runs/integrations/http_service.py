@@ -70,7 +70,6 @@ class AspectScore(BaseModel):
     rounds: int | None
     stop_reason: str | None
     calls: float = Field(description="LM calls for this score; of a shared call its share")
-    together: int = Field(description="candidates of the source in the same call, this one included")
 
     @classmethod
     def of(cls, score: Score) -> AspectScore:
@@ -205,7 +204,6 @@ def make_app(
     key: str | None = None,
     limits: ServiceLimits | None = None,
     scale: ScoreScale = "judge",
-    wait: float = 0.2,
 ) -> FastAPI:
     """An ASGI app over a judge: POST /score, GET /health, GET /metrics, and its description at /docs.
 
@@ -214,19 +212,18 @@ def make_app(
         key: The bearer key that requests to /score and /metrics must have; None for none.
         limits: Limits of the service.
         scale: Of the scores, as for `LoadedJudge.score`.
-        wait: As for `SourceBatcher`: concurrent requests about one source are judged together.
     """
     # The guard checks the key; this is only for /docs, where readers can then enter it.
     dependencies = [] if key is None else [Depends(HTTPBearer(auto_error=False))]
     app = FastAPI(title=f"debate judge: {judge.manifest['name']}", redoc_url=None, dependencies=dependencies)
-    metrics, batcher = ServiceMetrics(judge), SourceBatcher(judge, scale=scale, wait=wait)
+    metrics, batcher = ServiceMetrics(judge), SourceBatcher(judge, scale=scale)
     app.add_middleware(RequestGuard, key=key, limits=limits or ServiceLimits(), metrics=metrics)
     app.exception_handler(InputError)(_input_error)
     app.exception_handler(dspy.LMError)(_lm_error)
 
     @app.post("/score")
     async def score(texts: TextToScore | list[TextToScore]) -> TextScores | list[TextScores]:
-        """Score a text or a list of texts; texts of one source are read side by side if the judge does so."""
+        """Score a text or a list of texts; those of one source share calls if the judge has `together`."""
         if isinstance(texts, TextToScore):
             scores_by_text = [await batcher.ascore(**texts.model_dump())]
         else:
@@ -250,7 +247,7 @@ def make_app(
 
 
 async def _scores(judge: LoadedJudge, texts: Sequence[TextToScore], scale: ScoreScale) -> list[Scores]:
-    """Scores of several texts, which share calls if the judge reads candidates side by side."""
+    """Scores of several texts, which share calls if the judge was compiled with `together`."""
     items_by_text: list[list[Item]] = []
     for number, text in enumerate(texts):
         row = {"source": text.source, "text": text.text, "context": text.context}

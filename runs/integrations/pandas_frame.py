@@ -26,7 +26,7 @@ def score_frame(
     aspects: Sequence[str] | str | None = None,
     scale: ScoreScale = "judge",
 ) -> pd.DataFrame:
-    """Score each row of a frame. Rows of one source share calls if the judge reads candidates side by side.
+    """Score each row of a frame. Rows of one source share calls if the judge was compiled with `together`.
 
     Args:
         frame: A row for each text, in any order.

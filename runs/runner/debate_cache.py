@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
 
 from debate_judge.data.schema import fingerprint
 from debate_judge.programs.grouping import Question
@@ -88,15 +87,12 @@ _Cache = dict[Hashable, _CachedDebate]
 
 
 def _judge_fingerprint(judge: Judge) -> str:
-    """Fingerprint of what a judge's replies depend on: class, configuration and state, its own and those of its judges
-    by aspect; but not the number of rounds, which the caller gives."""
-    states = [_state(judge), {aspect: _state(member) for aspect, member in judge.judges_by_aspect().items()}]
-    return fingerprint(json.dumps(states, sort_keys=True, default=str))
-
-
-def _state(judge: Judge) -> list[Any]:
+    """Fingerprint of what a judge's replies depend on: class, configuration and state, but not the number of rounds,
+    which the caller gives."""
     # A shallow copy: deep copies, made thousands of times, would take longer than the cache saves.
     default_rounds = copy.copy(judge)
     default_rounds.debate_config = DebateConfig()
     state = [(name, predictor.signature.instructions, predictor.demos) for name, predictor in judge.named_predictors()]
-    return [judge.kind, judge.together, judge.joint, judge.order, default_rounds.config(), state]
+    return fingerprint(
+        json.dumps([judge.kind, judge.together, default_rounds.config(), state], sort_keys=True, default=str)
+    )

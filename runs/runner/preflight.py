@@ -14,7 +14,6 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
@@ -25,7 +24,7 @@ from debate_judge.runs.runner.runner import JudgeRunner
 _SKIP_HINT = "; --config preflight=false starts without this check, and leaves such items unscored"
 
 REMEDIES: Mapping[str, str] = {
-    "unreadable reply": "the LM does not keep to the format of replies; a larger or better instructed one may; if the "
+    "unreadable reply": "the model ignores the reply format; try a larger or instruction-tuned model; if the "
     "server has a new model under the old name, use another --store, because earlier replies are kept" + _SKIP_HINT,
     "truncated": "give replies more room with --config max-tokens=8000; a reasoning LM needs "
     "thousands of tokens" + _SKIP_HINT,
@@ -34,11 +33,6 @@ REMEDIES: Mapping[str, str] = {
     "compiled with",
 }
 """Reason why an item is unscored -> remedy."""
-
-_SHARED_CALL_REMEDY = (
-    "the LM does not keep to the format of replies about several candidates or aspects; compile with together = 0 and "
-    "without joint, or choose a larger or better instructed LM" + _SKIP_HINT
-)
 
 _ALL_ITEMS_REASON = "no log-probabilities"
 """The reason that holds for all items if it holds for one."""
@@ -65,19 +59,14 @@ def preflight_checks(
     name: str, judges: Mapping[str, Judge], corpus: Corpus, aspects: Sequence[Aspect]
 ) -> list[PreflightCheck]:
     """The checks of an entrant with `judges` by aspect: on one aspect of each scale, because an LM may fail with one
-    scale alone, or on all aspects at once if they share calls.
+    scale alone.
     """
-    by_judge: dict[int, tuple[Judge, list[Aspect]]] = {}
-    for shared in shared_judges({aspect.name: judges[aspect.name] for aspect in aspects}):
-        _, judge_aspects = by_judge.setdefault(id(shared.judge), (shared.judge, []))
-        judge_aspects.extend(aspect for aspect in aspects if aspect.name in shared.aspects)
+    by_scale = {(id(judges[aspect.name]), aspect.scale): aspect for aspect in reversed(aspects)}
     checks = []
-    for judge, judge_aspects in by_judge.values():
-        by_scale = {aspect.scale: [aspect] for aspect in reversed(judge_aspects)}
-        for tried_aspects in [judge_aspects] if judge.joint else by_scale.values():
-            items = [item for aspect in tried_aspects for item in corpus_items(corpus, aspect)]
-            grouping = group_into_questions(judge, items, compare_pairs=False)
-            checks.append(PreflightCheck(name, judge, longest_and_shortest(grouping.questions)))
+    for aspect in by_scale.values():
+        judge = judges[aspect.name]
+        grouping = group_into_questions(judge, corpus_items(corpus, aspect), compare_pairs=False)
+        checks.append(PreflightCheck(name, judge, longest_and_shortest(grouping.questions)))
     return checks
 
 
@@ -136,8 +125,6 @@ def _preflight_error(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_l
             f"{check.questions[0].items[0].group!r})" + _SKIP_HINT,
         )
     remedy = REMEDIES.get(failure.reason, "fix what the message says" + _SKIP_HINT)
-    if failure.reason == "unreadable reply" and len(check.questions[0].items) > 1 and not check.judge.compares_pairs:
-        remedy = _SHARED_CALL_REMEDY
     return InputError(
         f"{lm.model} cannot play the {failure.role}: {failure.reason}",
         field=f"{check.name}: {failure.role}",
@@ -148,4 +135,4 @@ def _preflight_error(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_l
 
 def _length(question: Question) -> int:
     first = question.items[0]
-    return len(first.source) + len(first.context) + sum(map(len, question.texts))
+    return len(first.source) + len(first.context) + sum(len(item.text) for item in question.items)

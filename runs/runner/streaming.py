@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby, islice
 
 from debate_judge.data.schema import Aspect, RatedGroup, Task
-from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
+from debate_judge.programs.compiled import CompiledJudge, ScoreScale
 from debate_judge.programs.grouping import Question, group_into_questions, items_of, source_key
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, reason_of
 from debate_judge.programs.lm.client import JudgeLM
@@ -41,17 +40,12 @@ class Score:
     """The reason of the Scorer's last score or of the Tie-breaker's decision; without a score, why there is none."""
     calls: float
     """LM calls for this score, whether or not the store had the replies; of a shared call its share."""
-    together: int
-    """Candidates in the same call, this one included."""
-    joint: int
-    """Aspects in the same call, this one included."""
     transcript: Transcript = field(repr=False)
 
 
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale = "judge") -> Score:
     """The judgement as it is reported; the raters' scale needs a calibration of the aspect."""
-    transcript, reason = judgement.transcript, reason_of(judgement)
-    other_fields = reason, judgement.calls, transcript.together, transcript.joint, transcript
+    other_fields = reason_of(judgement), judgement.calls, judgement.transcript
     if isinstance(judgement, Unscored):
         return Score(None, None, None, None, judgement.reason, judgement.detail, *other_fields)
     chosen = judge.aspects[item.aspect.name]
@@ -85,84 +79,25 @@ def max_in_flight(lm: JudgeLM) -> int:
 
 
 MAX_GROUPED = 512
-"""Most candidates of one source in a chunk: all of them may not fit into memory."""
+"""Most items of one source in a chunk: all of them may not fit into memory."""
 
 
 def group_by_source(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Lists of consecutive items of one source, at most `MAX_GROUPED` in a list."""
-    for _, consecutive in groupby(items, key=source_key):
-        while chunk := list(islice(consecutive, MAX_GROUPED)):
-            yield chunk
-
-
-@dataclass
-class _PendingItem:
-    """An item in flight."""
-
-    item: Item
-    judgements: Future[list[Judgement]] | None = None
-    """Of all items of its question; None until it is asked."""
-    position: int = 0
-
-
-class _InFlight:
-    """The items that were taken from the iterator and not yet yielded, in order.
-
-    Items of a source that share calls are asked about when all of them have been taken.
-    """
-
-    def __init__(self, runner: JudgeRunner, judge: CompiledJudge, items: Iterable[Item]) -> None:
-        self.pending: deque[_PendingItem] = deque()
-        self.fatal: Future[list[Judgement]] = Future()
-        self.input_error: Exception | None = None
-        """Error that the iterator `items` raised."""
-        self._runner = runner
-        shared = shared_judges({name: aspect_judge.judge for name, aspect_judge in judge.aspects.items()})
-        self._judges = {name: shared_judge for shared_judge in shared for name in shared_judge.aspects}
-        self._items = iter(items)
-        self._exhausted = False
-        self._unasked: dict[str, list[_PendingItem]] = {}
-        """Aspect -> items of the current source that are not asked about yet."""
-
-    def fill(self, limit: int) -> bool:
-        """Take items until `limit` are in flight and the first is asked about; returns whether any are."""
-        while not self._exhausted and (len(self.pending) < limit or self.pending[0].judgements is None):
-            try:
-                item = next(self._items)
-            except StopIteration:
-                self._exhausted = True
-            except Exception as error:
-                self.input_error, self._exhausted = error, True
-            else:
-                self.pending.append(_PendingItem(item))
-                self._add(self.pending[-1])
-        if self._exhausted:
-            self._ask_all()
-        return bool(self.pending)
-
-    def _add(self, new: _PendingItem) -> None:
-        aspect = new.item.aspect.name
-        judge = self._judges[aspect].judge
-        if judge.together < 2 and not judge.joint:
-            self._ask(judge, [new])
-            return
-        first = next((pending.item for unasked in self._unasked.values() for pending in unasked), new.item)
-        if source_key(first) != source_key(new.item) or len(self._unasked.get(aspect, ())) == MAX_GROUPED:
-            self._ask_all()
-        self._unasked.setdefault(aspect, []).append(new)
-
-    def _ask_all(self) -> None:
-        for shared in dict.fromkeys(self._judges[aspect] for aspect in self._unasked):
-            self._ask(shared.judge, [item for aspect in shared.aspects for item in self._unasked.get(aspect, ())])
-        self._unasked.clear()
-
-    def _ask(self, judge: Judge, pending: Sequence[_PendingItem]) -> None:
-        grouping = group_into_questions(judge, [entry.item for entry in pending], compare_pairs=False)
-        futures = [self._runner.submit(_judge(self._runner, judge, question)) for question in grouping.questions]
-        for future in futures:
-            future.add_done_callback(partial(_forward_error, self.fatal))
-        for entry, (question, position) in zip(pending, grouping.positions, strict=True):
-            entry.judgements, entry.position = futures[question], position
+    group: list[Item] = []
+    try:
+        for item in items:
+            if group and (source_key(item) != source_key(group[0]) or len(group) == MAX_GROUPED):
+                yield group
+                group = []
+            group.append(item)
+    except Exception:
+        # What was read before an error in the input is judged.
+        if group:
+            yield group
+        raise
+    if group:
+        yield group
 
 
 def judge_in_order(
@@ -170,30 +105,67 @@ def judge_in_order(
 ) -> Iterator[tuple[Item, Judgement]]:
     """Judge `items` and yield each with its judgement, in their order.
 
-    Items are taken as they are needed. Consecutive items of one source share calls if the judge lets candidates or
-    aspects share them, at most `MAX_GROUPED` candidates at once. If `items` raises (a bad line of a file), everything
-    before it is yielded first.
+    Items are taken as they are needed. Consecutive items of one source share calls if the judge lets them
+    (`Judge.together`), at most `MAX_GROUPED` at once. If `items` raises (a bad line of a file), everything before it is
+    yielded first.
 
     Raises:
         dspy.LMError: No item can be judged: a wrong key, an unknown model. Raised at once, even if an earlier item
             still waits for its answer.
     """
-    in_flight = _InFlight(runner, judge, items)
-    limit = max_in_flight(runner.lm)
+    shares_calls = any(chosen.judge.together > 1 for chosen in judge.aspects.values())
+    groups = group_by_source(items) if shares_calls else ([item] for item in items)
+    limit, fatal, input_error = max_in_flight(runner.lm), Future[list[Judgement]](), list[Exception]()
+    in_flight: deque[_InFlight] = deque()
+
+    def fill() -> bool:
+        """Take items until enough are in flight; returns whether any are."""
+        while len(in_flight) < limit and not input_error:
+            try:
+                group = next(groups, None)
+            except Exception as error:
+                input_error.append(error)
+                break
+            if group is None:
+                break
+            in_flight.extend(_ask(runner, judge, group, fatal))
+        return bool(in_flight)
+
     try:
-        while in_flight.fill(limit):
-            first = in_flight.pending[0]
-            future = first.judgements or in_flight.fatal
-            wait((future, in_flight.fatal), return_when=FIRST_COMPLETED)
-            judgements = future.result() if future.done() else in_flight.fatal.result()
-            in_flight.pending.popleft()
-            yield first.item, judgements[first.position]
+        while fill():
+            item, future, index = in_flight[0]
+            wait((future, fatal), return_when=FIRST_COMPLETED)
+            judgements = future.result() if future.done() else fatal.result()
+            in_flight.popleft()
+            yield item, judgements[index]
     finally:
-        for entry in in_flight.pending:
-            if entry.judgements is not None:
-                entry.judgements.cancel()
-    if in_flight.input_error is not None:
-        raise in_flight.input_error
+        for _, future, _ in in_flight:
+            future.cancel()
+    for error in input_error:
+        raise error
+
+
+_InFlight = tuple[Item, Future[list[Judgement]], int]
+"""An item, the judgements of its question, and its index in them."""
+
+
+def _ask(
+    runner: JudgeRunner, judge: CompiledJudge, items: Sequence[Item], fatal: Future[list[Judgement]]
+) -> list[_InFlight]:
+    """Ask about these items; the first error goes to `fatal`, too."""
+    by_aspect: dict[str, list[int]] = {}
+    for number, item in enumerate(items):
+        by_aspect.setdefault(item.aspect.name, []).append(number)
+    in_flight: dict[int, _InFlight] = {}
+    for aspect, numbers in by_aspect.items():
+        aspect_judge = judge.aspects[aspect].judge
+        grouping = group_into_questions(aspect_judge, [items[number] for number in numbers], compare_pairs=False)
+        futures = [runner.submit(_judge(runner, aspect_judge, question)) for question in grouping.questions]
+        for future in futures:
+            future.add_done_callback(partial(_forward_error, fatal))
+        for number, (question, index) in zip(numbers, grouping.positions, strict=True):
+            in_flight[number] = items[number], futures[question], index
+    return [in_flight[number] for number in range(len(items))]
 
 
 def _forward_error(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> None:

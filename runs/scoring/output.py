@@ -55,7 +55,7 @@ PROVIDER_FAILED: frozenset[str] = frozenset({"lm error", "search error"})
 
 _FIELD_TYPES: Mapping[str, type] = {
     **dict.fromkeys(("score", "judge_score"), float),
-    **dict.fromkeys(("rounds", "together", "joint"), int),
+    "rounds": int,
     "decision": bool,
 }
 """Field -> type of its values; all others are texts."""
@@ -143,7 +143,7 @@ class WideRows(ResultLayout):
         self, cuts: Mapping[str, float | None], extra: Sequence[str] = (), input_columns: Sequence[str] = ()
     ) -> None:
         self.items = len(cuts)
-        self._cuts, self._extra = cuts, [name for name in extra if name not in ("together", "joint")]
+        self._cuts, self._extra = cuts, extra
         result_columns = [(name, name) for name in ("group", "candidate")] + [(name, "score") for name in cuts]
         for name, cut in cuts.items():
             result_columns += [(f"{name}_{content}", content) for content in self._aspect_fields(cut)]

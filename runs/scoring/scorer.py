@@ -22,7 +22,7 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.lm_choice import confirm_address, resolve_lm
-from debate_judge.runs.export.loaded import LoadedJudge, open_judge
+from debate_judge.runs.export.loaded import LoadedJudge, open_judge, single_text_note
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.declaration import cli_name
 from debate_judge.runs.flags.lm import lm_options, require_server
@@ -137,12 +137,10 @@ class TextScorer:
         self.aspects = judge.select_aspects(flags.aspects or None)
         judge.compiled.require_calibrated(self.aspects, flags.scale)
         self._judges = [judge.compiled.aspects[aspect.name].judge for aspect in self.aspects]
-        self._joint = any(member.joint for member in self._judges)
-        self.shares_calls = self._joint or any(member.together > 1 for member in self._judges)
-        """Whether candidates or aspects share calls."""
-        self.extra_fields = (*["together"] * self.shares_calls, *["joint"] * self._joint)
+        self.shares_calls = any(member.together > 1 for member in self._judges)
+        """Whether candidates of a source share calls."""
+        self.extra_fields: tuple[str, ...] = ("judge_score",) * (flags.scale == "raters")
         """Fields of a `Score` that rows have in addition to `FIELDS`."""
-        self.extra_fields += ("judge_score",) * (flags.scale == "raters")
         if any(member.compares_pairs for member in self._judges):
             self.note = "the judge's agreement was measured on pairs of candidates; here each text is scored by itself"
 
@@ -260,6 +258,8 @@ def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> 
         # An address that only the export names is refused, and not tried.
         require_server(*resolve_lm(export, flags.lm, flags.api_base)[:2], flags.store)
     judge = connect_judge(export, flags, Path(flags.store), lm_options(flags))
+    if (together := max(chosen.judge.together for chosen in export.judge.aspects.values())) > 1:
+        say(f"note: {single_text_note(together)}")
     if calls_lm and judge.lm.destination is not None:
         say(judge.lm.destination)
     return judge

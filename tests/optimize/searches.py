@@ -87,7 +87,7 @@ def limits_of(trials: int, kinds: int = 2) -> SearchLimits:
 
 
 UNLIMITED = limits_of(1000)
-UNPRUNED = Strategy(pruner=lambda expensive: NopPruner())
+UNPRUNED = Strategy(pruner=NopPruner)
 
 
 def plan(
@@ -129,7 +129,7 @@ def tried_points(fake: FakeScores) -> list[str]:
     """What cost calls, in its order: of a debate its full length."""
     longest: dict[tuple[object, bool], Point] = {}
     for point in fake.asked:
-        key = point.variant if point.rounds else (point.knowledge, point.reading), point.tie_breaker
+        key = point.variant if point.rounds else point.knowledge, point.tie_breaker
         longest.setdefault(key, point)
     return [
         f"{p.knowledge} {p.persona} {p.rounds}{'T' if p.tie_breaker else ''}" if p.rounds else p.knowledge

@@ -20,7 +20,7 @@ from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, requested, scripted_lm, section
 from tests.optimize.compiles import compiled
-from tests.programs.tables import joint_table_script
+from tests.programs.tables import table_script
 
 pytestmark = pytest.mark.integration
 
@@ -76,7 +76,7 @@ def always_disputing(prompt: str) -> str:
 
     if "score" in requested(prompt) or "rationale" in requested(prompt):
         return debater(score=str(chance(section(prompt, "candidate"))))(prompt)
-    return joint_table_script(lambda _, text, aspect: chance(text + aspect), lambda _, text, aspect: "TOO HIGH")(prompt)
+    return table_script(lambda _, text: chance(text), lambda _, text: "Too high.")(prompt)
 
 
 def run_compile(settings: Settings) -> int:
@@ -95,7 +95,6 @@ def test_a_light_compile_by_folds_executes_no_more_than_its_upper_estimate(
 ) -> None:
     # The compile, too, prunes nothing.
     monkeypatch.setattr(study, "_P_THRESHOLD", 0.0)
-    monkeypatch.setattr(study, "_P_THRESHOLD_EXPENSIVE", 0.0)
     settings = light(tmp_path, 8, 3, 2, folds=4)
     executed, most = run_compile(settings), most_estimated(settings, monkeypatch)
     assert 0.5 * most < executed <= most

@@ -183,8 +183,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     assert (LEARNT in learnt.space.personas) == (text is not None)
     if text is None:
         return
-    reading = learnt.space.readings[0]
-    variants: Any = {label: of[JudgeVariant(NO_KNOWLEDGE, LEARNT, reading)] for label, of in learnt.variants.items()}
+    variants: Any = {label: of[JudgeVariant(NO_KNOWLEDGE, LEARNT)] for label, of in learnt.variants.items()}
     assert variants["coherence"].judge.instructions()["critic"] == text
     assert variants["fluency"].judge.instructions()["critic"] == ADVOCATE.text
     groups = [group.id for group in plan.data.splits.train.groups if group.has_distinct_ratings("coherence")]

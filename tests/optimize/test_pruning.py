@@ -27,7 +27,6 @@ from tests.optimize.searches import (
     run_search,
     search,
     stored_trials,
-    varied_noise,
 )  # fmt: skip
 
 
@@ -62,21 +61,6 @@ def test_a_debate_that_may_win_after_one_round_is_held_no_longer_on_further_grou
     groups_by_rounds = {point.rounds: groups for point, groups in fake.groups_asked.items()}
     assert groups_by_rounds[0] == groups_by_rounds[1] == 10
     assert groups_by_rounds[2] <= 6 >= groups_by_rounds[3]
-
-
-def test_of_equal_agreement_what_is_more_expensive_is_pruned() -> None:
-    space = SearchSpace(("none",), ("strict",), (0,), (False,), ("given",), readings=("alone", "side by side"))
-    for expensive, groups in (("side by side", 3), ("alone", 10)):
-        fake = FakeScores(lambda p: 0.0, lambda p, expensive=expensive: 8.0 if p.reading == expensive else 1.0)
-        pruned(fake, space=space)
-        assert [fake.groups_asked[point] for point in fake.asked] == [10, groups]
-
-
-def test_a_reading_whose_single_calls_were_pruned_has_no_debates() -> None:
-    space = replace(SPACE, readings=("side by side", "alone"), tie_breakers=(False,), granularities=("given",))
-    fake = FakeScores(lambda p: 50.0 if p.reading == "alone" else 0.1 * varied_noise(p))
-    pruned(fake, space=space)
-    assert {p.rounds for p in fake.asked if p.reading == "alone"} == {0}
 
 
 def test_pruned_trials_are_stored_with_their_record(tmp_path: Path) -> None:

@@ -31,14 +31,11 @@ from tests.optimize.searches import (
 ABSOLUTE_SCALES = {"a": AbsoluteScale(5.0, 4.0)}
 ONE_STANDARD = replace(SPACE, granularities=("given",))
 """The same debates, each with one point for a length."""
-READINGS = SearchSpace(
-    ("none", "guide"), ("strict", "plain"), (0, 1, 2), (False, True), readings=("alone", "side by side")
-)
 SINGLE_OR_DEBATE = SearchSpace(("none",), ("strict",), (0, 1), (False,), ("given",))
 
 
 def price(point: Point) -> float:
-    return (1 + 2 * point.rounds + 0.5 * point.tie_breaker) / (1 if point.reading == "alone" else 16)
+    return 1 + 2 * point.rounds + 0.5 * point.tie_breaker
 
 
 # --- the starting points ---
@@ -57,8 +54,6 @@ def test_it_starts_with_single_calls_then_debates_then_personas_then_a_tie_break
         *("guide plain 1", "guide mild 1"),
         "guide strict 1T",
     ]
-    # Single calls come in both readings, and debates in the judge's own.
-    assert started(READINGS)[:6] == ["none", "guide", "none", "guide", "none strict 2", "guide strict 2"]
 
 
 def test_some_knowledge_is_always_tried_in_a_debate() -> None:
@@ -108,12 +103,7 @@ def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_
         assert trial.user_attrs["one"] == {"agreement": outcome.agreement, "lm_calls_per_item": outcome.calls}
 
 
-def test_what_is_best_alone_is_tried_side_by_side_in_the_end() -> None:
-    best = ("guide", "plain", True)
-    fake = FakeScores(lambda p: 0.0 if (p.knowledge, p.persona, p.tie_breaker) == best else 3.0, price)
-    result = run_search(fake, None, limits_of(14), space=READINGS)
-    assert ("guide", "plain") in {(p.knowledge, p.persona) for p in fake.asked if p.reading == "side by side"}
-    assert (result.chosen.point.persona, result.chosen.point.reading) == ("plain", "side by side")
+# --- what is chosen ---
 
 
 def test_what_is_clearly_better_is_chosen_at_any_price() -> None:

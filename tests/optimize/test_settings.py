@@ -90,7 +90,7 @@ def test_the_identity_is_what_decides_the_result() -> None:
         *({"data": "summeval"}, {"task": "dialogue"}, {"columns": ("text=answer",)}, {"sources": "20"}),
         *({"aspects": ("coherence",)}, {"judge": "single"}, {"personas": "mine.toml"}, {"lm": "openai/m"}),
         *({"api_base": "http://localhost:8000/v1"}, {"tuner": "none"}, {"effort": "heavy"}, {"trials": 7}),
-        *({"max_rounds": 1}, {"metric": "kendall"}, {"metric": "sample"}, {"shared": True}, {"seed": 1}),
+        *({"max_rounds": 1}, {"metric": "kendall"}, {"metric": "sample"}, {"seed": 1}),
         *({"resamples": 1000}, {"examples": 8}),
     ]
     assert len({base, *(Settings(**fields).identity() for fields in different)}) == len(different) + 1

@@ -35,9 +35,6 @@ COMPARED = {
     "debates_sampled": _case(_DEBATES, "score-mode=sampled:2"),
     "debates_side_by_side": _case(_DEBATES, "together=2"),
     "debates_side_by_side_sampled": _case(_DEBATES, "together=3,score-mode=sampled:2"),
-    "debates_joint": _case(_DEBATES, "joint=true"),
-    "debates_joint_sampled": _case(_DEBATES, "joint=true,score-mode=sampled:2"),
-    "debates_joint_side_by_side": _case(_DEBATES, "joint=true,together=2"),
     "geval": _case("geval"),
     "geval_sampled": _case("geval", "score-mode=sampled:2"),
     "chateval": _case("chateval"),
@@ -163,7 +160,7 @@ def compile_small(folder: Path, *more: object) -> dict[str, Any]:
 
 def chosen(result: dict[str, Any]) -> dict[str, Any]:
     """The judges that a compile has chosen, by aspect, from its JSON file."""
-    kept = ("knowledge", "persona", "rounds", "tie_breaker", "reading")
+    kept = ("knowledge", "persona", "rounds", "tie_breaker")
     return {aspect: {name: judge[name] for name in kept} for aspect, judge in result["chosen"].items()}
 
 
@@ -174,7 +171,7 @@ def compile_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
     return pin(server.calls, stored_keys(folder / "store", LM), result), server.calls
 
 
-SCORED = {"score": ["debate+tiebreak"], "score_joint": ["debate+tiebreak", "-J", "joint=true", "-J", "together=2"]}
+SCORED = {"score": ["debate+tiebreak"], "score_together": ["debate+tiebreak", "-J", "together=2"]}
 """Judges and options of those that are exported as they are, and then score texts at the server."""
 
 

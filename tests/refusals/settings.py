@@ -52,7 +52,7 @@ SETTINGS = rows(
     ({"concurrency": 0}, "--concurrency", "at least 1"),
     ({"examples": 0}, "--examples", "at least 1"),
     ({"resamples": 99}, "resamples", "at least 100"),
-    ({"shared": 1}, "shared", "true or false"),
+    ({"export_examples": 1}, "export-examples", "true or false"),
     ({"aspects": ("a", 1)}, "--aspects", "a list of texts"),
     ({"temperature": float("nan")}, "temperature", "a finite number"),
     ({"temperature": -1}, "temperature", "at least 0"),

@@ -33,7 +33,7 @@ from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, 
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.scoring.output import RowTotals
 from tests.fakes import Script, debater, requested, scripted_lm, section
-from tests.programs.tables import joint_table_script, requested_cells, shown_candidates
+from tests.programs.tables import shown_candidates, table_script
 
 TONE = Aspect("tone", "Is it friendly?", Scale(1, 5))
 HELP = Aspect("help", "Does it help?", Scale(1, 3))
@@ -85,7 +85,7 @@ TOO_LONG = lm15.ContextLengthError("prompt is too long", status=400)
 def test_every_role_speaks_once_about_the_longest_item() -> None:
     lm, stand_in = scripted_lm(debater()), make_lm("offline")
     check(lm)
-    assert [requested(prompt)[0] for prompt in lm.prompts] == ["rationale", "review", "reasoning"]
+    assert [requested(prompt)[0] for prompt in lm.prompts] == ["rationale", "feedback", "reasoning"]
     questions = {(section(prompt, "source"), section(prompt, "candidate")) for prompt in lm.prompts}
     assert questions == {("A very long letter.", "Note on A very long letter.")}
     check(lm, "rouge-l")
@@ -109,12 +109,7 @@ def test_a_wrong_key_and_an_unknown_model_end_it_at_the_first_call(error: Any, k
 
 
 def without_form(prompt: str) -> str:
-    return "I like it." if "decision" in requested(prompt) else debater()(prompt)
-
-
-def without_tables(prompt: str) -> str:
-    """Keeps to the form of a reply about one candidate, and to no other."""
-    return "They are all fine." if section(prompt, "candidates") else debater()(prompt)
+    return "" if "feedback" in requested(prompt) else debater()(prompt)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +117,8 @@ def without_tables(prompt: str) -> str:
     [
         (failing(TOO_LONG), {}, ("does not fit", "'g2'", "preflight=false"), 1),
         # One text may be at fault by itself: two items are tried, the role twice each.
-        (without_form, {}, ("cannot play the critic", "larger or better instructed"), 2 + 4),
+        (without_form, {}, ("cannot play the critic", "larger or instruction-tuned"), 2 + 4),
         (debater(), {"name": "debate", "score_mode": "expected"}, ("log-probabilities", "score-mode sampled:20"), 1),
-        (without_tables, {"name": "single", "together": 4}, ("cannot play the scorer", "together = 0"), 4),
-        (without_tables, {"name": "single", "joint": True, "aspects": (TONE, HELP)}, ("without joint",), 4),
     ],
 )
 def test_what_the_lm_cannot_do_is_refused_with_what_to_do(
@@ -149,25 +142,13 @@ def test_one_item_that_fails_by_itself_stops_nothing() -> None:
             preflight(runner, [replace(trial, longest_first=True)])
 
 
-@pytest.mark.parametrize(
-    ("options", "source", "candidates", "cells"),
-    [
-        ({"together": 4}, "Letter 1.", 4, 4),
-        ({"together": 4, "joint": True}, "Letter 1.", 4, 8),
-        ({"joint": True}, "Letter 2.", 1, 2),
-    ],
-)
-def test_a_table_is_tried_where_calls_are_shared(
-    options: dict[str, Any], source: str, candidates: int, cells: int
-) -> None:
-    """That of the longest group, or where each candidate is read by itself, of the longest candidate."""
+def test_a_table_of_the_longest_group_is_tried_where_calls_are_shared() -> None:
     sizes = (2, 4, 1)
     on = corpus(*((f"Letter {n}.", [f"Note {n}{i} " * (n + 1) for i in range(size)]) for n, size in enumerate(sizes)))
-    lm = scripted_lm(joint_table_script(lambda *_: 2, lambda *_: "TOO LOW"))
-    check(lm, on=on, aspects=(TONE, HELP), **options)
+    lm = scripted_lm(table_script(lambda *_: 2, lambda *_: "Too low."))
+    check(lm, on=on, aspects=(TONE,), together=4)
     questions = [(section(prompt, "source"), len(shown_candidates(prompt))) for prompt in lm.prompts]
-    assert questions[:4] == [(source, candidates)] * 4
-    assert len(requested_cells(lm.prompts[0], "scores")) == cells
+    assert questions[:2] == [("Letter 1.", 4)] * 2
 
 
 # --- progress ---

@@ -16,8 +16,7 @@ from dspy import lm15
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.optimize.tuners.guide import add_guide
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_judges
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import ADVOCATE, PLAIN
 from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, Unscored, Verdict, corpus_items
@@ -38,7 +37,6 @@ from debate_judge.runs.runner.runner import (
 )
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
-from tests.programs.tables import JOINT_TASK, cells, joint_judge, joint_table_script
 from tests.runs.exports import items
 from tests.runs.rated_corpora import COHERENCE, arguing, corpus, the_number
 
@@ -354,7 +352,6 @@ def with_instructions(text: str) -> Judge:
     [
         Debate(PLAIN, DebateConfig(2)),
         STRICT_DEBATE.from_config({**STRICT_DEBATE.config(), "together": 2}),
-        STRICT_DEBATE.from_config({**STRICT_DEBATE.config(), "order": 3}),
         with_instructions("Be kind."),
     ],
 )
@@ -364,17 +361,6 @@ def test_another_judge_is_asked_itself_also_where_its_prompts_are_the_same(other
         for judge in (STRICT_DEBATE, STRICT_DEBATE, other):
             runner.converse(judge, LETTERS, 1)
     assert lm.meter.requested.total() == 2 * 2 * len(LETTERS)
-
-
-def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwise() -> None:
-    plain = joint_judge()
-    first, second = (aspect.name for aspect in JOINT_TASK.aspects)
-    lm = scripted_lm(joint_table_script(lambda prompt, text, aspect: 3))
-    with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
-        for judge in (plain, add_guide(plain, "Long words are liked.")):
-            (shared,) = shared_judges({first: plain, second: judge})
-            runner.judge(shared.judge, cells("One.", "Two."))
-    assert len(lm.prompts) == 2
 
 
 def test_a_failure_is_not_remembered() -> None:

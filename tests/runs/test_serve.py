@@ -66,7 +66,7 @@ def test_one_text_and_many(judge: LoadedJudge) -> None:
             "scores": {
                 "help": {
                     "score": 4.5, "reason": "I read reply 16.", "unscored": None, "rounds": 0,
-                    "stop_reason": "single call", "calls": 1.0, "together": 1,
+                    "stop_reason": "single call", "calls": 1.0,
                 }
             }
         }  # fmt: skip
@@ -103,20 +103,20 @@ def test_limits(judge: LoadedJudge) -> None:
         assert httpx.get(f"{url}/health").status_code == 200
 
 
-def test_candidates_of_a_source_are_read_side_by_side_and_a_request_has_a_time_limit(
-    tmp_path: Path, lms: list[ScriptedLM]
-) -> None:
+def test_a_list_shares_calls_where_the_judge_does(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     with load(save_judge(tmp_path / "judge", together=3)) as judge:
         rows = [{"source": "Late!", "text": f"reply {n}", "aspects": ["tone"]} for n in range(3)]
         with served(make_app(judge)) as url:
             answers = httpx.post(f"{url}/score", json=rows).json()
-        # One alone waits for candidates that never come.
-        with served(make_app(judge, limits=ServiceLimits(seconds=0.05), wait=3600)) as url:
-            late = httpx.post(f"{url}/score", json={"source": "s", "text": "reply 1"})
-            assert 'status="504"} 1.0' in httpx.get(f"{url}/metrics").text
-    assert [answer["scores"]["tone"]["together"] for answer in answers] == [3, 3, 3]
+    assert [answer["scores"]["tone"]["score"] for answer in answers] == [score_for(row["text"]) for row in rows]
     assert len(lms[0].prompts) == 1
-    assert (late.status_code, late.json()) == (504, {"detail": "no answer within 0.05 s"})
+
+
+def test_a_request_has_a_time_limit(judge: LoadedJudge) -> None:
+    with served(make_app(judge, limits=ServiceLimits(seconds=0.0))) as url:
+        late = httpx.post(f"{url}/score", json={"source": "s", "text": "reply 1"})
+        assert 'status="504"} 1.0' in httpx.get(f"{url}/metrics").text
+    assert (late.status_code, late.json()) == (504, {"detail": "no answer within 0 s"})
 
 
 def test_a_key_is_asked_for_but_on_loopback(judge: LoadedJudge, monkeypatch: pytest.MonkeyPatch) -> None:

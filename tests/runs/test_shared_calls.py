@@ -1,4 +1,4 @@
-"""Scores of calls that candidates and aspects share, and on the raters' scale: in streams, rows, from Python."""
+"""Scores of calls that candidates share, and on the raters' scale: in streams, rows, from Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.batch_server import BatchServer
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm, section
 from tests.programs.batches import lm_at
-from tests.programs.tables import block, joint_table_script, requested_cells, shown_candidates
+from tests.programs.tables import shown_candidates, table_script
 from tests.runs.score_command import TASK, ScoreCommand, export_of, line, over_http
 
 pytestmark = pytest.mark.usefixtures("lms")
@@ -37,18 +37,15 @@ TONE, HELP = TASK.aspects
 Row = tuple[Any, ...]
 
 
-def digit(prompt: str, text: str, aspect: str) -> int:
-    # The label of the only aspect of a table is empty.
-    tone = aspect == "tone" or (not aspect and section(prompt, "aspect").startswith("tone"))
-    return 1 + (int(text.split()[-1]) + tone) % 5
-
-
 def script(prompt: str) -> str:
-    text = section(prompt, "candidate")
-    if not text:
-        return joint_table_script(digit)(prompt)
-    score = text.split()[-1] if text.startswith("note") else digit(prompt, text, "")
-    return f"{block('rationale', 'So.')}\n\n{block('score', score)}"
+    """Scores from 1 to 5 by the number of a text, one more in tone."""
+    tone = section(prompt, "aspect").startswith("tone")
+
+    def score(_: str, text: str) -> object:
+        number = int(text.split()[-1])
+        return number if text.startswith("note") else 1 + (number + tone) % 5
+
+    return table_script(score)(prompt)
 
 
 def stream(groups: int, candidates: int) -> Iterator[Item]:
@@ -58,8 +55,8 @@ def stream(groups: int, candidates: int) -> Iterator[Item]:
                 yield Item(f"g{g}", f"c{c}", TASK, aspect, f"message {g}", f"reply {g * 10 + c}")
 
 
-def judge(together: int, guide: str = "", joint: bool = True) -> AspectJudge:
-    debate: Any = build_preset("single", {"together": together, "joint": joint})
+def judge(together: int, guide: str = "") -> AspectJudge:
+    debate: Any = build_preset("single", {"together": together})
     scorer = debate.scorer
     scorer.signature = scorer.signature.with_instructions(with_guide(scorer.signature.instructions, guide))
     return AspectJudge(debate)
@@ -70,18 +67,11 @@ def compiled(together: int = 4, tone: AspectJudge | None = None) -> CompiledJudg
     return CompiledJudge(TASK, {"tone": tone or judge(together, "Friendly."), "help": judge(together, "Short.")})
 
 
-def separate(together: int) -> CompiledJudge:
-    """A judge that shares calls between candidates, but not between aspects."""
-    return CompiledJudge(TASK, dict.fromkeys(("tone", "help"), judge(together, joint=False)))
-
-
 def judged(lm: JudgeLM, program: CompiledJudge, items: Iterable[Item]) -> list[Row]:
     with JudgeRunner(lm, progress=False) as runner:
         judgements = list(judge_in_order(runner, program, items))
     assert sum(j.calls for _, j in judgements) == pytest.approx(lm.meter.requested.total())
-    return [
-        (i.group, i.candidate, i.aspect.name, j.score, j.transcript.together, j.transcript.joint) for i, j in judgements
-    ]
+    return [(i.group, i.candidate, i.aspect.name, j.score) for i, j in judgements]
 
 
 def streamed(program: CompiledJudge, groups: int, candidates: int) -> tuple[list[Row], list[str]]:
@@ -90,50 +80,40 @@ def streamed(program: CompiledJudge, groups: int, candidates: int) -> tuple[list
     return judged(lm, program, stream(groups, candidates)), lm.prompts
 
 
-def expected(groups: int, candidates: int, together: int, joint: int) -> list[Row]:
+def expected(groups: int, candidates: int) -> list[Row]:
     return [
-        (f"g{g}", f"c{c}", a.name, 1 + (c + (a is TONE)) % 5, together, joint)
+        (f"g{g}", f"c{c}", a.name, 1 + (c + (a is TONE)) % 5)
         for g in range(groups)
         for c in range(candidates)
         for a in TASK.aspects
     ]
 
 
-@pytest.mark.parametrize(("together", "size", "calls"), [(0, 1, 48), (4, 4, 12), (2, 2, 24), (8, 4, 12)])
-def test_a_stream_asks_for_all_aspects_at_once_as_estimated(together: int, size: int, calls: int) -> None:
-    rows, prompts = streamed(compiled(together), 12, 4)
-    assert rows == expected(12, 4, size, 2)
-    assert len(prompts) == calls
-    assert all(section(p, "guide_tone") == "Friendly." and section(p, "guide_help") == "Short." for p in prompts)
-    estimate, items = estimate_scoring(EstimateTarget("offline"), compiled(together), TASK.aspects, stream(12, 4))
-    assert (items, [round(used.calls, 6) for used in estimate.total]) == (96, [calls] * 3)
-
-
-def test_aspects_whose_judges_differ_are_asked_about_by_themselves() -> None:
-    rows, prompts = streamed(compiled(4, judge(4, joint=False)), 3, 4)
-    assert (rows, len(prompts)) == (expected(3, 4, 4, 1), 6)
-    rows, prompts = streamed(compiled(4, judge(0, joint=False)), 3, 4)
-    assert rows == [(*row[:4], 1 if row[2] == "tone" else 4, 1) for row in expected(3, 4, 4, 1)]
-    assert len(prompts) == 3 + 12
-
-
-@pytest.mark.parametrize(("together", "calls"), [(4, 2 * 12 * 2), (8, 2 * 12), (3, 3 * 12 * 2)])
+@pytest.mark.parametrize(("together", "calls"), [(0, 2 * 96), (4, 2 * 12 * 2), (8, 2 * 12), (3, 3 * 12 * 2)])
 def test_a_stream_makes_the_calls_that_are_estimated_and_those_of_a_corpus(together: int, calls: int) -> None:
-    estimate, _ = estimate_scoring(EstimateTarget("offline"), separate(together), TASK.aspects, stream(12, 8))
-    assert [round(used.calls, 6) for used in estimate.total] == [calls] * 3
-    rows, prompts = streamed(separate(together), 12, 8)
-    assert [row[:4] for row in rows] == [row[:4] for row in expected(12, 8, together, 1)]
+    estimate, items = estimate_scoring(EstimateTarget("offline"), compiled(together), TASK.aspects, stream(12, 8))
+    assert (items, [round(used.calls, 6) for used in estimate.total]) == (2 * 96, [calls] * 3)
+    rows, prompts = streamed(compiled(together), 12, 8)
+    assert rows == expected(12, 8)
     assert len(prompts) == calls
+    assert {section(prompt, "guide").splitlines()[-1] for prompt in prompts} == {"Friendly.", "Short."}
     lm = scripted_lm(script)
     with JudgeRunner(lm, progress=False) as runner:
-        runner.judge(judge(together, joint=False).judge, list(stream(12, 8))[::-1])
+        for aspect, chosen in compiled(together).aspects.items():
+            runner.judge(chosen.judge, [item for item in list(stream(12, 8))[::-1] if item.aspect.name == aspect])
     assert sorted(lm.prompts) == sorted(prompts)
+
+
+def test_each_aspect_shares_its_calls_as_its_own_judge_does() -> None:
+    rows, prompts = streamed(compiled(4, judge(0)), 3, 4)
+    assert (rows, len(prompts)) == (expected(3, 4), 3 + 12)
 
 
 def test_a_source_of_any_length_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "MAX_GROUPED", 6)
-    _, prompts = streamed(separate(8), 1, 10)
-    assert sorted(len(shown_candidates(prompt)) for prompt in prompts) == [4, 4, 6, 6]
+    _, prompts = streamed(compiled(8), 1, 10)
+    # Six items are three candidates in two aspects, and the last one stays alone.
+    assert sorted(len(shown_candidates(prompt)) for prompt in prompts) == [0, 0, 3, 3, 3, 3, 3, 3]
 
 
 def test_what_came_before_a_bad_line_is_judged() -> None:
@@ -144,50 +124,48 @@ def test_what_came_before_a_bad_line_is_judged() -> None:
     lm = scripted_lm(script)
     candidates: list[str] = []
     with JudgeRunner(lm, progress=False) as runner, pytest.raises(ValueError, match="a bad line"):
-        candidates.extend(item.candidate for item, _ in judge_in_order(runner, separate(4), broken()))
+        candidates.extend(item.candidate for item, _ in judge_in_order(runner, compiled(4), broken()))
     assert (candidates, len(lm.prompts)) == (["c0", "c0", "c1", "c1", "c2", "c2"], 2)
 
 
 @pytest.mark.integration
 def test_tables_go_in_batch_jobs(tmp_path: Path) -> None:
     with BatchServer(over_http(script)) as server:
-        rows = judged(lm_at(server, store=SqlStore(tmp_path)), separate(4), stream(10, 4))
+        rows = judged(lm_at(server, store=SqlStore(tmp_path)), compiled(4), stream(10, 4))
         assert (server.made_calls, server.direct) == ({("scorer", "0"): 20}, 0)
-    assert rows == expected(10, 4, 4, 1)
+    assert rows == expected(10, 4)
 
 
-def test_a_loaded_judge_scores_all_aspects_of_a_group_in_one_call(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+def test_a_loaded_judge_shares_the_calls_of_a_group_and_says_where_a_text_comes_alone(
+    tmp_path: Path, lms: list[ScriptedLM]
+) -> None:
     with load(export_of(tmp_path / "program", TASK, *compiled().aspects.values())) as loaded:
         group = loaded.score_group(texts=[f"reply {n}" for n in range(4)], source="message 1")
         assert [(row["tone"].score, row["help"].score) for row in group] == [(2, 1), (3, 2), (4, 3), (5, 4)]
-        assert {(s.calls, s.together, s.joint) for row in group for s in row.values()} == {(0.125, 4, 2)}
-        text = loaded.score(text="reply 7", source="message 1")
-        assert {(s.calls, s.together, s.joint) for s in text.values()} == {(0.5, 1, 2)}
-        (only,) = loaded.score(text="reply 7", source="message 1", aspects="help").values()
-        assert (only.score, only.calls, only.joint) == (3, 1, 1)
-    assert len(lms[0].prompts) == 3
-    assert [len(requested_cells(p, "scores")) for p in lms[0].prompts[:2]] == [8, 2]
-    assert section(lms[0].prompts[2], "candidate") == "reply 7"
+        assert {score.calls for row in group for score in row.values()} == {0.25}
+        with pytest.warns(UserWarning, match="measured with up to 4 candidates"):
+            text = loaded.score(text="reply 7", source="message 1")
+        assert [(score.score, score.calls) for score in text.values()] == [(4, 1), (3, 1)]
+    assert len(lms[0].prompts) == 2 + 2
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(row) for row in path.read_text().splitlines()]
 
 
-def test_rows_say_what_calls_were_shared_with(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+def test_rows_of_shared_calls_have_their_share(
+    tmp_path: Path, lms: list[ScriptedLM], capsys: pytest.CaptureFixture[str]
+) -> None:
     command = ScoreCommand(tmp_path, export_of(tmp_path / "program", TASK, *compiled().aspects.values()))
     command.source.write_text("".join(f"{line(g, 4)}\n" for g in range(3)))
     debates = tmp_path / "debates.jsonl"
     assert command(*keys(transcripts=debates)) == 0
-    fields = ("group", "candidate", "aspect", "score", "together", "joint")
-    rows = [tuple(row[name] for name in fields) for row in command.rows()]
-    assert rows == expected(3, 4, 4, 2)
-    assert {(row["calls"], row["together"], row["joint"]) for row in rows_of(debates)} == {(0.125, 4, 2)}
+    assert "measured with up to 4 candidates of a source in a call" in capsys.readouterr().err
+    rows = [tuple(row[name] for name in ("group", "candidate", "aspect", "score")) for row in command.rows()]
+    assert rows == expected(3, 4)
+    assert {row["calls"] for row in rows_of(debates)} == {0.25}
     # What is tried before the run is a call of the run.
-    assert len(lms[-1].prompts) == 3
-    assert command(out=tmp_path / "out.csv") == 0
-    assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("unscored,reason,together,joint")
-    assert lms[-1].prompts == []
+    assert len(lms[-1].prompts) == 2 * 3
 
 
 # --- on the raters' scale ---

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from unittest.mock import Mock
 
 import dspy
 import pandas as pd
@@ -29,62 +26,27 @@ from tests.runs.integration_exports import TONE, save_judge, score_for, script
 
 __all__ = ["script"]
 
-LONG = 3600.0
-"""Seconds to wait for further candidates that no test has: those that are missing would be noticed."""
+
+def test_a_text_that_comes_alone_to_a_judge_of_several_is_judged_with_a_warning(
+    tmp_path: Path, lms: list[ScriptedLM]
+) -> None:
+    with load(save_judge(tmp_path / "judge", together=3)) as judge:
+        with pytest.warns(UserWarning, match="measured with up to 3 candidates"):
+            score = SourceBatcher(judge).score(source="Late!", text="reply 1")["help"].score
+        assert score == score_for("reply 1")
 
 
-@pytest.fixture
-def side_by_side(tmp_path: Path, lms: list[ScriptedLM]) -> Path:
-    return save_judge(tmp_path / "judge", together=3)
-
-
-def test_concurrent_calls_about_one_source_are_asked_together(side_by_side: Path, lms: list[ScriptedLM]) -> None:
-    with load(side_by_side) as judge, warnings.catch_warnings():
-        warnings.simplefilter("error")
-        batcher = SourceBatcher(judge, wait=LONG)
-
-        async def work() -> None:
-            texts = [(f"message {n % 2}", f"reply {n}") for n in range(6)]
-            scores = await asyncio.gather(*(batcher.ascore(source=s, text=t) for s, t in texts))
-            assert {score["tone"].together for score in scores} == {3}
-            assert [score["tone"].score for score in scores] == [score_for(text) for _, text in texts]
-            # The same text gets the same score at no further call.
-            again = await asyncio.gather(*(batcher.ascore(source=s, text=t) for s, t in texts[:1] * 2))
-            assert again == scores[:1] * 2
-
-        asyncio.run(work())
-    assert len(lms[0].prompts) == 2 * 2, "two sources in two aspects"
-
-
-def test_so_are_calls_from_threads(side_by_side: Path, lms: list[ScriptedLM]) -> None:
-    with load(side_by_side) as judge, ThreadPoolExecutor(3) as pool:
-        batcher = SourceBatcher(judge, "tone", wait=LONG)
-        scores = pool.map(lambda n: batcher.score(source="Late!", text=f"reply {n}")["tone"].score, range(3))
-        assert list(scores) == [score_for(f"reply {n}") for n in range(3)]
-    assert (len(lms[0].prompts), batcher.read_alone) == (1, 0)
-
-
-def test_a_text_that_stays_alone_is_read_alone_with_one_warning(side_by_side: Path, lms: list[ScriptedLM]) -> None:
-    with load(side_by_side) as judge:
-        batcher = SourceBatcher(judge, wait=0)
-        with pytest.warns(UserWarning, match="side by side"):
-            assert batcher.score(source="Late!", text="reply 1")["help"].score == score_for("reply 1")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            batcher.score(source="Late!", text="reply 2")
-        assert batcher.read_alone == 2
-
-
-def test_an_empty_text_is_not_asked_about_and_one_alone_not_waited_for(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+def test_an_empty_text_is_not_asked_about_and_a_repeated_one_only_once(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     with load(save_judge(tmp_path / "judge")) as judge, warnings.catch_warnings():
         warnings.simplefilter("error")
-        batcher = SourceBatcher(judge, wait=LONG)
+        batcher = SourceBatcher(judge)
         empty = batcher.score(source="s", text=" \n")
         assert {name: (score.score, score.unscored) for name, score in empty.items()} == dict.fromkeys(
             ("tone", "help"), (None, "no text")
         )
         assert lms[0].prompts == []
-        assert batcher.score(source="Late!", text="reply 1", aspects="help")["help"].score == score_for("reply 1")
+        for _ in range(2):
+            assert batcher.score(source="Late!", text="reply 1", aspects="help")["help"].score == score_for("reply 1")
     assert len(lms[0].prompts) == 1
 
 
@@ -95,19 +57,6 @@ def test_the_judges_own_lm_answers_and_leaves_no_trace_in_another_program(
     with load(save_judge(tmp_path / "judge")) as judge, dspy.context(lm=other, trace=trace):
         assert SourceBatcher(judge).score(source="s", text="reply 8")["tone"].score == 5
     assert (other.prompts, trace) == ([], [])
-
-
-def test_what_has_no_score_is_asked_about_again_and_what_has_one_is_not(
-    tmp_path: Path, lms: list[ScriptedLM], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with load(save_judge(tmp_path / "judge")) as judge:
-        scored = Mock(side_effect=judge.ascore_items)
-        monkeypatch.setattr(judge, "ascore_items", scored)
-        batcher = SourceBatcher(judge, "tone")
-        for text in ("unreadable", "unreadable", "reply 1", "reply 1"):
-            batcher.score(source="s", text=text)
-    texts = [item.text for call in scored.call_args_list for item in call.args[0]]
-    assert texts == ["unreadable", "unreadable", "reply 1"]
 
 
 def test_scores_between_0_and_1_and_the_text_in_what_a_tool_hands_over() -> None:

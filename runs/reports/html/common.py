@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Scale, Task
@@ -100,10 +99,9 @@ def _outcome(score: float | None, judgement: Judgement | None) -> JudgeOutcome:
         return JudgeOutcome(score, "" if score is not None else "not in the file", 0, None)
     transcript = judgement.transcript
     path = tuple(PathStep(t.role, t.round, t.score, t.no_issue) for t in transcript.turns)
-    shared: dict[str, Any] = {"together": transcript.together, "joint": transcript.joint, "path": path}
     if isinstance(judgement, Unscored):
-        return JudgeOutcome(None, judgement.reason, transcript.rounds, judgement.calls, **shared)
-    return JudgeOutcome(score, judgement.stop_reason, judgement.rounds, judgement.calls, **shared)
+        return JudgeOutcome(None, judgement.reason, transcript.rounds, judgement.calls, path)
+    return JudgeOutcome(score, judgement.stop_reason, judgement.rounds, judgement.calls, path)
 
 
 def _largest_disagreements(debates: Debates) -> list[int]:

@@ -38,10 +38,6 @@ class JudgeOutcome:
     rounds: int
     calls: float | None
     """LM calls; None for scores from a file."""
-    together: int = 1
-    """Candidates that were judged in one conversation."""
-    joint: int = 1
-    """Aspects that were judged in one conversation."""
     path: tuple[PathStep, ...] = ()
 
 

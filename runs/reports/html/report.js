@@ -309,8 +309,6 @@
     const outcome = items[i].outcomes[judgeIndex];
     const box = make("div");
     box.append(path(i, judgeIndex));
-    const note = sharedCallsNote(outcome);
-    if (note) box.append(make("p", "small", note));
     if (!texts) return box;
     texts.items[i].turns[judgeIndex].forEach((text, index) => {
       const step = outcome.path[index];
@@ -324,13 +322,6 @@
     const detail = texts.items[i].details[judgeIndex];
     if (detail) box.append(make("p", "speaker", "no score"), longText(detail));
     return box;
-  }
-
-  function sharedCallsNote({ together, joint }) {
-    const others = [];
-    if (together > 1) others.push(together + " candidates");
-    if (joint > 1) others.push(joint + " aspects");
-    return others.length ? "Judged in one conversation about " + others.join(" and ") + ", whose calls are shared." : "";
   }
 
   function outcomes(i) {
