@@ -21,8 +21,7 @@ from debate_judge.programs.hallucination.judge import (
     OPINION,
     SEVERITY,
     ClaimAssessment,
-    ClaimTurn,
-    claim_score,
+    claim_turn,
     parse_assessment,
     parse_factuality,
 )
@@ -159,8 +158,7 @@ class HallucinationCheck(ItemJudge):
         reply = await self.checker.ask(item, parse, inputs=inputs)
         if isinstance(reply, ReplyFailure):
             return EMPTY.add(reply.as_failure("checker", 0))
-        score = claim_score(reply.value, item.aspect.scale)
-        return EMPTY.add(ClaimTurn.from_reply("checker", 0, reply, score))
+        return EMPTY.add(claim_turn("checker", 0, reply, item.aspect.scale))
 
     def config(self) -> dict[str, Any]:
         return {"check": self.check, "examples": self.examples}

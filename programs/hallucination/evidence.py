@@ -172,6 +172,11 @@ class Evidence:
     """`AS_GIVEN`, `RANKED`, `SEARCHED` or `NOTHING`."""
     queries: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        """For transcripts, which need no copy of given evidence for every claim."""
+        queries = " for " + " and ".join(map(repr, self.queries)) if self.queries else ""
+        return f"{self.method}{queries}" + ("" if self.method == AS_GIVEN else f"\n{self.text}")
+
 
 class Querying(dspy.Signature):
     """You look for evidence about a claim. Write two search queries that together find what would confirm the claim
@@ -199,11 +204,12 @@ the sentences that are added because they name the subject."""
 
 
 async def find_evidence(
-    item: Item, response_type: ResponseType, claim: str, query_writer: Role, search_name: str, search: Search | None
+    item: Item, claim: str, query_writer: Role, search_name: str, search: Search | None
 ) -> RoleReply[Evidence] | ReplyFailure:
     """Find evidence about a claim of the item's response; the `query_writer` is asked only if queries are used."""
     # All texts of the item except the response, and except a question.
-    parts = (item.context,) if response_type in ("answer", "claim") else (item.source, item.context)
+    is_question = response_type_of(item.task) in ("answer", "claim")
+    parts = (item.context,) if is_question else (item.source, item.context)
     knowledge = "\n\n".join(part.strip() for part in parts if part.strip())
     passages = sentences(knowledge)
     if knowledge and (len(knowledge) <= MAX_WHOLE_KNOWLEDGE or len(passages) <= MAX_SNIPPETS):

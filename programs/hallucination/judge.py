@@ -17,7 +17,6 @@ docs/judges.md lists the departures from the paper.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -29,12 +28,9 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
 from debate_judge.programs.hallucination.evidence import (
     ANSWER_NOTE,
-    AS_GIVEN,
     SEARCHED,
-    Evidence,
     Extracting,
     Querying,
-    ResponseType,
     Search,
     Selecting,
     extract_claims,
@@ -45,10 +41,11 @@ from debate_judge.programs.hallucination.evidence import (
     response_type_of,
 )
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Judge, StopReason, Verdict
+from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.option_values import one_of, whole_number
 from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply
-from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
+from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 S1 = ("trust", "skeptic", "leader")
 S2 = ("skeptic", "trust", "leader")
@@ -148,32 +145,17 @@ class ClaimTurn(Turn):
     factual: bool = True
     severity: int = 0
 
-    @classmethod
-    def from_reply(
-        cls, agent: str, round: int, reply: RoleReply[ClaimAssessment], score: float, claim: int = 1
-    ) -> ClaimTurn:
-        """The turn of an agent's reply."""
-        assessment = reply.value
-        return cls(
-            agent, round, assessment.text, score, False, reply.calls, claim, assessment.factual, assessment.severity
-        )
-
     def __str__(self) -> str:
         """The opinion as other agents read it, on one line, so that no text can pose as another agent's opinion."""
         text = " ".join(self.text.split())
         return f"{self.role.capitalize()}, factuality {self.factual}, severity {self.severity}: {text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A statement to be verified; numbers begin with 1, and `note` tells the agents where the claim comes from."""
-
-    number: int
-    text: str
-    note: str
-
-    def failure(self, reply: ReplyFailure, role: str, round: int) -> Failure:
-        return replace(reply, detail=f"claim {self.number}: {reply.detail}").as_failure(role, round)
+def claim_turn(agent: str, round: int, reply: RoleReply[ClaimAssessment], scale: Scale, claim: int = 1) -> ClaimTurn:
+    """The turn of an agent's reply about a claim."""
+    opinion = reply.value
+    score = claim_score(opinion, scale)
+    return ClaimTurn(agent, round, opinion.text, score, False, reply.calls, claim, opinion.factual, opinion.severity)
 
 
 def parse_assessment(fields: Fields) -> ClaimAssessment | parsing.Unreadable:
@@ -268,58 +250,63 @@ class Hallucination(ItemJudge):
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
         """Verify the item's claims concurrently, each with at most `rounds` rounds."""
-        response_type = response_type_of(item.task)
-        label, note = item.task.candidate_label, ""
-        claims: tuple[str, ...] = (item.text,)
-        if response_type == "claim":
-            transcript = _add_claims_turn(EMPTY, claims, 0, item)
-        elif response_type == "answer" and len(item.text.split()) <= MAX_SHORT_ANSWER:
-            # A short answer is no statement without its question: `Which city is the capital of Peru? Lima.`
-            claims = (" ".join(f"{item.source} {item.text}".split()),)
-            transcript = _add_claims_turn(EMPTY, claims, 0, item)
-            note = f"The claim is a question with its {label}. {ANSWER_NOTE}"
-        else:
-            claims, transcript = await self._extract(item, response_type)
-            note = f"The claim stands in this kind of text: {label}."
-        checks = (
-            self._check(item, response_type, Claim(number, text, note), rounds) for number, text in enumerate(claims, 1)
+        claims, note, transcript = await self._claims_of(item)
+        debates = await gather(
+            self._verify(item, number, claim, note, rounds) for number, claim in enumerate(claims, 1)
         )
-        claim_transcripts = await asyncio.gather(*checks)
-        turns = transcript.turns + tuple(turn for debate in claim_transcripts for turn in debate.turns)
-        failures = [debate.failure for debate in claim_transcripts if debate.failure is not None]
+        turns = transcript.turns + tuple(turn for debate in debates for turn in debate.turns)
+        failures = [debate.failure for debate in debates if debate.failure is not None]
         if not failures:
             return replace(transcript, turns=turns)
         # The earliest failure, so that the transcript fails at every number of rounds at which a claim failed.
         earliest = min(failures, key=lambda failure: failure.round)
         return Transcript(turns, replace(earliest, calls=sum(failure.calls for failure in failures)))
 
-    async def _extract(self, item: Item, response_type: ResponseType) -> tuple[tuple[str, ...], Transcript]:
-        """Extract the claims of a response that may have several statements."""
-        transcript, text = EMPTY, item.text
+    async def _claims_of(self, item: Item) -> tuple[tuple[str, ...], str, Transcript]:
+        """The claims of a response, what the agents are told about them, and the turns or the failure so far."""
+        response_type, label = response_type_of(item.task), item.task.candidate_label
+        if response_type == "claim":
+            return (item.text,), "", _claims_turn(EMPTY, (item.text,), 0, item)
+        if response_type == "answer" and len(item.text.split()) <= MAX_SHORT_ANSWER:
+            # A short answer is no statement without its question: `Which city is the capital of Peru? Lima.`
+            claim = " ".join(f"{item.source} {item.text}".split())
+            return (
+                (claim,),
+                f"The claim is a question with its {label}. {ANSWER_NOTE}",
+                _claims_turn(EMPTY, (claim,), 0, item),
+            )
+        note, transcript, text = f"The claim stands in this kind of text: {label}.", EMPTY, item.text
         if response_type == "dialogue":
             facts = await self.facts.ask(item, parse_facts)
             if isinstance(facts, ReplyFailure):
-                return (), EMPTY.add(facts.as_failure("facts", 0))
+                return (), note, EMPTY.add(facts.as_failure("facts", 0))
             text = facts.value
             transcript = EMPTY.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
             if not text:
-                return (), _add_claims_turn(transcript, (), 0, item)
+                return (), note, _claims_turn(transcript, (), 0, item)
         reply = await extract_claims(self.claims, item, text, response_type, MAX_CLAIMS)
         if isinstance(reply, ReplyFailure):
-            return (), transcript.add(reply.as_failure("claims", 0))
-        return reply.value, _add_claims_turn(transcript, reply.value, reply.calls, item)
+            return (), note, transcript.add(reply.as_failure("claims", 0))
+        return reply.value, note, _claims_turn(transcript, reply.value, reply.calls, item)
 
-    async def _check(self, item: Item, response_type: ResponseType, claim: Claim, rounds: int) -> Transcript:
+    async def _verify(self, item: Item, number: int, claim: str, note: str, rounds: int) -> Transcript:
         """Find evidence for a claim and debate it; a failure ends the transcript."""
-        reply = await find_evidence(item, response_type, claim.text, self.queries, self.search, self.look_up)
-        if isinstance(reply, ReplyFailure):
-            return EMPTY.add(claim.failure(reply, "evidence", 0))
-        evidence = reply.value
-        queries = f" for {evidence.queries[0]!r} and {evidence.queries[1]!r}" if evidence.queries else ""
-        # Given evidence is part of the item, so transcripts need no copy of it for every claim.
-        text = "" if evidence.method == AS_GIVEN else f"\n{evidence.text}"
-        summary = f"claim {claim.number}: {evidence.method}{queries}{text}"
-        transcript = EMPTY.add(Turn("evidence", 0, summary, calls=reply.calls))
+        transcript = EMPTY
+
+        def failed(reply: ReplyFailure, role: str, round: int) -> Transcript:
+            return transcript.add(replace(reply, detail=f"claim {number}: {reply.detail}").as_failure(role, round))
+
+        found = await find_evidence(item, claim, self.queries, self.search, self.look_up)
+        if isinstance(found, ReplyFailure):
+            return failed(found, "evidence", 0)
+        evidence = found.value
+        transcript = EMPTY.add(Turn("evidence", 0, f"claim {number}: {evidence}", calls=found.calls))
+        evidence_note = _NONE if not evidence.text else _SEARCHED if evidence.method == SEARCHED else _GIVEN
+        inputs = {
+            "task": parsing.escape_cached(f"{note} {evidence_note} {_FACTUAL}".lstrip()),
+            "evidence": parsing.escape(evidence.text),
+            "claim": parsing.escape(claim),
+        }
         state: list[ClaimTurn] = []
         speakers: tuple[str, ...] = ("initial",)
         for round in range(rounds + 1):
@@ -331,25 +318,14 @@ class Hallucination(ItemJudge):
             for name in speakers:
                 # The Leader reads both others of its state; each of these reads the agent that spoke just before.
                 visible = state if name == "leader" else (state or previous)[-1:]
-                assessment = await self._assess(name, item, claim, evidence, visible, round)
-                if isinstance(assessment, ReplyFailure):
-                    return transcript.add(claim.failure(assessment, name, round))
-                score = claim_score(assessment.value, item.aspect.scale)
-                state.append(ClaimTurn.from_reply(name, round, assessment, score, claim.number))
+                debate = "\n\n".join(map(str, visible))
+                role: Role = getattr(self, name)
+                reply = await role.ask(item, parse_assessment, round=round, debate=debate, inputs=inputs)
+                if isinstance(reply, ReplyFailure):
+                    return failed(reply, name, round)
+                state.append(claim_turn(name, round, reply, item.aspect.scale, number))
                 transcript = transcript.add(state[-1])
         return transcript
-
-    async def _assess(
-        self, agent: str, item: Item, claim: Claim, evidence: Evidence, visible: Sequence[ClaimTurn], round: int
-    ) -> RoleReply[ClaimAssessment] | ReplyFailure:
-        role: Role = getattr(self, agent)
-        evidence_note = _NONE if not evidence.text else _SEARCHED if evidence.method == SEARCHED else _GIVEN
-        inputs = {
-            "task": parsing.escape_cached(f"{claim.note} {evidence_note} {_FACTUAL}".lstrip()),
-            "evidence": parsing.escape(evidence.text),
-            "claim": parsing.escape(claim.text),
-        }
-        return await role.ask(item, parse_assessment, round=round, debate="\n\n".join(map(str, visible)), inputs=inputs)
 
     def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         """The score of the worst claim, by the last opinion about each claim; the highest score if there is none."""
@@ -389,7 +365,7 @@ class Hallucination(ItemJudge):
         return {name: getattr(self, name) for name in self.settable} | {"rounds": self.debate_config.rounds}
 
 
-def _add_claims_turn(transcript: Transcript, claims: tuple[str, ...], calls: float, item: Item) -> Transcript:
+def _claims_turn(transcript: Transcript, claims: tuple[str, ...], calls: float, item: Item) -> Transcript:
     # A response without claims cannot be wrong: it gets the highest score without verification.
     score = None if claims else item.aspect.scale.high
     text = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
