@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import dspy
@@ -206,7 +207,7 @@ class GEval(ItemJudge):
             sampled = replace(sampled, calls=sampled.calls + weighted.calls)
             if isinstance(sampled, RoleReply):
                 self._gives_logprobs[lm] = False
-                _LOG.warning("G-Eval: %s; its scores are the mean of %d samples", _NO_LOGPROBS, SAMPLED.samples)
+                _warn_of_samples(lm)
             return _because(_NO_LOGPROBS, sampled)
         finally:
             self._probe.cancel()
@@ -230,6 +231,12 @@ class GEval(ItemJudge):
 
 _LOG = logging.getLogger(__name__)
 _NO_LOGPROBS = "the LM gives no log-probabilities"
+
+
+@lru_cache
+def _warn_of_samples(lm: str) -> None:
+    """Once for each LM, however many copies of the judge a compile makes."""
+    _LOG.warning("G-Eval: %s gives no log-probabilities; scores are the mean of %d samples", lm, SAMPLED.samples)
 
 
 def _whole_points(scale: Scale) -> bool:

@@ -245,14 +245,16 @@ def test_by_default_geval_weighs_the_points_of_the_scale_where_the_lm_gives_prob
 def test_where_the_lm_gives_none_geval_takes_twenty_samples_and_says_so(
     logprobs: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lm = JudgeLM("scripted/weighing", transport=(endpoint := Endpoint(logprobs)))
-    judgements = hold(lm, judge_all(GEval(), notes(3)))
+    lm = JudgeLM(f"scripted/{logprobs.replace(' ', '-')}", transport=(endpoint := Endpoint(logprobs)))
+    judge = GEval()
+    judgements = hold(lm, judge_all(judge, notes(3)))
+    hold(lm, judge_all(judge.deepcopy(), notes(1)))
     # One item finds out, the others need not ask; the steps count for it, too.
     assert [j.calls for j in judgements] == [22, 20, 20]
     assert (endpoint.requests.count(True), endpoint.requests.count(False)) == (1, 60)
     assert all("the LM gives no log-probabilities: 20 samples: 4 (x20)" in j.reason for j in judgements)
     assert [record.getMessage() for record in caplog.records if "G-Eval" in record.getMessage()] == [
-        "G-Eval: the LM gives no log-probabilities; its scores are the mean of 20 samples"
+        f"G-Eval: {lm.model} gives no log-probabilities; scores are the mean of 20 samples"
     ]
 
 
