@@ -105,6 +105,11 @@ def legend(comparison: Comparison, context: ComparisonContext, *, priced: bool) 
             if (text := power_text(difference, "groups"))
         ),
         *_constant_group_notes(comparison),
+        *(
+            ["LM seconds: of a judge's calls one after the other; – where an earlier run had stored a reply"]
+            if any(result.judge.seconds_per_item for result in comparison.results)
+            else []
+        ),
         _price_note(context, priced),
         *([context.lm_note] if context.lm == OFFLINE else []),
         *(f"{result.name}: {result.judge.note}" for result in comparison.results if result.judge.note),
