@@ -22,7 +22,6 @@ from debate_judge.optimize.publishing import log_plan, log_result, write_export
 from debate_judge.optimize.rated_data import RatedData, load, split_sources
 from debate_judge.optimize.reflection import make_reflection_lm, preflight_reflection
 from debate_judge.optimize.result import Result
-from debate_judge.optimize.search.storage import require_reachable
 from debate_judge.optimize.selection import choose, create_study
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import find_tuner
@@ -30,7 +29,8 @@ from debate_judge.optimize.tuning import TunedJudges, tune_judges
 from debate_judge.programs import build_preset, find_preset, options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.programs.make_lm import make_lm, open_replies
+from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.roles.examples import require_shows_examples
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.debate_cache import DebateCache
@@ -152,7 +152,6 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[CompileRun
         dspy.LMError: The LM refuses the preflight calls.
     """
     settings = plan.settings
-    require_reachable(plan.study_storage)
     with _open_runner(plan, progress=progress) as runner:
         # Before the tracker: settings that name no LM leave no run.
         reflection_lm = make_reflection_lm(settings, runner.lm)
@@ -227,12 +226,9 @@ def _one_process_at_a_time(lock_file: Path) -> Iterator[None]:
 @contextmanager
 def _open_runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
     settings = plan.settings
-    replies = replies_folder(settings.store, settings.lm)
-    # Concurrent compiles share replies as they arrive, except those of batch jobs, which would be submitted twice.
-    lock_file = (
-        replies / "compile.lock" if settings.batch else Path(settings.store, "compiles", f"{plan.identity}.lock")
-    )
-    with _one_process_at_a_time(lock_file), closing(open_replies(replies, settings.lm, settings.replies)) as store:
+    # Concurrent compiles share replies as they arrive.
+    lock_file = Path(settings.store, "compiles", f"{plan.identity}.lock")
+    with _one_process_at_a_time(lock_file), closing(SqlStore(replies_folder(settings.store, settings.lm))) as store:
         lm = make_lm(
             settings.lm,
             api_base=settings.api_base,

@@ -17,13 +17,12 @@ from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.choice_scores import ChoicePart
-from debate_judge.optimize.search.storage import FORMAT_VERSION, STUDIES_FLAG
+from debate_judge.optimize.search.storage import FORMAT_VERSION
 from debate_judge.optimize.search.study import SearchLimits, Study, StudyFactory, search_limits
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, find_tuner
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.sql.postgresql import database_address
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.runner.progress import RunPhase
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -131,17 +130,13 @@ class CompilePlan:
         return replace(self, data=replace(self.data, splits=splits, folds=None), fold_number=number)
 
     @property
-    def study_storage(self) -> Path | str | None:
-        """The file of the study, or the address of a team's database of studies. None for a fold, whose study is in
-        memory only and after a stop is repeated from the stored replies.
-
-        Raises:
-            InputError: The setting is no address of such a database.
+    def study_storage(self) -> Path | None:
+        """The file of the study. None for a fold, whose study is in memory only and after a stop is repeated from the
+        stored replies.
         """
         if self.fold_number:
             return None
-        address = database_address(self.settings.studies, STUDIES_FLAG, "DEBATE_STUDIES")
-        return address or Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT_VERSION}.log"
+        return Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT_VERSION}.log"
 
     @property
     def search_limits(self) -> SearchLimits:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from debate_judge.programs.lm.local_transport import LocalTransport
@@ -40,7 +39,7 @@ def make_reflection_lm(settings: Settings, lm: JudgeLM, transport: LocalTranspor
         concurrency=settings.concurrency,
         temperature=_TEMPERATURE,
         max_tokens=max(settings.max_tokens, _MAX_TOKENS),
-        options=NO_LIMITS if transport is not None else replace(lm_options(settings), batch=None),
+        options=NO_LIMITS if transport is not None else lm_options(settings),
         transport=transport,
         flag="--reflection-lm",
     ).share_run(lm, REFLECTION)

@@ -13,7 +13,6 @@ from debate_judge.data.schema import fingerprint
 from debate_judge.optimize.tuners import GUIDE_WORDS, TUNERS
 from debate_judge.runs.flags.common import (
     JSON_FILE,
-    REPLIES,
     REPORT,
     SEED,
     STORE,
@@ -23,7 +22,7 @@ from debate_judge.runs.flags.common import (
 )
 from debate_judge.runs.flags.declaration import command_settings, flag_group, result_settings, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
-from debate_judge.runs.flags.lm import BatchFlags, LMFlags
+from debate_judge.runs.flags.lm import LimitFlags, LMFlags
 from debate_judge.runs.flags.metric import CUT, METRIC, MetricChoice, MetricText, objective_of
 
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
@@ -108,16 +107,11 @@ class OutputFlags:
     )
     report: Literal["none", "plain", "full"] = REPORT
     store: str = STORE
-    replies: str | None = REPLIES
-    studies: str | None = setting(
-        None, "PostgreSQL database that a team keeps its studies in; or set DEBATE_STUDIES", metavar="URL",
-        affects_results=False,
-    )  # fmt: skip
     json: str | None = JSON_FILE
 
 
 @command_settings
-class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, BatchFlags, SearchFlags, OutputFlags):
+class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, SearchFlags, OutputFlags):
     """Settings of one compile.
 
     Raises:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError, did_you_mean
@@ -21,29 +20,11 @@ from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, price_of
 from debate_judge.programs.lm.reply import ReplyStore
-from debate_judge.programs.lm.sql.postgresql import database_address
-from debate_judge.programs.lm.store import SqlStore
-
-_REPLIES_VARIABLE = "DEBATE_REPLIES"
 
 FREE = Price(0.0, 0.0, 0.0)
 
 OFFLINE = "offline"
 """The spec of the offline LM, which computes its replies from text statistics."""
-
-
-def open_replies(folder: Path, spec: str, database: str | None = None) -> SqlStore:
-    """Open the store of an LM's replies: a folder, or a database that a team shares.
-
-    Args:
-        folder: From `programs.lm.reply.replies_folder`.
-        spec: The LM. Replies of the offline LM stay in the folder: to compute one takes less time than to fetch it.
-        database: postgresql://USER@HOST/DATABASE; by default the value of the variable DEBATE_REPLIES, if it is set.
-    """
-    address = database_address(database, "replies", _REPLIES_VARIABLE)
-    if address is None or spec == OFFLINE:
-        return SqlStore(folder, lm=folder.name)
-    return SqlStore(folder, address, field="replies" if database else _REPLIES_VARIABLE, lm=folder.name)
 
 
 def make_lm(
@@ -75,14 +56,14 @@ def make_lm(
         InputError: The spec names no LM; its key cannot be sent; a budget in money was given, but no price is known;
             the file of prices cannot be read; or `api_base` is not an address.
     """
-    _require_usable(spec, flag, options := options or LMOptions())
+    _require_usable(spec, flag)
+    options = options or LMOptions()
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     if spec == OFFLINE:
         from debate_judge.programs.offline import engine as offline
 
         return JudgeLM(offline.MODEL, transport=transport or offline.OfflineTransport(), price=FREE, **common)
     # The offline LM starts a fifth faster without these.
-    from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_running_jobs
     from debate_judge.programs.lm.http.chat_completions import OpenAITransport
 
     api_base = server_address(spec, api_base)
@@ -101,22 +82,10 @@ def make_lm(
     engine = lm.recorded_engine
     if isinstance(lm_transport, OpenAITransport):
         lm_transport.on_rate_limits = lambda limits: engine.limiter.on_rate_limits(limits)
-    if transport is None and options.batch is not None:
-        engine.batch_engine = BatchEngine(spec, api_base, options, lm.store, lm.meter, engine.probe)
-    elif transport is None:
-        warn_of_running_jobs(lm.store)
     return lm
 
 
-def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
-    if options.batch is not None and not spec.startswith("openai/"):
-        raise InputError(
-            f"{spec} cannot be asked in batch jobs",
-            field="batch",
-            expected="--lm openai/MODEL with --config batch=openai",
-            found=spec,
-            remedy="leave batch out, or choose such an LM",
-        )
+def _require_usable(spec: str, flag: str) -> None:
     if spec != OFFLINE and "/" not in spec:
         raise InputError(
             f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. {EXAMPLE_LM}",

@@ -17,7 +17,6 @@ from hypothesis import settings
 
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking import store
-from tests.postgresql import PASSWORD, PostgresServer, binaries
 
 ROOT = Path(__file__).parent.parent
 
@@ -43,14 +42,6 @@ def pytest_collection_finish() -> None:
 # A machine that is busy for a moment is no defect.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        # A fixture with two stores asks for the server itself.
-        if isinstance(item, pytest.Function) and ("postgres" in item.fixturenames or "postgresql" in item.name):
-            item.add_marker("integration")
 
 
 @pytest.fixture(autouse=True)
@@ -80,28 +71,6 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no human-rated public sets here: set DEBATE_DATA to the folder that holds summeval.jsonl")
     return folder
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server; tests that need it skip where its programs are absent."""
-    if binaries() is None:
-        pytest.skip("PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or on the PATH")
-    with PostgresServer() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PGPASSWORD", PASSWORD)
-        yield server
-
-
-@pytest.fixture
-def database(postgres: PostgresServer) -> str:
-    """The address of an empty database."""
-    return postgres.new_database()
-
-
-@pytest.fixture(scope="session")
-def runs_database(postgres: PostgresServer) -> str:
-    """The address of a database for MLflow's runs, whose tables take seconds to make: tests share it."""
-    return postgres.new_database()
 
 
 @pytest.fixture(scope="session")

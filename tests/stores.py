@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from sqlalchemy import func, select
-
 from debate_judge.programs.lm.reply import Reply, ReplyStore
-from debate_judge.programs.lm.sql.tables import REPLIES as TABLE
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.store import FILE
 
 REPLIES = [
     Reply("[[ ## score ## ]]\n4", 120, 7, 64, "stop"),
@@ -50,9 +48,8 @@ def fill(store: ReplyStore, *replies: Reply) -> None:
     asyncio.run(go())
 
 
-def count(store: SqlStore | Path) -> int:
-    """How many replies a store holds, or the one of a folder."""
-    if isinstance(store, Path):
-        with closing(SqlStore(store)) as opened:
-            return count(opened)
-    return store.run_sync(lambda connection: connection.execute(select(func.count()).select_from(TABLE)).scalar_one())
+def count(folder: Path) -> int:
+    """How many replies the store in a folder holds."""
+    with closing(sqlite3.connect(folder / FILE)) as database:
+        (number,) = database.execute("SELECT count(*) FROM replies").fetchone()
+    return int(number)

@@ -15,8 +15,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.outcomes import Outcome, PrunedPoint
 from debate_judge.optimize.search.points import Point, SearchSpace
-from debate_judge.programs.lm.redaction import redact_text
-from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, unusable_database_error
 
 if TYPE_CHECKING:
     import optuna
@@ -25,9 +23,6 @@ logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 10
 """Version of the stored trials; raise it when their parameters change, because older storages cannot be continued."""
-
-STUDIES_FLAG = "studies"
-"""The setting that names the database of studies."""
 
 TrialOutcome = Mapping[str, Outcome] | PrunedPoint
 """The result of a point: an outcome for each unit, or the record of its pruning."""
@@ -100,33 +95,33 @@ def agreement_and_calls(by_unit: Mapping[str, Outcome]) -> tuple[float, float]:
 
 
 class StoredStudy:
-    """Finished trials in a file of Optuna's journal, in a PostgreSQL database, or nowhere.
+    """Finished trials in a file of Optuna's journal, or nowhere.
 
     Args:
         name: Of the study, which is created if it is absent.
-        storage: Its file, the address of a database, or None for no storage.
+        storage: Its file, or None for no storage.
         space: The search space of its trials.
 
     Raises:
         InputError: The storage cannot be read or written.
     """
 
-    def __init__(self, name: str, storage: Path | str | None, space: SearchSpace) -> None:
+    def __init__(self, name: str, storage: Path | None, space: SearchSpace) -> None:
         import optuna
 
         self._space, self._storage = space, storage
         self._study: optuna.Study | None = None
         if storage is not None:
-            with _as_input_errors(storage), _open_storage(storage) as opened:
+            with _as_input_errors(storage):
                 self._study = optuna.create_study(
-                    study_name=name, storage=opened, direction="maximize", load_if_exists=True
+                    study_name=name, storage=_journal_storage(storage), direction="maximize", load_if_exists=True
                 )
 
     def add(self, point: Point, trial: optuna.trial.FrozenTrial) -> None:
         """Add the trial of a point, unless an earlier run, or another process with the same compile, has added it.
 
         Raises:
-            InputError: The storage cannot be written, e.g. because the disk is full or the server has gone away.
+            InputError: The storage cannot be written, e.g. because the disk is full.
         """
         if self._study is None:
             return
@@ -144,33 +139,12 @@ class StoredStudy:
         return stored
 
 
-@contextmanager
-def _open_storage(storage: Path | str) -> Iterator[optuna.storages.BaseStorage]:
-    from optuna.storages import RDBStorage
-
-    if isinstance(storage, Path):
-        make_folder(storage.parent, "--store")
-        yield _journal_storage(storage)
-        return
-    # Two processes that create the tables at the same moment make each other fail.
-    with exclusive_lock(storage, STUDIES_FLAG, "tables of studies", "makes the tables of the studies"):
-        try:
-            # Hours may pass between two trials: a connection that the server has closed meanwhile is opened again.
-            yield RDBStorage(sqlalchemy_address(storage), engine_kwargs={"pool_pre_ping": True})
-        except RuntimeError as error:
-            raise InputError(
-                "the database holds tables of something else, or of another version of Optuna",
-                field=STUDIES_FLAG,
-                found=redact_text(storage),
-                remedy="give the studies a database of their own",
-            ) from error
-
-
 def _journal_storage(file: Path) -> optuna.storages.BaseStorage:
     """Optuna's journal. A broken file is renamed, and its trials are repeated from the stored replies."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
+    make_folder(file.parent, "--store")
     try:
         if not file.exists() or file.read_bytes()[-1:] in (b"", b"\n"):
             return JournalStorage(JournalFileBackend(str(file)))
@@ -185,30 +159,15 @@ def _journal_storage(file: Path) -> optuna.storages.BaseStorage:
     return JournalStorage(JournalFileBackend(str(file)))
 
 
-def require_reachable(storage: Path | str | None) -> None:
-    """Refuse a database that cannot be used, before anything is spent.
-
-    Raises:
-        InputError: It cannot be reached.
-    """
-    if isinstance(storage, str):
-        connect(storage, STUDIES_FLAG).close()
-
-
 @contextmanager
-def _as_input_errors(storage: Path | str | None) -> Iterator[None]:
-    """Raise errors of Optuna, its file or its database as an InputError."""
-    from optuna.exceptions import StorageInternalError
-    from sqlalchemy.exc import SQLAlchemyError
-
+def _as_input_errors(storage: Path | None) -> Iterator[None]:
+    """Raise errors of the study's file as an InputError."""
     try:
         yield
-    except (SQLAlchemyError, StorageInternalError) as error:
-        raise unusable_database_error(str(storage), STUDIES_FLAG, error) from error
     except OSError as error:
         raise InputError(
             "the study's file cannot be used",
-            file=storage if isinstance(storage, Path) else None,
+            file=storage,
             field="--store",
             found=error.strerror or str(error),
             remedy="make room, or fix the problem, and run the command again",

@@ -167,8 +167,8 @@ class SearchSettings:
     seed: int
     study_name: str
     """Name of the stored study; it must change whenever the result could."""
-    storage: Path | str | None
-    """File of the stored study, address of a PostgreSQL database, or None to store nothing."""
+    storage: Path | None
+    """File of the stored study, or None to store nothing."""
     strategy: Strategy = field(default_factory=Strategy)
 
 

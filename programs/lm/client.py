@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dspy
 from dspy.lm15 import Request, Response
@@ -19,9 +19,6 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore, Reply, ReplyStore
 from debate_judge.programs.lm.usage import Meter
-
-if TYPE_CHECKING:
-    from debate_judge.programs.lm.batch.engine import BatchEngine
 
 
 class JudgeLM(dspy.LM):
@@ -86,11 +83,6 @@ class JudgeLM(dspy.LM):
         return self.recorded_engine.meter
 
     @property
-    def batch_engine(self) -> BatchEngine | None:
-        """Makes its calls in batch jobs, or None."""
-        return self.recorded_engine.batch_engine
-
-    @property
     def destination(self) -> str | None:
         """A message that says where the calls go; None if they are answered inside the process."""
         is_local = isinstance(self.recorded_engine.transport, LocalTransport)
@@ -107,15 +99,6 @@ class JudgeLM(dspy.LM):
         self.meter.prices[role] = self.price
         first._second_lms.append(self)
         return self
-
-    def without_batches(self) -> JudgeLM:
-        """The same LM with direct calls instead of batch jobs; store, accounts and limits are shared."""
-        return self._variant(self.recorded_engine.variant(batch_engine=None))
-
-    def _variant(self, engine: RecordedEngine, **settings: Any) -> JudgeLM:
-        variant: JudgeLM = self.copy(engine=_SynchronousEngine(engine), async_engine=engine, **settings)
-        variant.recorded_engine = engine
-        return variant
 
     async def get_or_create(self, key: str, role: str, create: Callable[[], Awaitable[Reply]]) -> Reply:
         """The reply stored under `key`, else that of `create`, which one caller of all processes executes."""

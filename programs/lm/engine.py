@@ -1,24 +1,22 @@
 """The engine that all LM calls go through: a request of DSPy's in, its recorded response out.
 
 Look the call up in the store, else acquire a slot of the limiter, reserve the budget, send with retries, store the
-reply, return it. Identical calls in flight are made once, in this process and (except for batch jobs) in all that share
-the store. A call whose caller is cancelled after its request was sent goes on: the reply is paid for, so it is stored.
+reply, return it. Identical calls in flight are made once, in this process and in all that share the store. A call whose
+caller is cancelled after its request was sent goes on: the reply is paid for, so it is stored.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import hashlib
 import json
-import sys
 import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from dspy import lm15
 from dspy.lm15 import Config, Message, Request, Response, TokenLogprob, TopLogprob, Usage
@@ -40,9 +38,6 @@ from debate_judge.programs.lm.parameters import ProviderParameters
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore, wait_or_claim
 from debate_judge.programs.lm.usage import CALL_TAG, CallTag, Meter
-
-if TYPE_CHECKING:
-    from debate_judge.programs.lm.batch.engine import BatchEngine
 
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed", "logprobs")
 """The fields of a request's config that are sent."""
@@ -115,8 +110,6 @@ class RecordedEngine:
         self.role = CallTag().role
         """Role of calls without a tag, in the usage accounts."""
         self.probe_settings: dict[str, Any] = {}
-        self.batch_engine: BatchEngine | None = None
-        """Makes the calls in batch jobs, if the options say so."""
         self._concurrency, self._options, self._warmup = concurrency, options, PrefixWarmup() if warmup else None
         self._budget = Budget(options.budget, price) if options.budget else None
         self._estimator = TokenEstimator()
@@ -132,7 +125,6 @@ class RecordedEngine:
         self.limiter = Limiter(self._concurrency, self._options, self._budget)
         self._claim_ahead = asyncio.Semaphore(max(1, self._concurrency // 8))
         """For calls that are claimed before they have a slot."""
-        self._batch_limiter = Limiter(sys.maxsize, LMOptions(), self._budget)
         self._outages = OutageWatch(self.model, self._options, self.probe)
 
     def share_run(self, other: RecordedEngine, role: str, price: Price | None) -> None:
@@ -140,12 +132,6 @@ class RecordedEngine:
         self.meter, self.role = other.meter, role
         self._budget = None if other._budget is None else other._budget.with_price(price)
         self._reset()
-
-    def variant(self, **attributes: Any) -> RecordedEngine:
-        """The same engine with other attributes; store, limits, budget and connections are shared."""
-        copied = copy.copy(self)
-        vars(copied).update(attributes)
-        return copied
 
     async def complete(self, request: Request) -> Response:
         """The response to a request, from the store if it is there.
@@ -177,9 +163,9 @@ class RecordedEngine:
         size = sum(len(message["content"].encode()) for message in messages)
         call = _Call(key, tag, messages, settings, size)
         self.meter.count_request(tag.role)
-        reply = await self._deduplicate(call, self._call_directly if self.batch_engine is None else self._call_in_batch)
+        reply = await self._deduplicate(call, self._call_directly)
         if call.from_store:
-            self.meter.count_hit(tag.role, reply, round=tag.round, batch=self.batch_engine is not None)
+            self.meter.count_hit(tag.role, reply, round=tag.round)
         return key, reply
 
     def _next_key(self, request: Request) -> str:
@@ -439,31 +425,12 @@ class RecordedEngine:
         finally:
             self.limiter.release(estimate)
 
-    async def _call_in_batch(self, call: _Call) -> Reply:
-        """Make a call in a batch job; `BatchEngine` repeats it if need be."""
-        estimate = replace(self._estimator.estimate(call.size, call.settings.get("max_tokens")), batch=True)
-        await self._batch_limiter.acquire(estimate)
-        try:
-            assert self.batch_engine is not None
-            reply = await self.batch_engine.call(call.key, call.tag.role, call.messages, call.settings)
-            # The batch engine has stored it already. Charge it before its reservation ends.
-            self.meter.count_reply(call.tag.role, reply, round=call.tag.round, batch=True)
-            self._charge(reply, estimate, call.size)
-            return reply
-        except Exception as error:
-            if affects_all_calls(error):
-                self._batch_limiter.fail_all(error)
-            raise
-        finally:
-            self._batch_limiter.release(estimate)
-
     def _charge(self, reply: Reply, estimate: TokenEstimate, size: int) -> None:
         """Charge a reply, and correct the rate limit by its real tokens."""
         tokens = self._estimator.observe(size, reply)
-        if not estimate.batch:
-            self.limiter.correct(estimate, sum(tokens))
+        self.limiter.correct(estimate, sum(tokens))
         if self._budget is not None:
-            self._budget.charge(tokens, reply.cached_tokens, batch=estimate.batch)
+            self._budget.charge(tokens, reply.cached_tokens)
 
     async def aclose(self, *, drain: bool = True) -> None:
         """End all calls and close the connections; with `drain` wait for the requests that were sent first."""
@@ -475,8 +442,6 @@ class RecordedEngine:
             if not (drain and call.in_flight):
                 task.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-        if self.batch_engine is not None:
-            await self.batch_engine.aclose()
         await self.transport.aclose()
 
 

@@ -47,19 +47,6 @@ class BudgetCaps:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchTiming:
-    """When batch jobs are created and polled. The defaults suit OpenAI's service."""
-
-    quiet_period: float = 1.0
-    """Seconds without a new call after which the pending calls are sent: by then every debate waits for a reply."""
-    first_poll: float = 5.0
-    """Seconds until a job is polled again; 1.5 times as many after each poll, up to `max_poll`."""
-    max_poll: float = 60.0
-    max_outage: float = 3600.0
-    """Seconds for which the service may answer no request before the run ends, to be resumed."""
-
-
-@dataclass(frozen=True, slots=True)
 class LMOptions:
     """Limits on the calls to one LM. The defaults suit hosted providers and slow local servers alike."""
 
@@ -83,18 +70,12 @@ class LMOptions:
     """Maximum number of seconds before an attempt, also if a provider asks for more with Retry-After."""
     max_outage: float = 300.0
     """Seconds for which a run waits for a provider that is down before it ends, to be resumed later."""
-    batch: str | None = None
-    """`openai` sends the calls of the debates as jobs of OpenAI's Batch API: half the price, and of the limits above
-    only the budget applies. None sends each call by itself."""
-    batch_timing: BatchTiming = BatchTiming()
 
     def __post_init__(self) -> None:
         for name in ("rpm", "tpm", "attempt_timeout", "deadline"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise InputError("number too small", field=name, expected="more than 0", found=value)
-        if self.batch not in (None, "openai"):
-            raise InputError("no such batch service", field="batch", expected="openai", found=self.batch)
 
     @classmethod
     def from_settings(

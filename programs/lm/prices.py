@@ -29,10 +29,6 @@ class Price:
         """US dollars for numbers of uncached input, cached input and output tokens."""
         return (fresh * self.input + cached * self.cached + output * self.output) / 1e6
 
-    def batch(self) -> Price:
-        """The price in a batch job: half, without a discount on cached input, because not every model has one there."""
-        return Price(self.input / 2, self.input / 2, self.output / 2)
-
 
 def price_of(model: str, table: Path | None = None, *, use_litellm: bool = True) -> Price | None:
     """The price of a model, or None where it is unknown.

@@ -37,7 +37,7 @@ class Reply:
     """How long the LM took; None for a reply from the store, which does not keep it."""
 
     def __post_init__(self) -> None:
-        # A reply must be the same when it comes from the store: UTF-8 and PostgreSQL cannot hold every Python string.
+        # A reply must be the same when it comes from the store: UTF-8 cannot hold every Python string.
         if not self.text.isascii() or "\0" in self.text:
             object.__setattr__(self, "text", _storable(self.text))
         if not self.finish.isalnum():
@@ -51,7 +51,7 @@ def _storable(text: str) -> str:
 def validated_reply(
     text: object, tokens: tuple[object, object, object] = (0, 0, 0), finish: object = "stop", logprobs: object = None
 ) -> Reply:
-    """A reply from untrusted values, of a server or an old file.
+    """A reply from untrusted values, of a server.
 
     Invalid counts become 0 (unknown), invalid log-probabilities None; characters that UTF-8 or a database cannot hold
     are replaced.
@@ -113,6 +113,10 @@ class ReplyStore(Protocol):
         """End the claim of a call that has failed."""
         ...
 
+    async def discard(self, key: str) -> None:
+        """Forget a reply that could not be used, at the latest when the store is opened again."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -153,6 +157,9 @@ class InMemoryStore:
 
     async def release(self, key: str) -> None:
         pass
+
+    async def discard(self, key: str) -> None:
+        self._replies.pop(key, None)
 
     def close(self) -> None:
         pass

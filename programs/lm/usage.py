@@ -42,12 +42,6 @@ class Usage:
     stored_input: int = 0
     """Input of the replies from the store."""
     stored_output: int = 0
-    batch_fresh: int = 0
-    """Of the above, those of batch jobs, at half the price."""
-    batch_cached: int = 0
-    batch_output: int = 0
-    batch_stored_input: int = 0
-    batch_stored_output: int = 0
     uncounted: int = 0
     """Executed calls whose tokens the server did not report."""
 
@@ -58,15 +52,11 @@ class Usage:
 
     def cost(self, price: Price) -> float:
         """US dollars spent on what was executed."""
-        fresh, cached, output = self.batch_fresh, self.batch_cached, self.batch_output
-        direct = price.cost(self.fresh - fresh, self.cached - cached, self.output - output)
-        return direct + price.batch().cost(fresh, cached, output)
+        return price.cost(self.fresh, self.cached, self.output)
 
     def saved(self, price: Price) -> float:
         """US dollars that the store's replies would have cost without any cache."""
-        batch_input, batch_output = self.batch_stored_input, self.batch_stored_output
-        direct = price.cost(self.stored_input - batch_input, 0, self.stored_output - batch_output)
-        return direct + price.batch().cost(batch_input, 0, batch_output)
+        return price.cost(self.stored_input, 0, self.stored_output)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -86,7 +76,7 @@ class Meter:
     def count_request(self, role: str) -> None:
         self.requested[role] += 1
 
-    def count_reply(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
+    def count_reply(self, role: str, reply: Reply, *, round: int = 0) -> None:
         """Count a reply of an executed call."""
         self.executed[role] += 1
         usage = self._account(role, round)
@@ -95,20 +85,13 @@ class Meter:
         usage.fresh += reply.input_tokens - reply.cached_tokens
         usage.cached += reply.cached_tokens
         usage.output += reply.output_tokens
-        if batch:
-            usage.batch_fresh += reply.input_tokens - reply.cached_tokens
-            usage.batch_cached += reply.cached_tokens
-            usage.batch_output += reply.output_tokens
 
-    def count_hit(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
-        """Count a reply from the store; `batch`: whether it would have been requested in a batch job."""
+    def count_hit(self, role: str, reply: Reply, *, round: int = 0) -> None:
+        """Count a reply from the store."""
         usage = self._account(role, round)
         usage.cache_hits += 1
         usage.stored_input += reply.input_tokens
         usage.stored_output += reply.output_tokens
-        if batch:
-            usage.batch_stored_input += reply.input_tokens
-            usage.batch_stored_output += reply.output_tokens
 
     def snapshot(self) -> tuple[Counter[str], Counter[str], dict[tuple[str, int], Usage]]:
         """A copy of `requested`, `executed` and `accounts`, for another process."""

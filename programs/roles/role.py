@@ -295,18 +295,26 @@ async def ask(
         dspy.LMError: The LM cannot be used at all; a failure of this call alone is a `ReplyFailure`.
     """
     prompt = {**item_inputs(item, debate), **(inputs or {})}
-    problem = ""
+    problem, replies = "", []
     for attempt in (1, 2):
         prompt["correction"] = f"Your last reply could not be used: {problem}." if problem else ""
         adapter = RoleLastAdapter()
         fields = await call(predictor, prompt, tag, adapter, settings, **overrides)
+        replies += [] if adapter.response is None else [adapter.response.id]
         if isinstance(fields, ReplyFailure):
-            return replace(fields, calls=attempt)
+            failure = replace(fields, calls=attempt)
+            break
         value = fields if isinstance(fields, parsing.Unreadable) else parse(fields)
         if not isinstance(value, parsing.Unreadable):
             return RoleReply(value, attempt)
         problem = value.problem
-    return ReplyFailure("unreadable reply", problem + adapter.reply_excerpt(), 2)
+    else:
+        failure = ReplyFailure("unreadable reply", problem + adapter.reply_excerpt(), 2)
+    if isinstance(lm := dspy.settings.lm, JudgeLM):
+        # The next run asks again: the server may have been mended.
+        for key in replies:
+            await lm.store.discard(key)
+    return failure
 
 
 async def call(

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator
 
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPLIES, REPORT, SEED, STORE, DataFlags, resamples_setting
+from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPORT, SEED, STORE, DataFlags, resamples_setting
 from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE
-from debate_judge.runs.flags.lm import MAX_TOKENS, BatchFlags, EstimateFlags, PreflightFlags
+from debate_judge.runs.flags.lm import MAX_TOKENS, EstimateFlags, LimitFlags, PreflightFlags
 from debate_judge.runs.flags.metric import CUT, MetricChoice
 
 
@@ -51,7 +51,6 @@ class EntrantFlags:
     )
     personas: str | None = PERSONAS_FILE
     store: str = STORE
-    replies: str | None = REPLIES
 
 
 @flag_group("LM")
@@ -93,7 +92,7 @@ class TableFlags:
 
 
 @command_settings
-class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags, BatchFlags, EstimateFlags):
+class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags, LimitFlags, EstimateFlags):
     """Settings of one comparison."""
 
     FLAGS: ClassVar = (

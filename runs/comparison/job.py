@@ -13,7 +13,8 @@ from debate_judge.data.files.writing import write_json
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import StoreError, replies_folder
-from debate_judge.programs.make_lm import OFFLINE, make_lm, open_replies
+from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.plan import ComparisonPlan, prepare, split_warning
 from debate_judge.runs.comparison.report import RenderedComparison, write_report
@@ -48,7 +49,7 @@ def run(flags: CompareFlags) -> None:
         return
     spec = plan.context.lm
     require_server(spec, plan.api_base, flags.store)
-    replies = open_replies(replies_folder(flags.store, spec), spec, flags.replies)
+    replies = SqlStore(replies_folder(flags.store, spec))
     try:
         lm = make_lm(
             spec,
@@ -188,4 +189,4 @@ def _price(lm: JudgeLM, spec: str) -> Price | None:
     """The price of this run's calls; None where it is unknown, and for the stand-in, which is free."""
     if lm.price is None or spec == OFFLINE:
         return None
-    return lm.price if lm.batch_engine is None else lm.price.batch()
+    return lm.price

@@ -165,7 +165,7 @@ def _summary(flags: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
 
 
 def _require_supported(flags: ScoreFlags) -> None:
-    for name in ("batch", "transcripts", "sources"):
+    for name in ("transcripts", "sources"):
         if (value := getattr(flags, name)) is not None:
             raise InputError(
                 "not with --engine ray",

@@ -143,6 +143,9 @@ class DryRunStore:
     async def release(self, key: str) -> None:
         pass
 
+    async def discard(self, key: str) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -169,8 +172,8 @@ class EstimateTarget:
     """Further arguments of `make_lm`, as the run would have them."""
     options: LMOptions = field(default_factory=LMOptions)
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS
-    unbatched: Mapping[str, str] = field(default_factory=dict)
-    """Role -> its LM, for roles whose calls are never in batch jobs."""
+    other_lms: Mapping[str, str] = field(default_factory=dict)
+    """Role -> its LM, where that is another one."""
 
     def cases(self) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
         """The three cases of the dry run; in the expected one, replies of the offline LM have their own lengths."""
@@ -182,13 +185,12 @@ class EstimateTarget:
         )
 
     def price(self, role: str) -> Price | None:
-        """The price of a role's calls: that of batch jobs if the run uses them and the role may."""
-        spec = self.unbatched.get(role, self.spec)
+        """The price of a role's calls, if it is known."""
+        spec = self.other_lms.get(role, self.spec)
         if spec == OFFLINE:
             return Price(0.0, 0.0, 0.0)
         server = server_address(spec, self.api_base if spec == self.spec else None)
-        price = price_of(spec, self.options.prices, use_litellm=server is None)
-        return price.batch() if price is not None and self.options.batch and role not in self.unbatched else price
+        return price_of(spec, self.options.prices, use_litellm=server is None)
 
 
 CaseTriple = tuple[CallTotals, CallTotals, CallTotals]

@@ -43,8 +43,6 @@ def _assumptions(target: EstimateTarget) -> list[str]:
         f"{TOKENS_PER_BYTE} tokens per byte of text; no input cached by the provider; no retries. The "
         "preflight, a call or two for each role, comes on top.",
     ]
-    if target.options.batch:
-        lines.append("Calls of judges are priced as in a batch job, at half; instruction proposals at the full price.")
     if target.replies is not None and target.replies.is_dir():
         lines.append("Replies in the store are not counted: they are not paid for again.")
     return lines

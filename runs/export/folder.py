@@ -131,7 +131,6 @@ def load(
     tpm: float | None = None,
     budget: str | None = None,
     store: str | Path | None = None,
-    replies: str | None = None,
     judges: Collection[str] = (),
 ) -> LoadedJudge:
     """Load an export, ready to score.
@@ -149,8 +148,6 @@ def load(
         budget: Most that may be spent, such as `usd=5` or `calls=1000`.
         store: Folder of a store of runs, as `--store`, to keep the LM's replies in; by default the most recent ones are
             kept in memory.
-        replies: PostgreSQL database that shares the replies in `store` with a team; by default that of the environment
-            variable DEBATE_REPLIES.
         judges: `module:Class` of each judge outside this project that the export may use.
 
     Raises:
@@ -158,8 +155,6 @@ def load(
             address of the LM.
         dspy.LMError: The LM cannot be made, e.g. because its key is missing.
     """
-    if replies is not None and store is None:
-        raise InputError("replies are shared from a folder", field="replies", remedy="name a folder by `store` as well")
     options = LMOptions.from_settings(rpm=rpm, tpm=tpm, budget=budget)
     return open_judge(
         open_export(path, judges),
@@ -167,7 +162,6 @@ def load(
         api_base=api_base,
         concurrency=concurrency,
         store=None if store is None else Path(store),
-        replies=replies,
         options=options,
     )
 

@@ -32,7 +32,8 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.loop import run
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import InMemoryStore, replies_folder
-from debate_judge.programs.make_lm import make_lm, open_replies
+from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.export.lm_choice import attribute_spec_errors, resolve_lm
 from debate_judge.runs.export.manifest import Export, cuts_in
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight
@@ -390,16 +391,13 @@ def open_judge(
     api_base: str | None,
     concurrency: int,
     store: Path | None,
-    replies: str | None = None,
     options: LMOptions | None = None,
     max_tokens: int | None = None,
 ) -> LoadedJudge:
     """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.options`."""
     spec, api_base, settings = resolve_lm(export, lm, api_base, max_tokens)
     # Limited, so that the memory of a long-running service does not grow.
-    reply_store = (
-        InMemoryStore(max_replies=10_000) if store is None else open_replies(replies_folder(store, spec), spec, replies)
-    )
+    reply_store = InMemoryStore(max_replies=10_000) if store is None else SqlStore(replies_folder(store, spec))
     try:
         with attribute_spec_errors(export, lm):
             client = make_lm(

@@ -11,12 +11,6 @@ from debate_judge.runs.flags.declaration import flag_group, setting
 
 SEED = setting(0, "seed of every random choice", ge=0)
 STORE = setting("runs/store", "folder for replies, studies, runs, exports", metavar="DIR", affects_results=False)
-REPLIES = setting(
-    None,
-    "PostgreSQL database that shares LM replies with a team; or set DEBATE_REPLIES",
-    metavar="URL",
-    affects_results=False,
-)
 JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", affects_results=False)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
 
 from debate_judge.programs.lm.http.address import base_variable, default_address, normalize_address, require_listening
 from debate_judge.programs.lm.options import LMOptions
@@ -87,17 +86,6 @@ class LimitFlags:
     )
 
 
-@flag_group("LM")
-class BatchFlags(LimitFlags):
-    """Limits, and batch jobs for a run that can wait a day for its replies."""
-
-    batch: Literal["openai"] | None = setting(
-        None,
-        "send calls as OpenAI Batch jobs, one for each role and round: half the price, replies within 24 hours",
-        affects_results=False,
-    )
-
-
 @flag_group("options")
 class EstimateFlags:
     """A cost estimate in place of the run; `runs.estimates.dry_run.reply_tokens` parses its value."""
@@ -123,5 +111,4 @@ def lm_options(flags: LimitFlags) -> LMOptions:
         attempt_timeout=flags.timeout,
         deadline=flags.timeout * _TIMEOUT_FACTOR,
         prices=flags.prices,
-        batch=flags.batch if isinstance(flags, BatchFlags) else None,
     )

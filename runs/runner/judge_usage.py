@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply, ReplyStore
@@ -75,18 +74,14 @@ def stage(name: str) -> Iterator[None]:
 class UsageByJudge:
     """A `programs.lm.reply.ReplyStore` that counts each reply in the usage of the judge that asks for it.
 
-    A missing reply is counted when it is stored, for every judge that has asked for it, whichever task stores it: the
-    replies of a batch job come together, and a call in flight serves all that wait for it.
+    A missing reply is counted when it is stored, for every judge that has asked for it, whichever task stores it: a
+    call in flight serves all that wait for it.
     """
 
     def __init__(self, store: ReplyStore) -> None:
         self._store = store
         self._awaited: dict[str, list[JudgeUsage]] = {}
         self._seconds: dict[str, float | None] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        """The store's other methods: `run` and `run_sync` of one that is a database."""
-        return getattr(self._store, name)
 
     async def get(self, key: str) -> Reply | None:
         reply = await self._store.get(key)
@@ -110,6 +105,9 @@ class UsageByJudge:
 
     async def release(self, key: str) -> None:
         await self._store.release(key)
+
+    async def discard(self, key: str) -> None:
+        await self._store.discard(key)
 
     def close(self) -> None:
         self._store.close()

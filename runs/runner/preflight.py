@@ -103,11 +103,8 @@ def _check(runner: JudgeRunner, check: PreflightCheck) -> None:
 
 
 def _smoke_test(runner: JudgeRunner, judge: Judge, question: Question) -> Failure | None:
-    # Not as a batch job, which may take a day.
-    lm = runner.lm.without_batches()
-
     async def work() -> Failure | None:
-        with dspy.context(lm=lm, disable_history=True, trace=None):
+        with dspy.context(lm=runner.lm, disable_history=True, trace=None):
             return (await judge.smoke_test(question.items)).failure
 
     return runner.wait(work())

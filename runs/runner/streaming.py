@@ -64,10 +64,6 @@ def items_of_group(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> 
         yield from candidate_items
 
 
-BATCH_WINDOW = 5000
-"""Items in flight with batch jobs: a job takes long, however small it is."""
-
-
 def max_in_flight(lm: JudgeLM) -> int:
     """Number of items to have in flight so that the LM is always busy.
 
@@ -75,7 +71,7 @@ def max_in_flight(lm: JudgeLM) -> int:
     for the first of them (`PrefixWarmup`). Other items use the free slots meanwhile; with fewer items than this some
     slots were idle in `tests/bench/prefix.py`.
     """
-    return max(12 * lm.concurrency, 64 if lm.batch_engine is None else BATCH_WINDOW)
+    return max(12 * lm.concurrency, 64)
 
 
 MAX_GROUPED = 512

@@ -236,7 +236,6 @@ def connect_judge(export: Export, flags: ScoreFlags | ServeFlags, store: Path, o
         api_base=flags.api_base,
         concurrency=flags.concurrency,
         store=store,
-        replies=flags.replies,
         options=options,
         max_tokens=flags.max_tokens,
     )

@@ -9,7 +9,6 @@ from debate_judge.runs.flags.common import (
     CUSTOM_JUDGES,
     EXPORT,
     MAX_UNSCORED,
-    REPLIES,
     SOURCES,
     STORE,
     EngineFlags,
@@ -18,7 +17,6 @@ from debate_judge.runs.flags.common import (
 from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
 from debate_judge.runs.flags.lm import (
     MAX_TOKENS,
-    BatchFlags,
     ConnectionFlags,
     EstimateFlags,
     LimitFlags,
@@ -30,7 +28,7 @@ EXIT_UNSCORED = 4
 
 
 @command_settings
-class ScoreFlags(PreflightFlags, BatchFlags, EstimateFlags, EngineFlags):
+class ScoreFlags(PreflightFlags, LimitFlags, EstimateFlags, EngineFlags):
     """Settings of one scoring run."""
 
     FLAGS: ClassVar = (
@@ -60,7 +58,6 @@ class ScoreFlags(PreflightFlags, BatchFlags, EstimateFlags, EngineFlags):
     transcripts: str | None = setting(None, "also write every debate to this file, as JSON lines", metavar="FILE")
     max_unscored: float = MAX_UNSCORED
     store: str = STORE
-    replies: str | None = REPLIES
     max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, default_text="as compiled")
 
 
@@ -104,5 +101,4 @@ class ServeFlags(ServiceFlags, ConnectionFlags, LimitFlags):
     )
     lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
     store: str = STORE
-    replies: str | None = REPLIES
     max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, default_text="as compiled")

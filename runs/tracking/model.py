@@ -10,9 +10,9 @@ import logging
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -52,8 +52,6 @@ _REQUIREMENTS = (
 )
 """Imports of every model's code; with further packages of its judges, each is pinned to the installed version."""
 
-_TEAM_DRIVER = "psycopg"
-"""The PostgreSQL driver of the extra `team`; a served judge shares its replies by it if DEBATE_REPLIES is set."""
 
 _MODEL_CONFIG = dict.fromkeys(SETTINGS)
 """Keys of `model_config` when the model is loaded; None means the environment or else the export decides."""
@@ -143,8 +141,6 @@ def _pins(export: Export) -> list[str]:
     packages = {name for entry in export.judge.aspects.values() for name in entry.judge.packages}
     # What follows a plus names a build, e.g. for one kind of GPU, that no index may have.
     pins = [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *packages})]
-    with suppress(PackageNotFoundError):
-        pins.append(f"{_TEAM_DRIVER}[binary]=={version(_TEAM_DRIVER)}")
     return pins
 
 

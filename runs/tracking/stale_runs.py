@@ -1,9 +1,8 @@
 """Closes runs whose process was killed before it could close them itself.
 
 A process that ends by SIGKILL or a power cut leaves its run in the state RUNNING. So each process holds a lock while it
-tracks, and its run has the lock's name as a tag: a file `running/NAME.lock` in the store and, where runs are kept in
-PostgreSQL, a lock in the database as well, so that a team's machines see each other's locks. The operating system, or
-the server, releases the lock when the process ends in any way: a run whose lock can be taken is no longer running.
+tracks, and its run has the lock's name as a tag: a file `running/NAME.lock` in the store. The operating system
+releases the lock when the process ends in any way: a run whose lock can be taken is no longer running.
 Process ids would not do, because they are reused.
 """
 
@@ -14,7 +13,6 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from debate_judge.programs.lm.sql.postgresql import DatabaseLock, uses_psycopg
 from debate_judge.runs.tracking.store import TrackingStore, tracking_errors
 
 LOCK_TAG = "process"
@@ -35,28 +33,24 @@ class RunLock:
         # A name may come from a tag that anyone can edit in the UI; it must not lead out of the folder.
         self._path = store / "running" / f"{Path(self.name).name}.lock"
         self._file_lock = FileLock(self._path, thread_local=False)
-        self._database_lock = DatabaseLock(uri, "tracking URI", f"run {self.name}") if uses_psycopg(uri) else None
 
     def acquire(self) -> bool:
         """Take the lock; False if another process has it, or if it was made in another store."""
         if self._new:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-        # A database releases the lock with its session, though the process lives on: if there is a file, it decides.
         elif not self._path.exists():
-            return self._database_lock is not None and self._database_lock.acquire()
+            return False
         try:
             self._file_lock.acquire(timeout=0)
         except Timeout:
             return False
-        return not self._new or self._database_lock is None or self._database_lock.acquire()
+        return True
 
     def release(self, *, closed: bool) -> None:
         """Release the lock; the file of a run that could not be closed is kept, so that a later process closes it."""
         if closed:
             self._path.unlink(missing_ok=True)
         self._file_lock.release()
-        if self._database_lock is not None:
-            self._database_lock.release()
 
 
 def close_stale_runs(tracking: TrackingStore, store: Path, successor: str) -> list[str]:

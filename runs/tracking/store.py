@@ -24,7 +24,6 @@ from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import redact_text
-from debate_judge.programs.lm.sql.postgresql import connect, exclusive_lock, sqlalchemy_address, uses_psycopg
 from debate_judge.runs.export.from_mlflow import embedded_uri
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking.experiment_page import experiment_tags
@@ -82,14 +81,13 @@ def open_tracking_store(uri: str | None, store: Path, experiment: str) -> Tracki
     if uri is None:
         uri = embedded_uri(store)
     check_address(uri)
-    uri = sqlalchemy_address(uri)
     prepare_mlflow()
     from filelock import FileLock, Timeout
 
     lock = store / "mlflow.lock"
     try:
         # Processes that create the tables of one database at the same moment break each other.
-        with tracking_errors(uri), FileLock(lock, timeout=120), _exclusive_in_database(uri):
+        with tracking_errors(uri), FileLock(lock, timeout=120):
             _create_tables(uri)
             return _open(uri, store, experiment)
     except Timeout as error:
@@ -98,16 +96,6 @@ def open_tracking_store(uri: str | None, store: Path, experiment: str) -> Tracki
             file=lock,
             remedy="wait for it, or end it",
         ) from error
-
-
-@contextmanager
-def _exclusive_in_database(uri: str) -> Iterator[None]:
-    """Keep the processes of other machines out as well, if the database is PostgreSQL."""
-    if uses_psycopg(uri):
-        with exclusive_lock(uri, "tracking URI", "tables of runs", "opens the tracking store"):
-            yield
-    else:
-        yield
 
 
 @contextmanager
@@ -200,8 +188,6 @@ def check_address(uri: str) -> None:
             _check_health(uri) if is_server(uri) else _check_port(host, port or _DATABASES[scheme])
         except (OSError, HTTPException, ValueError) as error:
             raise _unreachable(uri, str(getattr(error, "reason", error)) or type(error).__name__) from error
-        if uses_psycopg(uri):
-            connect(uri, "tracking URI").close()
     elif file is not None:
         _check_sqlite(file)
     elif not uri.startswith("databricks"):

@@ -1,4 +1,4 @@
-"""Studies in a file or a database: stopped, beside another process, broken, or with their disk or server gone."""
+"""Studies in a file: stopped, beside another process, broken, or with a full disk."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import optuna
-import psycopg
 import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.storage import StoredStudy
-from debate_judge.programs.lm.sql.postgresql import sqlalchemy_address
 from tests.optimize.searches import (
     NINE_TRIALS,
     SPACE,
@@ -30,7 +27,6 @@ from tests.optimize.searches import (
     stored_trials,
     varied_noise,
 )  # fmt: skip
-from tests.postgresql import PostgresServer
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +38,6 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[SearchResult, by
 
 def result_of(storage: Any, **options: Any) -> tuple[Any, ...]:
     return figures_of(run_search(FakeScores(varied_noise), storage, NINE_TRIALS, **options))
-
-
-# --- in a file ---
 
 
 @pytest.mark.parametrize(("prune", "stops"), [(False, (0, 24)), (True, (7, 7))])
@@ -142,64 +135,3 @@ def test_a_disk_that_is_full_ends_the_search_which_goes_on_when_there_is_room(
         with pytest.raises(InputError, match="No space left on device"):
             result_of(file)
     assert result_of(file) == figures_of(straight[0])
-
-
-# --- in a database ---
-
-
-def stored(database: str) -> int:
-    return len(optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials())
-
-
-def result_beside(action: Callable[[], object], database: str) -> tuple[Any, ...]:
-    """The result of a search that is interrupted by an action after its third trial."""
-    trials: list[object] = []
-
-    def act(point: object, outcomes: object) -> None:
-        trials.append(point)
-        if len(trials) == 3:
-            action()
-
-    return result_of(database, on_trial=act)
-
-
-def test_a_search_goes_on_from_the_database(database: str, straight: tuple[SearchResult, bytes]) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run_search(FakeScores(varied_noise, stop_at=2), database, NINE_TRIALS)  # type: ignore[arg-type]
-    assert result_of(database) == figures_of(straight[0])
-    assert stored(database) == len(straight[0].outcomes)
-
-
-def test_a_search_whose_connection_was_lost_goes_on_beside_another_process(
-    postgres: PostgresServer, database: str, straight: tuple[SearchResult, bytes]
-) -> None:
-    others: list[object] = []
-
-    def interlude() -> None:
-        postgres.stop()
-        postgres.start()
-        others.append(result_of(database))
-
-    assert result_beside(interlude, database) == others[0] == figures_of(straight[0])
-    assert stored(database) == len(straight[0].outcomes)
-
-
-def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
-    postgres: PostgresServer, database: str, straight: tuple[SearchResult, bytes]
-) -> None:
-    try:
-        with pytest.raises(InputError, match="database cannot be used") as caught:
-            result_beside(postgres.stop, database)
-    finally:
-        postgres.start()
-    assert caught.value.field == "studies"
-    assert "it resumes" in str(caught.value)
-    assert result_of(database) == figures_of(straight[0])
-
-
-def test_a_database_of_something_else_is_refused(database: str) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)")
-        connection.execute("INSERT INTO alembic_version VALUES ('1bd49d398cd2')")
-    with pytest.raises(InputError, match="a database of their own"):
-        result_of(database)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
@@ -12,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.programs.make_lm import open_replies
+from debate_judge.programs.lm.store import FILE
 from debate_judge.programs.offline.engine import OfflineTransport
 from tests.faulty_server import FaultyServer, Script
 
@@ -29,8 +29,8 @@ Call = dict[str, Any]
 
 def stored_keys(store: Path, lm: str) -> list[str]:
     """The keys of all calls whose replies a `--store` folder holds for an LM, as 32 hexadecimal digits, sorted."""
-    with closing(open_replies(replies_folder(store, lm), lm)) as replies:
-        return sorted(replies.run_sync(lambda connection: list(connection.scalars(text("select key from replies")))))
+    with closing(sqlite3.connect(replies_folder(store, lm) / FILE)) as database:
+        return sorted(key for (key,) in database.execute("SELECT key FROM replies"))
 
 
 @cache

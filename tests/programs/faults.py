@@ -6,7 +6,7 @@ import re
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item, Judgement
+from debate_judge.programs.judge import Item, Judgement, Verdict
 from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -55,3 +55,7 @@ def expected(item: Item) -> int:
     """The score of `answer` after one round: revised once where the Critic objects."""
     letter = int(item.group)
     return 1 + (letter * 7 + letter % 2) % 5
+
+
+def scores(judgements: list[Judgement]) -> list[float | None]:
+    return [j.score if isinstance(j, Verdict) else None for j in judgements]

@@ -18,8 +18,7 @@ from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from tests.faulty_server import FAULTS, FaultyServer
-from tests.programs.batches import scores
-from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, lm_at
+from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, lm_at, scores
 
 pytestmark = pytest.mark.integration
 # Requests that are not made again, or not the same.
@@ -82,6 +81,24 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
         assert least <= spent <= (budget.tokens or budget.usd)
         assert scores(judge(lm_at(server, store=SqlStore(replies)), work)) == [expected(item) for item in work]
     assert max(server.answered.values()) == 1
+
+
+def test_a_mended_server_is_asked_again_for_what_could_not_be_read_and_for_nothing_else(tmp_path: Path) -> None:
+    work = items(6)
+
+    def respond(body: bytes) -> str:
+        return "I would rather not say." if not mended and b"Letter-2" in body else answer(body)
+
+    complete, mended = [expected(item) for item in work], False
+    with FaultyServer(respond) as server:
+        with closing(SqlStore(tmp_path)) as store:
+            found = scores(judge(lm_at(server, store=store), work))
+        assert found == [None if item.group == "2" else score for item, score in zip(work, complete, strict=True)]
+        mended, before = True, server.requests
+        with closing(SqlStore(tmp_path)) as store:
+            assert scores(judge(lm_at(server, store=store), work)) == complete
+        # Letter 2 is even: its score is given once, and the Critic has no objection.
+        assert server.requests == before + 2
 
 
 def test_tokens_and_cost_are_counted_by_role_and_price(tmp_path: Path) -> None:

@@ -1,55 +1,54 @@
-"""The store of replies, in both databases: replies are found by every process, a call is claimed by one; kills, damaged
-files, full disks, and folders of older versions."""
+"""The store of replies: they are found by every process, a call is claimed by one; kills, damaged files, full disks."""
 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
+import platform
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, insert, select, update
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
 from debate_judge.programs.lm.reply import Reply, StoreError, wait_or_claim
-from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
-from debate_judge.programs.lm.sql.tables import REPLIES as TABLE
 from debate_judge.programs.lm.store import FILE, SqlStore
-from debate_judge.programs.make_lm import open_replies
 from debate_judge.runs import compare
 from tests.config_keys import keys
-from tests.postgresql import PostgresServer
 from tests.stores import REPLIES, count, fill, get, get_all, key, put
 
 Open = Callable[[], SqlStore]
 """Opens a store, as another process would."""
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    address = request.getfixturevalue("database") if request.param == "postgresql" else None
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
     stores: list[SqlStore] = []
 
     def opening() -> SqlStore:
-        # Machines of a team have folders of their own.
-        folder = tmp_path / str(len(stores)) if address else tmp_path
-        stores.append(SqlStore(folder, address, lm="openai_m", field="replies" if address else "--store"))
+        stores.append(SqlStore(tmp_path))
         return stores[-1]
 
     yield opening
     for store in stores:
         store.close()
+
+
+def change(folder: Path, statement: str, *values: object) -> None:
+    """Change the file of an open store, as another program would."""
+    with closing(sqlite3.connect(folder / FILE)) as database, database:
+        database.execute(statement, values)
 
 
 def test_a_stored_reply_is_found_by_every_process_and_the_first_under_a_key_stays(opened: Open) -> None:
@@ -61,26 +60,33 @@ def test_a_stored_reply_is_found_by_every_process_and_the_first_under_a_key_stay
     assert get_all(opened(), 5) == [*REPLIES, None]
 
 
-def spoil(column: str, value: object) -> Callable[[Connection], None]:
-    return lambda c: c.execute(update(TABLE).where(TABLE.c.key == key(0)).values({column: value})) and None
-
-
-def swap(connection: Connection) -> None:
-    for this, other in ((key(0), "x"), (key(1), key(0)), ("x", key(1))):
-        connection.execute(update(TABLE).where(TABLE.c.key == this).values(key=other))
+SWAP = [("UPDATE replies SET key = ? WHERE key = ?", new, old) for new, old in (("x", key(0)), (key(0), key(1)))]
 
 
 @pytest.mark.parametrize(
     "harm",
-    [swap, spoil("text", "5"), spoil("output_tokens", 0), spoil("logprobs", "{"), spoil("finish", "x")],
-    ids=["swapped", "text", "tokens", "logprobs", "finish"],
+    [
+        SWAP,
+        *(
+            [(f"UPDATE replies SET {column} = ? WHERE key = ?", value, key(0))]
+            for column, value in (
+                ("text", "5"),
+                ("output_tokens", 0),
+                ("logprobs", "{"),
+                ("finish", "x"),
+                ("role", b"5"),
+            )
+        ),
+    ],
+    ids=["swapped", "text", "tokens", "logprobs", "finish", "bytes"],
 )
 def test_a_changed_row_is_not_used_and_replaced(
-    harm: Callable[[Connection], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    harm: list[tuple[str, object, object]], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(SqlStore(tmp_path)) as store:
         fill(store, *REPLIES)
-        store.run_sync(harm)
+        for statement in harm:
+            change(tmp_path, *statement)
         assert get(store, key(0)) is None
         assert get(store, key(0)) is None
         assert ["checksum" in record.getMessage() for record in caplog.records] == [True]
@@ -88,6 +94,15 @@ def test_a_changed_row_is_not_used_and_replaced(
         put(store, key(0), REPLIES[0])
     with closing(SqlStore(tmp_path)) as store:
         assert get_all(store, 4)[::3] == REPLIES[::3]
+
+
+def test_a_reply_that_could_not_be_used_stays_until_the_store_is_opened_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with closing(SqlStore(tmp_path)) as store:
+            assert get(store, key(0)) is None
+            fill(store, *REPLIES)
+            asyncio.run(store.discard(key(0)))
+            assert get_all(store, 4) == REPLIES
 
 
 def test_a_claim_excludes_others_until_the_reply_comes_or_it_is_released(opened: Open) -> None:
@@ -165,94 +180,38 @@ def test_a_store_that_is_closed_holds_no_claim_and_refuses_operations_or_carries
 
 
 @pytest.mark.parametrize("owner", ["another machine/1/2/3", None])
-def test_the_claim_of_an_owner_that_is_gone_is_free(
-    owner: str | None, opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_claim_of_an_owner_that_is_gone_is_free(owner: str | None, opened: Open, tmp_path: Path) -> None:
     """That of another machine when it has expired, that of a process of this machine at once."""
     first, second = opened(), opened()
-    mine, place = first._owner, sql._machine_id()
     asyncio.run(first.get_or_claim(key(1)))
     # No process has such a number.
-    values = {"owner": owner or f"{place}/{2**22 + 1}/1/x", "expires": second.run_sync(second._now) + 100.0}
-    second.run_sync(lambda c: c.execute(update(CLAIMS).where(CLAIMS.c.owner == mine).values(values)) and None)
+    change(tmp_path, "UPDATE claims SET owner = ?", owner or f"{platform.node()}/{2**22 + 1}/1/x")
     if owner:
         assert asyncio.run(second.get_or_claim(key(1))) is False
-        second.run_sync(lambda c: c.execute(update(CLAIMS).values(expires=second._now(c) - 1.0)) and None)
+        change(tmp_path, "UPDATE claims SET expires = ?", time.time() - 1.0)
     assert asyncio.run(second.get_or_claim(key(1))) is True
 
 
-def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "_RENEWAL_INTERVAL", 0.01)
-    store, other = opened(), opened()
-    asyncio.run(store.get_or_claim(key(1)))
-    other.run_sync(lambda c: c.execute(update(CLAIMS).values(expires=other._now(c) + 1.0)) and None)
-
-    async def renewed() -> None:
-        while await other.run(lambda c: c.execute(select(CLAIMS.c.expires)).scalar_one() < other._now(c) + 10.0):
-            await asyncio.sleep(0.01)
-
-    asyncio.run(asyncio.wait_for(renewed(), 30))
-
-
-def test_a_failed_transaction_is_rolled_back_alone(opened: Open) -> None:
-    job = {"token": "t", "made": 1.0, "record": "{}"}
-
-    def fail(connection: Connection) -> None:
-        connection.execute(insert(BATCH_JOBS).values(job))
-        raise LookupError("not this one")
-
-    async def run() -> None:
-        writes = [store.put(key(number), "scorer", REPLIES[0]) for number in (1, 2)]
-        *_, error = await asyncio.gather(*writes, store.run(fail), return_exceptions=True)
-        assert isinstance(error, LookupError)
-        assert await store.get(key(1)) == await store.get(key(2)) == REPLIES[0]
-
-    store = opened()
-    asyncio.run(run())
-    assert store.run_sync(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == []
-
-
-def test_a_lost_database_is_an_error_and_works_again_later(
-    postgres: PostgresServer, database: str, tmp_path: Path
+def test_a_claim_that_is_held_for_long_is_renewed(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(SqlStore(tmp_path, database, field="replies")) as store:
-        fill(store, *REPLIES)
-        postgres.stop()
-        try:
-            with pytest.raises(StoreError, match="cannot be used") as caught:
-                put(store, key(9), REPLIES[0])
-            assert caught.value.field == "replies"
-        finally:
-            postgres.start()
-        put(store, key(9), REPLIES[0])
-    with closing(SqlStore(tmp_path, database)) as store:
-        assert get_all(store, 10) == [*REPLIES, *[None] * 5, REPLIES[0]]
+    monkeypatch.setattr(sql, "_RENEWAL_INTERVAL", 0.01)
+    asyncio.run(opened().get_or_claim(key(1)))
+    change(tmp_path, "UPDATE claims SET expires = ?", time.time() + 1.0)
+    deadline = time.monotonic() + 30
+    with closing(sqlite3.connect(tmp_path / FILE)) as database:
+        while database.execute("SELECT expires FROM claims").fetchone()[0] < time.time() + 10.0:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
-def test_tables_of_something_else_are_refused(opened: Open) -> None:
-    store = opened()
-    store.run_sync(lambda c: c.exec_driver_sql("DROP TABLE store_version") and None)
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    change(tmp_path, "CREATE TABLE notes (text TEXT)")
     with pytest.raises(StoreError, match="another program"):
-        opened()
-    store.run_sync(lambda c: c.exec_driver_sql("CREATE TABLE store_version (version INTEGER)") and None)
-    store.run_sync(lambda c: c.exec_driver_sql("INSERT INTO store_version VALUES (99)") and None)
+        SqlStore(tmp_path)
+    change(tmp_path, "PRAGMA user_version=99")
     with pytest.raises(StoreError, match="version 99"):
-        opened()
-
-
-def test_the_replies_of_a_folder_are_imported_into_the_teams_database(tmp_path: Path, database: str) -> None:
-    with closing(SqlStore(tmp_path)) as store:
-        fill(store, *REPLIES)
-    for _ in range(2):
-        with closing(SqlStore(tmp_path, database)) as store:
-            assert get_all(store, 5) == [*REPLIES, None]
-            assert count(store) == 4
-
-
-def test_replies_of_the_offline_lm_stay_on_the_machine(tmp_path: Path) -> None:
-    with closing(open_replies(tmp_path, "offline", "postgresql://judge@127.0.0.1:1/replies")) as store:
-        put(store, key(0), REPLIES[0])
-    assert count(tmp_path) == 1
+        SqlStore(tmp_path)
 
 
 ROOT = Path(__file__).parents[2]
@@ -289,33 +248,33 @@ def test_a_killed_process_leaves_every_reply_that_it_was_given_and_no_claim(tmp_
         last = int(([f"{last}\n"] + [line for line in written if line.endswith("\n")])[-1])
         assert get_all(store, last + 1) == [Reply("x" * (number % 5000)) for number in range(last + 1)]
         # Of the reply that was being put there may be all or nothing.
-        assert count(store) in (last + 1, last + 2)
+        assert count(tmp_path) in (last + 1, last + 2)
 
 
 @pytest.mark.integration
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_processes_may_open_a_new_folder_at_the_same_moment_and_fork_while_it_is_open(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    ready = context.Barrier(6)
-
-    def work(number: int) -> None:
-        with pytest.raises(StoreError, match="forked"):
-            get(store, key(0))
-        ready.wait(60)
-        with closing(SqlStore(tmp_path / "new")) as new, closing(SqlStore(tmp_path / "open")) as shared:
-            put(new, key(number), REPLIES[0])
-            put(shared, key(number), REPLIES[0])
-
-    with closing(SqlStore(tmp_path / "open")) as store:
-        children = [context.Process(target=work, args=(number,)) for number in range(6)]
-        for child in children:
-            child.start()
-        put(store, key(9), REPLIES[1])
-        for child in children:
-            child.join()
-        assert [child.exitcode for child in children] == [0] * 6
-        assert get_all(store, 6) == [REPLIES[0]] * 6
-        assert get(store, key(9)) == REPLIES[1]
+def test_processes_may_open_a_new_folder_at_the_same_moment(tmp_path: Path) -> None:
+    script = f"""
+import asyncio, sys
+from pathlib import Path
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.store import SqlStore
+print("ready", flush=True)
+input()
+store = SqlStore(Path({str(tmp_path / "new")!r}))
+asyncio.run(store.put(sys.argv[1], "scorer", Reply("4")))
+store.close()
+"""
+    children = [
+        subprocess.Popen([sys.executable, "-c", script, key(n)], cwd=ROOT, stdin=PIPE, stdout=PIPE) for n in range(6)
+    ]
+    for child in children:
+        assert child.stdout.readline() == b"ready\n"
+    for child in children:
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+    for child in children:
+        child.communicate(timeout=60)
+    assert [child.returncode for child in children] == [0] * 6
     assert count(tmp_path / "new") == 6
 
 

@@ -48,13 +48,10 @@ COMPILE = [
         ("--config trials=0", "trials", "at least 1"),
         ("--config json=rated.jsonl/r.json", "json", "cannot be written"),
         ("--store rated.jsonl/store", "--store", "cannot be written"),
-        ("--config batch=openai", "batch", "leave batch out"),
-        ("--config batch=azure --lm openai/m", "batch", "azure"),
         ("--tracking-uri http://127.0.0.1:9", "tracking URI", "127.0.0.1:9"),
         ("--held-out new.jsonl --folds 4", "--held-out", "--folds 4"),
         ("--config trails=5", "trails", "'trials'"),
         ("--personas 'for Ann.toml'", "--personas", "--config 'personas=for Ann.toml'"),
-        (f"--replies postgresql://judge:{SECRET}@db/r", "--replies", "replies=postgres"),
         ("--score-mode=expected", "--score-mode", "--config score-mode=expected"),
         ("--no-preflight", "--no-preflight", "--config preflight=false"),
     ),
@@ -93,11 +90,6 @@ COMPILE = [
         code=3,
         env={"ANTHROPIC_API_KEY": ""},
     ),
-    *rows(
-        "compile",
-        ("--config studies=postgresql://judge@127.0.0.1:1/studies", "studies", "127.0.0.1"),
-        env={"PGPASSWORD": SECRET},
-    ),
 ]
 
 COMPARE = rows(
@@ -121,7 +113,6 @@ COMPARE = rows(
     ("--external mine", "--external", "NAME=FILE"),
     ("--external single=scored.jsonl --judges single", None, "single"),
     ("--json rated.jsonl/t.json", "--json", "cannot be written"),
-    ("--config batch=openai --judges single --lm anthropic/claude", "batch", "leave batch out"),
     ("--store rated.jsonl/store", "--store", "cannot be written"),
     ("--style latex", "--style", "remedy"),
     ("--task summarization --judges support", None, "does not judge"),
@@ -170,7 +161,6 @@ SCORE = [
     *rows(
         RAY,
         ("--config transcripts=t.jsonl", "transcripts", "--engine local"),
-        ("--config batch=openai", "batch", "--engine local"),
         ("--concurrency 1", "--concurrency", "at least 2"),
         ("--out scores.csv", "--out", ".parquet"),
         ("--in nothing*", "--in", "no such file"),

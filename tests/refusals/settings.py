@@ -14,7 +14,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.judge import Hallucination
-from debate_judge.programs.make_lm import make_lm, open_replies
+from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import serve
 from debate_judge.runs.flags.parser import make_parser, read_settings
 from debate_judge.runs.tracking.tracker import Tracker
@@ -169,15 +169,10 @@ def tracked(uri: str) -> object:
     return Tracker(uri=uri, store=Path("new"), experiment="debate/tests", run_name="run").__enter__()
 
 
-def replies(address: str | None) -> object:
-    return open_replies(Path("runs", "store"), "openai/m", address)
-
-
 def server(api_base: str) -> object:
     return make_lm("openai/m", api_base=api_base)
 
 
-IN_USER, IN_QUERY = f"judge:{SECRET}@127.0.0.1:1/replies", f"127.0.0.1:1/replies?user=judge&password={SECRET}"
 ADDRESSES = [
     *alike(make_lm, "--lm", "openai/", "gpt-4o-mini", "", "Offline"),
     *alike(server, "--api-base", "http://HOST", "localhost:8000/v1", "//host/v1", "ftp://host", "http://h:port/v1"),
@@ -185,10 +180,6 @@ ADDRESSES = [
     *alike(tracked, "tracking URI", "sqlite:///FILE", "http://h:port", "mysql://h:p/d"),
     *rows(tracked, ("sqlite:///rated.jsonl", None, "not a database")),
     *rows(tracked, (f"postgresql://me:{SECRET}@127.0.0.1:1/db", None, "cannot be reached")),
-    *rows(replies, ("postgresql://judge@127.0.0.1:1/replies", None, "127.0.0.1")),
-    *alike(replies, None, "PostgreSQL", "mysql://judge@127.0.0.1/r", "replies.db", "postgresql://[::1/r"),
-    *alike(replies, None, "password", f"postgresql://{IN_USER}", f"postgresql://{IN_QUERY}"),
-    *rows(replies, (None, None, "DEBATE_REPLIES"), env={"DEBATE_REPLIES": f"postgresql://{IN_USER}"}),
     *alike(serve.bearer_key, None, serve.KEY_VARIABLE, "0.0.0.0", "::", "10.0.0.1", "judge.example"),
     *rows(serve.bearer_key, ("127.0.0.1", None, "short"), env={serve.KEY_VARIABLE: "short"}),
 ]

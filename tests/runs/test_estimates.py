@@ -147,16 +147,12 @@ def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(tmp_path:
     prices = tmp_path / "prices.toml"
     prices.write_text('["nobody/knows"]\ninput = 1\ncached = 0.1\noutput = 10\n')
     target = EstimateTarget("nobody/knows", reply_tokens=reply_tokens("80, 250,800"), settings={"max_tokens": 400})
-    direct, batch = (
-        estimated(judge_of("single"), ITEMS[:4], replace(target, options=options)).total
-        for options in (LMOptions(prices=prices), LMOptions(prices=prices, batch="openai"))
-    )
-    for used, half, length in zip(direct, batch, (80, 250, 400), strict=True):
+    direct = estimated(judge_of("single"), ITEMS[:4], replace(target, options=LMOptions(prices=prices))).total
+    for used, length in zip(direct, (80, 250, 400), strict=True):
         assert used.output_tokens == pytest.approx(4 * length, rel=0.3), (
             "a reply has the assumed length, up to the limit"
         )
         assert used.usd == pytest.approx((used.input_tokens + 10 * used.output_tokens) / 1e6)
-        assert half.usd == pytest.approx((used.usd or 0) / 2)
     assert reply_tokens("") == OFFLINE.reply_tokens
 
 

@@ -16,7 +16,6 @@ from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.estimates.items import estimate_scoring
@@ -24,12 +23,10 @@ from debate_judge.runs.export.folder import read
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
-from tests.batch_server import BatchServer
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm, section
-from tests.programs.batches import lm_at
 from tests.programs.tables import shown_candidates, table_script
-from tests.runs.score_command import TASK, ScoreCommand, export_of, line, over_http
+from tests.runs.score_command import TASK, ScoreCommand, export_of, line
 
 pytestmark = pytest.mark.usefixtures("lms")
 
@@ -126,14 +123,6 @@ def test_what_came_before_a_bad_line_is_judged() -> None:
     with JudgeRunner(lm, progress=False) as runner, pytest.raises(ValueError, match="a bad line"):
         candidates.extend(item.candidate for item, _ in judge_in_order(runner, compiled(4), broken()))
     assert (candidates, len(lm.prompts)) == (["c0", "c0", "c1", "c1", "c2", "c2"], 2)
-
-
-@pytest.mark.integration
-def test_tables_go_in_batch_jobs(tmp_path: Path) -> None:
-    with BatchServer(over_http(script)) as server:
-        rows = judged(lm_at(server, store=SqlStore(tmp_path)), compiled(4), stream(10, 4))
-        assert (server.made_calls, server.direct) == ({("scorer", "0"): 20}, 0)
-    assert rows == expected(10, 4)
 
 
 def test_a_loaded_judge_shares_the_calls_of_a_group_and_says_where_a_text_comes_alone(

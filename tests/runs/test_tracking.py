@@ -30,7 +30,6 @@ from debate_judge.runs.tracking.run_contents import TracedDebate
 from debate_judge.runs.tracking.stale_runs import LOCK_TAG, RunLock, close_stale_runs
 from debate_judge.runs.tracking.store import TrackingStore, open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
-from tests.postgresql import with_password
 from tests.runs.registered_models import started
 
 EXPERIMENT = "debate/tests"
@@ -385,43 +384,3 @@ def test_runs_of_which_nothing_is_known_here_are_left_alone(store: Path, experim
     foreign.release(closed=False)
     assert close_stale_runs(mlflow_store, store, started(mlflow_store, "mine")) == []
     assert [_state(mlflow_store, run)[0] for run in runs] == ["RUNNING"] * 3
-
-
-# --- in a PostgreSQL database, where several machines log ---
-
-
-def test_the_run_of_a_process_that_died_on_another_machine_is_closed_and_that_of_a_live_one_is_not(
-    runs_database: str, experiment: str, tmp_path: Path
-) -> None:
-    mlflow_store = open_tracking_store(runs_database, tmp_path / "a", experiment)
-    assert "postgresql+psycopg://" in mlflow_store.ui_command
-    locks = [RunLock(runs_database, tmp_path / "elsewhere") for _ in range(2)]
-    for lock in locks:
-        lock.acquire()
-    dead, alive = (started(mlflow_store, "mine", {LOCK_TAG: lock.name}) for lock in locks)
-    # What the server does when the process is gone.
-    locks[0].release(closed=False)
-    with _tracker_of(tmp_path / "b", experiment, runs_database) as tracker:
-        tracker.log_metrics({"agreement": 0.5})
-        assert (_state(mlflow_store, dead)[0], _state(mlflow_store, alive)[0]) == ("KILLED", "RUNNING")
-        assert _state(mlflow_store, dead)[1]["successor"] == tracker.run_id
-        # The lock of this very run is held by its own process.
-        with _tracker_of(tmp_path / "c", experiment, runs_database):
-            assert _state(mlflow_store, tracker.run_id)[0] == "RUNNING"
-    run = mlflow_store.client.get_run(tracker.run_id)
-    assert (run.info.status, run.data.metrics["agreement"]) == ("FINISHED", 0.5)
-    # The database has forgotten its lock, but its process lives, as the file says on its own machine.
-    locks[1]._database_lock.release()
-    with _tracker_of(tmp_path / "elsewhere", experiment, runs_database):
-        assert _state(mlflow_store, alive)[0] == "RUNNING"
-    locks[1].release(closed=True)
-
-
-def test_what_the_database_refuses_is_told_without_its_password(runs_database: str, tmp_path: Path) -> None:
-    absent = with_password(runs_database.rpartition("/")[0] + "/no_such_database")
-    wrong = runs_database.replace("judge@", "judge:Sesame-9417@")
-    for address, problem in ((absent, "no_such_database"), (wrong, "password authentication failed")):
-        with pytest.raises(InputError, match=problem) as refused:
-            open_tracking_store(address, tmp_path, "x")
-        assert "Sesame" not in str(refused.value)
-        assert "remedy:" in str(refused.value)

@@ -50,8 +50,6 @@ class TokenEstimate:
     """Expected, input and output together."""
     max_input: float = 0.0
     max_output: float = 0.0
-    batch: bool = False
-    """Whether it is sent in a batch job, at half the price."""
 
 
 NO_TOKENS = TokenEstimate()
@@ -134,10 +132,10 @@ class Budget:
         """Undo `reserve` for a call that is over."""
         _add(self._reserved, [-amount for amount in self.max_cost(estimate)])
 
-    def charge(self, tokens: tuple[float, float], cached: int, *, batch: bool = False) -> None:
+    def charge(self, tokens: tuple[float, float], cached: int) -> None:
         """Charge a reply: its input and output tokens, `cached` of the input at the lower price."""
         input_tokens, output_tokens = tokens
-        cost = self._price_for(batch).cost(input_tokens - cached, cached, output_tokens)
+        cost = self._price.cost(input_tokens - cached, cached, output_tokens)
         _add(self._spent, (1.0, input_tokens + output_tokens, cost))
 
     def charge_maximum(self, estimate: TokenEstimate) -> None:
@@ -146,11 +144,8 @@ class Budget:
 
     def max_cost(self, estimate: TokenEstimate) -> tuple[float, float, float]:
         """Calls (1), tokens and US dollars that a call can cost at most."""
-        cost = self._price_for(estimate.batch).cost(estimate.max_input, 0.0, estimate.max_output)
+        cost = self._price.cost(estimate.max_input, 0.0, estimate.max_output)
         return 1.0, estimate.max_input + estimate.max_output, cost
-
-    def _price_for(self, batch: bool) -> Price:
-        return self._price.batch() if batch else self._price
 
     def spent_error(self) -> BudgetSpentError:
         """The error for a spent budget, with what was used of each cap."""
