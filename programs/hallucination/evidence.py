@@ -34,6 +34,7 @@ from debate_judge.data.sets.factuality import ANSWER_RULE
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.option_values import one_of
 from debate_judge.programs.roles import parsing
@@ -404,7 +405,7 @@ async def _texts(search: Search, query: str) -> list[str]:
     except (InputError, SearchError):
         raise
     except Exception as error:
-        raise SearchError(f"the search failed ({type(error).__name__}: {error})") from error
+        raise SearchError(f"the search failed ({type(error).__name__}: {redact_text(str(error))})") from error
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise SearchError("the search did not return a list of texts")
     return list(texts)[:MAX_SNIPPETS]
