@@ -31,15 +31,13 @@ from debate_judge.programs.hallucination.evidence import (
     SEARCHED,
     Extracting,
     Querying,
-    Search,
     Selecting,
     extract_claims,
     find_evidence,
-    find_search,
     parse_facts,
-    placeholder_search,
     response_type_of,
 )
+from debate_judge.programs.hallucination.search import Search, find_search, placeholder_search
 from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Judge, StopReason, Verdict
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.option_values import one_of, whole_number

@@ -20,10 +20,7 @@ from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.evidence import (
     ANSWER_NOTE,
-    MAX_SNIPPETS,
     MAX_WHOLE_KNOWLEDGE,
-    SearchError,
-    Serper,
     most_similar,
     parse_claims,
     sentences,
@@ -35,6 +32,7 @@ from debate_judge.programs.hallucination.judge import (
     Hallucination,
     parse_assessment,
 )
+from debate_judge.programs.hallucination.search import MAX_SNIPPETS, SearchError, Serper
 from debate_judge.programs.judge import Item, Verdict
 from debate_judge.programs.roles.parsing import Unreadable
 from tests.fakes import ScriptedLM, debater, hold, only, requested, scripted_lm, section

@@ -18,7 +18,7 @@ import aiohttp
 import dspy
 import pytest
 
-from debate_judge.programs.hallucination.evidence import SearchError, Serper
+from debate_judge.programs.hallucination.search import SearchError, Serper
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.http import connections as module
 from debate_judge.programs.lm.http.chat_completions import completion_id
