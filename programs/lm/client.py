@@ -100,6 +100,10 @@ class JudgeLM(dspy.LM):
         first._second_lms.append(self)
         return self
 
+    def share_budget(self, first: JudgeLM) -> None:
+        """Before the first call: spend from the budget of `first`, so that the cap is one for both."""
+        self.recorded_engine.share_budget(first.recorded_engine, self.price)
+
     async def get_or_create(self, key: str, role: str, create: Callable[[], Awaitable[Reply]]) -> Reply:
         """The reply stored under `key`, else that of `create`, which one caller of all processes executes."""
         return await self.recorded_engine.get_or_create(key, role, create)

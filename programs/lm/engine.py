@@ -130,6 +130,10 @@ class RecordedEngine:
     def share_run(self, other: RecordedEngine, role: str, price: Price | None) -> None:
         """Before the first call: count in the meter of `other`, as `role`, and use its budget, at `price`."""
         self.meter, self.role = other.meter, role
+        self.share_budget(other, price)
+
+    def share_budget(self, other: RecordedEngine, price: Price | None) -> None:
+        """Before the first call: use the budget of `other`, at `price`."""
         self._budget = None if other._budget is None else other._budget.with_price(price)
         self._reset()
 

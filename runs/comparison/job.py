@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
 from debate_judge.data.agreement.decisions import DecisionResult, evaluate_decisions
@@ -22,8 +23,9 @@ from debate_judge.runs.comparison.results import Comparison, compare_all
 from debate_judge.runs.comparison.table import judges_table, legend
 from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
 from debate_judge.runs.estimates.table import estimate_blocks
-from debate_judge.runs.evaluation.entrants import Entrant
+from debate_judge.runs.evaluation.entrants import Entrant, LMChoice
 from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate, one_line
+from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import breakdowns
@@ -47,80 +49,94 @@ def run(flags: CompareFlags) -> None:
     if flags.estimate is not None:
         show(*estimate_comparison(flags, plan))
         return
-    spec = plan.context.lm
-    require_server(spec, plan.api_base, flags.store)
-    replies = SqlStore(replies_folder(flags.store, spec))
-    try:
-        lm = make_lm(
-            spec,
-            api_base=plan.api_base,
-            store=UsageByJudge(replies),
-            concurrency=flags.concurrency,
-            options=lm_options(flags),
-            **plan.sampling,
-        )
-        if lm.destination is not None:
-            print(lm.destination, file=sys.stderr)
-        with JudgeRunner(lm) as runner:
-            rendered = compare_entrants(flags, plan, runner)
-            in_markdown = flags.style == "markdown"
-            show(judges_table(rendered.comparison), "", rendered.legend, in_markdown=in_markdown)
-            for section, table in rendered.tables:
-                if section != _SHARES:
-                    show("", table, in_markdown=in_markdown)
-            if flags.json:
-                write_json(flags.json, rendered.record, "--json")
-            write_report(flags, plan, rendered, lm)
-            if lm.meter.requested and spec != OFFLINE:
-                show("", *cost_summary(cost_rows(lm.meter, lm.price)), file=sys.stderr)
-    finally:
-        replies.close()
+    with ExitStack() as stack:
+        lms = {choice: _open_lm(flags, choice, stack) for choice in plan.lms}
+        clients = list(lms.values())
+        for lm in clients[1:]:
+            lm.share_budget(clients[0])
+        rendered = compare_entrants(flags, plan, lms)
+        in_markdown = flags.style == "markdown"
+        show(judges_table(rendered.comparison), "", rendered.legend, in_markdown=in_markdown)
+        for section, table in rendered.tables:
+            if section != _SHARES:
+                show("", table, in_markdown=in_markdown)
+        if flags.json:
+            write_json(flags.json, rendered.record, "--json")
+        write_report(flags, plan, rendered, clients)
+        for choice, lm in lms.items():
+            if lm.meter.requested and choice.spec != OFFLINE:
+                heading = [f"{choice.spec}:"] if len(lms) > 1 else []
+                show("", *heading, *cost_summary(cost_rows(lm.meter, lm.price)), file=sys.stderr)
+
+
+def _open_lm(flags: CompareFlags, choice: LMChoice, stack: ExitStack) -> JudgeLM:
+    """The LM with its store of replies, which `stack` closes."""
+    require_server(choice.spec, choice.api_base, flags.store)
+    replies = SqlStore(replies_folder(flags.store, choice.spec))
+    stack.callback(replies.close)
+    lm = make_lm(
+        choice.spec,
+        api_base=choice.api_base,
+        store=UsageByJudge(replies),
+        concurrency=flags.concurrency,
+        options=lm_options(flags),
+        temperature=choice.temperature,
+        max_tokens=choice.max_tokens,
+        flag=choice.flag,
+    )
+    if lm.destination is not None:
+        print(lm.destination, file=sys.stderr)
+    return lm
 
 
 def estimate_comparison(flags: CompareFlags, plan: ComparisonPlan) -> list[OutputBlock]:
-    """The cost estimate of the comparison, for the terminal; no LM is called."""
-    target = EstimateTarget(
-        plan.context.lm,
-        plan.api_base,
-        replies_folder(flags.store, plan.context.lm),
-        plan.sampling,
-        lm_options(flags),
-        reply_tokens(flags.estimate or ""),
-    )
-    setup = plan.setup
-    estimate = estimate_evaluation(target, setup.corpus, setup.aspects, plan.entrants)
-    notes = ["A call that several judges need is made once, and counted for the first of them."]
-    return estimate_blocks(estimate, "judge", notes)
+    """The cost estimate of the comparison, for the terminal, by LM; no LM is called."""
+    setup, blocks = plan.setup, list[OutputBlock]()
+    for number, choice in enumerate(plan.lms, 1):
+        target = EstimateTarget(
+            choice.spec,
+            choice.api_base,
+            replies_folder(flags.store, choice.spec),
+            {"temperature": choice.temperature, "max_tokens": choice.max_tokens},
+            lm_options(flags),
+            reply_tokens(flags.estimate or ""),
+        )
+        estimate = estimate_evaluation(target, setup.corpus, setup.aspects, plan.entrants_of(choice))
+        notes = ["A call that several judges need is made once, and counted for the first of them."]
+        last = number == len(plan.lms)
+        blocks += estimate_blocks(estimate, "judge", notes if last else [], with_assumptions=last)
+    return blocks
 
 
-def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, runner: JudgeRunner) -> RenderedComparison:
-    """Evaluate all entrants and compute the views of the table.
+def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, lms: Mapping[LMChoice, JudgeLM]) -> RenderedComparison:
+    """Evaluate all entrants, LM by LM, and compute the views of the table.
 
     Raises:
-        dspy.LMError: The LM cannot be used; replies so far are in its store.
-        InputError: No judge could score anything.
+        dspy.LMError: An LM cannot be used; replies so far are in its store.
+        InputError: No judge of an LM could score anything.
     """
     setup, context = plan.setup, plan.context
-    usable, failed = _usable_entrants(flags, plan, runner)
-    evaluation = evaluate(runner, usable, setup.corpus, setup.aspects)
-    warnings = {entrant.name: split_warning(entrant.held_out_fingerprint, context) for entrant in usable}
-    judges = {name: judge.with_note(warnings[name]) for name, judge in evaluation.judges.items()}
-    price = _price(runner.lm, context.lm)
-    comparison = compare_all(
-        setup,
-        {**judges, **plan.external},
-        baseline=plan.baseline,
-        price=price,
-        failed={**failed, **evaluation.failed},
-        progress=runner.progress,
-    )
+    judges: dict[str, EvaluatedJudge] = {}
+    failed: dict[str, str] = {}
+    for choice, lm in lms.items():
+        with JudgeRunner(lm) as runner:
+            usable, unusable = _usable_entrants(flags, plan, choice, runner)
+            evaluation = evaluate(runner, usable, setup.corpus, setup.aspects)
+        failed |= {**unusable, **evaluation.failed}
+        price = _price(lm, choice.spec)
+        judges |= {name: replace(judge, price=price) for name, judge in evaluation.judges.items()}
+    for entrant in plan.entrants:
+        if entrant.name in judges:
+            warning = split_warning(entrant.held_out_fingerprint, context)
+            judges[entrant.name] = judges.pop(entrant.name).with_note(warning)
+    comparison = compare_all(setup, {**judges, **plan.external}, baseline=plan.baseline, failed=failed)
     views = list(_views(plan, comparison))
     record = {**comparison.to_json(), **context.to_json(setup)}
     for view in views:
         record |= view.record
     return RenderedComparison(
         comparison,
-        legend(comparison, context, priced=price is not None),
+        legend(comparison, context),
         tuple((view.section, table) for view in views for table in view.tables),
         record,
     )
@@ -166,20 +182,21 @@ def _views(plan: ComparisonPlan, comparison: Comparison) -> Iterator[_View]:
 
 
 def _usable_entrants(
-    flags: CompareFlags, plan: ComparisonPlan, runner: JudgeRunner
+    flags: CompareFlags, plan: ComparisonPlan, choice: LMChoice, runner: JudgeRunner
 ) -> tuple[list[Entrant], dict[str, str]]:
-    """The entrants that pass the preflight, and the reason of each that fails; it is an error if all fail."""
+    """The entrants of an LM that pass the preflight, and the reason of each that fails; it is an error if all fail."""
+    entrants = plan.entrants_of(choice)
     if not flags.preflight:
-        return list(plan.entrants), {}
+        return entrants, {}
     usable: list[Entrant] = []
     failed: dict[str, str] = {}
-    for entrant in plan.entrants:
+    for entrant in entrants:
         try:
             judges = {name: aspect_judge.judge for name, aspect_judge in entrant.aspect_judges.items()}
             preflight(runner, preflight_checks(entrant.name, judges, plan.setup.corpus, plan.setup.aspects))
             usable.append(entrant)
         except InputError as error:
-            if isinstance(error, StoreError) or len(failed) == len(plan.entrants) - 1:
+            if isinstance(error, StoreError) or len(failed) == len(entrants) - 1:
                 raise
             failed[entrant.name] = one_line(error)
     return usable, failed

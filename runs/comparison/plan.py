@@ -19,11 +19,18 @@ from debate_judge.data.splits import split
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.flags import CompareFlags, parse_metric
 from debate_judge.runs.comparison.results import EvalSetup
-from debate_judge.runs.evaluation.entrants import Entrant, JudgeSpec, build_entrants, expected_judges, parse_judges
+from debate_judge.runs.evaluation.entrants import (
+    Entrant,
+    JudgeSpec,
+    LMChoice,
+    build_entrants,
+    choose_lms,
+    expected_judges,
+    parse_judges,
+)
 from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.export.lm_choice import resolve_lm
 from debate_judge.runs.flags.metric import AUTO
 from debate_judge.runs.human_ratings import resolve_data
 
@@ -39,8 +46,18 @@ class ComparisonContext:
     """Seed of the split."""
     held_out_fingerprint: str
     """Empty where the part is `all`."""
-    lm: str
-    """PROVIDER/MODEL, or offline."""
+    lms: tuple[str, ...]
+    """PROVIDER/MODEL, or offline, of all judges."""
+
+    @property
+    def lm(self) -> str:
+        """The LMs in one line."""
+        return ", ".join(self.lms)
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether a judge has the offline stand-in for an LM."""
+        return OFFLINE in self.lms
 
     @property
     def part_title(self) -> str:
@@ -50,7 +67,7 @@ class ComparisonContext:
     @property
     def lm_note(self) -> str:
         """The LM, or that it is a stand-in, for notes."""
-        if self.lm == OFFLINE:
+        if self.stand_in:
             return "offline LM: transparent text statistics, a stand-in, not a language model"
         return f"LM: {self.lm}"
 
@@ -69,7 +86,7 @@ class ComparisonContext:
                 "split_seed": self.seed,
                 "digest": corpus.digest,
             },
-            "lm": {"spec": self.lm, "stand_in": self.lm == OFFLINE},
+            "lm": {"spec": self.lm, "stand_in": self.stand_in},
             "resamples": setup.resamples,
         }
 
@@ -100,7 +117,7 @@ def split_warning(held_out_fingerprint: str | None, context: ComparisonContext) 
 
 @dataclass(frozen=True)
 class ComparisonPlan:
-    """A checked comparison: the judges, the groups, and the LM to call."""
+    """A checked comparison: the judges, each with its LM, and the groups."""
 
     setup: EvalSetup
     entrants: tuple[Entrant, ...]
@@ -110,9 +127,15 @@ class ComparisonPlan:
     decision_rules: Mapping[str, DecisionRule]
     """Aspect -> its decision, for aspects whose ratings are categories."""
     context: ComparisonContext
-    api_base: str | None
-    sampling: Mapping[str, Any]
-    """`temperature` and `max_tokens`."""
+
+    @property
+    def lms(self) -> tuple[LMChoice, ...]:
+        """The LMs of the judges."""
+        return tuple(dict.fromkeys(entrant.lm for entrant in self.entrants))
+
+    def entrants_of(self, lm: LMChoice) -> list[Entrant]:
+        """The judges that have this LM."""
+        return [entrant for entrant in self.entrants if entrant.lm == lm]
 
 
 def prepare(flags: CompareFlags) -> ComparisonPlan:
@@ -122,13 +145,13 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
         InputError: A setting, the data or a judge cannot be used.
     """
     specs = parse_judges(flags.judges, MLflowStore(flags.tracking_uri, Path(flags.store)))
-    lm, api_base, sampling = _lm(flags, specs)
+    lms = choose_lms(specs, flags.lm, flags.api_base, flags.temperature, flags.max_tokens)
     file = resolve_data(flags.data, flags.tracking_uri)
     corpus = data.load(file, flags.task or _task_of_export(flags.data, specs), flags.columns, flags.sources)
     aspect_names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, specs))
     level, statistics = _metric(flags, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in aspect_names)
-    built = build_entrants(specs, aspects, Path(flags.personas) if flags.personas else None)
+    built = build_entrants(specs, aspects, lms, Path(flags.personas) if flags.personas else None)
     part, held_out_fingerprint = select_part(corpus, aspect_names, flags.part, flags.seed)
     decision_rules = find_decision_rules(corpus.groups, aspects)
     cuts = decision_cuts(aspects, decision_rules, flags.cut)
@@ -140,23 +163,16 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
         external,
         _baseline(flags.baseline, [*(entrant.name for entrant in built), *external]),
         decision_rules,
-        ComparisonContext(flags.part, len(corpus.groups), flags.seed, held_out_fingerprint, lm),
-        api_base,
-        sampling,
+        ComparisonContext(
+            flags.part,
+            len(corpus.groups),
+            flags.seed,
+            held_out_fingerprint,
+            tuple(dict.fromkeys(entrant.lm.spec for entrant in built)),
+        ),
     )
     require_writable(flags.json, "--json")
     return plan
-
-
-def _lm(flags: CompareFlags, specs: Sequence[JudgeSpec]) -> tuple[str, str | None, dict[str, Any]]:
-    """Spec, address and sampling settings: those in the flags, else those of the first export."""
-    spec, api_base, sampling = flags.lm or OFFLINE, flags.api_base, {"temperature": 0.0, "max_tokens": 2000}
-    export = next((judge.export for judge in specs if judge.export is not None), None)
-    if export is not None and flags.lm is None:
-        spec, api_base, compiled_sampling = resolve_lm(export, None, api_base)
-        sampling |= compiled_sampling
-    overrides = {"temperature": flags.temperature, "max_tokens": flags.max_tokens}
-    return spec, api_base, sampling | {name: value for name, value in overrides.items() if value is not None}
 
 
 def _task_of_export(spec: str, judges: Sequence[JudgeSpec]) -> Task | str | None:

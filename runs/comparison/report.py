@@ -14,7 +14,6 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import fingerprint
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.plan import ComparisonPlan
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup
@@ -65,7 +64,7 @@ class RenderedComparison:
 
 
 def comparison_report(
-    flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, lm: JudgeLM
+    flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, lms: Sequence[JudgeLM]
 ) -> tuple[Report, DebateTexts]:
     """The report without the texts of the data, and the texts."""
     comparison, setup = rendered.comparison, plan.setup
@@ -82,7 +81,7 @@ def comparison_report(
         sections.setdefault(section, []).append(table)
     sections |= {
         "Scores against ratings": _score_charts(setup, judged_scores),
-        "Cost": _cost_tables(comparison, lm),
+        "Cost": _cost_tables(comparison, lms),
         "Reproduce": _reproduce(flags, plan),
     }
     name = setup.corpus.origin.name
@@ -93,7 +92,7 @@ def comparison_report(
         identity,
         tuple(Section(t, tuple(blocks), t != "Reproduce") for t, blocks in sections.items() if blocks),
         debates,
-        stand_in=plan.context.lm_note if plan.context.lm == OFFLINE else "",
+        stand_in=plan.context.lm_note if plan.context.stand_in else "",
         labels=text_labels(setup.corpus.task),
     )
     return report, texts
@@ -193,17 +192,17 @@ def _score_charts(setup: EvalSetup, judged_scores: Mapping[str, JudgedScores]) -
     return blocks
 
 
-def _cost_tables(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
+def _cost_tables(comparison: Comparison, lms: Sequence[JudgeLM]) -> list[ReportBlock]:
     rows = []
     for result in comparison.results:
         judge = result.judge
         tokens = [getattr(judge.usage, kind) for kind in ("fresh", "cached", "output")] if judge.usage else []
         per_item = [f"{count / max(1, judge.items):,.0f}" for count in tokens] or ["–"] * 3
-        usd = "–" if result.usd is None else f"{result.usd:.4g}"
+        usd = "–" if judge.usd_per_thousand is None else f"{judge.usd_per_thousand:.4g}"
         rows.append([result.name, "–" if judge.calls is None else f"{judge.calls:.2f}", *per_item, usd])
     header = ("judge", "LM calls per item", "input fresh", "input cached", "output", "$ per 1,000 items")
     note = "Tokens per item that each judge would use alone; a call that several judges need is made once."
-    return [DataTable(header, rows, note), cost_table(lm.meter, lm.price)]
+    return [DataTable(header, rows, note), *(cost_table(lm.meter, lm.price) for lm in lms)]
 
 
 def _reproduce(flags: CompareFlags, plan: ComparisonPlan) -> list[ReportBlock]:
@@ -211,7 +210,7 @@ def _reproduce(flags: CompareFlags, plan: ComparisonPlan) -> list[ReportBlock]:
     part = f"{len(corpus.groups)} groups, {context.part_title}, fingerprint {corpus.digest}"
     rows = [
         ("seed", str(flags.seed)),
-        ("LM", context.lm + (f" ({context.lm_note})" if context.lm == OFFLINE else "")),
+        ("LM", context.lm + (f" ({context.lm_note})" if context.stand_in else "")),
         ("data", f"{corpus.origin.name}, {part}"),
     ]
     return reproduce_blocks(as_command("compare", flags), rows)
@@ -220,7 +219,9 @@ def _reproduce(flags: CompareFlags, plan: ComparisonPlan) -> list[ReportBlock]:
 # --- output ---
 
 
-def write_report(flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, lm: JudgeLM) -> None:
+def write_report(
+    flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, lms: Sequence[JudgeLM]
+) -> None:
     """Write the report, log the run, and print where they are.
 
     If that fails there is a warning only, so that the comparison itself is not lost.
@@ -231,7 +232,7 @@ def write_report(flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedCo
     without_texts: dict[str, str] = {}
     output = "report"
     try:
-        report, texts = comparison_report(flags, plan, rendered, lm)
+        report, texts = comparison_report(flags, plan, rendered, lms)
         if flags.report != "none":
             files = report_file_paths(flags, report.name)
             without_texts = write_files(report, texts, files, store, full=flags.report == "full")
@@ -282,7 +283,8 @@ def _log(
                 "unscored": float(average.unscored),
                 **absolute_agreement_tables.averages(comparison.absolute_agreement, result.name),
             }
-            tracker.log_trial(result.name, {"judge": result.name, **params}, metrics)
+            lm = {"lm": result.judge.lm} if result.judge.lm else {}
+            tracker.log_trial(result.name, {"judge": result.name, **params, **lm}, metrics)
         tracker.log_json("comparison.json", rendered.record)
         for artifact, text in artifacts.items():
             tracker.log_text(artifact, text)

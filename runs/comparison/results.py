@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement, absolute_agreement
 from debate_judge.data.agreement.differences import holm_adjusted_by_name, statistical_power
@@ -21,11 +20,7 @@ from debate_judge.data.agreement.tables import (
     compare,
 )
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.programs.lm.prices import Price
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, Scores
-from debate_judge.runs.runner.progress import RunProgress
-
-T = TypeVar("T")
 
 AVERAGE = "average"
 """Name of the column with averages over aspects."""
@@ -96,8 +91,6 @@ class JudgeResult:
     name: str
     judge: EvaluatedJudge
     table: AgreementTable
-    usd: float | None
-    """US dollars per thousand items."""
 
     def agreement(self, setup: EvalSetup, column: str) -> dict[Statistic, Agreement]:
         """Agreement in an aspect, or on `AVERAGE`, at the level of the comparison."""
@@ -114,7 +107,8 @@ class JudgeResult:
             "lm_calls_per_item": judge.calls,
             "tokens_per_item": tokens,
             "lm_seconds_per_item": judge.seconds_per_item,
-            "usd_per_1000_items": self.usd,
+            "usd_per_1000_items": judge.usd_per_thousand,
+            "lm": judge.lm or None,
             "together": judge.together,
             "unscored": dict(judge.unscored),
             "note": judge.note,
@@ -164,9 +158,7 @@ def compare_all(
     judges: Mapping[str, EvaluatedJudge],
     *,
     baseline: str,
-    price: Price | None = None,
     failed: Mapping[str, str] | None = None,
-    progress: RunProgress | None = None,
 ) -> Comparison:
     """Agreement of each entrant, its paired difference to the baseline with corrected p-values, and the best.
 
@@ -174,28 +166,14 @@ def compare_all(
         setup: The groups, aspects and statistics.
         judges: Entrant -> its scores.
         baseline: The entrant that the others are compared with; if it has no scores, there are no differences.
-        price: The LM's price, where it is known.
         failed: Entrant -> why it has no scores.
-        progress: Shows progress.
     """
     columns = setup.columns
     base = judges.get(baseline)
     others = [name for name in judges if base is not None and name != baseline]
-    steps = len(judges) + len(others) + len(columns)
-    with progress.track("intervals", steps) if progress else nullcontext() as item_pass:
-
-        def counted(value: T) -> T:
-            """The value, counted as a finished step."""
-            if item_pass:
-                item_pass.advance()
-            return value
-
-        results = tuple(
-            JudgeResult(name, judge, counted(setup.agreement(judge.scores, LEVELS)), judge.usd_per_thousand(price))
-            for name, judge in judges.items()
-        )
-        differences = {name: counted(setup.difference(judges[name].scores, base.scores)) for name in others if base}
-        comparisons = {column: counted(_column_comparison(setup, results, column)) for column in columns}
+    results = tuple(JudgeResult(name, judge, setup.agreement(judge.scores, LEVELS)) for name, judge in judges.items())
+    differences = {name: setup.difference(judges[name].scores, base.scores) for name in others if base}
+    comparisons = {column: _column_comparison(setup, results, column) for column in columns}
     corrected = holm_adjusted_by_name({name: d.p_value for name, d in differences.items()})
     best = _best(comparisons)
     best.setdefault(AVERAGE, best[columns[0]])

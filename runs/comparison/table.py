@@ -25,7 +25,7 @@ def judges_table(comparison: Comparison, *, all_intervals: bool = False, caption
         caption: The table's caption.
     """
     symbols = "/".join(SYMBOLS[s] for s in comparison.setup.statistics)
-    columns, priced = comparison.setup.columns, any(result.usd for result in comparison.results)
+    columns, priced = comparison.setup.columns, any(result.judge.usd_per_thousand for result in comparison.results)
     has_unscored = any(result.judge.unscored for result in comparison.results)
     timed = any(result.judge.seconds_per_item for result in comparison.results)
     rows = []
@@ -69,12 +69,12 @@ def _interval_suffix(agreement: Agreement) -> str:
 def _last_cells(
     comparison: Comparison, result: JudgeResult, timed: bool, priced: bool, has_unscored: bool
 ) -> list[str]:
-    seconds = result.judge.seconds_per_item
+    seconds, usd = result.judge.seconds_per_item, result.judge.usd_per_thousand
     difference = comparison.differences.get(result.name)
     return [
         "–" if result.judge.calls is None else f"{result.judge.calls:.2f}",
         *(["–" if seconds is None else f"{seconds:.2f}"] if timed else []),
-        *(["–" if result.usd is None else format_usd(result.usd)] if priced else []),
+        *(["–" if usd is None else format_usd(usd)] if priced else []),
         "–" if difference is None else interval(difference),
         "–" if difference is None else p_cell(comparison.corrected_p_values[result.name]),
         *([str(sum(result.judge.unscored.values()))] if has_unscored else []),
@@ -84,7 +84,7 @@ def _last_cells(
 # --- the legend ---
 
 
-def legend(comparison: Comparison, context: ComparisonContext, *, priced: bool) -> str:
+def legend(comparison: Comparison, context: ComparisonContext) -> str:
     """What the numbers are, which groups they come from, and their limits."""
     setup = comparison.setup
     groups = len(setup.corpus.groups)
@@ -110,8 +110,8 @@ def legend(comparison: Comparison, context: ComparisonContext, *, priced: bool) 
             if any(result.judge.seconds_per_item for result in comparison.results)
             else []
         ),
-        _price_note(context, priced),
-        *([context.lm_note] if context.lm == OFFLINE else []),
+        _price_note(comparison, context),
+        *([context.lm_note] if context.stand_in else []),
         *(f"{result.name}: {result.judge.note}" for result in comparison.results if result.judge.note),
         *_shared_call_notes(comparison),
         *_unscored_notes(comparison),
@@ -176,11 +176,13 @@ def _constant_group_notes(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _price_note(context: ComparisonContext, priced: bool) -> str:
-    if context.lm == OFFLINE:
+def _price_note(comparison: Comparison, context: ComparisonContext) -> str:
+    if set(context.lms) <= {OFFLINE}:
         return "no price: the offline LM is free; with a real LM $ is what each judge would cost alone"
-    if not priced:
-        return f"no price is known for {context.lm}: --config prices=FILE would give $"
+    judges = [result.judge for result in comparison.results]
+    unpriced = dict.fromkeys(j.lm for j in judges if j.lm not in ("", OFFLINE) and j.price is None)
+    if unpriced:
+        return f"no price is known for {', '.join(unpriced)}: --config prices=FILE would give $"
     return "$: what each judge would cost alone, replies that it shares with others or that were stored included"
 
 

@@ -3,6 +3,7 @@
 single
 debate[rounds=2,persona=plain]              # settings that replace those of the preset
 debate[rounds=0|1|2|3]                      # an entrant for each value
+runs/store/exports/NAME[lm=openai/MODEL]    # an export with another LM than it was compiled with
 runs/store/exports/NAME[tie_breaker=true]   # an export with another setting and its tuned instructions
 """
 
@@ -21,13 +22,31 @@ from debate_judge.data.schema import Aspect
 from debate_judge.programs import JUDGES, build, build_preset, options_of
 from debate_judge.programs.compiled import AspectJudge, default_granularity
 from debate_judge.programs.judge import Judge
+from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_mlflow
+from debate_judge.runs.export.lm_choice import resolve_lm
 from debate_judge.runs.export.manifest import Export, evidence_part
 from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.flags.judge import parse_option_value, personas, read_text_files
 
 Settings = Mapping[str, Any]
+
+LM = "lm"
+"""The setting in brackets that names a judge's own LM; all others are settings of the judge."""
+
+
+@dataclass(frozen=True)
+class LMChoice:
+    """An LM, with the arguments that `make_lm` makes it from."""
+
+    spec: str
+    """PROVIDER/MODEL, or offline."""
+    api_base: str | None = None
+    temperature: float = 0.0
+    max_tokens: int = 2000
+    flag: str = field(default="--lm", compare=False)
+    """The flag that names it, for messages."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +72,7 @@ class Entrant:
     name: str
     aspect_judges: Mapping[str, AspectJudge]
     """Aspect -> the judge that scores it."""
+    lm: LMChoice = LMChoice("offline")
     held_out_fingerprint: str | None = None
     """Fingerprint of the groups that an export was neither tuned nor selected on; None for other judges."""
     base_name: str = ""
@@ -82,16 +102,57 @@ def parse_judges(names: Sequence[str], store: MLflowStore = DEFAULT_STORE) -> li
     return [replace(spec, export=exports.get(spec.address)) for spec in specs]
 
 
+def choose_lms(
+    specs: Sequence[JudgeSpec],
+    lm: str | None = None,
+    api_base: str | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+) -> list[LMChoice]:
+    """The LM of each judge: that in its brackets, else `lm`, else the export's; of a preset that of the first export.
+
+    Args:
+        specs: The judges.
+        lm: PROVIDER/MODEL of all judges that name none.
+        api_base: Address of the server of this LM; it is used for no other provider.
+        temperature: None for that of the export, or 0.
+        max_tokens: Likewise, or 2000.
+
+    Raises:
+        InputError: Only an export gives the address of its LM.
+    """
+    first = next((spec.export for spec in specs if spec.export is not None), None)
+    default = lm or (OFFLINE if first is None else str(first.manifest["lm"]["spec"]))
+    sampling: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
+    given = {name: value for name, value in sampling.items() if value is not None}
+    choices = []
+    for judge in specs:
+        export = judge.export or first
+        own = str(judge.settings[LM]) if LM in judge.settings else None
+        name = own or lm or (default if export is None else str(export.manifest["lm"]["spec"]))
+        address = api_base if name.partition("/")[0] == default.partition("/")[0] else None
+        compiled: dict[str, Any] = {}
+        if export is not None:
+            name, address, compiled = resolve_lm(export, own or lm, address)
+        flag = "--judges" if own else "--lm"
+        choices.append(LMChoice(name, address, flag=flag, **{**compiled, **given}))
+    return choices
+
+
 def build_entrants(
-    specs: Sequence[JudgeSpec], aspects: Sequence[Aspect], personas_file: Path | None = None
+    specs: Sequence[JudgeSpec],
+    aspects: Sequence[Aspect],
+    lms: Sequence[LMChoice] | None = None,
+    personas_file: Path | None = None,
 ) -> list[Entrant]:
-    """Build the judges of `specs`, in their order; a persona may be one of the file.
+    """Build the judges of `specs`, in their order, each with its LM; a persona may be one of the file.
 
     Raises:
         InputError: A judge is named twice, a setting is unknown, or an export does not judge one of the aspects.
     """
     persona_texts = personas(personas_file)
-    built = [_entrant(spec, aspects, persona_texts) for spec in specs]
+    lms = lms or choose_lms(specs)
+    built = [replace(_entrant(spec, aspects, persona_texts), lm=lm) for spec, lm in zip(specs, lms, strict=True)]
     duplicates = {e.name for e in built if sum(e.name == other.name for other in built) > 1}
     # Two exports of the same name are called by the paths that the user wrote.
     built = [
@@ -166,10 +227,11 @@ def _is_export(address: str) -> bool:
 
 
 def _entrant(spec: JudgeSpec, aspects: Sequence[Aspect], persona_texts: Mapping[str, str]) -> Entrant:
+    settings = {name: value for name, value in spec.settings.items() if name != LM}
     if spec.export is None:
-        judge = _preset_judge(spec, spec.settings, persona_texts)
+        judge = _preset_judge(spec, settings, persona_texts)
         judges = {a.name: AspectJudge(judge, default_granularity(judge, a)) for a in aspects}
-        return Entrant(spec.address + spec.brackets, judges, None, spec.address, spec.settings)
+        return Entrant(spec.address + spec.brackets, judges, base_name=spec.address, settings=spec.settings)
     missing = [a.name for a in aspects if a.name not in spec.export.judge.aspects]
     if missing:
         raise InputError(
@@ -180,12 +242,18 @@ def _entrant(spec: JudgeSpec, aspects: Sequence[Aspect], persona_texts: Mapping[
             remedy="name the aspects that it judges with --aspects",
         )
     judges = {
-        name: replace(j, judge=_with_settings(j.judge, spec.settings, persona_texts, spec))
+        name: replace(j, judge=_with_settings(j.judge, settings, persona_texts, spec))
         for name, j in spec.export.judge.aspects.items()
     }
     splits = evidence_part(spec.export.manifest, "splits", dict[str, str]) or {}
     base_name = _display_name(spec.address, spec.export)
-    return Entrant(base_name + spec.brackets, judges, splits.get("held_out", ""), base_name, spec.settings)
+    return Entrant(
+        base_name + spec.brackets,
+        judges,
+        held_out_fingerprint=splits.get("held_out", ""),
+        base_name=base_name,
+        settings=spec.settings,
+    )
 
 
 def _display_name(address: str, export: Export) -> str:
@@ -220,7 +288,7 @@ def _with_settings(judge: Judge, settings: Settings, persona_texts: Mapping[str,
     with _settings_errors(spec):
         for name in settings:
             if name not in allowed:
-                expected = f"one of {', '.join(allowed)}"
+                expected = f"one of {', '.join(allowed)}, {LM}"
                 raise InputError(f"no setting {name!r}", expected=expected, remedy=did_you_mean(name, allowed))
         if "persona" in settings:
             persona = str(settings["persona"])

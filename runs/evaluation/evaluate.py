@@ -134,7 +134,7 @@ def _evaluated_judge(
     note = f"scored nothing: {unscored[0].detail}" if unscored and len(unscored) == len(rows) else None
     on_scale = all(aspect_judge.judge.on_scale for aspect_judge in entrant.aspect_judges.values())
     together = max(1, *(aspect_judge.judge.together for aspect_judge in entrant.aspect_judges.values()))
-    return EvaluatedJudge(tuple(rows), usage, items, note, on_scale, together)
+    return EvaluatedJudge(tuple(rows), usage, items, note, on_scale, together, entrant.lm.spec)
 
 
 # --- cost estimate ---

@@ -74,6 +74,10 @@ class EvaluatedJudge:
     """Whether the scores lie on the scales of the aspects."""
     together: int = 1
     """Most candidates of a source that share a call."""
+    lm: str = ""
+    """PROVIDER/MODEL, or offline; empty for scores from a file."""
+    price: Price | None = None
+    """Of the LM, if it is known."""
 
     @cached_property
     def scores(self) -> dict[str, list[GroupScores]]:
@@ -115,10 +119,11 @@ class EvaluatedJudge:
         known = self.usage is not None and self.items and not self.usage.untimed
         return self.usage.seconds / self.items if known and self.usage is not None else None
 
-    def usd_per_thousand(self, price: Price | None) -> float | None:
+    @property
+    def usd_per_thousand(self) -> float | None:
         """US dollars for a thousand items if this judge ran alone; None where the price is unknown."""
         if self.calls == 0:
             return 0.0
-        if price is None or self.usage is None or not self.items:
+        if self.price is None or self.usage is None or not self.items:
             return None
-        return 1000 * self.usage.usd(price) / self.items
+        return 1000 * self.usage.usd(self.price) / self.items
