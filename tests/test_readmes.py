@@ -161,6 +161,7 @@ MADE_UP = {
     "sources=50": ("sources=12",),
     "sources=51-100": ("sources=9-12",),
     "single,EXPORT": ("single,runs/store/exports/my-judge",),
+    "EXPORT,EXPORT[lm=openai/NEW]": ("runs/store/exports/my-judge,runs/store/exports/my-judge[lm=offline]",),
 }
 """What stands in a command for something of the user's -> what is tried instead."""
 

@@ -13,6 +13,7 @@ import pytest
 from debate_judge import data
 from debate_judge.data.splits import split
 from debate_judge.data.tasks import SUMMARIZATION
+from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.lm.store import FILE
@@ -223,9 +224,7 @@ def test_dollars_are_what_each_judge_would_pay_alone_and_a_stop_pays_no_call_twi
 ) -> None:
     prices = command.folder / "prices.toml"
     prices.write_text('["openai/m"]\ninput = 10\ncached = 1\noutput = 100\n')
-    bodies: list[dict[str, Any]] = []
-    server.script = lambda body, attempt: bodies.append(json.loads(body))
-    judges = "single,debate,debate[rounds=0|3,sample=1|2|3]"
+    judges = "single,debate,debate[rounds=0|3]"
     more = ["--lm", "openai/m", "--api-base", server.url, *keys(prices=prices, preflight=False)]
     assert command.run(judges, *more, "--budget", "calls=17") == 3
     assert "budget" in command.capsys.readouterr().err
@@ -235,10 +234,31 @@ def test_dollars_are_what_each_judge_would_pay_alone_and_a_stop_pays_no_call_twi
     call = (60 * 10 + 40 * 1 + 20 * 100) / 1e6
     usd = {name: judge["usd_per_1000_items"] for name, judge in table["judges"].items()}
     assert (usd["single"], usd["debate"]) == (pytest.approx(1000 * call), pytest.approx(2000 * call))
-    # Samples are really asked anew.
-    assert server.requests == 2 * ITEMS + 3 * 2 * ITEMS
-    assert 4 * [body["temperature"] for body in bodies].count(1.0) == 3 * len(bodies)
-    assert {"sample", "repeat"} & {name for body in bodies for name in body} == set()
+    assert server.requests == 2 * ITEMS
+
+
+@pytest.mark.integration
+def test_an_export_is_compared_with_another_lm_within_one_budget(command: Compare, server: FaultyServer) -> None:
+    asked: list[str] = []
+    server.script = lambda body, attempt: asked.append(json.loads(body)["model"])
+    judge = CompiledJudge(SUMMARIZATION, {name: AspectJudge(build_preset("single", {})) for name in ASPECTS})
+    export = save(command.folder / "mine", judge, lm={"spec": "openai/old"}, evidence={}, name="mine")
+    judges, more = f"single,{export},{export}[lm=openai/new]", ["--api-base", server.url, *keys(preflight=False)]
+    assert command.run(judges, *more, "--estimate") == 0
+    output = command.output()
+    assert output.index("openai/old") < output.index("openai/new") < output.index("mine[lm=openai/new]")
+    assert asked == []
+    assert command.run(judges, *more, "--budget", f"calls={ITEMS + 5}") == 3
+    assert (asked.count("old"), asked.count("new")) == (ITEMS, 5)
+    table = command.table(judges, *more)
+    assert {name: figures["lm"] for name, figures in table["judges"].items()} == {
+        "single": "openai/old",
+        "mine": "openai/old",
+        "mine[lm=openai/new]": "openai/new",
+    }
+    assert asked.count("new") == ITEMS
+    assert command.run(f"{export}[lm=sharp]", *more) == 2
+    assert "'sharp' is not an LM" in command.capsys.readouterr().err
 
 
 @pytest.mark.integration

@@ -48,7 +48,7 @@ def scored(script: Callable[[str], str], *names: str) -> tuple[Mapping[str, Eval
 
 
 def entrants_of(text: str, personas: Path | None = None) -> list[Entrant]:
-    return build_entrants(parse_judges(split_commas(text)), SETUP.aspects, personas)
+    return build_entrants(parse_judges(split_commas(text)), SETUP.aspects, personas_file=personas)
 
 
 def single(debate: type[Debate] = Debate, **options: object) -> AspectJudge:
@@ -69,8 +69,7 @@ def test_judges_share_calls_and_each_has_the_scores_and_the_costs_that_it_has_al
         # Intervals rest on sources.
         assert [group.source_id for group in judge.scores["coherence"]] == [g.source_id for g in SETUP.corpus.groups]
     usage = together["debate"].usage
-    priced = compare_all(SETUP, together, baseline="single", price=Price(1.0, 1.0, 2.0))
-    (debate,) = (result.usd for result in priced.results if result.name == "debate")
+    debate = replace(together["debate"], price=Price(1.0, 1.0, 2.0)).usd_per_thousand
     assert debate == pytest.approx(1000 * (usage.fresh + 2 * usage.output) / 1e6 / ITEMS)
 
 
@@ -121,7 +120,7 @@ def test_the_table_says_who_saw_candidates_side_by_side() -> None:
     assert [entry.calls for entry in entries.values()] == pytest.approx([1, 1 / 3])
     comparison = compare_all(on, entries, baseline="alone")
     assert [result.to_json()["together"] for result in comparison.results] == [1, 3]
-    text = legend(comparison, ComparisonContext("all", 2, 0, "", "offline"), priced=False)
+    text = legend(comparison, ComparisonContext("all", 2, 0, "", ("offline",)))
     assert "side: up to 3 candidates" in text
 
 

@@ -89,10 +89,10 @@ def test_what_is_really_asked_lies_within_the_estimate(name: str) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("decision", "case"), [("NO ISSUE", 0), ("ISSUE", 2)])
-def test_the_extremes_are_what_such_an_lm_asks(decision: str, case: int) -> None:
+@pytest.mark.parametrize(("feedback", "case"), [("NO ISSUE", 0), ("Too kind.", 2)])
+def test_the_extremes_are_what_such_an_lm_asks(feedback: str, case: int) -> None:
     number = count()
-    lm = scripted_lm(debater(decision=decision, rationale=lambda prompt: f"reason {next(number)}"))
+    lm = scripted_lm(debater(feedback=feedback, rationale=lambda prompt: f"reason {next(number)}"))
     calls_by_role = executed(judge_of("debate+tiebreak"), lm)
     rows = estimated(judge_of("debate+tiebreak")).rows
     assert {role: round(row[case].calls) for role, row in rows.items() if row[case].calls} == calls_by_role
@@ -106,12 +106,12 @@ def test_expected_scores_are_read_off_probabilities_to_the_end() -> None:
 
 @pytest.mark.integration
 def test_judges_of_a_table_share_what_they_ask_alike() -> None:
-    names = ["rouge-l", "single", "debate[rounds=3]", "debate+tiebreak", "debate[rounds=0|1|2]", "single[sample=1]"]
+    names = ["rouge-l", "single", "debate[rounds=3]", "debate+tiebreak", "debate[rounds=0|1|2]"]
     rows = estimate_evaluation(OFFLINE, CORPUS, ASPECTS, build_entrants(parse_judges(names), ASPECTS)).rows
     calls = {name: [round(used.calls) for used in cases] for name, cases in rows.items()}
     size = len(ITEMS)
     assert calls["rouge-l"] == [0, 0, 0]
-    assert calls["single"] == calls["single[sample=1]"] == [size] * 3
+    assert calls["single"] == [size] * 3
     # n = 3 without the first turn, which the single call has made.
     assert calls["debate[rounds=3]"][::2] == [size, 6 * size]
     assert calls["debate+tiebreak"][::2] == [0, size]
