@@ -3,13 +3,13 @@
     python runs/compare.py --data sample --judges rouge-l,single,debate
     python runs/compare.py --data summeval --judges single,runs/store/exports/NAME --external mine=scores.jsonl
     python runs/compare.py --judges "single,debate[rounds=1|2|3],debate[persona=plain]" --lm openai/gpt-6-luna
-    python runs/compare.py --data new.csv --judges "single,runs/store/exports/NAME,runs/store/exports/NAME[lm=openai/MODEL]"
+    python runs/compare.py --data new.csv --judges "EXPORT,EXPORT[lm=openai/MODEL]"
 
 A judge is a name (single, multiagent, debate, ... rouge-l) or an export: its folder, models:/NAME/VERSION,
 models:/NAME@champion, or the id of the MLflow run that made it. Settings in brackets are for this judge alone; a|b
-makes one judge for each value; lm=PROVIDER/MODEL gives a judge another LM. The held-out sources of a compile's split are scored, or all with --part all: agreement
-on sources that an export was compiled on is no evidence. All judges score in one pass and share LM replies; a command
-that was stopped resumes when it is run again.
+makes one judge for each value, and lm=PROVIDER/MODEL gives a judge another LM. The held-out sources of a compile's
+split are scored, or all with --part all: agreement on sources that an export was compiled on is no evidence. Judges of
+one LM score in one pass and share its replies; a command that was stopped resumes when it is run again.
 """
 
 from __future__ import annotations
