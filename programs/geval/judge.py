@@ -163,6 +163,7 @@ class GEval(ItemJudge):
         self.mode = None if score_mode == AUTO else ScoreMode.parse(str(score_mode))
         self._gives_logprobs: dict[str, bool] = {}
         self._probe: asyncio.Future[None] | None = None
+        self._warns = True
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
         steps = await self.steps.for_item(item)
@@ -207,7 +208,8 @@ class GEval(ItemJudge):
             sampled = replace(sampled, calls=sampled.calls + weighted.calls)
             if isinstance(sampled, RoleReply):
                 self._gives_logprobs[lm] = False
-                _warn_of_samples(lm)
+                if self._warns:
+                    _warn_of_samples(lm)
             return _because(_NO_LOGPROBS, sampled)
         finally:
             self._probe.cancel()
@@ -219,6 +221,12 @@ class GEval(ItemJudge):
         if mode.name != "text" and _whole_points(item.aspect.scale):
             inputs = {"steps": f"{inputs['steps']}\n\nThe score is a whole number."}
         return await ask_score(self.scorer, mode, item, CallTag("scorer"), inputs=inputs)
+
+    def dry_run_copy(self) -> GEval:
+        copy: GEval = self.deepcopy()
+        # An estimate's upper case only assumes that the LM gives none.
+        copy._warns = False
+        return copy
 
     def tunable(self) -> tuple[str, ...]:
         # With given steps, the instructions of the predictor that derives steps have no effect.
