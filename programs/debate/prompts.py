@@ -150,7 +150,8 @@ def table_signature(signature: Any, count: int) -> Any:
         table = table.delete(name)
     for number in range(1, count + 1):
         for name, field in signature.output_fields.items():
-            description = f"about candidate_{number}: {field.json_schema_extra['desc']}"
+            own = f"about candidate_1: {field.json_schema_extra['desc']}"
+            description = own if number == 1 else f"the same about candidate_{number}"
             table = table.append(f"{name}_{number}", dspy.OutputField(desc=description))
     return table
 

@@ -5,7 +5,7 @@
 The project's own debates run over the texts of --data, against an LM that is played here: replies of 40 to 60 words
 of the source, and 0 to 3 rounds by a hash of the item. Time is simulated: a reply takes one unit, and what a request
 brought can be found from then on that it was answered. The same requests are also laid out with each role's own text
-last, with the same texts at the same times. Figures are shares of the input tokens:
+first, with the same texts at the same times. Figures are shares of the input tokens:
 
     16      whole blocks of 16 tokens, as vLLM keeps them
     128     whole steps of 128 tokens from 1,024 on, as hosted providers do
