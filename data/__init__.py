@@ -25,7 +25,7 @@ Loader = Callable[[Path | None, Task | None], Corpus]
 
 
 def load(
-    spec: str | RecordFile, task: Task | str | None = None, columns: Iterable[str] = (), sources: str | None = None
+    spec: str | RecordFile, task: Task | str | None = None, columns: Iterable[str] = (), sources: int | None = None
 ) -> Corpus:
     """Load a corpus by the value of --data.
 
@@ -35,14 +35,21 @@ def load(
         task: A task, the name of a built-in one or the path of a task file. Of a file, only groups of this task are
             read; for a public set it replaces the wording of its task, and must have the same name and aspects.
         columns: `NAME=COLUMN` for each column that the file names differently.
-        sources: A selection of sources, see `data.sources.SourceSelection`; None for all.
+        sources: How many sources, the first ones of the data; None for all.
 
     Raises:
-        InputError: The name is unknown, or the data cannot be used.
+        InputError: The name is unknown, the data cannot be used, or there are fewer sources.
     """
-    from debate_judge.data.sources import select_sources
-
-    return select_sources(_loaded(spec, task, columns), sources)
+    corpus = _loaded(spec, task, columns)
+    if sources is not None and sources > len(corpus.groups):
+        raise InputError(
+            "there are fewer sources than that",
+            file=corpus.origin.location,
+            field="sources",
+            expected=f"at most {len(corpus.groups)}; leave it out to use all of them",
+            found=sources,
+        )
+    return replace(corpus, groups=corpus.groups[:sources])
 
 
 def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[str]) -> Corpus:

@@ -95,14 +95,9 @@ class CompilePlan:
         """What the search maximizes."""
         return self.settings.metric_choice.absolute_measure or self.statistic
 
-    @property
-    def resampling(self) -> dict[str, Any]:
-        """Arguments of `agreement_table` and `compare`: the number of resamples and the seed."""
-        return {"resamples": self.settings.resamples, "seed": self.settings.seed}
-
     def paired_difference(self, scores: ScoresByAspect, other: ScoresByAspect, **overrides: Any) -> Difference:
         """The paired difference of two judges' scores by aspect, in the correlation and at the level of the plan."""
-        options = {"statistic": self.statistic, "level": self.data.level, **self.resampling, **overrides}
+        options = {"statistic": self.statistic, "level": self.data.level, "seed": self.settings.seed, **overrides}
         return compare(scores, other, **options)
 
     @property

@@ -18,7 +18,6 @@ from debate_judge.runs.flags.common import (
     STORE,
     DataFlags,
     max_unscored,
-    resamples_setting,
 )
 from debate_judge.runs.flags.declaration import command_settings, flag_group, result_settings, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
@@ -80,14 +79,7 @@ class SearchFlags:
         "rated texts to measure on; --data is then for learning and choosing",
         metavar="FILE",
     )
-    keep: Literal["cheaper", "compiled"] = setting(
-        "cheaper",
-        "what to export if held-out shows that the compiled judge is worse than a single call, or does not show that "
-        "it is better although it takes more calls: the single call (cheaper) or the compiled judge",
-        affects_results=False,
-    )
     seed: int = SEED
-    resamples: int = resamples_setting(100)
 
 
 @flag_group("output")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_writable, write_json
-from debate_judge.runs.flags.common import SEED, SOURCES, SourcesText, resamples_setting
+from debate_judge.runs.flags.common import SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.parser import parse_settings, run_main
 
@@ -48,7 +48,6 @@ class AgreementFlags:
 
     file: str = setting(..., "file with rows of scores and ratings, .jsonl or .csv", name="FILE", metavar="FILE")
     aspects: tuple[str, ...] = setting((), "aspects to report, comma-separated", default_text="all in the file")
-    sources: SourcesText | None = SOURCES
     scale: str | None = setting(None, "scale on which recorded replies in `samples` are read", metavar="LOW-HIGH")
     decisions: Literal["auto", "binary", "pairs", "none"] = setting(
         "auto", "decisions to compare as well: binary (two-valued ratings), pairs (groups of two), or none"
@@ -59,7 +58,6 @@ class AgreementFlags:
         default_text="the midpoint of the two ratings",
     )
     margin: float = setting(0.0, "largest difference between the scores of a pair that counts as a tie", ge=0)
-    resamples: int = resamples_setting()
     seed: int = SEED
     json: str | None = setting(
         None, "print JSON instead of the tables, or write it to a file as well", metavar="OUT", const="-"
@@ -83,10 +81,10 @@ def _run(flags: AgreementFlags) -> int:
 
     _check_output(flags)
     file, scale = Path(flags.file), _parse_scale(flags.scale)
-    file_scores = read_rated_scores(file, scale=scale, aspects=flags.aspects, sources=flags.sources)
+    file_scores = read_rated_scores(file, scale=scale, aspects=flags.aspects)
     scores = scores_of(file_scores.rows)
     with StepProgress("levels", len(LEVELS)) as steps:
-        table = agreement_table(scores, resamples=flags.resamples, seed=flags.seed, levels=steps.track(LEVELS))
+        table = agreement_table(scores, seed=flags.seed, levels=steps.track(LEVELS))
     decisions, raters = _decisions(flags, scores), _rater_comparison(flags, scores)
     record = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
     record |= {"raters": {name: entry.to_json() for name, entry in raters.items()}} if raters else {}
@@ -122,7 +120,7 @@ def _decisions(flags: AgreementFlags, scores: Scores) -> dict[str, dict[str, Dec
             )
             rule = replace(rule, cut=None)
         decision_rules[name] = replace(rule, margin=flags.margin)
-    results = evaluate_decisions(scores, decision_rules, resamples=flags.resamples, seed=flags.seed)
+    results = evaluate_decisions(scores, decision_rules, seed=flags.seed)
     return {"scores": results} if results else {}
 
 
@@ -133,9 +131,9 @@ def _rater_comparison(flags: AgreementFlags, scores: Scores) -> dict[str, RaterA
 
     if not several_raters(scores):
         return {}
-    level, resamples, seed = _level(scores), flags.resamples, flags.seed
+    level, seed = _level(scores), flags.seed
     return {
-        name: compare_with_raters(groups, level=level, on_scale=_within_ratings(groups), resamples=resamples, seed=seed)
+        name: compare_with_raters(groups, level=level, on_scale=_within_ratings(groups), seed=seed)
         for name, groups in scores.items()
     }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES, SourcesText
+from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import parse_settings, run_main
@@ -48,7 +48,7 @@ class CheckFlags:
     file: str = setting(..., "rated data, as --data of a compile takes them", name="FILE", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
     task: str | None = setting(None, "summarization, dialogue, pairs, or a task file of your own (.toml)")
-    sources: SourcesText | None = SOURCES
+    sources: int | None = SOURCES
     write_task: str | None = setting(None, "save the guessed task to this file, for you to correct", metavar="FILE")
     tracking_uri: str | None = setting(
         None, "MLflow server of mlflow:EXPERIMENT; by default MLFLOW_TRACKING_URI", metavar="URL"

@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^```python (\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re
 
 SMALL = (
     *("--effort", "light", "--max-rounds", "1", "--folds", "1"),
-    *keys(trials=2, resamples=100, preflight=False, report="none"),
+    *keys(trials=2, preflight=False, report="none"),
 )
 LONGEST = "debate_judge.optimize.tuners.longest:Longest"
 RUN = "import sys; from debate_judge.optimize.cli import main; raise SystemExit(main(sys.argv[1:]))"

@@ -48,7 +48,7 @@ ELSEWHERE = (
 """How lines begin that are tried by hand: the two commands of .ci/run, a variable, MLflow's own server, and a team's
 services, whose file has tests of its own."""
 
-QUICK = ("--effort", "light", *keys(trials=2, resamples=100, preflight=False))
+QUICK = ("--effort", "light", *keys(trials=2, preflight=False))
 ONCE = ("--folds", "1")
 """Instead of six folds, where the command does not say how many."""
 
@@ -158,8 +158,8 @@ MADE_UP = {
     "scores.parquet": ("ray.jsonl",),
     # Too few for parts.
     "rated.jsonl": ("rated.jsonl", "--part", "all"),
+    "rest.jsonl": ("rated.jsonl",),
     "sources=50": ("sources=12",),
-    "sources=51-100": ("sources=9-12",),
     "single,EXPORT": ("single,runs/store/exports/my-judge",),
     "EXPORT,EXPORT[lm=openai/NEW]": ("runs/store/exports/my-judge,runs/store/exports/my-judge[lm=offline]",),
 }
@@ -183,7 +183,7 @@ def tried(arguments: list[str]) -> list[str]:
         options += [*QUICK, "--max-rounds", "0" if partial else "1"]
         options += ["--tuner", "none"] if partial else []
         # A single call would have no map to the raters' scale.
-        options += keys(keep="compiled") if "--name" in options else []
+        options += keys() if "--name" in options else []
     if name in ("compile", "compare") and "--data" not in options:
         options += ["--data", "ratings.jsonl"]
     return [name, *options]

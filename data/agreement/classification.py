@@ -32,7 +32,7 @@ MEASURES = ("accuracy", "kappa", "balanced_accuracy", *LABEL_MEASURES, "auroc")
 
 
 def classify(
-    labels: Indices, decided: Indices, source: Indices, count: int, *, resamples: int = 1000, seed: int = 0
+    labels: Indices, decided: Indices, source: Indices, count: int, *, resamples: int = 10_000, seed: int = 0
 ) -> tuple[dict[str, Measure], list[dict[str, Measure]]]:
     """Compare decisions with labels.
 

@@ -43,10 +43,8 @@ class DecisionRule:
     threshold: float = 0.0
     """Binary: ratings of this value or more are positive."""
     cut: float | None = 0.0
-    """Binary: scores of this value or more are positive; equal to the threshold unless it was tuned. None where scores
-    are on another scale and no cut was tuned; AUROC is then the only measure."""
-    chosen_on: str = ""
-    """Name of the part that the cut was tuned on, e.g. `dev`; empty if it was not tuned."""
+    """Binary: scores of this value or more are positive. None where scores are on another scale; AUROC is then the only
+    measure."""
     margin: float = 0.0
     """Pairs: scores that differ by no more than this are a tie. 0 needs no tuning, but a judge with continuous scores
     then never ties."""
@@ -134,7 +132,7 @@ def evaluate_decisions(
     decision_rules: Mapping[str, DecisionRule],
     *,
     on_scale: bool = True,
-    resamples: int = 1000,
+    resamples: int = 10_000,
     seed: int = 0,
 ) -> dict[str, DecisionResult]:
     """Compare a judge's decisions, derived from its scores, with the labels derived from ratings.
@@ -142,7 +140,7 @@ def evaluate_decisions(
     Args:
         scores: Aspect name -> groups, of one judge.
         decision_rules: From `find_decision_rules`; aspects without a rule, or with no label, are left out.
-        on_scale: Whether scores are on the raters' scale. If not, binary decisions need a tuned cut.
+        on_scale: Whether scores are on the raters' scale. If not, binary decisions have no cut.
         resamples, seed: Of the intervals, see `classify`.
 
     Raises:
@@ -150,8 +148,7 @@ def evaluate_decisions(
     """
     if not on_scale:
         decision_rules = {
-            name: replace(rule, cut=None) if rule.kind == "binary" and not rule.chosen_on else rule
-            for name, rule in decision_rules.items()
+            name: replace(rule, cut=None) if rule.kind == "binary" else rule for name, rule in decision_rules.items()
         }
     results = {
         name: _decision_result(groups, decision_rules[name], resamples, seed)
@@ -159,29 +156,6 @@ def evaluate_decisions(
         if name in decision_rules
     }
     return {name: result for name, result in results.items() if result is not None}
-
-
-def with_tuned_cut(rule: DecisionRule, groups: Sequence[GroupScores], part: str) -> DecisionRule:
-    """The decision rule with the cut on scores that has the best balanced accuracy on `groups`.
-
-    Possible cuts are the threshold and the midpoints between neighbouring scores; of equally good ones the nearest to
-    the threshold is taken. The rule is returned unchanged for pairs, where all scored candidates have the same label,
-    and where no cut is better than the threshold. Results must be reported on other groups than those of `part`.
-    """
-    if rule.kind != "binary":
-        return rule
-    ratings, scores, _ = _labelled(groups, rule)
-    rated_yes, scored = ratings >= rule.threshold, ~np.isnan(scores)
-    yes, no = np.sort(scores[rated_yes & scored]), np.sort(scores[~rated_yes & scored])
-    if not len(yes) or not len(no):
-        return rule
-    values = np.unique(scores[scored])
-    cuts = np.array([rule.threshold, *((values[1:] + values[:-1]) / 2)])
-    recall = 1 - np.searchsorted(yes, cuts, side="left") / len(yes)
-    balanced = (recall + np.searchsorted(no, cuts, side="left") / len(no)) / 2
-    best = cuts[np.isclose(balanced, balanced.max(), rtol=0, atol=1e-12)]
-    cut = float(best[np.argmin(np.abs(best - rule.threshold))])
-    return rule if cut == rule.threshold else replace(rule, cut=cut, chosen_on=part)
 
 
 def _binary_rule(values: Set[float]) -> DecisionRule:

@@ -17,13 +17,12 @@ the procedure. The differences between folds are reported with them (`FoldFigure
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement, absolute_agreement
-from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions, with_tuned_cut
+from debate_judge.data.agreement.decisions import DecisionResult, evaluate_decisions
 from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table
@@ -40,9 +39,6 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
 from debate_judge.runs.runner.runner import calls_per_item, require_scored
-
-COMPILED_DEV_CUT = "compiled-dev-cut"
-"""The compiled judge again, with decisions at the cut that was best on dev."""
 
 COMPILED_MAPPED = "compiled-mapped"
 """The compiled judge again, with its scores mapped to the raters' scale."""
@@ -90,7 +86,7 @@ class HeldOutComparison:
     """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
     a map are missing."""
     decisions: Mapping[str, Mapping[str, DecisionResult]]
-    """Judge name, of `COMPARED` or `COMPILED_DEV_CUT` -> aspect -> decisions, for aspects whose ratings define any."""
+    """Judge name, of `COMPARED` -> aspect -> decisions, for aspects whose ratings define any."""
     rater_agreement: Mapping[str, Mapping[str, RaterAgreement]]
     """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if there are only mean ratings."""
     absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
@@ -123,7 +119,7 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
     scores, calibrated = merged_scores(plan, evaluations), _calibrated(plan, evaluations)
     paired_difference = plan.paired_difference
     return HeldOutComparison(
-        tables={name: agreement_table(scores[name], **plan.resampling) for name in COMPARED},
+        tables={name: agreement_table(scores[name], seed=plan.settings.seed) for name in COMPARED},
         calls={name: _calls(evaluations, name) for name in COMPARED},
         gain=paired_difference(scores["compiled"], scores["single"]),
         gains={
@@ -139,7 +135,7 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
         scores=scores,
         calibrated=calibrated,
         absolute_agreement=_absolute_agreement(plan, scores, calibrated),
-        decisions=_decisions(plan, scores, evaluations),
+        decisions=_decisions(plan, scores),
         rater_agreement=_rater_comparison(plan, scores),
         folds=fold_figures(plan, evaluations) if plan.data.folds else None,
     )
@@ -196,7 +192,7 @@ def _absolute_agreement(
         judges,
         plan.data.cuts,
         same_scale=len({aspect.scale for aspect in plan.data.aspects}) == 1,
-        seed=plan.resampling["seed"],
+        seed=plan.settings.seed,
     )
 
 
@@ -205,54 +201,22 @@ def _rater_comparison(plan: CompilePlan, scores: ScoresByJudge) -> dict[str, dic
         return {}
 
     def compare_raters(groups: Sequence[GroupScores]) -> RaterAgreement:
-        options = {"statistic": plan.statistic, "level": plan.data.level, **plan.resampling}
-        return compare_with_raters(groups, on_scale=plan.judge.on_scale, **options)
+        return compare_with_raters(
+            groups,
+            statistic=plan.statistic,
+            level=plan.data.level,
+            seed=plan.settings.seed,
+            on_scale=plan.judge.on_scale,
+        )
 
     return {name: {aspect: compare_raters(groups) for aspect, groups in scores[name].items()} for name in COMPARED}
 
 
-def _decisions(
-    plan: CompilePlan, scores: ScoresByJudge, evaluations: Sequence[HeldOutEvaluation]
-) -> dict[str, dict[str, DecisionResult]]:
-    """Decisions at the fixed threshold, and the compiled judge's at the cut tuned on dev if that differs."""
-    decision_rules = plan.data.decision_rules
-    decisions = {"single": evaluate_decisions(scores["single"], decision_rules, **plan.resampling)}
-    for name in COMPARED[1:]:
-        decisions[name] = evaluate_decisions(
-            scores[name], decision_rules, on_scale=plan.judge.on_scale, **plan.resampling
-        )
-    tuned_rules, shifted_scores = {}, {}
-    for aspect, rule in decision_rules.items():
-        fold_rules = [_rule_tuned_on_dev(evaluation, aspect, rule) for evaluation in evaluations]
-        if any(fold_rule != rule for fold_rule in fold_rules):
-            tuned_rules[aspect], shifted_scores[aspect] = _common_rule(
-                fold_rules, [evaluation.scores["compiled"][aspect] for evaluation in evaluations]
-            )
-    decisions[COMPILED_DEV_CUT] = evaluate_decisions(shifted_scores, tuned_rules, **plan.resampling)
+def _decisions(plan: CompilePlan, scores: ScoresByJudge) -> dict[str, dict[str, DecisionResult]]:
+    rules, seed = plan.data.decision_rules, plan.settings.seed
+    on_scale = {name: name == "single" or plan.judge.on_scale for name in COMPARED}
+    decisions = {name: evaluate_decisions(scores[name], rules, on_scale=on_scale[name], seed=seed) for name in COMPARED}
     return {name: by_aspect for name, by_aspect in decisions.items() if by_aspect}
-
-
-def _rule_tuned_on_dev(evaluation: HeldOutEvaluation, aspect: str, rule: DecisionRule) -> DecisionRule:
-    dev = {group.id for group in evaluation.plan.data.splits.dev.groups}
-    groups = [g for g in evaluation.searches[aspect].chosen.scores[aspect] if g.group in dev]
-    return with_tuned_cut(rule, groups, "dev")
-
-
-def _common_rule(
-    rules: Sequence[DecisionRule], scores: Sequence[list[GroupScores]]
-) -> tuple[DecisionRule, list[GroupScores]]:
-    """One rule for all folds, whose cut is the mean of theirs. The scores of each fold are shifted with its cut, so
-    that no decision changes."""
-    if len(rules) == 1:
-        return rules[0], scores[0]
-    thresholds = [rule.threshold if rule.cut is None else rule.cut for rule in rules]
-    mean = math.fsum(thresholds) / len(thresholds)
-    shifted = [
-        replace(group, scores=tuple(None if s is None else s - threshold + mean for s in group.scores))
-        for threshold, groups in zip(thresholds, scores, strict=True)
-        for group in groups
-    ]
-    return replace(rules[0], cut=mean, chosen_on="dev, fold by fold; the mean"), shifted
 
 
 def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> FoldFigures:
@@ -329,7 +293,7 @@ def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOutC
     """Choose the judge to export.
 
     The single call, if held-out shows that the compiled judge is worse, or if it takes more calls and its gain is not
-    shown. Otherwise, or with `keep="compiled"`, or if there is no interval of the gain, the compiled judge.
+    shown. Otherwise, or if there is no interval of the gain, the compiled judge.
     """
     gain = held_out.gain
     calls, single_calls = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
@@ -346,11 +310,9 @@ def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOutC
         )
     else:
         return ExportChoice(compiled, "compiled", "the compiled judge, which takes no more calls than a single call")
-    if plan.settings.keep == "compiled":
-        return ExportChoice(compiled, "compiled", f"the compiled judge, as keep=compiled asks, although {reason}")
     judge = AspectJudge(plan.single.deepcopy())
     return ExportChoice(
         CompiledJudge(compiled.task, dict.fromkeys(compiled.aspects, judge)),
         "single",
-        f"the single call and not the compiled judge, for {reason} (--config keep=compiled exports the compiled judge)",
+        f"the single call and not the compiled judge, for {reason}",
     )

@@ -55,11 +55,10 @@ def run(flags: CompareFlags) -> None:
         for lm in clients[1:]:
             lm.share_budget(clients[0])
         rendered = compare_entrants(flags, plan, lms)
-        in_markdown = flags.style == "markdown"
-        show(judges_table(rendered.comparison), "", rendered.legend, in_markdown=in_markdown)
+        show(judges_table(rendered.comparison), "", rendered.legend)
         for section, table in rendered.tables:
             if section != _SHARES:
-                show("", table, in_markdown=in_markdown)
+                show("", table)
         if flags.json:
             write_json(flags.json, rendered.record, "--json")
         write_report(flags, plan, rendered, clients)
@@ -162,7 +161,7 @@ def _views(plan: ComparisonPlan, comparison: Comparison) -> Iterator[_View]:
     if plan.decision_rules:
         decisions: dict[str, dict[str, DecisionResult]] = {}
         for result in results:
-            options: Any = {"on_scale": result.judge.on_scale, "resamples": setup.resamples, "seed": setup.seed}
+            options: Any = {"on_scale": result.judge.on_scale, "seed": setup.seed}
             decisions[result.name] = evaluate_decisions(result.judge.scores, plan.decision_rules, **options)
         yield _View("Decisions", decision_tables(decisions), {"decisions": decisions_json(decisions)})
         scores = {result.name: result.judge.scores for result in results if result.judge.on_scale}

@@ -87,7 +87,6 @@ class ComparisonContext:
                 "digest": corpus.digest,
             },
             "lm": {"spec": self.lm, "stand_in": self.stand_in},
-            "resamples": setup.resamples,
         }
 
 
@@ -124,6 +123,7 @@ class ComparisonPlan:
     external: Mapping[str, EvaluatedJudge]
     """Name -> scores from a file."""
     baseline: str
+    """The first judge, which the others are compared with."""
     decision_rules: Mapping[str, DecisionRule]
     """Aspect -> its decision, for aspects whose ratings are categories."""
     context: ComparisonContext
@@ -155,13 +155,13 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     part, held_out_fingerprint = select_part(corpus, aspect_names, flags.part, flags.seed)
     decision_rules = find_decision_rules(corpus.groups, aspects)
     cuts = decision_cuts(aspects, decision_rules, flags.cut)
-    setup = EvalSetup(part, aspects, level, statistics, flags.resamples, flags.seed, cuts)
+    setup = EvalSetup(part, aspects, level, statistics, flags.seed, cuts)
     external = _external_judges(flags.external, setup, corpus, {entrant.name for entrant in built})
     plan = ComparisonPlan(
         setup,
         tuple(built),
         external,
-        _baseline(flags.baseline, [*(entrant.name for entrant in built), *external]),
+        _first_judge([*(entrant.name for entrant in built), *external]),
         decision_rules,
         ComparisonContext(
             flags.part,
@@ -214,14 +214,10 @@ def _external_judges(
     return by_name
 
 
-def _baseline(requested: str | None, names: Sequence[str]) -> str:
+def _first_judge(names: Sequence[str]) -> str:
     if not names:
         raise InputError("no judge is named", field="--judges", expected=expected_judges())
-    if requested is not None and requested not in names:
-        raise InputError(
-            "the baseline is not among the judges", field="baseline", expected=", ".join(names), found=requested
-        )
-    return requested or names[0]
+    return names[0]
 
 
 def _metric(flags: CompareFlags, corpus: Corpus) -> tuple[Level, tuple[Statistic, ...]]:

@@ -35,7 +35,6 @@ class EvalSetup:
     level: Level
     statistics: tuple[Statistic, ...]
     """In the order of the table; intervals, differences and stars refer to the first."""
-    resamples: int = 10_000
     seed: int = 0
     """Seed of the resampling."""
     cuts: Mapping[str, float] = field(default_factory=dict)
@@ -50,16 +49,16 @@ class EvalSetup:
     def agreement(self, scores: Scores, levels: Sequence[Level] | None = None) -> AgreementTable:
         """Agreement at the given levels, by default at `level`."""
         levels = (self.level,) if levels is None else levels
-        return agreement_table(scores, resamples=self.resamples, seed=self.seed, levels=levels)
+        return agreement_table(scores, seed=self.seed, levels=levels)
 
     def difference(self, a: Scores, b: Scores) -> Difference:
         """Agreement of `a` minus that of `b`, paired by group."""
-        options: Any = {"level": self.level, "resamples": self.resamples, "seed": self.seed}
+        options: Any = {"level": self.level, "seed": self.seed}
         return compare(a, b, statistic=self.statistics[0], **options)
 
     def compare_with_raters(self, scores: Scores, *, on_scale: bool) -> dict[str, RaterAgreement]:
         """Aspect -> a judge's agreement compared with that of individual raters, in the first statistic."""
-        options: Any = {"level": self.level, "resamples": self.resamples, "seed": self.seed}
+        options: Any = {"level": self.level, "seed": self.seed}
         return {
             name: compare_with_raters(groups, statistic=self.statistics[0], on_scale=on_scale, **options)
             for name, groups in scores.items()

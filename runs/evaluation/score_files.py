@@ -16,7 +16,6 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import ALL, Aspect, Corpus, Scale
-from debate_judge.data.sources import SourceSelection
 from debate_judge.programs.roles import parsing
 from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
 
@@ -44,9 +43,7 @@ class RatedScores:
     """Number of the samples without a score on the scale; they are left out of a row's mean."""
 
 
-def read_rated_scores(
-    path: Path, *, scale: Scale | None = None, aspects: tuple[str, ...] = (), sources: str | None = None
-) -> RatedScores:
+def read_rated_scores(path: Path, *, scale: Scale | None = None, aspects: tuple[str, ...] = ()) -> RatedScores:
     """Read rows of {group, candidate, aspect, rating, score}.
 
     A rating is a number or a list of them, one per rater (in CSV `4;5;4`); a score is a number, or null or an
@@ -57,7 +54,6 @@ def read_rated_scores(
         path: The file.
         scale: The scale of recorded replies.
         aspects: Names of the aspects to read; none, or `ALL`, for all.
-        sources: Which groups, in the syntax of `data.sources.SourceSelection`, in the order of their first rows.
 
     Raises:
         InputError: The file cannot be read, a row cannot be used, or no row is left.
@@ -84,11 +80,6 @@ def read_rated_scores(
             found=f"none of aspect {', '.join(aspects)}" if aspects else "an empty file",
         )  # fmt: skip
     rows = tuple(by_key.values())
-    if sources is not None:
-        order = list(dict.fromkeys(row.group for row in rows))
-        first, last = SourceSelection.parse(sources).bounds(len(order), path)
-        selected = set(order[first - 1 : last])
-        rows = tuple(row for row in rows if row.group in selected)
     present = dict.fromkeys(row.aspect for row in rows)
     if missing := [aspect for aspect in aspects if aspect not in present]:
         raise InputError(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator
-
-from debate_judge.data.sources import SELECTION_SYNTAX, SourceSelection
 from debate_judge.runs.flags.declaration import flag_group, setting
 
 SEED = setting(0, "seed of every random choice", ge=0)
@@ -40,14 +37,6 @@ COLUMNS = setting(
 )
 
 
-def _checked_sources(text: str) -> str:
-    SourceSelection.parse(text)
-    return text
-
-
-SourcesText = Annotated[str, AfterValidator(_checked_sources)]
-"""The type of the setting `sources`."""
-
 EXPORT = (
     "the folder of an export, models:/NAME/VERSION, models:/NAME@champion, or the id of the MLflow run that made it"
 )
@@ -59,17 +48,7 @@ CUSTOM_JUDGES = setting(
     repeated=True,
 )
 
-SOURCES = setting(
-    None, f"use only some of the sources, in the order of the data: {SELECTION_SYNTAX}", metavar="SOURCES"
-)
-
-
-def resamples_setting(minimum: int = 0) -> Any:
-    return setting(
-        10_000,
-        "resamples for intervals at system level, draws for those of decisions",
-        ge=minimum,
-    )
+SOURCES = setting(None, "use only the first N sources of the data", metavar="N", ge=1)
 
 
 @flag_group("data")
@@ -87,7 +66,7 @@ class DataFlags:
         "aspects to judge, comma-separated, or all",
         default_text="those that are rated",
     )
-    sources: SourcesText | None = SOURCES
+    sources: int | None = SOURCES
 
 
 @flag_group("engine")

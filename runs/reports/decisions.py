@@ -38,7 +38,7 @@ def tables(by_judge: DecisionsByJudge, units: str = "sources") -> list[DataTable
 def to_json(by_judge: DecisionsByJudge) -> dict[str, dict[str, Any]]:
     """Judge -> aspect -> plain values; every number finite or null.
 
-    {"kind", "threshold", "cut", "chosen_on", "margin", "labels", "decisions", "undecided", "sources",
+    {"kind", "threshold", "cut", "margin", "labels", "decisions", "undecided", "sources",
     "majority_accuracy", "measures": {MEASURE: {"value", "low", "high"}}, "lower_label": {"precision", "recall", "f1"}}
     """
     return {
@@ -125,8 +125,6 @@ def _label_names(result: DecisionResult) -> tuple[str, str]:
 
 def _judge_name(name: str, result: DecisionResult) -> str:
     rule = result.rule
-    if rule.chosen_on:
-        return f"{name} (cut {rule.cut:.3g}, chosen on {rule.chosen_on})"
     if rule.kind == "pairs" or rule.cut == rule.threshold:
         return name
     return f"{name} (no cut)" if rule.cut is None else f"{name} (cut {rule.cut:g})"
@@ -138,7 +136,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _json(result: DecisionResult) -> dict[str, Any]:
     rule = result.rule
-    cut_values = {"threshold": rule.threshold, "cut": rule.cut, "chosen_on": rule.chosen_on or None}
+    cut_values = {"threshold": rule.threshold, "cut": rule.cut}
     values: dict[str, Any] = {"kind": rule.kind}
     values |= {"margin": rule.margin} if rule.kind == "pairs" else cut_values
     values |= {

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from debate_judge.runs.flags.text_layout import width_of, wrap_text
-from debate_judge.runs.reports.tables import DataTable, markdown
+from debate_judge.runs.reports.tables import DataTable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,12 +29,12 @@ OutputBlock = str | DataTable
 """What `show` prints."""
 
 
-def show(*blocks: OutputBlock, file: TextIO | None = None, in_markdown: bool = False) -> None:
+def show(*blocks: OutputBlock, file: TextIO | None = None) -> None:
     """Print texts and tables, each on a new line, on standard output or to `file`; texts are wrapped unless `Verbatim`.
 
     Columns of numbers are aligned to the right, others to the left. In a table that is too wide, headings are wrapped,
     then texts; figures with their intervals are not. If that is not enough, the table is split: the other columns
-    follow below with the key columns. With `in_markdown` nothing is wrapped or split.
+    follow below with the key columns.
 
     On a terminal headings are bold and rules dim; elsewhere there are no styles and a fixed width
     (`runs.flags.text_layout`). Control characters are replaced, because names come from files of others.
@@ -44,9 +44,7 @@ def show(*blocks: OutputBlock, file: TextIO | None = None, in_markdown: bool = F
         # Standard output was closed before the command began.
         return
     for block in blocks:
-        if in_markdown:
-            print(_printable(markdown(block) if isinstance(block, DataTable) else block), file=stream)
-        elif isinstance(block, str):
+        if isinstance(block, str):
             text = _printable(block)
             print(text if isinstance(block, Verbatim) else wrap_text(text, width_of(stream)), file=stream)
         else:

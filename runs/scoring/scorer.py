@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from debate_judge.data.files.groups import iter_groups
 from debate_judge.data.files.rated_rows import LocatedGroup
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import RatedGroup, Task
-from debate_judge.data.sources import SourceSelection
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.make_lm import OFFLINE
@@ -45,7 +45,7 @@ def new_records(
     task: Task,
     only_task: str | None = None,
     columns: Iterable[str] = (),
-    sources: str | None = None,
+    sources: int | None = None,
     *,
     keep: bool = False,
     notes: ReadingNotes | None = None,
@@ -60,7 +60,7 @@ def new_records(
         task: The judge's task.
         only_task: Name or file of that task; groups of other tasks are then left out. None: they are an error.
         columns: `NAME=COLUMN` for each column that has another name than ours.
-        sources: Which sources, as `data.sources.SourceSelection` reads it; None for all.
+        sources: How many sources, the first ones; None for all.
         keep: Whether to keep the input's columns with each candidate (`data.files.groups.iter_groups`).
         notes: Notes on how the file is read, as for `iter_groups`.
         on_error: Called with the error of each unusable group that has a line of its own; it is left out.
@@ -79,9 +79,7 @@ def new_records(
         notes=notes,
         on_error=on_error,
     )
-    if sources is not None:
-        records = SourceSelection.parse(sources).select(records, lambda: sum(1 for _ in _silently(path, task, columns)))
-    return _refuse_repeats(records, on_error)
+    return _refuse_repeats(islice(records, sources), on_error)
 
 
 def _refuse_repeats(entries: Iterable[LocatedGroup], on_error: ErrorHandler | None) -> Iterator[LocatedGroup]:
@@ -106,12 +104,9 @@ def _new_keys(entry: LocatedGroup, lines: Mapping[bytes, int]) -> list[bytes]:
     return keys
 
 
-def count_candidates(path: str | Path, task: Task, columns: Iterable[str], sources: str | None) -> int:
+def count_candidates(path: str | Path, task: Task, columns: Iterable[str], sources: int | None) -> int:
     """How many candidates `new_groups` yields; prints no notes on the file."""
-    records = _silently(path, task, columns)
-    if sources is not None:
-        records = SourceSelection.parse(sources).select(records, lambda: sum(1 for _ in _silently(path, task, columns)))
-    return sum(len(entry.group.candidates) for entry in records)
+    return sum(len(entry.group.candidates) for entry in islice(_silently(path, task, columns), sources))
 
 
 def _silently(path: str | Path | RecordFile, task: Task, columns: Iterable[str]) -> Iterator[LocatedGroup]:

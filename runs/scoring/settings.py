@@ -12,7 +12,6 @@ from debate_judge.runs.flags.common import (
     SOURCES,
     STORE,
     EngineFlags,
-    SourcesText,
 )
 from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
 from debate_judge.runs.flags.lm import (
@@ -40,7 +39,7 @@ class ScoreFlags(PreflightFlags, LimitFlags, EstimateFlags, EngineFlags):
     judge: tuple[str, ...] = CUSTOM_JUDGES
     input: str = setting(..., "texts to score, in any format that compile takes", name="--in", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
-    sources: SourcesText | None = SOURCES
+    sources: int | None = SOURCES
     out: str = setting(..., "file for the scores: .jsonl, .csv, .xlsx or .parquet", metavar="FILE")
     wide: bool = setting(False, "one row per text, with columns for each aspect's score, reason and decision")
     keep_columns: bool = setting(False, "begin each row with the columns of the input")

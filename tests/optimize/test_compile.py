@@ -34,8 +34,8 @@ from tests.optimize.small_corpus import SAMPLE, small_corpus
 from tests.optimize.test_held_out import plan, use
 from tests.printed_output import unwrapped
 
-QUICK = ["--max-rounds", "1", "--folds", "1", *keys(trials=4, resamples=200, report="none", json="r.json")]
-NO_ROUNDS = [*QUICK, "--max-rounds", "0", "--tuner", "none", *keys(resamples=100, preflight=False)]
+QUICK = ["--max-rounds", "1", "--folds", "1", *keys(trials=4, report="none", json="r.json")]
+NO_ROUNDS = [*QUICK, "--max-rounds", "0", "--tuner", "none", *keys(preflight=False)]
 
 Group = dict[str, Any]
 
@@ -310,7 +310,7 @@ def test_a_choice_without_rounds_is_a_single_call_if_it_is_one(calls: float, wor
 
 
 TASK = Task("summarization", "news article", "summary", (Aspect("coherence", "Whether it is one story.", Scale(1, 5)),))
-IN_PYTHON: dict[str, Any] = {"aspects": ["coherence"], "max_rounds": 1, "tuner": "none", "resamples": 100, "folds": 1}
+IN_PYTHON: dict[str, Any] = {"aspects": ["coherence"], "max_rounds": 1, "tuner": "none", "folds": 1}
 IN_PYTHON |= {"report": "none", "store": "store", "progress": False}
 
 

@@ -33,10 +33,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             candidate["comments"] = {"coherence": [f"remark on {candidate['id']} of {group['group']}"]}
     data.write_text("".join(json.dumps(group) + "\n" for group in groups))
     shared = ["--data", str(data), "--store", str(folder / "store"), "--aspects", "coherence,fluency"]
-    quick = keys(folds=1, max_rounds=1, trials=3, resamples=100, json=folder / "compiled.json")
+    quick = keys(folds=1, max_rounds=1, trials=3, json=folder / "compiled.json")
     assert compile_command.main([*shared, *quick]) == 0
     judges = ["--judges", f"single,rouge-l,{export_of(folder / 'store')}", "--json", str(folder / "table.json")]
-    assert compare.main([*shared, *judges, *keys(baseline="single", resamples=100, report="full")]) == 0
+    assert compare.main([*shared, *judges, *keys(report="full")]) == 0
     return folder / "store"
 
 
@@ -96,7 +96,7 @@ def test_a_tracking_store_that_others_read_gets_no_text_unless_the_user_wants_it
     store, tracked = tmp_path / "store", tmp_path / "team.db"
     arguments = ["--data", str(small_corpus(tmp_path)), "--aspects", "coherence", "--store", str(store)]
     arguments += ["--tracking-uri", f"sqlite:///{tracked}", *keys(tuner="none", folds=1, max_rounds=0)]
-    assert compile_command.main([*arguments, *keys(trials=1, resamples=100, log_texts=log_texts)]) == 0
+    assert compile_command.main([*arguments, *keys(trials=1, log_texts=log_texts)]) == 0
     assert [*(store / "artifacts").rglob("report.html")]
     names = {file.name for file in quoting(store, store / "artifacts")}
     names |= {file.name for file in quoting(store, tmp_path) if file == tracked}

@@ -327,7 +327,7 @@ def test_demonstrations_are_left_out_unless_texts_may_be_exported(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     flags = ["--data", str(small_corpus(tmp_path, groups=10, candidates=3)), "--aspects", "coherence", "--folds", "1"]
-    settings = keys(resamples=100, preflight=False, report="none", export_examples=exported)
+    settings = keys(preflight=False, report="none", export_examples=exported)
     assert command.main([*flags, "--max-rounds", "0", *settings, "--tuner", "dspy:LabeledFewShot"]) == 0
     (study,) = Path("runs/store/studies").glob("*.log")
     assert bool(re.search(r"\btuned\b", study.read_text())) == exported

@@ -9,8 +9,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import dspy
 import numpy as np
@@ -18,14 +17,12 @@ import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
 from scipy import stats
 
-from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.intervals import logit_interval
 from debate_judge.data.agreement.results import Difference
 from debate_judge.data.agreement.tables import GroupScores, correlation
 from debate_judge.data.calibration import Calibration
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.evaluation.comparison import _calibrated, _common_rule, _rule_tuned_on_dev, choose_export
-from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation
+from debate_judge.optimize.evaluation.comparison import _calibrated, choose_export
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
@@ -86,7 +83,7 @@ class FoldedCompile:
 
 
 def compile_in_folds(folder: Path, file: str, tuner: Tuner = RecordingTuner, **settings: Any) -> FoldedCompile:
-    usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0, "resamples": 200}
+    usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0}
     usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
     lm = scripted_lm(debater(score=score_of_text))
     with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
@@ -192,33 +189,6 @@ def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
     assert cell.low is not None
 
 
-def scores_of_part(part: str, shift: float) -> list[GroupScores]:
-    return [GroupScores(f"{part} {n}", ("a", "b"), (1.0, 0.0), (0.7 + shift, 0.3 + shift)) for n in range(4)]
-
-
-def test_the_cut_is_tuned_on_dev_alone_and_one_for_all_folds_changes_no_decision() -> None:
-    def evaluation(shift: float) -> HeldOutEvaluation:
-        """Of a fold whose scores are too low or too high on dev, and not elsewhere."""
-        dev, train = scores_of_part("dev", shift), scores_of_part("train", -shift)
-        splits = SimpleNamespace(dev=SimpleNamespace(groups=[SimpleNamespace(id=group.group) for group in dev]))
-        search = SimpleNamespace(chosen=SimpleNamespace(scores={"a": [*train, *dev]}))
-        plan = SimpleNamespace(data=SimpleNamespace(splits=splits))
-        scores = {"compiled": {"a": scores_of_part("held-out", 0)}}
-        return cast(HeldOutEvaluation, SimpleNamespace(plan=plan, searches={"a": search}, scores=scores))
-
-    def decisions(groups: list[GroupScores], cut: float | None) -> list[bool]:
-        return [s >= (cut or 0) for group in groups for s in group.scores if s is not None]
-
-    folds = [evaluation(shift) for shift in (-0.4, 0.3)]
-    cuts = [_rule_tuned_on_dev(fold, "a", DecisionRule("binary", 0.5, 0.5)) for fold in folds]
-    assert [(cut.cut, cut.chosen_on) for cut in cuts] == [(pytest.approx(0.1), "dev"), (pytest.approx(0.8), "dev")]
-    scores = [fold.scores["compiled"]["a"] for fold in folds]
-    whole, moved = _common_rule(cuts, scores)
-    assert whole.cut == pytest.approx(0.45)
-    expected = [d for cut, groups in zip(cuts, scores, strict=True) for d in decisions(groups, cut.cut)]
-    assert decisions(list(moved), whole.cut) == expected
-
-
 # --- what is exported ---
 
 
@@ -228,22 +198,20 @@ def gained(low: float | None, high: float | None) -> Difference:
 
 
 @pytest.mark.parametrize(
-    ("gain", "calls", "keep", "expected", "why"),
+    ("gain", "calls", "expected", "why"),
     [
-        (gained(0.01, 0.1), 6.0, "cheaper", "compiled", "better than a single call"),
-        (gained(-0.01, 0.1), 6.0, "cheaper", "single", "takes 6.0 calls per item instead of 1.0"),
-        (gained(-0.01, 0.1), 6.0, "compiled", "compiled", "as keep=compiled asks"),
-        (gained(-0.01, 0.1), 0.5, "cheaper", "compiled", "no more calls"),
-        (gained(-0.1, -0.01), 0.5, "cheaper", "single", "worse than a single call"),
-        (gained(-0.1, -0.01), 0.5, "compiled", "compiled", "although held-out shows that it is worse"),
-        (gained(None, None), 6.0, "cheaper", "compiled", "the compiled judge"),
+        (gained(0.01, 0.1), 6.0, "compiled", "better than a single call"),
+        (gained(-0.01, 0.1), 6.0, "single", "takes 6.0 calls per item instead of 1.0"),
+        (gained(-0.01, 0.1), 0.5, "compiled", "no more calls"),
+        (gained(-0.1, -0.01), 0.5, "single", "worse than a single call"),
+        (gained(None, None), 6.0, "compiled", "the compiled judge"),
     ],
 )
 def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
-    folded: FoldedCompile, gain: Difference, calls: float, keep: Any, expected: str, why: str
+    folded: FoldedCompile, gain: Difference, calls: float, expected: str, why: str
 ) -> None:
     by_judge = {**folded.result.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}}
-    plan = replace(folded.result.plan, settings=Settings(keep=keep))
+    plan = folded.result.plan
     choice = choose_export(plan, folded.result.compiled, replace(folded.result.held_out, gain=gain, calls=by_judge))
     assert choice.name == expected
     assert why in choice.reason
@@ -272,7 +240,7 @@ def by_command(tmp_path_factory: pytest.TempPathFactory) -> Printed:
     folder = tmp_path_factory.mktemp("compiled")
     small_corpus(folder)
     flags = ["--data", "small.jsonl", "--aspects", "coherence,fluency", "--max-rounds", "1", "--folds", "4"]
-    flags += ["--store", "store", *keys(trials=2, resamples=100, json="r.json", report="none")]
+    flags += ["--store", "store", *keys(trials=2, json="r.json", report="none")]
     requests: list[str] = []
     answer = offline.OfflineTransport.answer
 

@@ -87,11 +87,11 @@ def test_the_identity_is_what_decides_the_result() -> None:
     ]
     assert {Settings(**fields).identity() for fields in same} == {base}
     different: list[dict[str, Any]] = [
-        *({"data": "summeval"}, {"task": "dialogue"}, {"columns": ("text=answer",)}, {"sources": "20"}),
+        *({"data": "summeval"}, {"task": "dialogue"}, {"columns": ("text=answer",)}, {"sources": 20}),
         *({"aspects": ("coherence",)}, {"judge": "single"}, {"personas": "mine.toml"}, {"lm": "openai/m"}),
         *({"api_base": "http://localhost:8000/v1"}, {"tuner": "none"}, {"effort": "heavy"}, {"trials": 7}),
         *({"max_rounds": 1}, {"metric": "kendall"}, {"metric": "sample"}, {"seed": 1}),
-        *({"resamples": 1000}, {"examples": 8}),
+        {"examples": 8},
     ]
     assert len({base, *(Settings(**fields).identity() for fields in different)}) == len(different) + 1
 
@@ -125,7 +125,7 @@ def test_guides_are_compared_and_judges_chosen_by_the_error(tmp_path: Path, monk
     chosen = spied(monkeypatch, outcomes, "group_values")
     tuned = spied(monkeypatch, guide, "group_metric")
     data: dict[str, Any] = {"data": str(small_corpus(tmp_path)), "aspects": ("coherence",), "store": str(tmp_path)}
-    quick: dict[str, Any] = {"max_rounds": 0, "folds": 1, "resamples": 100}
+    quick: dict[str, Any] = {"max_rounds": 0, "folds": 1}
     settings = Settings(**data, **quick, metric="mae", examples=2, export_examples=True)
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 
 CONCURRENCY = 8
 ARGUMENTS = [
-    *("--aspects", "coherence", "--max-rounds", "1", *keys(trials=6), "--effort", "light", *keys(resamples=200)),
+    *("--aspects", "coherence", "--max-rounds", "1", *keys(trials=6), "--effort", "light"),
     *("--concurrency", str(CONCURRENCY), "--folds", "1", *keys(report="none")),
 ]
 SCRIPT = Path(__file__).with_name("counted_compile.py")

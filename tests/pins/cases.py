@@ -77,7 +77,7 @@ def compare_arguments(name: str, folder: Path) -> list[object]:
     data = write_sample(folder / f"{name}.jsonl", 3, candidates, task)
     return [
         *("compare", "--data", data, "--part", "all", "--aspects", aspects, "--judges", judges),
-        *("--metric", "auto/pearson,spearman", "--config", "resamples=100", "--config", "report=none"),
+        *("--metric", "auto/pearson,spearman", "--config", "report=none"),
         *("--json", folder / f"{name}.json"),
     ]
 
@@ -146,7 +146,7 @@ def compare_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
 
 SMALL_COMPILE = [
     *("--aspects", "coherence,relevance", "--folds", 1, "--max-rounds", 2, "--name", "pinned"),
-    *keys(trials=3, keep="compiled", resamples=100, report="none"),
+    *keys(trials=3, report="none"),
 ]
 """Arguments of a compile that takes seconds."""
 

@@ -293,7 +293,7 @@ def test_a_disk_that_fills_up_ends_the_run_which_resumes_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = ["--data", "sample", "--aspects", "coherence", "--store", str(tmp_path)]
-    arguments = [*source, *keys(resamples=100, sources=12)]
+    arguments = [*source, *keys(sources=12)]
     connect = sqlite3.connect
 
     def small(*given: Any, **options: Any) -> sqlite3.Connection:

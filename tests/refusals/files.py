@@ -16,13 +16,12 @@ from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.files.reading import toml
 from debate_judge.data.files.task_file import find_task, guess_task, read_task
 from debate_judge.data.sets import faireval, summeval, topical_chat
-from debate_judge.data.sources import SourceSelection
 from tests.data import test_public_sets as public
 from tests.data.files_of_rows import TASK
 from tests.data.test_inputs import GOOD as GOOD_TASK
 from tests.data.test_inputs import HEAD
 from tests.data.test_public_sets import ARTICLE, QUESTIONS, REPLY, answers, faireval_folder
-from tests.refusals.refusal import alike, row, rows
+from tests.refusals.refusal import row, rows
 
 GOOD: dict[str, Any] = {
     "group": "g1",
@@ -290,5 +289,4 @@ TABLE = [
     row("a folder", partial(load, Path("d.csv")), None, "cannot be", "d.csv", change=lambda f: (f / "d.csv").mkdir()),
     row("a pipe", lambda: load(Path("x.jsonl")), None, "pipe", "x.jsonl", change=lambda f: os.mkfifo(f / "x.jsonl")),
     *places("p.jsonl", lambda path: data.load(str(path), "pairs", ("source=question",)), PAIRS),
-    *alike(SourceSelection.parse, "sources", "selection of sources", "0", "5-2", "half"),
 ]

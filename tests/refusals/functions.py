@@ -14,7 +14,7 @@ import dspy
 import pandas as pd
 
 import debate_judge
-from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, load, offline_lm
+from debate_judge import Aspect, Debate, Scale, Task, corpus, data, examples, load, offline_lm
 from debate_judge.data import LOADERS
 from debate_judge.data import load as load_data
 from debate_judge.data.agreement.absolute_agreement import decision_cuts
@@ -25,7 +25,6 @@ from debate_judge.data.calibration import Calibration
 from debate_judge.data.folds import make_folds
 from debate_judge.data.requirements import aspects_to_judge, require_level, require_ratings
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
-from debate_judge.data.sources import select_sources
 from debate_judge.data.splits import split
 from debate_judge.runs.evaluation.score_files import read_external
 from debate_judge.runs.export.folder import load_in_tool
@@ -251,7 +250,7 @@ CORPORA = [
     ),
     row("nothing rated", rated(toned((None,))), None, '"ratings"'),
     row("nothing but threes", rated(toned((3, 3), (3, None))), None, "only 3"),
-    row("sources 20-31", lambda: select_sources(MANY, "20-31"), "sources", "at most 30"),
+    row("31 sources", lambda: data.load("sample", sources=31), "sources", "at most 24"),
 ]
 
 

@@ -33,9 +33,9 @@ def corpus(*groups: Sequence[int], name: str = "test") -> Corpus:
     )
 
 
-def setup(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,), resamples: int = 200) -> EvalSetup:
+def setup(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,)) -> EvalSetup:
     """The same to compare on, at summary level, by Spearman and tau-b."""
-    return EvalSetup(corpus(*groups), tuple(aspects), "summary", ("spearman", "kendall"), resamples)
+    return EvalSetup(corpus(*groups), tuple(aspects), "summary", ("spearman", "kendall"))
 
 
 def evaluated_judge(on: EvalSetup, **scores: Callable[[float, int], float | None]) -> EvaluatedJudge:

@@ -19,7 +19,6 @@ from debate_judge.data.agreement.decisions import (
     DecisionRule,
     evaluate_decisions,
     find_decision_rules,
-    with_tuned_cut,
 )
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale, Task
@@ -49,7 +48,7 @@ class Agreement:
         self.file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def text(self, *more: str) -> str:
-        assert command.main([str(self.file), "--resamples", "50", *more]) == 0
+        assert command.main([str(self.file), *more]) == 0
         return self.capsys.readouterr().out
 
     def values(self, *more: str) -> dict[str, Any]:
@@ -278,7 +277,6 @@ def test_pairs_by_hand() -> None:
     # Which of two scores is higher can be told on any scale.
     assert decided(pairs, PAIRS, on_scale=False) == result
     assert decided(pairs, replace(PAIRS, margin=1.0)).decisions == {"win": 0, "tie": 4, "loss": 0}
-    assert with_tuned_cut(PAIRS, CHECKED, "dev") == PAIRS, "pairs have no cut"
 
 
 def test_what_has_no_label_or_no_decision() -> None:
@@ -298,42 +296,20 @@ def test_scores_off_the_scale_are_ranked_and_not_cut() -> None:
     result = decided(metric, on_scale=False)
     # -1.5 beats both, -2 beats -4 alone.
     assert (values(result), result.decisions, result.lower) == ({"auroc": 3 / 4}, {}, {})
-    tuned = with_tuned_cut(BINARY, metric, "dev")
-    # At -3: both positives, one of two negatives. At -1.65: one of two positives, both negatives. -1.65 is nearer.
-    assert (tuned.cut, tuned.chosen_on) == (pytest.approx(-1.65), "dev")
-    assert decided(metric, tuned, on_scale=False).decisions == {POSITIVE: 1, NEGATIVE: 3}
-
-
-@pytest.mark.parametrize(
-    ("positive", "negative", "cut"),
-    [
-        ((0.9, 0.4), (0.1, 0.2, 0.3), 0.35),
-        # 0.15 and 0.5 both have balanced accuracy 3/4: what is given stays.
-        ((0.2, 0.9), (0.1, 0.3), 0.5),
-        # Scores at the cut are positive, so it lies above 0.5.
-        ((0.9, 0.8), (0.5, 0.6), 0.7),
-        ((0.9, 0.1), (), 0.5),
-    ],
-)
-def test_the_cut_with_the_best_balanced_accuracy(positive: Values, negative: Values, cut: float) -> None:
-    ratings = (1,) * len(positive) + (0,) * len(negative)
-    rule = with_tuned_cut(BINARY, scores((ratings, positive + negative)), "dev")
-    assert rule.cut == pytest.approx(cut)
-    assert (rule == BINARY) is (cut == 0.5)
 
 
 def test_table_json_and_metrics_say_what_their_figures_are() -> None:
-    tuned = decided(CHECKED, replace(BINARY, cut=0.3, chosen_on="dev"))
+    tuned = decided(CHECKED, replace(BINARY, cut=0.3))
     results = {"plain": {"quality": decided(CHECKED)}, "tuned": {"quality": tuned}}
     upper, lower = tables(results)
     assert all(text in upper.caption for text in ("0.5 or more", "by the raters 4 / 3", "accuracy 0.57"))
     assert [(row[0], *row[-2:]) for row in upper.rows] == [
         ("plain", "4 / 2", "1"),
-        ("tuned (cut 0.3, chosen on dev)", "5 / 1", "1"),
+        ("tuned (cut 0.3)", "5 / 1", "1"),
     ]
     assert "below 0.5" in lower.caption
     record, logged = to_json(results)["plain"]["quality"], metrics(results)
-    assert (record["kind"], record["threshold"], record["cut"], record["chosen_on"]) == ("binary", 0.5, 0.5, None)
+    assert (record["kind"], record["threshold"], record["cut"]) == ("binary", 0.5, 0.5)
     accuracy, prefix = record["measures"]["accuracy"], "held_out/plain/quality"
     assert logged[f"{prefix}/accuracy"] == accuracy["value"] == pytest.approx(4 / 6)
     assert logged[f"{prefix}/accuracy_low"] == accuracy["low"]

@@ -42,7 +42,7 @@ class Compare:
 
     def run(self, judges: str, *more: str, aspects: str = ",".join(ASPECTS)) -> int:
         arguments = ["--data", str(self.data), "--store", str(self.folder / "store"), "--judges", judges]
-        return compare.main([*arguments, "--aspects", aspects, *keys(resamples=200, report="none"), *more])
+        return compare.main([*arguments, "--aspects", aspects, *keys(report="none"), *more])
 
     def table(self, judges: str, *more: str, **options: str) -> dict[str, Any]:
         self.capsys.readouterr()
@@ -112,7 +112,7 @@ def test_held_out_groups_of_compiles_split_are_scored_unless_others_are_wanted(c
         held_out = split(corpus, aspects=ASPECTS, seed=int(seed)).held_out
         assert (scored["part"], scored["groups"], scored["digest"]) == ("held-out", 3, held_out.digest)
         assert f"with seed {seed})" in command.output()
-    for sources, groups in ((None, corpus.groups), ("0.5", corpus.groups[:4]), ("5-8", corpus.groups[4:])):
+    for sources, groups in ((None, corpus.groups), (4, corpus.groups[:4])):
         scored = command.table("rouge-l", "--part", "all", *(keys(sources=sources) if sources else []))["data"]
         assert scored["digest"] == replace(corpus, groups=groups).digest
 
@@ -121,10 +121,10 @@ def test_statistics_and_tests_are_explained_under_the_table(command: Compare) ->
     assert command.table("rouge-l,single", "--part", "all")["differences"]["single"]["power"]
     output = command.output()
     assert all(part in output for part in ("t on the group values", "signs of groups", "single against rouge-l"))
-    few = command.table("rouge-l,single", *keys(style="markdown"))["differences"]["single"]
+    few = command.table("rouge-l,single")["differences"]["single"]
     assert (few["groups"], few["p_value"], few["p_corrected"]) == (3, None, None)
     output = command.output()
-    assert all(part in output for part in ("fewer than 6 groups", "| judge |"))
+    assert all(part in output for part in ("fewer than 6 groups", "judge"))
     table = command.table("rouge-l", "--metric", "system/kendall,pearson")
     assert (table["level"], table["statistics"]) == ("system", ["kendall", "pearson"])
     assert "coherence τ-b/r" in command.output()
@@ -168,9 +168,9 @@ def test_scores_from_a_file_take_part(command: Compare) -> None:
     ]
     file = command.folder / "scores.jsonl"
     file.write_text("\n".join(map(json.dumps, rows[1:])))
-    table = command.table("single", "--external", f"oracle={file}", *keys(baseline="oracle"))
+    table = command.table("single", "--external", f"oracle={file}")
     oracle = table["judges"]["oracle"]
-    assert list(table["differences"]) == ["single"]
+    assert list(table["differences"]) == ["oracle"]
     assert oracle["agreement"]["average"]["summary"]["spearman"]["value"] == pytest.approx(1)
     assert (oracle["lm_calls_per_item"], oracle["usd_per_1000_items"]) == (None, None)
     assert oracle["unscored"] == {"not in the file": 1}

@@ -126,7 +126,7 @@ def test_the_table_says_who_saw_candidates_side_by_side() -> None:
 
 # --- who is told apart from whom ---
 
-MANY = setup(*([1, 2, 3, 4, 5] for _ in range(24)), aspects=(COHERENCE, FLUENCY), resamples=2000)
+MANY = setup(*([1, 2, 3, 4, 5] for _ in range(24)), aspects=(COHERENCE, FLUENCY))
 Score = Callable[[float, int], float]
 
 
@@ -175,7 +175,7 @@ def test_differences_are_to_the_baseline_and_corrected() -> None:
 
 
 def test_distances_are_those_of_judges_on_the_raters_scale_alone() -> None:
-    on = replace(MANY, resamples=200, cuts={"coherence": 4.0, "fluency": 4.0})
+    on = replace(MANY, cuts={"coherence": 4.0, "fluency": 4.0})
     scores = {"high": lambda rating, group: min(5.0, rating + 1), "off": wrong, "metric": right, "right": right}
     entries = {name: evaluated_judge(on, coherence=score, fluency=score) for name, score in scores.items()}
     entries["metric"] = replace(entries["metric"], on_scale=False)

@@ -42,7 +42,7 @@ def test_compiles_at_once_pay_once_for_what_they_have_in_common(
         open_tracking_store(None, tmp_path / "store", "debate/small")
         common = ["--data", str(data), "--lm", "openai/mock", "--api-base", server.url]
         common += ["--store", str(tmp_path / "store"), "--aspects", "coherence", "--tuner", "none", "--effort", "light"]
-        common += ["--max-rounds", "0", *keys(trials=1, resamples=100, preflight=False, report="none")]
+        common += ["--max-rounds", "0", *keys(trials=1, preflight=False, report="none")]
         runs = (["--name", "one"], ["--name", "another", "--seed", "1"])
         processes = [FORK.Process(target=compiled, args=(*common, *more), daemon=True) for more in runs]
         for process in processes:
