@@ -113,7 +113,6 @@ COMPARE = rows(
     ("--external single=scored.jsonl --judges single", None, "single"),
     ("--json rated.jsonl/t.json", "--json", "cannot be written"),
     ("--store rated.jsonl/store", "--store", "cannot be written"),
-    ("--style latex", "--style", "remedy"),
     ("--task summarization --judges support", None, "does not judge"),
 ) + rows("compare", ("--external mine=absent.jsonl", None, "no such"), file="absent.jsonl")
 
