@@ -70,7 +70,6 @@ def write_export(result: Result) -> None:
         lm=lm,
         evidence={**result.evidence(), "compiled_on": _compiled_on(result.plan), "identity": result.plan.identity},
         name=result.plan.name,
-        demos=settings.export_examples,
     )
 
 

@@ -67,7 +67,6 @@ class SearchFlags:
     examples: int | None = setting(
         None, "rated texts in the prompts, of every role or of the Critic alone", metavar="N", ge=1
     )
-    export_examples: bool = setting(False, "let a judge with examples be chosen, and its export hold their texts")
     folds: int | None = setting(
         None,
         "folds, each held out once",

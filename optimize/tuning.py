@@ -17,7 +17,6 @@ from debate_judge.optimize.search.knowledge import (
     VariantJudges,
     combine,
     examples_knowledge,
-    holds_texts,
     knowledge_values,
     learnt_knowledge,
 )
@@ -97,14 +96,6 @@ def _run_tuner(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _Le
     optimizer = run.tuner(context)
     with stage(f"{label}: tuning"):
         tuned = tuning_result(optimizer.compile(base, trainset=trainset))
-    if not settings.export_examples and any(predictor.demos for predictor in tuned.judge.predictors()):
-        logger.warning(
-            "%s: demonstrations are left out, because they hold texts of the data; --config export-examples=true "
-            "keeps them",
-            label,
-        )
-        for predictor in tuned.judge.predictors():
-            predictor.demos = []
     searched = "persona" in find_preset(settings.judge).dimensions
     return learnt_knowledge(base, tuned), tuned.persona if searched else None
 
@@ -138,8 +129,6 @@ def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds
         tie_breakers=tie_breakers,
         granularities=("given",) if fixed else GRANULARITIES,
         rewritten=rewritten,
-        # The export of a judge with examples contains texts of the data, which the user has to allow.
-        not_exportable=() if plan.settings.export_examples else tuple(filter(holds_texts, knowledge)),
     )
 
 

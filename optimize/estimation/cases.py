@@ -99,18 +99,14 @@ def _calls(outcomes: Outcomes, point: Point) -> float:
     return sum(outcome.calls for outcome in outcomes.by_point[point].values())
 
 
-def _exportable_points(outcomes: Outcomes) -> list[Point]:
-    return [point for point in outcomes.by_point if point.knowledge not in outcomes.space.not_exportable]
-
-
 def _fewest_calls(outcomes: Outcomes) -> dict[str, Point]:
-    point = min(_exportable_points(outcomes), key=lambda p: (_calls(outcomes, p), outcomes.space.complexity(p)))
+    point = min(outcomes.by_point, key=lambda p: (_calls(outcomes, p), outcomes.space.complexity(p)))
     return dict.fromkeys(outcomes.units, point)
 
 
 def _most_calls(outcomes: Outcomes) -> dict[str, Point]:
     """The debates with most calls; if possible of different personas and knowledge, so that units share no calls."""
-    points = [point for point in _exportable_points(outcomes) if point.rounds] or _exportable_points(outcomes)
+    points = [point for point in outcomes.by_point if point.rounds] or list(outcomes.by_point)
     ranked = sorted(points, key=lambda p: (-round(_calls(outcomes, p), 6), p.knowledge == NO_KNOWLEDGE))
     personas = list(dict.fromkeys(point.persona for point in ranked))
     by_unit = {}

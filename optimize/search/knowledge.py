@@ -91,11 +91,6 @@ def examples_knowledge(
     return kinds
 
 
-def holds_texts(knowledge: str) -> bool:
-    """Whether judges with this kind of knowledge hold texts of the data."""
-    return not {EXAMPLES, PRECEDENTS}.isdisjoint(knowledge.split(_AND))
-
-
 def rewritten_knowledge(tuned: TuningResult) -> Knowledge:
     """A judge whose roles were rewritten by a tuner; it replaces the one that it is applied to."""
     return _knowledge_of(TUNED, tuned, _replacement)

@@ -118,8 +118,8 @@ class Outcomes:
         return self.by_point[point]
 
     def choose(self) -> dict[str, Point]:
-        """The choice for each unit by partial pooling, among the exportable points."""
-        candidates = [point for point in self.by_point if point.knowledge not in self.space.not_exportable]
+        """The choice for each unit by partial pooling."""
+        candidates = list(self.by_point)
         # If all judges agree negatively with the raters, one that scores nothing would be the best.
         points = sorted(filter(self._scores_enough, candidates), key=self.space.complexity)
         points = points or sorted(candidates, key=self.space.complexity)

@@ -52,8 +52,6 @@ class SearchSpace:
     granularities: tuple[Granularity, ...] = GRANULARITIES
     rewritten: tuple[JudgeVariant, ...] = ()
     """Judges whose roles were all rewritten by a tuner. Their Critic was rewritten, too, and takes no other persona."""
-    not_exportable: tuple[str, ...] = ()
-    """Kinds of knowledge that are measured and never chosen."""
 
     @property
     def unrounded(self) -> Granularity:

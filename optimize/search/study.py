@@ -245,17 +245,16 @@ class Study:
         variants = [untuned, *rank(learnt)[: max(1, limits.knowledge_kinds - 1)]]
         yield [point for variant in variants for point in space.debate_points(variant, space.max_rounds)]
         # A rewritten judge takes no other persona.
-        exportable = [v for v in variants if v not in space.rewritten and v.knowledge not in space.not_exportable]
-        informed = exportable[1:] if limits.informed_personas else []
-        best = rank(informed or exportable)[0]
+        adaptable = [v for v in variants if v not in space.rewritten]
+        informed = adaptable[1:] if limits.informed_personas else []
+        best = rank(informed or adaptable)[0]
         others = [replace(best, persona=persona) for persona in space.personas[1:]]
         shortest = min((n for n in space.rounds if n), default=0)
         yield [point for other in others for point in space.debate_points(other, shortest)] if shortest else []
         if shortest and space.tie_breakers == (False, True):
             # A Tie-breaker ends the debate as further rounds would, for a fraction of their calls.
             debated = dict.fromkeys(p.variant for p in self._outcomes.by_point if p.rounds)
-            ranked = rank([v for v in debated if v.knowledge not in space.not_exportable])
-            yield [space.point(v, shortest, True) for v in ranked[:1]]
+            yield [space.point(v, shortest, True) for v in rank(list(debated))[:1]]
 
     def _next_points(self, limit: int) -> list[Point]:
         """The points that are tried next; none if all were tried."""

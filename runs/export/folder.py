@@ -27,7 +27,6 @@ from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.redaction import redact
-from debate_judge.programs.roles.examples import examples_of
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, fetch, in_mlflow
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import (
@@ -72,12 +71,12 @@ def save(
     lm: Mapping[str, Any],
     evidence: Mapping[str, Any],
     name: str,
-    demos: bool = False,
 ) -> Path:
     """Write a judge so that it can be used without the data that it was compiled on.
 
     The folder is written completely or not at all. An existing export of the same program is replaced; one of another
-    program is kept under another name. Keys, passwords and absolute paths are left out.
+    program is kept under another name. Keys, passwords and absolute paths are left out. Rated examples and other
+    demonstrations in the judge's prompts are texts of the data; the manifest and the README count them.
 
     Args:
         folder: Folder to write; parent folders are created.
@@ -85,21 +84,18 @@ def save(
         lm: Its LM: `spec`, and optionally `api_base`, `temperature`, `max_tokens`. Other entries are dropped.
         evidence: JSON values about its agreement with the raters.
         name: Its name, for people.
-        demos: Whether to keep demonstrations, which contain texts of the training data; the manifest then says so.
 
     Returns:
         The folder.
 
     Raises:
-        InputError: The folder contains something that is not an export, the judge's class cannot be imported by its
-            name, or its prompts have rated examples and `demos` is false: without them the evidence does not hold.
+        InputError: The folder contains something that is not an export, or the judge's class cannot be imported by its
+            name.
     """
     folder = Path(folder)
-    if not demos:
-        _refuse_examples(judge)
     kinds = {aspect_judge.judge.kind for aspect_judge in judge.aspects.values()}
-    states = {aspect: program_state(aspect_judge.judge, demos) for aspect, aspect_judge in judge.aspects.items()}
-    manifest = _manifest(judge, states, demos) | {
+    states = {aspect: program_state(aspect_judge.judge) for aspect, aspect_judge in judge.aspects.items()}
+    manifest = _manifest(judge, states) | {
         "name": name,
         "lm": _lm_record(lm),
         **({"columns": dict(judge.task.columns)} if judge.task.columns else {}),
@@ -213,7 +209,7 @@ def open_export(path: str | Path, judges: Collection[str] = (), store: MLflowSto
     return fetch(str(path), judges, store) if in_mlflow(str(path)) else read(path, judges)
 
 
-def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) -> dict[str, Any]:
+def _manifest(judge: CompiledJudge, states: Mapping[str, State]) -> dict[str, Any]:
     aspects: dict[str, Any] = {}
     for number, (name, aspect_judge) in enumerate(judge.aspects.items(), 1):
         file_name = re.sub(r"[^\w.-]", "_", name)
@@ -224,12 +220,6 @@ def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) ->
             # The number keeps names different that would be the same on a file system.
             "state": f"state/{number}-{file_name}.json",
         }
-        left_out = 0 if demos else sum(len(p.demos) for _, p in aspect_judge.judge.named_predictors())
-        if left_out:
-            aspects[name]["demos_left_out"] = left_out
-            log.warning(
-                "%s: %d demonstrations are not exported, so the exported judge has none in its prompts", name, left_out
-            )
         if aspect_judge.calibration is not None:
             aspects[name]["calibration"] = calibration_record(aspect_judge.calibration)
         if texts := demo_counts(states[name]):
@@ -244,17 +234,6 @@ def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) ->
         "task": json_values[0],
         "aspects": json_values[1],
     }
-
-
-def _refuse_examples(judge: CompiledJudge) -> None:
-    for aspect, aspect_judge in judge.aspects.items():
-        if examples_of(aspect_judge.judge):
-            raise InputError(
-                f"the judge of {aspect!r} has rated examples in its prompts, which are texts of the data",
-                field="demos",
-                expected="permission to export them, or a judge without rated examples",
-                remedy="choose --config export-examples=true, or leave --examples out",
-            )
 
 
 def _lm_record(lm: Mapping[str, Any]) -> dict[str, Any]:

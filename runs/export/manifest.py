@@ -85,12 +85,9 @@ def program_fingerprint(task: object, aspects: object, states: Mapping[str, obje
     return fingerprint({"task": task, "aspects": aspects, "states": states})
 
 
-def program_state(judge: Judge, demos: bool) -> State:
-    """The judge's DSPy state without LMs and traces, and without demonstrations unless `demos`."""
-    return {
-        name: {k: v for k, v in state.items() if k in _STATE_KEYS and (demos or k != "demos")}
-        for name, state in judge.dump_state().items()
-    }
+def program_state(judge: Judge) -> State:
+    """The judge's DSPy state without LMs and traces."""
+    return {name: {k: v for k, v in state.items() if k in _STATE_KEYS} for name, state in judge.dump_state().items()}
 
 
 def demo_counts(state: State) -> dict[str, int]:

@@ -321,14 +321,10 @@ def test_an_optimizer_that_refuses_or_needs_more_than_is_offered_is_an_input_err
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("exported", [True, False])
-def test_demonstrations_are_left_out_unless_texts_may_be_exported(
-    exported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_demonstrations_of_an_optimizer_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     flags = ["--data", str(small_corpus(tmp_path, groups=10, candidates=3)), "--aspects", "coherence", "--folds", "1"]
-    settings = keys(preflight=False, report="none", export_examples=exported)
+    settings = keys(preflight=False, report="none")
     assert command.main([*flags, "--max-rounds", "0", *settings, "--tuner", "dspy:LabeledFewShot"]) == 0
     (study,) = Path("runs/store/studies").glob("*.log")
-    assert bool(re.search(r"\btuned\b", study.read_text())) == exported
-    assert ("export-examples=true" in caplog.text) != exported
+    assert re.search(r"\btuned\b", study.read_text())

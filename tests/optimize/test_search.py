@@ -179,10 +179,3 @@ def test_the_pareto_front() -> None:
     outcomes = [outcome(5, 0.6), outcome(1, 0.4), outcome(3, 0.3), outcome(3, 0.5), outcome(4, 0.5), outcome(7, 0.6)]
     result = SearchResult(outcomes[1], tuple(outcomes), cast(ChoiceScores, None))
     assert [(o.calls, o.agreement) for o in result.front] == [(1, 0.4), (3, 0.5), (5, 0.6)]
-
-
-def test_what_may_not_be_exported_is_measured_and_not_chosen() -> None:
-    space = SearchSpace(("none", "examples"), ("strict",), (0, 1), (False,), not_exportable=("examples",))
-    result = run_search(FakeScores(lambda p: 0.0 if p.knowledge == "examples" else 2.0), None, space=space)
-    assert max(result.outcomes, key=lambda o: o.agreement).point.knowledge == "examples"
-    assert result.chosen.point.knowledge == "none"

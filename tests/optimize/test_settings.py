@@ -126,7 +126,7 @@ def test_guides_are_compared_and_judges_chosen_by_the_error(tmp_path: Path, monk
     tuned = spied(monkeypatch, guide, "group_metric")
     data: dict[str, Any] = {"data": str(small_corpus(tmp_path)), "aspects": ("coherence",), "store": str(tmp_path)}
     quick: dict[str, Any] = {"max_rounds": 0, "folds": 1}
-    settings = Settings(**data, **quick, metric="mae", examples=2, export_examples=True)
+    settings = Settings(**data, **quick, metric="mae", examples=2)
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
         result = compiled(settings, personas(None), runner, lm)

@@ -51,7 +51,7 @@ SETTINGS = rows(
     ({"max_rounds": 1.0}, "--max-rounds", "a whole number"),
     ({"concurrency": 0}, "--concurrency", "at least 1"),
     ({"examples": 0}, "--examples", "at least 1"),
-    ({"export_examples": 1}, "export-examples", "true or false"),
+    ({"preflight": 1}, "preflight", "true or false"),
     ({"aspects": ("a", 1)}, "--aspects", "a list of texts"),
     ({"temperature": float("nan")}, "temperature", "a finite number"),
     ({"temperature": -1}, "temperature", "at least 0"),

@@ -160,11 +160,11 @@ def test_only_what_is_listed_is_a_flag_and_help_names_the_keys() -> None:
 
 def test_every_setting_is_a_key_and_flags_win_over_it(tmp_path: Path) -> None:
     path = file(
-        tmp_path, 'data = "x.csv"\ntrials = 5\naspects = ["tone", "help"]\npreflight = false\nexport-examples = true\n'
+        tmp_path, 'data = "x.csv"\ntrials = 5\naspects = ["tone", "help"]\npreflight = false\nmax-unscored = 0.5\n'
     )
-    expected = Settings(data="x.csv", trials=5, aspects=("tone", "help"), preflight=False, export_examples=True)
+    expected = Settings(data="x.csv", trials=5, aspects=("tone", "help"), preflight=False, max_unscored=0.5)
     assert settings("--config", path) == expected
-    keys = config("data=x.csv", "trials=5", "aspects=tone,help", "preflight=false", "export-examples=true", "name=a-b")
+    keys = config("data=x.csv", "trials=5", "aspects=tone,help", "preflight=false", "max-unscored=0.5", "name=a-b")
     assert settings(*keys) == replace(expected, name="a-b")
     assert settings("--data", "y.csv", "--config", path) == replace(expected, data="y.csv")
     # Of several the last one wins.
@@ -173,7 +173,7 @@ def test_every_setting_is_a_key_and_flags_win_over_it(tmp_path: Path) -> None:
 
 
 def test_the_command_that_a_report_names_gives_the_same_settings() -> None:
-    values: dict[str, Any] = {"data": "my file.csv", "aspects": ("tone", "help"), "export_examples": True, "trials": 3}
+    values: dict[str, Any] = {"data": "my file.csv", "aspects": ("tone", "help"), "max_unscored": 0.5, "trials": 3}
     expected = Settings(**values, seed=2, judge_option=("turns=2", "both-orders=false"))
     typed = as_command("compile", expected)
     assert settings(*shlex.split(typed.removeprefix(command("compile")))) == expected

@@ -63,29 +63,24 @@ def test_comes_back_with_the_same_parts_and_the_same_prompts(tmp_path: Path) -> 
     assert prompts(after) == prompts(before)
 
 
-def test_demonstrations_stay_at_home_unless_asked_for(tmp_path: Path) -> None:
+def test_demonstrations_are_exported_and_declared(tmp_path: Path) -> None:
     judge = compiled()
-    demo = dspy.Example(candidate="PRIVATE text", rationale="r", score="4")
+    demo = dspy.Example(candidate="a text", rationale="r", score="4")
     dict(judge.aspects["tone"].judge.named_predictors())["scorer"].demos = [demo]
-    without, kept = (read(write(tmp_path / str(demos), judge, demos=demos)) for demos in (False, True))
-    assert b"PRIVATE" not in content(tmp_path / "False")
-    assert [export.manifest["aspects"]["tone"].get("demos_left_out") for export in (without, kept)] == [1, None]
-    assert prompts(kept.judge) == prompts(judge)
+    export = read(write(tmp_path / "x", judge))
+    assert prompts(export.judge) == prompts(judge)
+    assert export.manifest["aspects"]["tone"]["holds_texts"] == {"demonstrations": 1}
 
 
 @pytest.mark.parametrize("precedents", [0, 1])
-def test_rated_examples_are_exported_only_with_permission_and_then_declared(tmp_path: Path, precedents: int) -> None:
+def test_rated_examples_are_exported_and_declared(tmp_path: Path, precedents: int) -> None:
     example = RatedExample("tone", "7", "A source.", "", "Sorry! PRIVATE!", 3.5, (3.0, 4.0))
     judge = compiled()
     plain = judge.aspects["tone"].judge
     shown = with_precedents(plain, [example], 1) if precedents else with_examples(plain, [example])
     tone = replace(judge.aspects["tone"], judge=shown)
     judge = replace(judge, aspects={**judge.aspects, "tone": tone})
-    # Without them it would be another judge than the one whose evidence it carries.
-    with pytest.raises(InputError, match="export-examples"):
-        write(tmp_path / "x", judge)
-    assert not (tmp_path / "x").exists()
-    kept = read(write(tmp_path / "x", judge, demos=True))
+    kept = read(write(tmp_path / "x", judge))
     assert examples_of(kept.judge.aspects["tone"].judge) == (example,)
     assert prompts(kept.judge) == prompts(judge)
     assert "PRIVATE" in str(prompts(kept.judge))
