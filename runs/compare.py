@@ -7,9 +7,10 @@
 
 A judge is a name (single, multiagent, debate, ... rouge-l) or an export: its folder, models:/NAME/VERSION,
 models:/NAME@champion, or the id of the MLflow run that made it. Settings in brackets are for this judge alone; a|b
-makes one judge for each value, and lm=PROVIDER/MODEL gives a judge another LM. The held-out sources of a compile's
-split are scored, or all with --part all: agreement on sources that an export was compiled on is no evidence. Judges of
-one LM score in one pass and share its replies; a command that was stopped resumes when it is run again.
+makes one judge for each value, and lm=PROVIDER/MODEL gives a judge another LM. Sources that no
+export was compiled on are scored, without exports the held-out ones of a compile's split; all with --part all, where
+an export that was compiled on them is marked, because its agreement is no evidence. Judges of one LM score in one pass
+and share its replies; a command that was stopped resumes when it is run again.
 """
 
 from __future__ import annotations

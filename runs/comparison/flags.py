@@ -29,7 +29,8 @@ class PartFlags:
     """Which groups of a rated corpus are scored."""
 
     part: Literal["held-out", "all"] = setting(
-        "held-out", "groups to score: the held-out part of a compile's split, or all"
+        "held-out",
+        "groups to score: those that no export was compiled on (without one, a split's held-out part), or all",
     )
     seed: int = SEED
 

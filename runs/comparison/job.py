@@ -17,7 +17,7 @@ from debate_judge.programs.lm.reply import StoreError, replies_folder
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.comparison.flags import CompareFlags
-from debate_judge.runs.comparison.plan import ComparisonPlan, prepare, split_warning
+from debate_judge.runs.comparison.plan import ComparisonPlan, prepare
 from debate_judge.runs.comparison.report import RenderedComparison, write_report
 from debate_judge.runs.comparison.results import Comparison, compare_all
 from debate_judge.runs.comparison.table import judges_table, legend
@@ -124,11 +124,8 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, lms: Mapping[LMC
         failed |= {**unusable, **evaluation.failed}
         price = _price(lm, choice.spec)
         judges |= {name: replace(judge, price=price) for name, judge in evaluation.judges.items()}
-    for entrant in plan.entrants:
-        if entrant.name in judges:
-            warning = split_warning(entrant.held_out_fingerprint, context)
-            judges[entrant.name] = judges.pop(entrant.name).with_note(warning)
-    comparison = compare_all(setup, {**judges, **plan.external}, baseline=plan.baseline, failed=failed)
+    in_order = {entrant.name: judges[entrant.name] for entrant in plan.entrants if entrant.name in judges}
+    comparison = compare_all(setup, {**in_order, **plan.external}, baseline=plan.baseline, failed=failed)
     views = list(_views(plan, comparison))
     record = {**comparison.to_json(), **context.to_json(setup)}
     for view in views:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,10 @@ class ComparisonContext:
 
     part: str
     """`all` or `held-out`."""
-    groups_in_file: int
+    groups: str
+    """What the groups are, in words."""
     seed: int
     """Seed of the split."""
-    held_out_fingerprint: str
-    """Empty where the part is `all`."""
     lms: tuple[str, ...]
     """PROVIDER/MODEL, or offline, of all judges."""
 
@@ -58,11 +57,6 @@ class ComparisonContext:
     def stand_in(self) -> bool:
         """Whether a judge has the offline stand-in for an LM."""
         return OFFLINE in self.lms
-
-    @property
-    def part_title(self) -> str:
-        """The part as titles name it."""
-        return "held-out" if self.part == "held-out" else "all groups"
 
     @property
     def lm_note(self) -> str:
@@ -90,28 +84,31 @@ class ComparisonContext:
         }
 
 
-def select_part(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) -> tuple[Corpus, str]:
-    """The groups to compare on, and their fingerprint if they are the held-out part, else an empty one."""
+def select_part(
+    corpus: Corpus, aspects: Sequence[str], part: str, seed: int, compiled_on: Set[str]
+) -> tuple[Corpus, str]:
+    """The groups to compare on, and what they are.
+
+    Args:
+        corpus: The data.
+        aspects: The aspects to compare in.
+        part: `all` or `held-out`: the groups that no export was compiled on; without an export, and where exports were
+            compiled on all groups, the held-out part of a compile's split.
+        seed: Of that split.
+        compiled_on: The `source_id` of all sources that exports were compiled on.
+    """
+    count = len(corpus.groups)
     if part == "all":
-        return corpus, ""
+        return corpus, f"all {count} groups of the data"
+    unseen = tuple(group for group in corpus.groups if group.source_id not in compiled_on)
+    if unseen and compiled_on:
+        return replace(corpus, groups=unseen), f"the {len(unseen)} of {count} groups that no export was compiled on"
     try:
-        splits = split(corpus, aspects=aspects, seed=seed)
+        held_out = split(corpus, aspects=aspects, seed=seed).held_out
     except InputError as error:
-        remedy = "--part all compares on all groups, which is no evidence for a judge that was tuned on some of them"
+        remedy = "--part all compares on all groups"
         raise error.replaced(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
-    return splits.held_out, splits.fingerprints["held_out"]
-
-
-def split_warning(held_out_fingerprint: str | None, context: ComparisonContext) -> str | None:
-    """A warning about an export whose held-out groups are not those of this comparison; None for other judges."""
-    if held_out_fingerprint in (None, context.held_out_fingerprint):
-        return None
-    if context.part == "all":
-        return "tuned or selected on some of these groups, if it was compiled on these data"
-    return (
-        "compiled on another split or other data: some of these groups may be among those that it was tuned or "
-        "selected on (give the --data, --task and --seed of its compile; a compile by folds has used all groups)"
-    )
+    return held_out, f"{len(held_out.groups)} held-out groups of {count} (the split of a compile with seed {seed})"
 
 
 @dataclass(frozen=True)
@@ -152,7 +149,8 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     level, statistics = _metric(flags, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in aspect_names)
     built = build_entrants(specs, aspects, lms, Path(flags.personas) if flags.personas else None)
-    part, held_out_fingerprint = select_part(corpus, aspect_names, flags.part, flags.seed)
+    compiled_on = frozenset[str]().union(*(entrant.compiled_on for entrant in built))
+    part, groups = select_part(corpus, aspect_names, flags.part, flags.seed, compiled_on)
     decision_rules = find_decision_rules(corpus.groups, aspects)
     cuts = decision_cuts(aspects, decision_rules, flags.cut)
     setup = EvalSetup(part, aspects, level, statistics, flags.seed, cuts)
@@ -161,13 +159,13 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
         setup,
         tuple(built),
         external,
-        _first_judge([*(entrant.name for entrant in built), *external]),
+        # Compared with a judge on the sources that it was compiled on, no other would say anything.
+        _first_judge([*(e.name for e in built if not e.overlap(part)), *external, *(e.name for e in built)]),
         decision_rules,
         ComparisonContext(
             flags.part,
-            len(corpus.groups),
+            groups,
             flags.seed,
-            held_out_fingerprint,
             tuple(dict.fromkeys(entrant.lm.spec for entrant in built)),
         ),
     )

@@ -69,7 +69,7 @@ def comparison_report(
     """The report without the texts of the data, and the texts."""
     comparison, setup = rendered.comparison, plan.setup
     identity = fingerprint(["comparison", rendered.record])
-    judged_scores = {result.name: _judged_scores(setup, result.judge) for result in comparison.results}
+    judged_scores = {result.name: _judged_scores(setup, result.judge) for result in comparison.rows}
     debates, texts = debates_of(setup.corpus, setup.aspects, judged_scores, identity)
     sections: dict[str, list[ReportBlock]] = {
         "Result": _verdict(comparison),
@@ -107,10 +107,12 @@ def _verdict(comparison: Comparison) -> list[ReportBlock]:
     best_text = (
         f"{best}, on average: it differs from every other judge (p < 0.05, Holm over all columns)."
         if best
-        else "These sources cannot tell: no judge differs from every other one on average (p < 0.05, Holm over all "
-        "columns)."
+        else f"{comparison.setup.corpus.sources} sources are too few to tell: no judge differs from every other one on "
+        "average (p < 0.05, Holm over all columns)."
     )
-    blocks: list[ReportBlock] = [Paragraph(best_text, "Which judge is the best?")]
+    blocks: list[ReportBlock] = []
+    if len(comparison.results) > 1:
+        blocks.append(Paragraph(best_text, "Which judge is the best?"))
     lines = [
         f"{name}: {interval(difference)}, {p_text(comparison.corrected_p_values[name])}"
         for name, difference in comparison.differences.items()
@@ -130,11 +132,10 @@ def _agreement(rendered: RenderedComparison) -> list[ReportBlock]:
         )
         for result in comparison.results
     )
-    label = correlation_label(comparison.results[0].agreement(setup, setup.columns[-1])[first])
-    blocks: list[ReportBlock] = [
-        judges_table(comparison, all_intervals=True, caption=rendered.legend),
-        JudgesChart("Agreement with the raters", label, setup.columns, series),
-    ]
+    label = correlation_label(comparison.rows[0].agreement(setup, setup.columns[-1])[first])
+    blocks: list[ReportBlock] = [judges_table(comparison, all_intervals=True, caption=rendered.legend)]
+    if series:
+        blocks.append(JudgesChart("Agreement with the raters", label, setup.columns, series))
     if comparison.differences:
         spans = tuple(map(IntervalValue.of, comparison.differences.values()))
         paired_difference = LineSeries(f"judge minus {comparison.baseline}", spans)
@@ -194,7 +195,7 @@ def _score_charts(setup: EvalSetup, judged_scores: Mapping[str, JudgedScores]) -
 
 def _cost_tables(comparison: Comparison, lms: Sequence[JudgeLM]) -> list[ReportBlock]:
     rows = []
-    for result in comparison.results:
+    for result in comparison.rows:
         judge = result.judge
         tokens = [getattr(judge.usage, kind) for kind in ("fresh", "cached", "output")] if judge.usage else []
         per_item = [f"{count / max(1, judge.items):,.0f}" for count in tokens] or ["–"] * 3
@@ -207,7 +208,7 @@ def _cost_tables(comparison: Comparison, lms: Sequence[JudgeLM]) -> list[ReportB
 
 def _reproduce(flags: CompareFlags, plan: ComparisonPlan) -> list[ReportBlock]:
     corpus, context = plan.setup.corpus, plan.context
-    part = f"{len(corpus.groups)} groups, {context.part_title}, fingerprint {corpus.digest}"
+    part = f"{context.groups}, fingerprint {corpus.digest}"
     rows = [
         ("seed", str(flags.seed)),
         ("LM", context.lm + (f" ({context.lm_note})" if context.stand_in else "")),
@@ -272,13 +273,15 @@ def _log(
     with Tracker(uri=flags.tracking_uri, store=store, experiment=experiment, run_name=name) as tracker:
         tracker.log_settings(result_settings(flags) | params, changed_settings(flags, ("data", "judges")) | params)
         tracker.set_tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
-        if plan.context.held_out_fingerprint:
-            tracker.log_dataset("held_out", setup.corpus, plan.context.held_out_fingerprint)
+        if plan.context.part == "held-out":
+            tracker.log_dataset("held_out", setup.corpus, setup.corpus.digest)
         tracker.set_description("\n\n".join(filter(None, [report.stand_in, markdown(judges_table(comparison))])))
-        for result in comparison.results:
+        for result in comparison.rows:
+            # Agreement on sources of a compile is no evidence, and must not be sorted among figures that are.
+            agreement = "in_sample_agreement" if result.judge.compiled_on else "agreement"
             average = result.agreement(setup, AVERAGE)[setup.statistics[0]]
             metrics = {
-                **interval_metrics("agreement", average),
+                **interval_metrics(agreement, average),
                 "calls_per_item": result.judge.calls,
                 "unscored": float(average.unscored),
                 **absolute_agreement_tables.averages(comparison.absolute_agreement, result.name),

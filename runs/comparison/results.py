@@ -111,6 +111,7 @@ class JudgeResult:
             "together": judge.together,
             "unscored": dict(judge.unscored),
             "note": judge.note,
+            "compiled_on_groups": judge.compiled_on,
         }
 
 
@@ -120,6 +121,8 @@ class Comparison:
 
     setup: EvalSetup
     results: tuple[JudgeResult, ...]
+    in_sample: tuple[JudgeResult, ...]
+    """Judges that were compiled on some of these groups: no evidence, and compared with no other judge."""
     baseline: str
     differences: Mapping[str, Difference]
     """Entrant -> its difference to the baseline in the first statistic, on average over aspects."""
@@ -132,6 +135,11 @@ class Comparison:
     failed: Mapping[str, str] = field(default_factory=dict)
     """Entrant -> why it has no row."""
 
+    @property
+    def rows(self) -> tuple[JudgeResult, ...]:
+        """All rows of the table."""
+        return (*self.results, *self.in_sample)
+
     def to_json(self) -> dict[str, object]:
         differences = {
             name: {
@@ -142,7 +150,7 @@ class Comparison:
             for name, d in self.differences.items()
         }
         return {
-            "judges": {result.name: result.to_json() for result in self.results},
+            "judges": {result.name: result.to_json() for result in self.rows},
             "level": self.setup.level,
             "statistics": list(self.setup.statistics),
             "baseline": self.baseline,
@@ -163,14 +171,16 @@ def compare_all(
 
     Args:
         setup: The groups, aspects and statistics.
-        judges: Entrant -> its scores.
+        judges: Entrant -> its scores; those that were compiled on some of the groups get a row and nothing else.
         baseline: The entrant that the others are compared with; if it has no scores, there are no differences.
         failed: Entrant -> why it has no scores.
     """
     columns = setup.columns
+    rows = [JudgeResult(name, judge, setup.agreement(judge.scores, LEVELS)) for name, judge in judges.items()]
+    results = tuple(row for row in rows if not row.judge.compiled_on)
+    judges = {row.name: row.judge for row in results}
     base = judges.get(baseline)
     others = [name for name in judges if base is not None and name != baseline]
-    results = tuple(JudgeResult(name, judge, setup.agreement(judge.scores, LEVELS)) for name, judge in judges.items())
     differences = {name: setup.difference(judges[name].scores, base.scores) for name in others if base}
     comparisons = {column: _column_comparison(setup, results, column) for column in columns}
     corrected = holm_adjusted_by_name({name: d.p_value for name, d in differences.items()})
@@ -178,7 +188,8 @@ def compare_all(
     best.setdefault(AVERAGE, best[columns[0]])
     # The baseline comes first, because changes are from the first judge.
     absolute = setup.absolute_agreement({**({} if base is None else {baseline: base}), **judges})
-    return Comparison(setup, results, baseline, differences, corrected, absolute, best, dict(failed or {}))
+    in_sample = tuple(row for row in rows if row.judge.compiled_on)
+    return Comparison(setup, results, in_sample, baseline, differences, corrected, absolute, best, dict(failed or {}))
 
 
 ColumnComparison = tuple[str, Mapping[str, float | None]]

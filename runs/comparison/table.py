@@ -25,11 +25,11 @@ def judges_table(comparison: Comparison, *, all_intervals: bool = False, caption
         caption: The table's caption.
     """
     symbols = "/".join(SYMBOLS[s] for s in comparison.setup.statistics)
-    columns, priced = comparison.setup.columns, any(result.judge.usd_per_thousand for result in comparison.results)
-    has_unscored = any(result.judge.unscored for result in comparison.results)
-    timed = any(result.judge.seconds_per_item for result in comparison.results)
+    columns, priced = comparison.setup.columns, any(result.judge.usd_per_thousand for result in comparison.rows)
+    has_unscored = any(result.judge.unscored for result in comparison.rows)
+    timed = any(result.judge.seconds_per_item for result in comparison.rows)
     rows = []
-    for result in comparison.results:
+    for result in comparison.rows:
         cells = []
         for column in columns:
             agreements = [result.agreement(comparison.setup, column)[s] for s in comparison.setup.statistics]
@@ -37,7 +37,8 @@ def judges_table(comparison: Comparison, *, all_intervals: bool = False, caption
                 comparison.best[column] == result.name
             )
             cells.append(values + (_interval_suffix(agreements[0]) if all_intervals or column == columns[-1] else ""))
-        rows.append([result.name, *cells, *_last_cells(comparison, result, timed, priced, has_unscored)])
+        name = f"{result.name} (compiled on these sources)" if result.judge.compiled_on else result.name
+        rows.append([name, *cells, *_last_cells(comparison, result, timed, priced, has_unscored)])
     usd, unscored = ["$ per 1,000 items"] * priced, ["unscored"] * has_unscored
     last_columns = [
         "LM calls per item",
@@ -87,18 +88,20 @@ def _last_cells(
 def legend(comparison: Comparison, context: ComparisonContext) -> str:
     """What the numbers are, which groups they come from, and their limits."""
     setup = comparison.setup
-    groups = len(setup.corpus.groups)
-    if context.part == "held-out":
-        part = f"{groups} held-out groups of {context.groups_in_file} (the split of a compile with seed {context.seed})"
-    else:
-        part = f"all {groups} groups of the data"
     lines = [
         f"{setup.level}-level {' / '.join(STATISTIC_NAMES[s] for s in setup.statistics)} with the mean human rating; "
-        f"{part}",
+        f"{context.groups}",
+        *_in_sample_notes(comparison),
         *_interval_notes(comparison),
-        "*: differs from every other judge in its column (p < 0.05, Holm over all columns)"
-        if any(comparison.best.values())
-        else "no *: in no column does a judge differ from every other one (p < 0.05, Holm over all columns)",
+        *(
+            [
+                "*: differs from every other judge in its column (p < 0.05, Holm over all columns)"
+                if any(comparison.best.values())
+                else "no *: in no column does a judge differ from every other one (p < 0.05, Holm over all columns)"
+            ]
+            if len(comparison.results) > 1
+            else []
+        ),
         *(
             f"{name} against {comparison.baseline}: {text}"
             for name, difference in comparison.differences.items()
@@ -107,12 +110,12 @@ def legend(comparison: Comparison, context: ComparisonContext) -> str:
         *_constant_group_notes(comparison),
         *(
             ["LM seconds: of a judge's calls one after the other; – where an earlier run had stored a reply"]
-            if any(result.judge.seconds_per_item for result in comparison.results)
+            if any(result.judge.seconds_per_item for result in comparison.rows)
             else []
         ),
         _price_note(comparison, context),
         *([context.lm_note] if context.stand_in else []),
-        *(f"{result.name}: {result.judge.note}" for result in comparison.results if result.judge.note),
+        *(f"{result.name}: {result.judge.note}" for result in comparison.rows if result.judge.note),
         *_shared_call_notes(comparison),
         *_unscored_notes(comparison),
         *(f"{name} has no row, because it could score nothing: {why}" for name, why in comparison.failed.items()),
@@ -122,10 +125,19 @@ def legend(comparison: Comparison, context: ComparisonContext) -> str:
     return "\n".join(lines)
 
 
+def _in_sample_notes(comparison: Comparison) -> list[str]:
+    count = len(comparison.setup.corpus.groups)
+    return [
+        f"{result.name} was compiled on {result.judge.compiled_on} of these {count} groups: its figures are no "
+        "evidence, and it is compared with no judge"
+        for result in comparison.in_sample
+    ]
+
+
 def _shared_call_notes(comparison: Comparison) -> list[str]:
     """Which judges read several candidates in one call, and how many at most."""
     by_size: dict[int, list[str]] = {}
-    for result in comparison.results:
+    for result in comparison.rows:
         by_size.setdefault(result.judge.together, []).append(result.name)
     return [
         f"{', '.join(names)}: up to {size} candidates of a source were judged side by side, in shared calls"
@@ -137,7 +149,7 @@ def _shared_call_notes(comparison: Comparison) -> list[str]:
 def _interval_notes(comparison: Comparison) -> list[str]:
     """How intervals and p-values of the first statistic are made."""
     setup = comparison.setup
-    tables = [table for r in comparison.results for table in (*r.table.aspects.values(), r.table.average)]
+    tables = [table for r in comparison.rows for table in (*r.table.aspects.values(), r.table.average)]
     cells = [table[setup.level][setup.statistics[0]] for table in tables]
     used = {cell.method for cell in cells} | {d.method for d in comparison.differences.values()}
     lines = [f"95 % intervals of the first statistic: {'; '.join(METHODS[m] for m in METHODS if m in used)}"]
@@ -157,7 +169,7 @@ def _interval_notes(comparison: Comparison) -> list[str]:
 def _constant_group_notes(comparison: Comparison) -> list[str]:
     """How many groups have constant scores (counted as 0; also the value without them) or ratings (left out)."""
     level, statistic = comparison.setup.level, comparison.setup.statistics[0]
-    cells = {result.name: result.table.average[level][statistic] for result in comparison.results}
+    cells = {result.name: result.table.average[level][statistic] for result in comparison.rows}
     lines = []
     if any(cell.constant for cell in cells.values()):
         by_judge = ", ".join(
@@ -179,7 +191,7 @@ def _constant_group_notes(comparison: Comparison) -> list[str]:
 def _price_note(comparison: Comparison, context: ComparisonContext) -> str:
     if set(context.lms) <= {OFFLINE}:
         return "no price: the offline LM is free; with a real LM $ is what each judge would cost alone"
-    judges = [result.judge for result in comparison.results]
+    judges = [result.judge for result in comparison.rows]
     unpriced = dict.fromkeys(j.lm for j in judges if j.lm not in ("", OFFLINE) and j.price is None)
     if unpriced:
         return f"no price is known for {', '.join(unpriced)}: --config prices=FILE would give $"
@@ -190,6 +202,6 @@ def _unscored_notes(comparison: Comparison) -> list[str]:
     return [
         f"{result.name} left {sum(result.judge.unscored.values())} unscored: "
         + ", ".join(f"{reason} {count}" for reason, count in result.judge.unscored.items())
-        for result in comparison.results
+        for result in comparison.rows
         if result.judge.unscored
     ]

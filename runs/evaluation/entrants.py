@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.schema import Aspect
+from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs import JUDGES, build, build_preset, options_of
 from debate_judge.programs.compiled import AspectJudge, default_granularity
 from debate_judge.programs.judge import Judge
@@ -73,8 +73,8 @@ class Entrant:
     aspect_judges: Mapping[str, AspectJudge]
     """Aspect -> the judge that scores it."""
     lm: LMChoice = LMChoice("offline")
-    held_out_fingerprint: str | None = None
-    """Fingerprint of the groups that an export was neither tuned nor selected on; None for other judges."""
+    compiled_on: frozenset[str] = frozenset()
+    """The `source_id` of the sources that an export was tuned or chosen on; empty for other judges."""
     base_name: str = ""
     """The name without brackets."""
     settings: Settings = field(default_factory=dict)
@@ -83,6 +83,10 @@ class Entrant:
     def name_without(self, setting: str) -> str:
         """The name without one of the settings in brackets."""
         return self.base_name + in_brackets({name: value for name, value in self.settings.items() if name != setting})
+
+    def overlap(self, corpus: Corpus) -> int:
+        """Number of groups of a corpus that the judge was compiled on."""
+        return sum(group.source_id in self.compiled_on for group in corpus.groups)
 
     def dry_run_copy(self) -> Entrant:
         """A copy for an estimate, which asks no LM and no web search."""
@@ -245,12 +249,12 @@ def _entrant(spec: JudgeSpec, aspects: Sequence[Aspect], persona_texts: Mapping[
         name: replace(j, judge=_with_settings(j.judge, settings, persona_texts, spec))
         for name, j in spec.export.judge.aspects.items()
     }
-    splits = evidence_part(spec.export.manifest, "splits", dict[str, str]) or {}
+    compiled_on = evidence_part(spec.export.manifest, "compiled_on", list[str]) or []
     base_name = _display_name(spec.address, spec.export)
     return Entrant(
         base_name + spec.brackets,
         judges,
-        held_out_fingerprint=splits.get("held_out", ""),
+        compiled_on=frozenset(compiled_on),
         base_name=base_name,
         settings=spec.settings,
     )

@@ -112,7 +112,9 @@ def evaluate(
             own_questions = [questions for questions in all_questions if questions.entrant is entrant]
             rows = [row for questions in own_questions for row in questions.rows(corpus, judgements[entrant.name])]
             distinct_items = sum(len({item.key for item in questions.items}) for questions in own_questions)
-            judges[entrant.name] = _evaluated_judge(entrant, rows, aspects, usages[entrant.name], distinct_items)
+            judges[entrant.name] = _evaluated_judge(
+                entrant, rows, corpus, aspects, usages[entrant.name], distinct_items
+            )
     if judges and all(judge.note for judge in judges.values()):
         name, first = next(iter(judges.items()))
         raise InputError(f"no judge could score anything; {name} {first.note}")
@@ -125,7 +127,12 @@ def one_line(error: Exception) -> str:
 
 
 def _evaluated_judge(
-    entrant: Entrant, rows: Sequence[JudgementRow], aspects: Sequence[Aspect], usage: JudgeUsage, items: int
+    entrant: Entrant,
+    rows: Sequence[JudgementRow],
+    corpus: Corpus,
+    aspects: Sequence[Aspect],
+    usage: JudgeUsage,
+    items: int,
 ) -> EvaluatedJudge:
     # The rows are in the order of shared calls, not in that of the aspects.
     order = {aspect.name: number for number, aspect in enumerate(aspects)}
@@ -134,7 +141,9 @@ def _evaluated_judge(
     note = f"scored nothing: {unscored[0].detail}" if unscored and len(unscored) == len(rows) else None
     on_scale = all(aspect_judge.judge.on_scale for aspect_judge in entrant.aspect_judges.values())
     together = max(1, *(aspect_judge.judge.together for aspect_judge in entrant.aspect_judges.values()))
-    return EvaluatedJudge(tuple(rows), usage, items, note, on_scale, together, entrant.lm.spec)
+    return EvaluatedJudge(
+        tuple(rows), usage, items, note, on_scale, together, entrant.lm.spec, compiled_on=entrant.overlap(corpus)
+    )
 
 
 # --- cost estimate ---

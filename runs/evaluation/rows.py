@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from debate_judge.data.agreement.tables import GroupScores
@@ -78,6 +78,8 @@ class EvaluatedJudge:
     """PROVIDER/MODEL, or offline; empty for scores from a file."""
     price: Price | None = None
     """Of the LM, if it is known."""
+    compiled_on: int = 0
+    """Number of these groups that the judge was tuned or chosen on: agreement on them is no evidence."""
 
     @cached_property
     def scores(self) -> dict[str, list[GroupScores]]:
@@ -108,10 +110,6 @@ class EvaluatedJudge:
             if isinstance(row.judgement, Unscored) or (row.judgement is None and row.score is None)
         )
         return {str(reason): count for reason, count in sorted(reasons.items())}
-
-    def with_note(self, note: str | None) -> EvaluatedJudge:
-        """A copy with a note; a note of None changes nothing."""
-        return replace(self, note=note or self.note)
 
     @property
     def seconds_per_item(self) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import pytest
 
 from debate_judge import data
@@ -181,16 +182,43 @@ def test_scores_from_a_file_take_part(command: Compare) -> None:
 # --- exports ---
 
 
-def test_an_export_takes_part_and_is_warned_of_where_its_split_was_another(command: Compare) -> None:
-    held_out = split(data.load(str(command.data)), aspects=ASPECTS, seed=0).fingerprints["held_out"]
-    splits, judge = {"held_out": held_out}, AspectJudge(Debate(rounds=1), "half")
-    export = export_of(command.folder / "tuned", SUMMARIZATION, judge, lm="offline", splits=splits)
-    for more, note in ((("--seed", "3"), "another split"), (("--part", "all"), "some of these groups"), ((), None)):
-        judges = command.table(f"single,{export}", *more)["judges"]
-        assert list(judges) == ["single", "tuned"]
-        assert (note is None) == (judges["tuned"]["note"] is None)
-        assert (note or "") in str(judges["tuned"]["note"])
-        assert (note or "") in command.output()
+def test_an_export_is_compared_on_sources_that_it_was_not_compiled_on(command: Compare) -> None:
+    corpus = data.load(str(command.data))
+    seen, judge = [group.source_id for group in corpus.groups[:5]], AspectJudge(Debate(rounds=1), "half")
+    export = export_of(command.folder / "tuned", SUMMARIZATION, judge, lm="offline", compiled_on=seen)
+    table = command.table(f"single,{export}")
+    assert table["data"]["digest"] == replace(corpus, groups=corpus.groups[5:]).digest
+    assert list(table["differences"]) == ["tuned"]
+    assert "the 3 of 8 groups that no export was compiled on" in command.output()
+
+
+def test_a_judge_on_the_sources_that_it_was_compiled_on_is_no_evidence(command: Compare) -> None:
+    corpus = data.load(str(command.data))
+    judge = AspectJudge(Debate(rounds=1), "half")
+    seen = [group.source_id for group in corpus.groups]
+    export = export_of(command.folder / "tuned", SUMMARIZATION, judge, lm="offline", compiled_on=seen)
+    held_out = split(corpus, aspects=ASPECTS, seed=0).held_out
+    more = ("--tracking-uri", f"sqlite:///{command.folder}/mlflow.db", *keys(report="plain"))
+    for part, groups in ((("--part", "all"), corpus.groups), ((), held_out.groups)):
+        table = command.table(f"{export},rouge-l,single", *part, *more)
+        assert list(table["judges"]) == ["rouge-l", "single", "tuned"], "it stands last"
+        assert table["judges"]["tuned"]["compiled_on_groups"] == table["data"]["groups"] == len(groups)
+        assert (table["baseline"], list(table["differences"])) == ("rouge-l", ["single"])
+        assert "tuned" not in {*table["best"].values(), *table.get("absolute_agreement", {})}
+        output = command.output()
+        assert "tuned (compiled on these sources)" in output
+        assert f"tuned was compiled on {len(groups)} of these" in output
+    report = json.loads((command.folder / "t-report.json").read_text())
+    (result,) = [section for section in report["sections"] if section["title"] == "Result"]
+    assert "tuned" not in json.dumps(result)
+    client = mlflow.MlflowClient(more[1])
+    runs = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
+    metrics = [run.data.metrics for run in runs if run.info.run_name == "tuned"]
+    assert len(metrics) == 2
+    assert all("in_sample_agreement" in each and "agreement" not in each for each in metrics)
+    # Alone it has a row, and nothing is said of it.
+    table = command.table(str(export), "--part", "all")
+    assert (table["differences"], table["best"]["average"]) == ({}, None)
 
 
 def test_an_export_scores_with_its_own_lm_in_its_own_aspects_and_may_be_varied(command: Compare) -> None:

@@ -120,7 +120,7 @@ def test_the_table_says_who_saw_candidates_side_by_side() -> None:
     assert [entry.calls for entry in entries.values()] == pytest.approx([1, 1 / 3])
     comparison = compare_all(on, entries, baseline="alone")
     assert [result.to_json()["together"] for result in comparison.results] == [1, 3]
-    text = legend(comparison, ComparisonContext("all", 2, 0, "", ("offline",)))
+    text = legend(comparison, ComparisonContext("all", "all 2 groups", 0, ("offline",)))
     assert "side: up to 3 candidates" in text
 
 
@@ -228,7 +228,7 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
     tuned.scorer.signature = tuned.scorer.signature.with_instructions("Score like our raters.")
     tuned.critic.signature = tuned.critic.signature.with_instructions("Object like our raters.")
     folder, other = (
-        export_of(tmp_path / place / "mine", TASK, AspectJudge(tuned, "half"), lm="offline", splits={"held_out": place})
+        export_of(tmp_path / place / "mine", TASK, AspectJudge(tuned, "half"), lm="offline", compiled_on=[place])
         for place in ("a", "b")
     )
     assert len({id(named.export) for named in parse_judges([f"{folder}[rounds=0|1|2]"])}) == 1, "opened once"
@@ -240,9 +240,9 @@ def test_an_export_is_varied_with_its_instructions_as_they_were_tuned(tmp_path: 
     assert short.aspect_judges["coherence"].granularity == "half"
     instructions = judge(plain).instructions()
     assert (instructions["scorer"], instructions["critic"]) == ("Score like our raters.", PERSONAS["plain"].text)
-    # Exports with the same folder name go by their paths, and say what they were not tuned on.
-    both = [(entrant.name, entrant.held_out_fingerprint) for entrant in entrants_of(f"{folder},{other}")]
-    assert both == [(str(folder), "a"), (str(other), "b")]
+    # Exports with the same folder name go by their paths, and say what they were compiled on.
+    both = [(entrant.name, entrant.compiled_on) for entrant in entrants_of(f"{folder},{other}")]
+    assert both == [(str(folder), {"a"}), (str(other), {"b"})]
 
 
 @pytest.mark.parametrize(
