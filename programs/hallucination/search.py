@@ -19,7 +19,6 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.option_values import one_of
 
 MAX_SNIPPETS = 10
 """Maximum number of sentences of longer knowledge, or of texts that were found, that are evidence for a claim, without
@@ -114,7 +113,15 @@ def find_search(search: str | Search) -> tuple[str, Search | None]:
     if callable(search):
         name = getattr(search, "__qualname__", type(search).__qualname__)
         return f"{search.__module__}:{name}", search
-    one_of("search", search, SEARCHES)
+    if search not in SEARCHES:
+        raise InputError(
+            "unknown search",
+            field="search",
+            expected="one of " + ", ".join(SEARCHES),
+            found=search,
+            remedy="a function of your own goes to the constructor of a class of yours: "
+            "super().__init__(**{**options, 'search': my_function})",
+        )
     return search, SEARCHES[search]()
 
 

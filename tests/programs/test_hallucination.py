@@ -416,8 +416,15 @@ def test_any_function_from_a_query_to_texts_is_a_search_and_its_failure_leaves_t
     unscored = judged(BARE, factual(), search=lambda query: "one text")
     assert "list of texts" in unscored.detail
     # An export names the function; only a class of the user's own can bring it back.
-    with pytest.raises(InputError, match="unknown search"):
+    with pytest.raises(InputError, match="a class of yours"):
         Hallucination.from_config(Hallucination(search=archive).config())
+
+    class Mine(Hallucination):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**{**options, "search": archive})
+
+    judged_again = Mine.from_config(Mine(rounds=0).config())
+    assert hold(factual(), only(judged_again.judge([BARE]))).calls == 2
 
 
 class Provider:
