@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from filelock import FileLock, Timeout
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.data.schema import Corpus, fingerprint
-from debate_judge.optimize.evaluation.comparison import HeldOutComparison, choose_export, compare_held_out
+from debate_judge.optimize.evaluation.comparison import choose_export, compare_held_out
 from debate_judge.optimize.evaluation.held_out import HeldOutEvaluation, evaluate_held_out
 from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.publishing import log_plan, log_result, write_export
@@ -36,7 +35,6 @@ from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.tracking.held_out_reuse import HeldOutReuse, record_held_out_use
 from debate_judge.runs.tracking.tracker import Tracker
 
 logger = logging.getLogger(__name__)
@@ -96,7 +94,6 @@ def compile_judge(
         )
         if run.tracker is None:
             return result
-        result = replace(result, held_out_reuse=_record_held_out_use(plan, held_out))
         write_export(result)
         return log_result(result, run.tracker)
 
@@ -188,18 +185,7 @@ def _make_tracker(plan: CompilePlan) -> Tracker:
         store=Path(plan.settings.store),
         experiment=f"debate/{plan.corpus_name}",
         run_name=plan.name,
-    )
-
-
-def _record_held_out_use(plan: CompilePlan, held_out: HeldOutComparison) -> HeldOutReuse:
-    """Record in the store that the held-out figures have been shown."""
-    return record_held_out_use(
-        Path(plan.settings.store),
-        plan.identity,
-        plan.data.corpus,
-        plan.data.evaluation_corpus,
-        held_out.tables["compiled"].average[plan.data.level][plan.statistic],
-        {"name": plan.name, "seed": plan.settings.seed, "aspects": [aspect.name for aspect in plan.data.aspects]},
+        identity=plan.identity,
     )
 
 

@@ -29,8 +29,6 @@ from debate_judge.runs.reports.html.blocks import CostChart, JudgesChart, LineCh
 from debate_judge.runs.reports.html.charts import figure
 from debate_judge.runs.reports.html.document import DebateTexts, Report
 from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
-from debate_judge.runs.tracking import champion
-from debate_judge.runs.tracking.champion import Challenger
 from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.run_contents import named_prompts
 from debate_judge.runs.tracking.tracker import Tracker
@@ -53,7 +51,7 @@ def log_plan(plan: CompilePlan, tracker: Tracker) -> None:
     data = plan.data
     derived = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
     tracker.log_settings(asdict(plan.settings) | derived, changed_settings(plan.settings, _ALWAYS_LOGGED) | derived)
-    tracker.set_tags({"identity": plan.identity, "note": plan.note or None})
+    tracker.set_tags({"note": plan.note or None, "held_out": data.evaluation_corpus.digest})
     tracker.log_dataset("train", data.splits.train, data.splits.fingerprints["train"])
     tracker.log_dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
     tracker.log_dataset("held_out", data.evaluation_corpus, data.evaluation_corpus.digest)
@@ -91,8 +89,8 @@ def log_result(result: Result, tracker: Tracker) -> Result:
     tracker.log_json("calibration.json", calibration_tables.to_json(result.calibration))
     tracker.log_metrics(_main_metrics(result))
     tracker.log_details(_detail_metrics(result))
-    tracker.log_json(champion.SCORES_FILE, champion.to_json(held_out.scores[result.exported.name]))
-    tracker.set_tags({"held_out_uses": str(result.held_out_reuse) or None, "exported": result.exported.reason})
+    tracker.set_tags({"exported": result.exported.reason})
+    tracker.log_params(_chosen_params(result))
     if held_out.folds:
         tracker.log_json("folds.json", folds_json(plan, held_out.folds))
     tracker.set_tags(
@@ -117,7 +115,6 @@ def log_result(result: Result, tracker: Tracker) -> Result:
         run_id=tracker.run_id,
         ui_command=tracker.ui_command,
         link=tracker.run_link(),
-        runs_link=tracker.runs_link(),
     )
     report_page = None if plan.settings.report == "none" else _write_report(result, tracker, report, texts)
     return replace(result, tracked=tracked, report=report_page)
@@ -188,19 +185,28 @@ def _instructions_in_use(judge: Judge) -> dict[str, str]:
 
 
 def _registration(result: Result) -> Registration:
-    plan, exported, held_out = result.plan, result.exported, result.held_out
+    plan, exported = result.plan, result.exported
     judge, task, settings = exported.judge, exported.judge.task, plan.settings
     agreement = result.agreement(exported.name)
     chosen = ", ".join(f"{aspect}: {aspect_judge.judge.kind}" for aspect, aspect_judge in judge.aspects.items())
     return Registration(
         name=plan.model_name,
         description=f"Judges that score a {task.candidate_label} ({', '.join(judge.aspects)}) as human raters do, one "
-        f"version a compile. The alias {champion.ALIAS} is moved only to a version that is shown to agree better with "
-        "the raters of the same held-out sources.",
+        "version a compile.",
         version_description=f"{plan.name}: held-out agreement {agreement}; LM {settings.lm}; {chosen}."
         + (f" {plan.note}" if plan.note else ""),
-        challenger=Challenger(held_out.scores[exported.name], plan.paired_difference),
     )
+
+
+def _chosen_params(result: Result) -> dict[str, str]:
+    """What the compiled judge is, as parameters by which runs are compared: one value, or one for each aspect."""
+    points = {aspect: search.chosen.point for aspect, search in result.searches.items()}
+    params: dict[str, str] = {}
+    for name, attribute in (("n", "rounds"), ("persona", "persona"), ("knowledge", "knowledge")):
+        values = {aspect: str(getattr(point, attribute)) for aspect, point in points.items()}
+        different = len(set(values.values())) > 1
+        params[name] = ", ".join(f"{a}: {v}" for a, v in values.items()) if different else next(iter(values.values()))
+    return params
 
 
 def _main_metrics(result: Result) -> dict[str, float | None]:
@@ -226,7 +232,6 @@ def _main_metrics(result: Result) -> dict[str, float | None]:
         "gain_over_informed_single": held_out.gain_over_informed.value,
         "calls_per_item": held_out.calls_per_item("compiled"),
         "unscored": average["compiled"].unscored,
-        "held_out_uses": result.held_out_reuse.times,
         "lm_calls": meter.requested.total(),
         "input_tokens": meter.input_tokens,
         "output_tokens": meter.output_tokens,
@@ -242,7 +247,6 @@ def _detail_metrics(result: Result) -> dict[str, float | None]:
         **{f"gain/{aspect}": gain.value for aspect, gain in held_out.gains.items()},
         "gain_detectable": None if power is None else power.detectable,
         "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
-        "held_out_uses_inflation": result.held_out_reuse.inflation,
         "points_tried": len(search.outcomes) + len(search.pruned),
         "points_pruned": len(search.pruned),
         "lm_calls_executed": meter.executed.total(),

@@ -31,7 +31,6 @@ from debate_judge.runs.reports import absolute_agreement as absolute_agreement_t
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
-from debate_judge.runs.tracking.held_out_reuse import FIRST_USE, HeldOutReuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +45,6 @@ class TrackedRun:
     """The command that starts MLflow's UI on the store; None if a server is used."""
     link: str
     """The run's page."""
-    runs_link: str
-    """The table of the experiment's runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +62,6 @@ class Result:
     """Aspect -> the search that chose its judge."""
     held_out: HeldOutComparison
     exported: ExportChoice
-    held_out_reuse: HeldOutReuse = FIRST_USE
     """How often figures of the same held-out sources have been shown."""
     report: Path | None = None
     """The HTML page; None if the settings want none or it could not be written."""
@@ -145,7 +141,6 @@ class Result:
             "gain_of_knowledge": asdict(held_out.gain_of_knowledge),
             "gain_over_informed_single": asdict(held_out.gain_over_informed),
             "near_duplicates": [list(ids) for ids in plan.data.splits.joined],
-            "held_out_uses": asdict(self.held_out_reuse),
             **({"folds": folds_json(plan, held_out.folds)} if held_out.folds else {}),
             "guides": guides(self.compiled),
             "lm_calls_per_item": {name: held_out.calls_per_item(name) for name in COMPARED},

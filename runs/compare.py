@@ -6,7 +6,7 @@
     python runs/compare.py --data new.csv --judges "EXPORT,EXPORT[lm=openai/MODEL]"
 
 A judge is a name (single, multiagent, debate, ... rouge-l) or an export: its folder, models:/NAME/VERSION,
-models:/NAME@champion, or the id of the MLflow run that made it. Settings in brackets are for this judge alone; a|b
+models:/NAME/latest, or the id of the MLflow run that made it. Settings in brackets are for this judge alone; a|b
 makes one judge for each value, and lm=PROVIDER/MODEL gives a judge another LM. Sources that no
 export was compiled on are scored, without exports the held-out ones of a compile's split; all with --part all, where
 an export that was compiled on them is marked, because its agreement is no evidence. Judges of one LM score in one pass

@@ -1,7 +1,7 @@
 """Serve scores of an exported judge over HTTP.
 
     python runs/serve.py runs/store/exports/NAME
-    python runs/serve.py models:/NAME@champion --host 0.0.0.0 --port 8000
+    python runs/serve.py models:/NAME/latest --host 0.0.0.0 --port 8000
 
 POST /score takes {"source": "...", "text": "..."} or a list of these; /docs describes it, /health says whether the
 service runs, and /metrics is for Prometheus. With DEBATE_SERVE_KEY set, requests need it as a bearer key; to listen

@@ -39,14 +39,13 @@ INLINE = re.compile(r"`([^`]+)`")
 ELSEWHERE = (
     "export ",
     "python -m venv",
-    "LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false",
+    "mlflow ui",
     "pip install",
     "cp ",
     "docker ",
     "curl ",
 )
-"""How lines begin that are tried by hand: the two commands of .ci/run, a variable, MLflow's own server, and a team's
-services, whose file has tests of its own."""
+"""How lines begin that are tried by hand: the two commands of .ci/run, a variable, and servers."""
 
 QUICK = ("--effort", "light", *keys(trials=2, preflight=False))
 ONCE = ("--folds", "1")
@@ -195,8 +194,7 @@ def register(name: str) -> None:
     with use_tracking_uri(f"sqlite:///{Path.cwd()}/runs/store/mlflow.db"):
         ids = [experiment.experiment_id for experiment in mlflow.search_experiments()]
         newest, *_ = mlflow.search_logged_models(ids, output_format="list")
-        version = mlflow.register_model(newest.model_uri, name).version
-        mlflow.MlflowClient().set_registered_model_alias(name, "champion", version)
+        mlflow.register_model(newest.model_uri, name)
 
 
 @pytest.mark.integration

@@ -97,12 +97,9 @@ def _judged_scores(plan: CompilePlan, held_out: HeldOutComparison, name: str) ->
 
 def _verdict(result: Result) -> list[ReportBlock]:
     blocks: list[ReportBlock] = []
-    reuse = result.held_out_reuse
     for line in verdict(result):
         question, mark, answer = line.partition("? ")
         blocks.append(Paragraph(answer[:1].upper() + answer[1:], question + mark.strip()))
-    if str(reuse):
-        blocks.append(Paragraph(f"{reuse}.", look="warning"))
     if not result.beats_chance:
         blocks.append(Paragraph(NOT_ABOVE_CHANCE, look="warning"))
     return blocks

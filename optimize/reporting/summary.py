@@ -42,7 +42,6 @@ def summary(result: Result) -> list[OutputBlock]:
     lines: list[OutputBlock] = [
         "",
         *verdict(result),
-        *([f"{result.held_out_reuse}."] if str(result.held_out_reuse) else []),
         "",
         f"Held-out {metric_name(result)} with the human ratings, with 95 % intervals ({held_out_note(result)})",
         "",
@@ -113,9 +112,8 @@ def next_steps(result: Result) -> Verbatim:
         "",
         f"Export      {result.export}",
         *([f"Report      {result.report}"] if result.report else []),
-        *([f"MLflow      {tracked.ui_command}", "            then open one of these:"] if tracked.ui_command else []),
-        f"This run    {tracked.link}",
-        f"All runs    {tracked.runs_link}",
+        *([f"MLflow      {tracked.ui_command}"] if tracked.ui_command else []),
+        f"Run         {tracked.link}",
         f"Score       {command('score')} {shlex.quote(str(result.export))} {server}--in texts.jsonl --out scores.jsonl",
         f"Your data   {command('check')} YOUR.csv"
         if settings.data == defaults.data

@@ -173,7 +173,7 @@ def build_entrants(
 
 def expected_judges() -> str:
     """What `--judges` takes, for error messages."""
-    return f"one of {', '.join(JUDGES)}, module:Class, or an export: folder, models:/NAME@champion, or id of its run"
+    return f"one of {', '.join(JUDGES)}, module:Class, or an export: folder, models:/NAME/latest, or id of its run"
 
 
 # --- names and brackets ---

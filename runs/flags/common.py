@@ -37,9 +37,7 @@ COLUMNS = setting(
 )
 
 
-EXPORT = (
-    "the folder of an export, models:/NAME/VERSION, models:/NAME@champion, or the id of the MLflow run that made it"
-)
+EXPORT = "the folder of an export, models:/NAME/VERSION, models:/NAME/latest, or the id of the MLflow run that made it"
 
 CUSTOM_JUDGES = setting(
     (),

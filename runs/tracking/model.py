@@ -6,7 +6,6 @@ The model holds its own copy of the code (`debate_judge` without `optimize`), th
 
 from __future__ import annotations
 
-import logging
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -20,12 +19,9 @@ from typing import TYPE_CHECKING
 import debate_judge
 from debate_judge.runs.export.folder import SETTINGS
 from debate_judge.runs.export.manifest import Export, read
-from debate_judge.runs.tracking.champion import ALIAS, Challenger, challenge
 
 if TYPE_CHECKING:
     from debate_judge.runs.tracking.store import TrackingStore
-
-logger = logging.getLogger(__name__)
 
 _FOLDERS = ("data", "programs", "runs")
 """Packages that scoring needs; it never imports `optimize`."""
@@ -67,13 +63,9 @@ class Registration:
     """Description of the registered model."""
     version_description: str
     """Description of this version."""
-    challenger: Challenger
-    """How it is compared with the champion."""
 
 
-def log_model(
-    tracking: TrackingStore, run_id: str, export_folder: Path, name: str, registration: Registration | None
-) -> str:
+def log_model(tracking: TrackingStore, export_folder: Path, name: str, registration: Registration | None) -> str:
     """Log an export in the active run, as a folder and as the model `name`, and register the model if asked to; returns
     the model's URI.
     """
@@ -113,9 +105,6 @@ def log_model(
     client, version = tracking.client, str(logged.registered_model_version)
     client.update_registered_model(registered_name, registration.description)
     client.update_model_version(registered_name, version, registration.version_description)
-    decision = challenge(tracking, str(registered_name), version, registration.challenger)
-    client.set_tag(run_id, ALIAS, decision)
-    logger.info(decision)
     return f"models:/{registered_name}/{version}"
 
 

@@ -20,6 +20,8 @@ from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.transcript import Transcript
 
 if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput
+
     from debate_judge.data.schema import Corpus
     from debate_judge.runs.tracking.store import TrackingStore
 
@@ -27,13 +29,13 @@ _LINKED_PROMPTS = "mlflow.linkedPrompts"
 """Tag with the prompts that a run's page lists."""
 
 
-def log_dataset(split: str, corpus: Corpus, digest: str) -> None:
-    """Log one split of a corpus as an input of the active run; MLflow gets columns and counts, but no text."""
-    import mlflow
+def dataset_input(split: str, corpus: Corpus, digest: str) -> DatasetInput:
+    """One split of a corpus as an input of a run; MLflow gets columns and counts, but no text."""
     from mlflow.data.dataset_source_registry import get_dataset_source_from_json
     from mlflow.data.meta_dataset import MetaDataset
-    from mlflow.exceptions import MlflowException
+    from mlflow.entities import DatasetInput, InputTag
     from mlflow.types import ColSpec, Schema
+    from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
     counts = {"groups": len(corpus.groups), "candidates": sum(len(g.candidates) for g in corpus.groups)}
 
@@ -47,12 +49,10 @@ def log_dataset(split: str, corpus: Corpus, digest: str) -> None:
     ratings = [ColSpec("double", name) for name in corpus.rated_aspects()]
     columns = Schema([ColSpec("string", "group"), ColSpec("string", "candidate"), *ratings])
     dataset = RatedTexts(source, corpus.origin.name, digest[:36], columns)
-    tags = {"revision": corpus.origin.revision} if corpus.origin.revision else None
-    try:
-        mlflow.log_input(dataset, context=split, tags=tags)
-    except MlflowException:
-        # MLflow checks whether the data set exists and then adds it: of two runs that do so at the same time one fails.
-        mlflow.log_input(dataset, context=split, tags=tags)
+    tags = [InputTag(MLFLOW_DATASET_CONTEXT, split)]
+    if corpus.origin.revision:
+        tags.append(InputTag("revision", corpus.origin.revision))
+    return DatasetInput(dataset._to_mlflow_entity(), tags)
 
 
 # --- prompts ---

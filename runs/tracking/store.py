@@ -26,7 +26,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.runs.export.from_mlflow import embedded_uri
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
-from debate_judge.runs.tracking.experiment_page import experiment_tags
 
 TIMEOUT = 4.0
 """Seconds in which a server or a locked database must answer."""
@@ -43,11 +42,6 @@ class TrackingStore:
     uri: str
     experiment_id: str
 
-    def running_runs(self, condition: str) -> list[Any]:
-        """The experiment's runs that have not ended and meet a condition in the syntax of MLflow's search."""
-        runs = self.client.search_runs([self.experiment_id], f"attributes.status = 'RUNNING' and {condition}")
-        return list(runs)
-
     @property
     def has_server(self) -> bool:
         """Whether the store is a server, with a UI of its own."""
@@ -56,10 +50,7 @@ class TrackingStore:
     @property
     def ui_command(self) -> str:
         """The command that shows a store without a server of its own, quoted for any POSIX shell."""
-        # The UI imports LiteLLM, which fetches a price list first and, where there is no network, never returns. It
-        # also starts eight processes, of 330 MB each, for jobs of MLflow's own judges.
-        variables = "LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
-        return f"{variables} mlflow ui --backend-store-uri {shlex.quote(redact_text(self.uri))}"
+        return f"mlflow ui --backend-store-uri {shlex.quote(redact_text(self.uri))}"
 
 
 def open_tracking_store(uri: str | None, store: Path, experiment: str) -> TrackingStore:
@@ -145,7 +136,7 @@ def _open(uri: str, store: Path, experiment: str) -> TrackingStore:
         # Without a location of ours MLflow would put artifacts into ./mlruns of the working directory.
         location = None if is_server(uri) or uri.startswith("databricks") else (store / "artifacts").as_uri()
         try:
-            experiment_id = client.create_experiment(experiment, artifact_location=location, tags=experiment_tags({}))
+            experiment_id = client.create_experiment(experiment, artifact_location=location)
             return TrackingStore(client, uri, experiment_id)
         except MlflowException:
             # The lock holds on one machine only: a process on another may have created it meanwhile.
@@ -158,8 +149,6 @@ def _open(uri: str, store: Path, experiment: str) -> TrackingStore:
             found=redact_text(uri),
             remedy=f"mlflow experiments restore --experiment-id {existing.experiment_id}, with MLFLOW_TRACKING_URI set",
         )
-    for name, value in experiment_tags(existing.tags).items():
-        client.set_experiment_tag(existing.experiment_id, name, value)
     return TrackingStore(client, uri, existing.experiment_id)
 
 

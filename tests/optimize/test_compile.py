@@ -31,7 +31,6 @@ from debate_judge.runs.flags.judge import personas
 from tests.config_keys import keys
 from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import SAMPLE, small_corpus
-from tests.optimize.test_held_out import plan, use
 from tests.printed_output import unwrapped
 
 QUICK = ["--max-rounds", "1", "--folds", "1", *keys(trials=4, report="none", json="r.json")]
@@ -82,12 +81,10 @@ def numbers(value: object) -> list[float]:
 
 @pytest.mark.integration
 def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFixture[str]) -> None:
-    # Its held-out sources have been used once before.
-    use(plan(Path("runs/store"), seed=8))
     result = compiled(*QUICK, "--aspects", "coherence,consistency")
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_of_knowledge", "gain_over_informed_single", "guides", "lm_calls"),
-        *("export", "run_id", "seed", "absolute_agreement", "note", "held_out_uses", "calibration", "exported"),
+        *("export", "run_id", "seed", "absolute_agreement", "note", "calibration", "exported"),
         *("decisions", "raters", "objective", "lm_calls_per_item", "splits", "data", "near_duplicates", "gains"),
     }
     assert all(math.isfinite(n) for n in numbers(result))
@@ -112,17 +109,9 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
         assert words in output
     assert f"{invocation.command('score')} {result['export']} --in" in output
     assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
-    # The second use of held-out is told wherever the figures are.
-    uses = result["held_out_uses"]
-    assert uses["times"] == 2
-    assert 0 < uses["inflation"] < 1
-    warning = f"shown 2 times; the best of 2 is inflated by about {uses['inflation']:.2g}"
     run = tracked().get_run(result["run_id"])
-    assert all(warning in text for text in (output, run.data.tags["held_out_uses"]))
-    assert run.data.metrics["held_out_uses"] == 2
-    metrics = artifact(result["run_id"], "metrics.json")
-    assert metrics["held_out_uses_inflation"] == pytest.approx(uses["inflation"])
-    assert evidence["held_out_uses"] == uses
+    assert run.data.tags["held_out"] == result["splits"]["held_out"]
+    assert {"n", "persona", "knowledge"} <= run.data.params.keys()
 
 
 def tracked() -> Any:
@@ -297,7 +286,7 @@ def test_proposed_commands_can_be_pasted_whatever_the_folder_is_called() -> None
         plan=SimpleNamespace(settings=Settings()),
         export=Path("my runs/exports/it's"),
         report=None,
-        tracked=TrackedRun(run_id="1", ui_command=None, link="http://localhost/1", runs_link="http://localhost"),
+        tracked=TrackedRun(run_id="1", ui_command=None, link="http://localhost/1"),
     )
     (line,) = (line for line in next_steps(cast(Result, result)).splitlines() if line.startswith("Score "))
     words = shlex.split(line)

@@ -258,11 +258,9 @@ def by_command(tmp_path_factory: pytest.TempPathFactory) -> Printed:
 
 
 @pytest.mark.integration
-def test_a_compile_that_was_stopped_pays_no_call_twice_and_looks_once(by_command: Printed) -> None:
+def test_a_compile_that_was_stopped_pays_no_call_twice(by_command: Printed) -> None:
     assert by_command.stops == 2
     assert len(by_command.requests) == len(set(by_command.requests)) > 120
-    (line,) = (by_command.folder / "store" / "held_out_uses.jsonl").read_text().splitlines()
-    assert len(json.loads(line)["held_out"]) == 12
 
 
 @pytest.mark.integration

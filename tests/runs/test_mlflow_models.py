@@ -1,4 +1,4 @@
-"""A registered judge, used by a process without this project; its versions, prompts and the alias `champion`."""
+"""A registered judge, used by a process without this project and its versions and prompts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.tracking import model as model_files
-from debate_judge.runs.tracking.champion import ALIAS, SCORES_FILE, Challenger, challenge, from_json, to_json
 from debate_judge.runs.tracking.run_contents import named_prompts, prompt_name, to_alias
 from debate_judge.runs.tracking.tracker import Tracker
-from tests.runs.registered_models import paired_difference, registration, started
+from tests.runs.registered_models import registration
 from tests.runs.score_command import export_of
 
 SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
@@ -70,8 +69,7 @@ def test_each_compile_is_a_new_version_that_belongs_to_its_run(logged: SimpleNam
     assert len(logged.run.outputs.model_outputs) == 2
     assert logged.version.description == "two"
     registered = logged.client.get_registered_model("judges-a-b")
-    assert (registered.description, registered.aliases) == ("Judges.", {"champion": 1})
-    assert "stays the champion" in logged.run.data.tags["champion"]
+    assert registered.description == "Judges."
 
 
 def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNamespace) -> None:
@@ -216,54 +214,6 @@ def scores(orders: Sequence[Sequence[float]], ratings: Sequence[float] = RATINGS
 
 
 WEAK, STRONG = scores(NOISE), scores([RATINGS] * len(NOISE))
-
-
-@pytest.fixture(scope="module")
-def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracker]:
-    store = tmp_path_factory.mktemp("registry") / "store"
-    with Tracker(uri=None, store=store, experiment="debate/registry", run_name="r") as opened:
-        yield opened
-
-
-def challenged(tracker: Tracker, name: str, held_out: Any) -> tuple[str, str]:
-    """Register a version whose run holds these scores; returns what came of the challenge, and the champion."""
-    client = tracker.tracking_store.client
-    run_id = started(tracker.tracking_store, name)
-    if held_out is not None:
-        text = held_out if isinstance(held_out, str) else json.dumps(to_json(held_out))
-        client.log_text(run_id, text, SCORES_FILE)
-    if not client.search_registered_models(f"name = '{name}'"):
-        client.create_registered_model(name)
-    version = client.create_model_version(name, "file:///nowhere", run_id, await_creation_for=0).version
-    challenger = Challenger(held_out if isinstance(held_out, dict) else STRONG, paired_difference)
-    decision = challenge(tracker.tracking_store, name, version, challenger)
-    return decision, str(client.get_model_version_by_alias(name, ALIAS).version)
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "second", "champion", "reason"),
-    [
-        ("better", WEAK, STRONG, "2", "version 2 minus version 1"),
-        ("luck", WEAK, scores([RATINGS, *NOISE[1:]]), "1", "version 2 minus version 1"),
-        ("other-ratings", WEAK, scores([RATINGS] * len(NOISE), (1.0, 2.0, 3.0, 5.0)), "1", "other sources or ratings"),
-        ("absent", None, STRONG, "1", "not in its run"),
-        ("broken", '{"clarity": [{"group": "g"}]}', STRONG, "1", "not in its run"),
-    ],
-)
-def test_the_first_version_is_the_champion_until_one_is_shown_to_be_better(
-    tracker: Tracker, name: str, first: Any, second: Any, champion: str, reason: str
-) -> None:
-    decision, alias = challenged(tracker, name, first)
-    assert ("there was none" in decision, alias) == (True, "1")
-    decision, alias = challenged(tracker, name, second)
-    assert decision.startswith(f"version {champion} of {name} {'is' if champion == '2' else 'stays'} the champion")
-    assert reason in decision
-    assert alias == champion
-
-
-def test_scores_survive_being_written() -> None:
-    gaps = {"clarity": [GroupScores("g", ("a", "b"), (1.0, None), (None, 2.5))]}
-    assert from_json(json.dumps(to_json(gaps))) == gaps
 
 
 def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path: Path) -> None:
