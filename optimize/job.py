@@ -21,7 +21,7 @@ from debate_judge.optimize.publishing import log_plan, log_result, write_export
 from debate_judge.optimize.rated_data import RatedData, load, split_sources
 from debate_judge.optimize.reflection import make_reflection_lm, preflight_reflection
 from debate_judge.optimize.result import Result
-from debate_judge.optimize.selection import choose, create_study
+from debate_judge.optimize.selection import compiled_judge, search
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import find_tuner
 from debate_judge.optimize.tuning import TunedJudges, tune_judges
@@ -68,9 +68,8 @@ def compile_judge(
         tuned = run.tune_concurrently([partial(tune_judges, half[0]) for half in run.halves])
 
         def choose_and_evaluate(run: CompileRun, judges: TunedJudges) -> HeldOutEvaluation:
-            study = create_study(run, judges)
-            study.optimize()
-            return evaluate_held_out(run, *choose(run, study))
+            searches = search(run, judges)
+            return evaluate_held_out(run, compiled_judge(run, searches), searches)
 
         jobs = [
             partial(choose_and_evaluate, fold, judges)

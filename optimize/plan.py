@@ -17,8 +17,7 @@ from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.choice_scores import ChoicePart
-from debate_judge.optimize.search.storage import FORMAT_VERSION
-from debate_judge.optimize.search.study import SearchLimits, Study, StudyFactory, search_limits
+from debate_judge.optimize.search.study import SEARCH_LIMITS, SearchLimits, SearchSettings
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, find_tuner
 from debate_judge.programs.judge import Judge
@@ -30,8 +29,8 @@ from debate_judge.runs.tracking.tracker import Tracker
 
 T = TypeVar("T")
 
-_PASSES_PER_TRIAL = 6
-"""Approximate passes over items of a trial for each aspect: its blocks, on dev and train."""
+_PASSES = 60
+"""Approximate passes over items of a search for each aspect, on dev and train, of the sources to prune by and all."""
 
 OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
 
@@ -115,11 +114,6 @@ class CompilePlan:
             else OBJECTIVE_DESCRIPTIONS[absolute_measure]
         )
 
-    @property
-    def units(self) -> list[tuple[Aspect, ...]]:
-        """The aspects, in tuples of those that share a judge."""
-        return [(aspect,) for aspect in self.data.aspects]
-
     def for_fold(self, splits: Splits, number: int) -> CompilePlan:
         """The plan of the fold of this number, from 1."""
         return replace(self, data=replace(self.data, splits=splits, folds=None), fold_number=number)
@@ -131,15 +125,15 @@ class CompilePlan:
         """
         if self.fold_number:
             return None
-        return Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT_VERSION}.log"
+        return Path(self.settings.store) / "studies" / f"{self.identity}.log"
 
     @property
     def search_limits(self) -> SearchLimits:
         """How much the search tries."""
-        return search_limits(self.settings.effort, self.settings.trials)
+        return replace(SEARCH_LIMITS[self.settings.effort], trials=self.settings.trials)
 
-    def choice_corpora(self, aspects: Sequence[Aspect], *, discriminating: bool = True) -> dict[ChoicePart, Corpus]:
-        """The sources that a judge for these aspects is chosen by.
+    def choice_corpora(self, aspect: Aspect, *, discriminating: bool = True) -> dict[ChoicePart, Corpus]:
+        """The sources that the judge of an aspect is chosen by.
 
         Those of dev, then of train, up to the number of candidates that the effort allows. Only sources whose ratings
         can discriminate between judges (`CompileData.discriminates`); with `discriminating=False` the other rated
@@ -154,9 +148,9 @@ class CompilePlan:
             for group in groups:
                 if remaining < len(group.candidates):
                     continue
-                if discriminates := self.data.discriminates(group, aspects):
+                if discriminates := self.data.discriminates(group, [aspect]):
                     remaining -= len(group.candidates)
-                rated = any(c.ratings.get(a.name) for c in group.candidates for a in aspects)
+                rated = any(c.ratings.get(aspect.name) for c in group.candidates)
                 if discriminates == discriminating and (discriminates or rated):
                     selected.append(group)
             corpora[part] = replace(splits.dev, groups=tuple(selected))
@@ -165,11 +159,11 @@ class CompilePlan:
     @property
     def phases(self) -> list[RunPhase]:
         """The phases of a compile, for the progress bar; their shares of the work are approximate."""
-        units = len(self.units)
-        tuning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
-        search = RunPhase("search", 0.5, _PASSES_PER_TRIAL * self.search_limits.expected_trials * units)
-        calibration = RunPhase("calibration", 0.05, units)
-        held_out = RunPhase("held-out", 0.2, 4 * len(self.data.aspects))
+        aspects = len(self.data.aspects)
+        tuning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * aspects)
+        search = RunPhase("search", 0.5, _PASSES * aspects)
+        calibration = RunPhase("calibration", 0.05, aspects)
+        held_out = RunPhase("held-out", 0.2, 4 * aspects)
         if not self.data.folds:
             return [tuning, search, calibration, held_out]
         halves = self.data.folds.halves
@@ -231,7 +225,8 @@ class CompileRun:
     tuner: Tuner
     reflection_lm: JudgeLM
     """The LM that writes guides and instructions for the tuner."""
-    study_factory: StudyFactory = Study
+    adjust_search: Callable[[SearchSettings], SearchSettings] = lambda settings: settings
+    """From the settings of a search to those that are used."""
 
     @classmethod
     def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Tracker | None, reflection_lm: JudgeLM) -> CompileRun:
@@ -257,8 +252,3 @@ class CompileRun:
     def for_fold(self, splits: Splits, number: int) -> CompileRun:
         """The run of the fold of this number, from 1."""
         return replace(self, plan=self.plan.for_fold(splits, number), tracker=None)
-
-
-def unit_name(aspects: Sequence[Aspect]) -> str:
-    """The name of a unit, the aspects that share a judge, in logs, stages and studies."""
-    return "+".join(aspect.name for aspect in aspects)

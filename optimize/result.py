@@ -22,7 +22,7 @@ from debate_judge.optimize.evaluation.held_out import COMPARED, HeldOutEvaluatio
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import guides
 from debate_judge.optimize.reporting.verdict import verdict
-from debate_judge.optimize.search.outcomes import SearchResult
+from debate_judge.optimize.search.study import SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import load

@@ -1,4 +1,4 @@
-"""Tuning on train, for every aspect or for several that share a judge."""
+"""Tuning on train, for every aspect."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from functools import partial
 
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.plan import CompilePlan, CompileRun, unit_name
+from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.search.choice_scores import CrossFittedJudge
 from debate_judge.optimize.search.knowledge import (
-    TUNED,
     Knowledge,
     VariantJudges,
     combine,
     examples_knowledge,
-    knowledge_values,
     learnt_knowledge,
 )
-from debate_judge.optimize.search.points import LEARNT, JudgeVariant, SearchSpace
+from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, TUNED, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import LearntPersona, TunerContext, tuning_result
 from debate_judge.programs import find_preset
@@ -36,7 +34,7 @@ class TunedJudges:
     """The judges to choose from, tuned on train; folds with the same train part share them."""
 
     variants: Mapping[str, Mapping[JudgeVariant, CrossFittedJudge]]
-    """Name of a unit (the aspects that share a judge) -> its judges."""
+    """Aspect -> its judges."""
     space: SearchSpace
 
 
@@ -45,41 +43,41 @@ def tune_judges(run: CompileRun) -> TunedJudges:
     plan = run.plan
     # A copy, because a judge may cache what it derives, and the uncompiled judge is measured without that.
     base = plan.judge.deepcopy()
-    learnt_by_unit = run.tune_concurrently([partial(_learn, run, base, unit) for unit in plan.units])
+    learnt = run.tune_concurrently([partial(_learn, run, base, aspect) for aspect in plan.data.aspects])
     personas = _judges_by_persona(plan, base, _searched_personas(plan))
-    names = [*personas, *([LEARNT] if any(persona for _, persona in learnt_by_unit) else [])]
-    space = _search_space(plan, base, names, [kind for kinds, _ in learnt_by_unit for kind in kinds])
+    names = [*personas, *([LEARNT] if any(persona for _, persona in learnt) else [])]
+    space = _search_space(plan, base, names, [kind for kinds, _ in learnt for kind in kinds])
     variants = {}
-    for unit, (kinds, persona) in zip(plan.units, learnt_by_unit, strict=True):
-        unit_personas, seen = dict(personas), {}
+    for aspect, (kinds, persona) in zip(plan.data.aspects, learnt, strict=True):
+        aspect_personas, seen = dict(personas), {}
         if persona is not None:
-            unit_personas |= base.variants({LEARNT: persona.text})
+            aspect_personas |= base.variants({LEARNT: persona.text})
             seen = {LEARNT: persona.seen}
-        variants[unit_name(unit)] = VariantJudges(unit_personas, kinds, space, seen)
+        variants[aspect.name] = VariantJudges(aspect_personas, kinds, seen)
     return TunedJudges(variants, space)
 
 
 _LearntOnTrain = tuple[list[Knowledge], LearntPersona | None]
-"""The knowledge about the raters that a unit's train part gives, and a persona of the Critic written for them."""
+"""The knowledge about the raters that an aspect's train part gives, and a persona of the Critic written for them."""
 
 
-def _learn(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
+def _learn(run: CompileRun, base: Judge, aspect: Aspect) -> _LearntOnTrain:
     """The tuner's results, rated texts in the prompts, and each of both together."""
-    (kinds, persona), plan, count = _run_tuner(run, base, aspects), run.plan, run.plan.settings.examples
+    (kinds, persona), plan, count = _run_tuner(run, base, aspect), run.plan, run.plan.settings.examples
     if count is None:
         return kinds, persona
-    rated = examples_knowledge(base, plan.data.splits.train, aspects, count, plan.settings.seed)
+    rated = examples_knowledge(base, plan.data.splits.train, [aspect], count, plan.settings.seed)
     return [*kinds, *rated, *(combine(kind, shown) for kind in kinds if kind.name != TUNED for shown in rated)], persona
 
 
-def _run_tuner(run: CompileRun, base: Judge, aspects: tuple[Aspect, ...]) -> _LearntOnTrain:
+def _run_tuner(run: CompileRun, base: Judge, aspect: Aspect) -> _LearntOnTrain:
     """The results of the optimizer that `--tuner` names on train."""
-    plan, settings, label = run.plan, run.plan.settings, unit_name(aspects)
+    plan, settings, label = run.plan, run.plan.settings, aspect.name
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
         return [], None
     logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
-    trainset = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
+    trainset = examples(plan.data.splits.train, [aspect], grouped=plan.data.level == "summary", seed=settings.seed)
     proposals, trials = EFFORTS[settings.effort]
     context = TunerContext(
         statistic=plan.statistic,
@@ -120,22 +118,22 @@ def _search_space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds
     searched = find_preset(plan.settings.judge).dimensions
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     tie_breakers = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
-    knowledge, rewritten = knowledge_values(kinds)
-    fixed = len(fixed_granularities(plan, plan.data.aspects)) == len(plan.data.aspects)
+    knowledge = tuple(dict.fromkeys((NO_KNOWLEDGE, *(kind.name for kind in kinds))))
+    fixed = all(fixed_granularity(plan, aspect) for aspect in plan.data.aspects)
     return SearchSpace(
         knowledge=knowledge,
         personas=tuple(personas),
         rounds=tuple(dict.fromkeys(rounds)),
         tie_breakers=tie_breakers,
         granularities=("given",) if fixed else GRANULARITIES,
-        rewritten=rewritten,
     )
 
 
-def fixed_granularities(plan: CompilePlan, aspects: Sequence[Aspect]) -> dict[str, Granularity]:
-    """Aspect -> its granularity, for aspects whose granularity is not searched: the scale's steps, or none."""
-    defaults = {aspect.name: default_granularity(plan.judge, aspect) for aspect in aspects}
-    return {a.name: defaults[a.name] for a in aspects if a.scale.on_steps or not _searches_rounding(plan, a)}
+def fixed_granularity(plan: CompilePlan, aspect: Aspect) -> Granularity | None:
+    """The granularity of an aspect for which it is not searched: the scale's steps, or none."""
+    if aspect.scale.on_steps or not _searches_rounding(plan, aspect):
+        return default_granularity(plan.judge, aspect)
+    return None
 
 
 def _searches_rounding(plan: CompilePlan, aspect: Aspect) -> bool:

@@ -18,11 +18,11 @@ from debate_judge.data.splits import Splits
 from debate_judge.optimize.estimation.cases import run_for_case
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.job import compile_judge, make_plan
-from debate_judge.optimize.plan import CompileData, CompilePlan, CompileRun, unit_name
+from debate_judge.optimize.plan import CompileData, CompilePlan, CompileRun
 from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
 from debate_judge.optimize.search.choice_scores import PARTS, ChoicePart, search_stage
-from debate_judge.optimize.search.study import search_limits
+from debate_judge.optimize.search.study import SEARCH_LIMITS
 from debate_judge.optimize.selection import calibration_label
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
@@ -45,12 +45,9 @@ SAMPLE_ITEMS = 192
 """Items that are sampled from each part, over all aspects."""
 
 SEARCH_NOTE = (
-    "Search: the starting points and {suggestions} suggestions of the sampler, each for all aspects, on dev and train, "
-    "{most} (--effort {effort}). "
-    "All but the untuned single call is pruned after the first sources (lower), or nothing is (upper), or what is "
-    "pruned on the sample (expected). The starting points are always tried; the rest is whatever takes most calls "
-    "(upper), nothing (lower), or what the sampler suggests on the sample (expected). Held-out: chosen is the "
-    "cheapest point (lower), the costliest (upper), or the one that the search chooses on the sample (expected)."
+    "Search: on dev and train, {most} (--effort {effort}). Expected is what the search does on a sample; lower is a "
+    "search that prunes all it may and chooses the fewest calls, upper one that prunes nothing, suggests the longest "
+    "debates and chooses the most calls."
 )
 
 FOLDS_NOTE = (
@@ -86,7 +83,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], reply_leng
 
     def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
         reflection_lm = make_reflection_lm(settings, runner.lm, DryRunTransport(case))
-        run = run_for_case(case, CompileRun.of(sample, runner, None, reflection_lm), store)
+        run = run_for_case(case, CompileRun.of(sample, runner, None, reflection_lm))
         compile_judge(settings, personas, rated, run_factory=lambda plan: nullcontext(run))
         steps.advance()
 
@@ -96,9 +93,8 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], reply_leng
 
 def notes(settings: Settings) -> list[str]:
     """What the figures assume about the search."""
-    limits = search_limits(settings.effort, settings.trials)
-    most = f"at most {limits.candidates:,} candidates of each aspect"
-    search = SEARCH_NOTE.format(suggestions=limits.suggestions, most=most, effort=settings.effort)
+    most = f"at most {SEARCH_LIMITS[settings.effort].candidates:,} candidates of each aspect"
+    search = SEARCH_NOTE.format(most=most, effort=settings.effort)
     folds = [FOLDS_NOTE] if settings.folds != 1 else []
     return [search, *folds]
 
@@ -181,38 +177,37 @@ def make_stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
     """The stages by the names that tuning, search and held-out scoring use, with the totals of plan and sample."""
     stages: dict[str, Stage] = {}
     held_out = plan.data.evaluation_corpus, sample.data.evaluation_corpus
-    for unit in plan.units:
-        label = unit_name(unit)
+    for aspect in plan.data.aspects:
+        label, unit = aspect.name, [aspect]
         # With folds every source is learnt from, in one of the halves.
         train = (p.data.corpus if p.data.folds else p.data.splits.train for p in (plan, sample))
         stages[f"{label}: tuning"] = Stage.of(
             f"{label}: tuning", *(text_totals(_rated_items(plan, part, unit)) for part in train)
         )
-        full, sampled = _choice_corpora(plan, unit), _choice_corpora(sample, unit)
+        full, sampled = _choice_corpora(plan, aspect), _choice_corpora(sample, aspect)
         for part in PARTS:
             totals = [text_totals(_items(parts[part], unit)) for parts in (full, sampled)]
             for call_kind in _CALL_KINDS:
                 stages[search_stage(label, call_kind, part)] = Stage.of(f"{label}: search, {call_kind}", *totals)
             equally_rated = (
-                text_totals(_items(_choice_corpora(p, unit, discriminating=False)[part], unit)) for p in (plan, sample)
+                text_totals(_items(_choice_corpora(p, aspect, discriminating=False)[part], unit))
+                for p in (plan, sample)
             )
             calibration = Stage.of(calibration_label(label), *equally_rated)
             stages |= {search_stage(calibration_label(label), kind, part): calibration for kind in _CALL_KINDS}
-        for aspect in unit:
-            stages[f"{aspect.name}: held-out"] = Stage.of(
-                f"{label}: held-out", *(text_totals(_items(part, [aspect])) for part in held_out)
-            )
+        stages[f"{label}: held-out"] = Stage.of(
+            f"{label}: held-out", *(text_totals(_items(part, unit)) for part in held_out)
+        )
     return stages
 
 
-def _choice_corpora(
-    plan: CompilePlan, unit: Sequence[Aspect], *, discriminating: bool = True
-) -> dict[ChoicePart, Corpus]:
-    """The sources that a unit's judge is chosen by, of all folds together."""
+def _choice_corpora(plan: CompilePlan, aspect: Aspect, *, discriminating: bool = True) -> dict[ChoicePart, Corpus]:
+    """The sources that an aspect's judge is chosen by, of all folds together."""
     if not plan.data.folds:
-        return plan.choice_corpora(unit, discriminating=discriminating)
+        return plan.choice_corpora(aspect, discriminating=discriminating)
     choices = [
-        plan.for_fold(splits, 1).choice_corpora(unit, discriminating=discriminating) for splits in plan.data.folds.folds
+        plan.for_fold(splits, 1).choice_corpora(aspect, discriminating=discriminating)
+        for splits in plan.data.folds.folds
     ]
     parts: dict[ChoicePart, Corpus] = {}
     for part in PARTS:

@@ -11,7 +11,7 @@ from debate_judge.data.agreement.results import ScoresByAspect
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.plan import CompilePlan, CompileRun
-from debate_judge.optimize.search.outcomes import SearchResult
+from debate_judge.optimize.search.study import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, default_granularity
 from debate_judge.programs.judge import Judge, Judgement, corpus_items
 from debate_judge.runs.runner.judge_usage import stage

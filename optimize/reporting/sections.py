@@ -18,7 +18,7 @@ from debate_judge.optimize.reporting.verdict import (
     verdict,
 )
 from debate_judge.optimize.result import Result
-from debate_judge.optimize.search.outcomes import Outcome, SearchResult
+from debate_judge.optimize.search.study import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports.costs import cost_table
@@ -147,7 +147,7 @@ def _agreement_by_rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]
     for aspect, search in searches.items():
         point, series, label = search.chosen.point, [], ""
         for variant in search.scores.debated_rounds:
-            values = search.scores.agreement_by_rounds(variant, aspect, plan.statistic, level, seed)
+            values = search.scores.agreement_by_rounds(variant, plan.statistic, level, seed)
             series.append(LineSeries(variant_name(variant), tuple(map(IntervalValue.of, values))))
             label = label or correlation_label(values[-1])
         if any(len(line.values) > 1 for line in series):
@@ -165,7 +165,7 @@ def _agreement_against_cost(plan: CompilePlan, searches: Mapping[str, SearchResu
     charts = [
         CostChart(
             aspect,
-            label.format(len(search.chosen.scores[aspect])),
+            label.format(len(search.chosen.scores)),
             tuple(map(_cost_point, search.outcomes)),
             tuple(map(_cost_point, search.front)),
             _cost_point(search.chosen),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections import Counter
 
 from debate_judge.optimize.reporting.formatting import guides
 from debate_judge.optimize.reporting.verdict import (
@@ -54,7 +53,7 @@ def summary(result: Result) -> list[OutputBlock]:
         *table_notes(result),
         *_evidence(result),
         *_guides(result),
-        *_pruned(result),
+        *_trials(result),
         f"LM calls: {meter.requested.total()} requested, {meter.executed.total()} executed now, the rest were answered "
         "from the store",
         "",
@@ -78,16 +77,12 @@ def _guides(result: Result) -> list[str]:
     return [*lines, ""]
 
 
-def _pruned(result: Result) -> list[str]:
-    """How many points of the search were pruned, and after how many sources."""
+def _trials(result: Result) -> list[str]:
+    """How many trials the search made, and how they ended."""
     search = next(iter(result.searches.values()))
-    if not search.pruned:
-        return []
-    after = Counter(pruned.groups for pruned in search.pruned.values())
-    total = next(iter(search.pruned.values())).total_groups
-    counts = ", ".join(f"{count} after {groups}" for groups, count in sorted(after.items()))
-    tried = len(search.outcomes) + len(search.pruned)
-    return [f"Search: {tried} points tried, {len(search.pruned)} pruned ({counts} of {total} sources)"]
+    words = {"COMPLETE": "complete", "PRUNED": "pruned on a third of the sources", "FAIL": "failed: too many unscored"}
+    counts = ", ".join(f"{search.states[state]} {word}" for state, word in words.items() if search.states.get(state))
+    return [f"Search: {sum(search.states.values())} trials ({counts}), {len(search.outcomes)} judges to choose from"]
 
 
 def _evidence(result: Result) -> list[OutputBlock]:

@@ -13,14 +13,11 @@ from typing import Any
 
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.optimize.search.choice_scores import CrossFittedJudge
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, SearchSpace
+from debate_judge.optimize.search.points import TUNED, JudgeVariant
 from debate_judge.optimize.tuners import GroupKey, TuningResult
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.optimize.tuners.rated_examples import show_examples, show_precedents
 from debate_judge.programs.judge import Judge
-
-TUNED = "tuned"
-"""Name of the knowledge and the persona of a judge whose instructions were all rewritten."""
 
 EXAMPLES, PRECEDENTS = "examples", "precedents"
 """Names of the knowledge that consists of rated texts, for all roles and for the Critic alone."""
@@ -113,14 +110,13 @@ def learnt_knowledge(base: Judge, tuned: TuningResult) -> list[Knowledge]:
 
 
 class VariantJudges(dict[JudgeVariant, CrossFittedJudge]):
-    """The judges of the variants for one unit, each created on first access, because most are never used.
+    """The judges of the variants for one aspect, each created on first access, because most are never used.
 
-    A kind of knowledge that only other units have adds nothing here, so that every point is valid for all units.
+    A kind of knowledge that only other aspects have adds nothing here, so that every point is valid for all aspects.
 
     Args:
-        personas: Name -> the untuned judge with this persona.
+        personas: Name -> the untuned judge with this persona, the default one first.
         kinds: The knowledge about the raters.
-        space: The search space.
         seen: Name of a persona -> the train groups that it was written from.
     """
 
@@ -128,26 +124,18 @@ class VariantJudges(dict[JudgeVariant, CrossFittedJudge]):
         self,
         personas: Mapping[str, Judge],
         kinds: Iterable[Knowledge],
-        space: SearchSpace,
         seen: Mapping[str, frozenset[GroupKey]] = MappingProxyType({}),
     ) -> None:
         super().__init__()
         self._personas, self._kinds = personas, {kind.name: kind for kind in kinds}
-        self._space, self._seen = space, seen
+        self._default, self._seen = next(iter(personas.values())), seen
 
     def __missing__(self, variant: JudgeVariant) -> CrossFittedJudge:
-        base = self._personas.get(variant.persona, self._personas[self._space.personas[0]])
+        base = self._personas.get(variant.persona, self._default)
         kind = self._kinds.get(variant.knowledge)
         # Folds with the same tuned judges run in threads, and judges are told apart by `id`: the first one is kept.
         cross_fitted = CrossFittedJudge(base) if kind is None else kind.apply_to(base)
         return self.setdefault(variant, replace(cross_fitted, seen=self._seen.get(variant.persona, frozenset())))
-
-
-def knowledge_values(kinds: Iterable[Knowledge]) -> tuple[tuple[str, ...], tuple[JudgeVariant, ...]]:
-    """The values of `SearchSpace.knowledge` and of `SearchSpace.rewritten`."""
-    names = list(dict.fromkeys(kind.name for kind in kinds))
-    shared = tuple(name for name in names if name != TUNED)
-    return (NO_KNOWLEDGE, *shared), ((JudgeVariant(TUNED, TUNED),) if TUNED in names else ())
 
 
 def _tunable_state(judge: Judge) -> list[Any]:

@@ -1,16 +1,22 @@
-"""The search space: points, variants of the judge, and which points are derived from others at no LM call."""
+"""The search space: configurations of the judge, and which scores are read off which debates."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from debate_judge.data.schema import GRANULARITIES, Granularity
+from debate_judge.programs.debate.personas import TWO_BRIEFS
 
 NO_KNOWLEDGE = "none"
 """The value of `knowledge` where nothing was learnt about the raters."""
 
 LEARNT = "learnt"
-"""Name of the persona that was written for the raters, one for each unit, besides those that all units have."""
+"""Name of the persona that was written for the raters, one for each aspect, besides those that all aspects have."""
+
+TUNED = "tuned"
+"""Name of the knowledge and the persona of a judge whose instructions were all rewritten."""
 
 
 @dataclass(frozen=True, order=True)
@@ -41,79 +47,81 @@ class Point:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """The values of each parameter, and what excludes some of their combinations."""
+    """The values of each parameter."""
 
     knowledge: tuple[str, ...]
-    """Kinds of knowledge, none first: the untuned judge is always a choice."""
+    """Kinds of knowledge, none first: the untuned judge is always a choice. `TUNED` takes no other persona."""
     personas: tuple[str, ...]
-    """The judge's default persona first. Each may be combined with every kind of knowledge."""
+    """The judge's default persona first."""
     rounds: tuple[int, ...]
     tie_breakers: tuple[bool, ...]
     granularities: tuple[Granularity, ...] = GRANULARITIES
-    rewritten: tuple[JudgeVariant, ...] = ()
-    """Judges whose roles were all rewritten by a tuner. Their Critic was rewritten, too, and takes no other persona."""
 
     @property
-    def unrounded(self) -> Granularity:
-        """The granularity in which scores are as the judge gave them, unless that of all aspects is fixed."""
-        return self.granularities[0]
+    def parameters(self) -> dict[str, tuple[Any, ...]]:
+        """Name -> values of the parameters that a trial suggests; roundings follow from its scores."""
+        return {
+            "knowledge": self.knowledge,
+            "persona": self.personas,
+            "rounds": self.rounds,
+            "tie_breaker": self.tie_breakers,
+        }
 
-    @property
-    def max_rounds(self) -> int:
-        """Rounds of the longest debate."""
-        return max(self.rounds)
+    def point(self, params: Mapping[str, Any]) -> Point:
+        """The point of these parameters, with unrounded scores. Those without effect have one value: persona and
+        Tie-breaker of a single call, and the persona of a judge whose roles were all rewritten."""
+        knowledge, rounds = params["knowledge"], params["rounds"]
+        persona = params["persona"] if rounds else self.personas[0]
+        persona = TUNED if knowledge == TUNED else persona
+        return Point(knowledge, persona, rounds, bool(rounds) and params["tie_breaker"], self.granularities[0])
 
-    @property
-    def variants(self) -> tuple[JudgeVariant, ...]:
-        """All variants, those with the default persona first."""
-        return (*(JudgeVariant(k, p) for p in self.personas for k in self.knowledge), *self.rewritten)
-
-    @property
-    def scorer_variants(self) -> tuple[JudgeVariant, ...]:
-        """One variant for each distinct Scorer. Variants that differ in the Critic's persona alone have the same first
-        turn, and so the same single call."""
-        return (*(JudgeVariant(k, self.personas[0]) for k in self.knowledge), *self.rewritten)
-
-    def point(self, variant: JudgeVariant, rounds: int, tie_breaker: bool = False) -> Point:
-        """The point of a variant, with unrounded scores."""
-        return Point(variant.knowledge, variant.persona, rounds, tie_breaker, self.unrounded)
-
-    def debate_points(self, variant: JudgeVariant, rounds: int) -> list[Point]:
-        """The points from which all points of the variant's debates of up to so many rounds are derived."""
-        rounds_debated = [n for n in self.rounds if 0 < n <= rounds]
-        if False in self.tie_breakers:
-            return [self.point(variant, max(rounds_debated))] if rounds_debated else []
-        # A judge that always has a Tie-breaker has no score without it.
-        return [self.point(variant, n, True) for n in rounds_debated]
+    def starting_points(self, *, all_personas: bool) -> list[Point]:
+        """What is tried before the sampler suggests anything: single calls; one round with each kind of knowledge; one
+        round that argues both sides, one by the learnt persona, and with `all_personas` by each other; the longest
+        debate with and without knowledge; a Tie-breaker after one round."""
+        learnt = self.knowledge[1:]
+        best = learnt[0] if learnt else NO_KNOWLEDGE
+        default, longest = self.personas[0], max(self.rounds)
+        shortest = min((n for n in self.rounds if n), default=0)
+        no_tie, tie = self.tie_breakers[0], self.tie_breakers[-1]
+        others = [p for p in self.personas[1:] if all_personas or p in (TWO_BRIEFS.name, LEARNT)]
+        params = [
+            *((knowledge, default, 0, no_tie) for knowledge in self.knowledge),
+            *((knowledge, default, shortest, no_tie) for knowledge in learnt or self.knowledge),
+            *((best, persona, shortest, no_tie) for persona in others),
+            *((knowledge, default, longest, no_tie) for knowledge in dict.fromkeys((NO_KNOWLEDGE, best))),
+            (best, default, shortest, tie),
+        ]
+        points = [self.point(dict(zip(self.parameters, values, strict=True))) for values in params]
+        return list(dict.fromkeys(points))
 
     def derived_points(self, point: Point) -> list[Point]:
         """The points whose scores follow from this point's debates without an LM call: it and every smaller n, each in
-        every granularity; what takes the most calls comes first."""
-        rounds = sorted((n for n in self.rounds if 0 < n <= point.rounds), reverse=True)
-        endings = [(n, False) for n in rounds if False in self.tie_breakers]
-        if not point.rounds:
-            endings = [(0, False)]
-        elif point.tie_breaker:
-            endings = [(point.rounds, True), *endings]
-        unrounded = [replace(point, rounds=n, tie_breaker=tie) for n, tie in endings]
-        return [replace(p, granularity=granularity) for p in unrounded for granularity in self.granularities]
+        every granularity; the point itself comes first."""
+        shorter = [n for n in sorted(self.rounds, reverse=True) if 0 < n <= point.rounds and False in self.tie_breakers]
+        unrounded = [point, *(replace(point, rounds=n, tie_breaker=False) for n in shorter)]
+        return list(
+            dict.fromkeys(replace(p, granularity=granularity) for p in unrounded for granularity in self.granularities)
+        )
 
     def points(self) -> list[Point]:
-        """Every distinct point: first single calls, then debates, then Tie-breakers."""
-        roots = [self.point(variant, 0) for variant in self.scorer_variants]
-        for variant in self.variants:
-            roots += self.debate_points(variant, self.max_rounds)
-        if self.tie_breakers == (False, True):
-            roots += [self.point(v, n, True) for n in self.rounds if n for v in self.variants]
-        return list(dict.fromkeys(derived for point in roots for derived in self.derived_points(point)))
+        """Every distinct point."""
+        values = self.parameters
+        unrounded = [
+            self.point({"knowledge": k, "persona": p, "rounds": n, "tie_breaker": t})
+            for n in sorted(self.rounds, reverse=True)
+            for k in values["knowledge"]
+            for p in values["persona"]
+            for t in values["tie_breaker"]
+        ]
+        return list(dict.fromkeys(derived for point in unrounded for derived in self.derived_points(point)))
 
     def complexity(self, point: Point) -> tuple[int | bool, ...]:
         """Sort key: of two points with equal agreement and calls, the simpler comes first."""
-        personas = (*self.personas, *(v.persona for v in self.rewritten))
-        knowledge = (*self.knowledge, *(v.knowledge for v in self.rewritten))
+        personas = (*self.personas, TUNED)
         return (
             point.tie_breaker,
-            knowledge.index(point.knowledge),
+            self.knowledge.index(point.knowledge),
             point.persona != personas[0],
             point.rounds,
             GRANULARITIES.index(point.granularity),

@@ -48,25 +48,17 @@ class EvaluatedPoints:
     """For each aspect, of shape (points, groups): agreement in each group."""
     calls: Floats
     """LM calls per item, of shape (aspects, points)."""
-    units: Sequence[Sequence[int]]
-    """Indices of the aspects that share a judge."""
 
 
 def choose_points(evaluated: EvaluatedPoints) -> list[int]:
-    """The index of the chosen point for each unit: the cheapest of those near the best posterior mean, or with few
+    """The index of the chosen point for each aspect: the cheapest of those near the best posterior mean, or with few
     groups the best."""
-    posterior = posterior_means(evaluated.values)
-    chosen = []
-    for unit in evaluated.units:
-        many_groups = min(evaluated.values[a].shape[1] for a in unit) >= MANY_GROUPS
-        chosen.append(
-            _cheapest(
-                posterior[unit].mean(axis=0),
-                evaluated.calls[unit].mean(axis=0),
-                NEAR_BEST_TOLERANCE if many_groups else 0.0,
-            )
+    return [
+        _cheapest(posterior, calls, NEAR_BEST_TOLERANCE if values.shape[1] >= MANY_GROUPS else 0.0)
+        for posterior, calls, values in zip(
+            posterior_means(evaluated.values), evaluated.calls, evaluated.values, strict=True
         )
-    return chosen
+    ]
 
 
 def _cheapest(agreement: Floats, calls: Floats, tolerance: float) -> int:

@@ -1,48 +1,39 @@
-"""The search: Optuna suggests knowledge about the raters, persona, n and Tie-breaker, and prunes.
+"""The search: one Optuna study over knowledge about the raters, persona, n and Tie-breaker, for all aspects.
 
-One Optuna study for all aspects: a trial evaluates its point on every aspect, so that the choice for one can borrow
-strength from the others (`pooling`). Its value is the agreement, the mean over aspects, less `CALL_PENALTY` for each LM
-call per item. The starting points come first: single calls with every kind of knowledge, debates without any and with
-the best kinds, one round with every other persona, and the Tie-breaker after a round of the best debate. The sampler
-(TPE) suggests the others, `SUGGESTION_BATCH` at a time.
+A trial evaluates its point on every aspect, so that the choice for one can borrow strength from the others (`pooling`).
+Its value is the agreement, the mean over aspects, less `CALL_PENALTY` for each LM call per item. The starting points
+are enqueued; the sampler (TPE) suggests at least a third of the trials. Each trial first reports its value on a third
+of the sources, and Optuna's median pruner ends those that are below the median of the completed ones there. A debate
+of n rounds contains every shorter one, and every granularity is a rounding of finished scores: these are read off
+without an LM call, and may be chosen, too.
 
-Trials are evaluated on blocks of sources that double in size. After each block a trial reports its value on every
-source and aspect, and Optuna's Wilcoxon pruner compares these with the same sources and aspects of the best trial. A
-debate of n rounds contains every shorter one, and every granularity is a rounding of finished scores, so these are
-trials of their own at no LM call.
-
-A search that was stopped is repeated from the stored replies, at no cost. The stored study decides nothing, since a
-kill may leave it incomplete; it holds every finished trial for `optuna-dashboard`.
+A search that was stopped is repeated from the stored replies, at no cost, and its study is written anew; it is there
+for `optuna-dashboard`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
+from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Objective
+from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.outcomes import (
-    Criterion,
-    Outcomes,
-    PrunedPoint,
-    SearchResult,
-)
-from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
-from debate_judge.optimize.search.storage import (
-    StoredStudy,
-    TrialOutcome,
-    finished_trial,
-    params_of,
-    silenced_optuna,
-    suggest,
-)
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point, SearchSpace
+from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values
+from debate_judge.programs.lm.errors import TooManyUnscoredError
+from debate_judge.runs.runner.runner import require_scored
 
 if TYPE_CHECKING:
     import optuna
@@ -50,165 +41,157 @@ if TYPE_CHECKING:
 CALL_PENALTY = 0.001
 """What a trial's value loses for each LM call per item, so that of equal scores those that take fewer calls win."""
 
-SUGGESTION_BATCH = 4
-"""Suggestions of the sampler that are evaluated together."""
+_UNPRUNED_TRIALS = 4
+"""Trials that are completed before any is pruned."""
 
-_P_THRESHOLD = 0.05
-"""Significance level of the one-sided Wilcoxon test that prunes a trial."""
-
-_MAX_ASKS = 32
-"""Most suggestions that the sampler is asked for per batch; if none is new, the simplest remaining point is tried."""
-
-_FIRST_BLOCK_SIZE = {"summary": 3, "sample": 50}
-"""Groups in the first block. At sample level a group is one candidate, and a correlation needs many."""
-
-_MIN_CHUNK_SIZE = {"summary": 1, "sample": 10}
-"""Least number of groups of a chunk. A trial reports one value for each chunk and aspect."""
-
-_SLOW_SAMPLE_SIZES = range(8, 14)
-"""Sample sizes at which SciPy's Wilcoxon test, if there are ties, enumerates all signs (0.4 s for 12); avoided."""
-
-_FAST_SAMPLE_SIZE = 16
-"""Sample size in place of one in `_SLOW_SAMPLE_SIZES`."""
-
-_MAX_CHUNKS = 200
-"""Most values that a trial reports for an aspect."""
-
-_TYPICAL_STARTING_POINTS = 12
-"""Typical number of starting points, for the progress bar."""
+_MIN_SCREEN: Mapping[Level, int] = MappingProxyType({"summary": 3, "sample": 30, "system": 3})
+"""Fewest sources that a trial is pruned by. At sample level a correlation needs many."""
 
 
 @dataclass(frozen=True)
 class SearchLimits:
     """How much of a search space is tried."""
 
-    knowledge_kinds: int
-    """Most kinds of knowledge, none included, that the starting points hold debates with."""
-    suggestions: int
-    """Most points that the sampler suggests, beyond the starting points."""
     candidates: int
     """Most rated candidates of each aspect that the choice is made by."""
-    trials: int = 1_000_000
-    """Most single calls, debates and Tie-breakers that are tried altogether."""
-    new_debates: bool = True
-    """Whether the sampler may suggest debates that were not held yet; else only Tie-breakers for those that were."""
-    informed_personas: bool = False
-    """Whether other personas are tried only with knowledge, if there is any."""
+    suggestions: int = 0
+    """Trials that the sampler suggests; at least half as many as there are starting points."""
+    all_personas: bool = True
+    """Whether the starting points include every persona."""
+    trials: int | None = None
+    """Most trials altogether."""
 
-    @property
-    def expected_trials(self) -> int:
-        return min(self.trials, _TYPICAL_STARTING_POINTS + self.suggestions)
+    def starting_points(self, space: SearchSpace) -> list[Point]:
+        """The starting points that are tried."""
+        points = space.starting_points(all_personas=self.all_personas)
+        return points if self.trials is None else points[: self.trials - self.trials // 3]
+
+    def trials_after(self, starting_points: int) -> int:
+        """How many trials the sampler suggests after so many starting points."""
+        if self.trials is not None:
+            return self.trials - starting_points
+        return max(self.suggestions, -(-starting_points // 2))
 
 
 SEARCH_LIMITS: Mapping[str, SearchLimits] = MappingProxyType(
     {
-        "light": SearchLimits(
-            knowledge_kinds=2, suggestions=2, candidates=512, new_debates=False, informed_personas=True
-        ),
-        "medium": SearchLimits(knowledge_kinds=3, suggestions=20, candidates=2048),
-        "heavy": SearchLimits(knowledge_kinds=99, suggestions=80, candidates=1_000_000),
+        "light": SearchLimits(512, all_personas=False),
+        "medium": SearchLimits(2048, 20),
+        "heavy": SearchLimits(1_000_000, 80),
     }
 )
 """Effort -> how much is tried."""
 
 
-def search_limits(effort: str, trials: int | None) -> SearchLimits:
-    """The limits of an effort, or with the number of trials that the user sets."""
-    limits = SEARCH_LIMITS[effort]
-    return limits if trials is None else replace(limits, trials=trials, suggestions=trials, new_debates=True)
+@dataclass(frozen=True)
+class Criterion:
+    """What points are chosen by."""
 
-
-def rank_variants(outcomes: Outcomes, variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
-    """The variants by the best agreement of each so far; those whose points were all pruned come last."""
-    agreements = {
-        point: sum(outcome.agreement for outcome in by_unit.values()) / len(by_unit)
-        for point, by_unit in outcomes.by_point.items()
-    }
-
-    def best_agreement(variant: JudgeVariant) -> float:
-        return max((value for point, value in agreements.items() if point.variant == variant), default=float("-inf"))
-
-    return sorted(variants, key=lambda variant: -best_agreement(variant))
-
-
-def _tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
-    """Bergstra et al., Algorithms for Hyper-Parameter Optimization, 2011."""
-    from optuna.samplers import TPESampler
-
-    return TPESampler(seed=seed, n_startup_trials=5, constant_liar=True)
-
-
-def _wilcoxon_pruner() -> optuna.pruners.BasePruner:
-    from optuna.pruners import WilcoxonPruner
-
-    with silenced_optuna():
-        return WilcoxonPruner(p_threshold=_P_THRESHOLD)
+    objective: Objective
+    level: Level
+    max_unscored: float = 1.0
+    """Share of the texts that a judge may leave without a score; trials that leave more have failed."""
+    absolute_scales: Mapping[str, AbsoluteScale] = field(default_factory=dict)
+    """Aspect -> what absolute agreement is measured against; empty where the objective is a correlation."""
 
 
 @dataclass(frozen=True)
-class Strategy:
-    """The decisions of a search. An estimate puts bounds in place of those that cannot be known in advance."""
+class Outcome:
+    """Agreement and calls of a point on train and dev, in one aspect."""
 
-    pruner: Callable[[], optuna.pruners.BasePruner] = _wilcoxon_pruner
-    next_points: Callable[[Sequence[Point]], Sequence[Point]] | None = None
-    """From the points that remain to those that are tried next, in place of the sampler."""
-    rank_variants: Callable[[Outcomes, Sequence[JudgeVariant]], list[JudgeVariant]] = rank_variants
-    """The order in which debates with kinds of knowledge are tried."""
-    choose: Callable[[Outcomes], dict[str, Point]] = Outcomes.choose
-    """The choice for each unit."""
+    point: Point
+    agreement: float
+    """Biased upwards for the chosen point, which is the best of many."""
+    calls: float
+    """LM calls per item, whether or not they had to be made."""
+    scores: Sequence[GroupScores]
+    values: Floats
+    """Agreement in each group (`pooling.group_values`)."""
+
+    @property
+    def value(self) -> float:
+        """What a trial maximizes."""
+        return self.agreement - CALL_PENALTY * self.calls
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The result of a search for one aspect."""
+
+    chosen: Outcome
+    outcomes: tuple[Outcome, ...]
+    """Every distinct point that was evaluated on all groups, in the order of the study."""
+    scores: ChoiceScores
+    """The scores that the outcomes were computed from."""
+    states: Mapping[str, int] = field(default_factory=dict)
+    """State of a trial -> number of trials: COMPLETE, PRUNED, FAIL."""
+
+    @property
+    def front(self) -> list[Outcome]:
+        """The Pareto front: no other outcome agrees at least as well for fewer calls."""
+        front: list[Outcome] = []
+        for outcome in sorted(self.outcomes, key=lambda o: (o.calls, -o.agreement)):
+            if not front or outcome.agreement > front[-1].agreement:
+                front.append(outcome)
+        return front
+
+
+OnTrial = Callable[[Point, Mapping[str, Outcome]], None]
+"""Called for every point that was evaluated, with its outcome in each aspect."""
+
+
+def choose(search: Search, points: Sequence[Point]) -> dict[str, Point]:
+    """For each aspect the choice among evaluated points, the simplest first, by partial pooling."""
+    outcomes = [[search.outcomes[point][aspect] for point in points] for aspect in search.aspects]
+    evaluated = EvaluatedPoints(
+        [np.array([outcome.values for outcome in row]) for row in outcomes],
+        np.array([[outcome.calls for outcome in row] for row in outcomes]),
+    )
+    return {aspect: points[n] for aspect, n in zip(search.aspects, choose_points(evaluated), strict=True)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings:
-    """The settings of a search."""
+    """The settings of a search. An estimate sets pruner, sampler and choice, which cannot be known in advance."""
 
     criterion: Criterion
     limits: SearchLimits
     seed: int
-    study_name: str
-    """Name of the stored study; it must change whenever the result could."""
-    storage: Path | None
-    """File of the stored study, or None to store nothing."""
-    strategy: Strategy = field(default_factory=Strategy)
+    study_name: str = "search"
+    storage: Path | None = None
+    """The file of the study; None to keep it in memory."""
+    pruner: optuna.pruners.BasePruner | None = None
+    sampler: optuna.samplers.BaseSampler | None = None
+    choose: Callable[[Search, Sequence[Point]], dict[str, Point]] = choose
 
 
-OnTrial = Callable[[Point, TrialOutcome], None]
-"""Called once for every point that was tried, with its outcome."""
+class Search:
+    """A search: an Optuna study, and the outcomes of the points that were evaluated.
 
-StudyFactory = Callable[[Mapping[str, ChoiceScores], SearchSpace, SearchSettings, OnTrial], "Study"]
-"""`Study`, or what an estimate puts in its place."""
-
-
-class Study:
-    """A search: an Optuna study in memory, the values that its trials report, and the points that were evaluated.
-
-    `units` has the scores of each unit, the aspects that share a judge, by its name; `on_trial` is called once for
-    every point that was tried.
+    Args:
+        aspects: Name -> the scores of each point in this aspect.
+        space: What is tried.
+        settings: How.
+        on_trial: Called for every point that was evaluated.
     """
 
     def __init__(
         self,
-        units: Mapping[str, ChoiceScores],
+        aspects: Mapping[str, ChoiceScores],
         space: SearchSpace,
         settings: SearchSettings,
-        on_trial: OnTrial = lambda point, outcome: None,
+        on_trial: OnTrial = lambda point, outcomes: None,
     ) -> None:
-        self._outcomes = outcomes = Outcomes(units, space, settings.criterion)
-        self._space = space
-        self._settings = settings
-        self._on_trial = on_trial
-        with silenced_optuna():
-            self._stored = StoredStudy(settings.study_name, settings.storage, outcomes.space)
-        self._optuna = _in_memory_study(settings.strategy.pruner())
-        self._group_order = shuffled_groups(outcomes.groups, settings.seed)
-        self._aspect_count = sum(len(scores.aspects) for scores in outcomes.units.values())
-        self._block_ends = block_ends(len(self._group_order), settings.criterion.level, self._aspect_count)
-        self._chunks = _chunks(self._group_order, settings.criterion.level)
-        self._suggestions = 0
-        self._trials: dict[Point, optuna.Trial] = {}
-        """Trials of the points that were tried, with unrounded scores."""
-        self._reported: dict[Point, dict[int, float]] = {}
-        """Point -> step -> value; a step stands for a chunk of the groups and an aspect."""
+        self.aspects, self.space, self._settings, self._on_trial = aspects, space, settings, on_trial
+        self.outcomes: dict[Point, dict[str, Outcome]] = {}
+        """Outcome by aspect of the points that were evaluated on all groups."""
+        self.states: dict[str, int] = {}
+        self._failure: TooManyUnscoredError | None = None
+        self._untuned = space.starting_points(all_personas=False)[0]
+        groups = shuffled((group for scores in aspects.values() for group in scores.groups), settings.seed)
+        size = max(_MIN_SCREEN[settings.criterion.level], len(groups) // 3)
+        self._screen = frozenset(groups[:size]) if size < len(groups) else None
+        """The groups that a trial is pruned by; None if there are too few."""
 
     def optimize(self) -> None:
         """Try the starting points, then what the sampler suggests.
@@ -217,214 +200,160 @@ class Study:
             InputError: The study cannot be stored.
             dspy.LMError: The LM failed for good.
         """
-        limits = self._settings.limits
-        remaining = limits.trials
-        for batch in self._starting_points():
-            self._evaluate(batch[:remaining])
-            remaining = max(0, remaining - len(batch))
-        remaining = min(remaining, limits.suggestions)
-        while remaining > 0 and (points := self._next_points(min(remaining, SUGGESTION_BATCH))):
-            self._evaluate(points)
-            remaining -= len(points)
+        import optuna
+
+        # A failed trial is told below; Optuna would print the traceback of each.
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        settings, starts = self._settings, self._settings.limits.starting_points(self.space)
+        suggestions = settings.limits.trials_after(len(starts))
+        self._ask(starts[:_UNPRUNED_TRIALS])
+        self._ask(starts[_UNPRUNED_TRIALS:], self._screen)
+        # The first half of the suggestions is random, so that n varies.
+        tpe = optuna.samplers.TPESampler(seed=settings.seed, n_startup_trials=len(starts) + -(-suggestions // 2))
+        try:
+            study = optuna.create_study(
+                study_name=settings.study_name,
+                storage=None if settings.storage is None else _new_storage(settings.storage),
+                direction="maximize",
+                sampler=settings.sampler or tpe,
+                pruner=settings.pruner or optuna.pruners.MedianPruner(n_startup_trials=_UNPRUNED_TRIALS),
+            )
+            for point in starts:
+                study.enqueue_trial({name: getattr(point, name) for name in self.space.parameters})
+            study.optimize(self._objective, len(starts) + suggestions, catch=TooManyUnscoredError)
+            for trial in study.get_trials(deepcopy=False):
+                self.states[trial.state.name] = self.states.get(trial.state.name, 0) + 1
+        except OSError as error:
+            raise InputError(
+                "the study's file cannot be used",
+                file=settings.storage,
+                field="--store",
+                found=error.strerror or str(error),
+                remedy="make room, or fix the problem, and run the command again",
+            ) from error
 
     def results(self) -> dict[str, SearchResult]:
-        """The finished search for each unit, with its chosen point."""
-        return self._outcomes.results(self._settings.strategy.choose(self._outcomes))
+        """For each aspect the finished search, with its choice by partial pooling.
 
-    def _starting_points(self) -> Iterator[list[Point]]:
-        space, limits, rank = (
-            self._space,
-            self._settings.limits,
-            partial(self._settings.strategy.rank_variants, self._outcomes),
+        Raises:
+            TooManyUnscoredError: Every judge leaves too many texts without a score.
+        """
+        if not self.outcomes and self._failure is not None:
+            raise self._failure
+        chosen = self._settings.choose(self, sorted(self.outcomes, key=self.space.complexity))
+        return {
+            aspect: SearchResult(
+                self.outcomes[self._unrounded(chosen[aspect], scores)][aspect],
+                tuple(by_aspect[aspect] for by_aspect in self.outcomes.values()),
+                scores,
+                self.states,
+            )
+            for aspect, scores in self.aspects.items()
+        }
+
+    def _unrounded(self, point: Point, scores: ChoiceScores) -> Point:
+        """The same point without rounding, if rounding changes nothing in this aspect: the pooled choice between both
+        then rests on the other aspects."""
+        given = replace(point, granularity="given")
+        return given if given in self.outcomes and scores.granularity(given) == scores.granularity(point) else point
+
+    def _objective(self, trial: optuna.Trial) -> float:
+        from optuna import TrialPruned
+
+        point = self.space.point(
+            {name: trial.suggest_categorical(name, values) for name, values in self.space.parameters.items()}
         )
-        untuned, *learnt = space.scorer_variants
-        # It is never pruned: all others are compared with it.
-        yield [space.point(untuned, 0)]
-        yield [space.point(variant, 0) for variant in learnt]
-        # Knowledge adds more to a debate, which argues from it, than to a single call: the best kind is always tried.
-        variants = [untuned, *rank(learnt)[: max(1, limits.knowledge_kinds - 1)]]
-        yield [point for variant in variants for point in space.debate_points(variant, space.max_rounds)]
-        # A rewritten judge takes no other persona.
-        adaptable = [v for v in variants if v not in space.rewritten]
-        informed = adaptable[1:] if limits.informed_personas else []
-        best = rank(informed or adaptable)[0]
-        others = [replace(best, persona=persona) for persona in space.personas[1:]]
-        shortest = min((n for n in space.rounds if n), default=0)
-        yield [point for other in others for point in space.debate_points(other, shortest)] if shortest else []
-        if shortest and space.tie_breakers == (False, True):
-            # A Tie-breaker ends the debate as further rounds would, for a fraction of their calls.
-            debated = dict.fromkeys(p.variant for p in self._outcomes.by_point if p.rounds)
-            yield [space.point(v, shortest, True) for v in rank(list(debated))[:1]]
+        if point not in self.outcomes and self._screen is not None:
+            trial.report(fmean(o.value for o in self._evaluate(point, self._screen).values()), step=0)
+            if self.outcomes and trial.should_prune():
+                raise TrialPruned
+        self._ask([point])
+        for derived in self.space.derived_points(point):
+            if derived not in self.outcomes:
+                self.outcomes[derived] = self._evaluate(derived)
+                self._on_trial(derived, self.outcomes[derived])
+        outcomes = self.outcomes[point]
+        trial.set_user_attr("agreement", fmean(o.agreement for o in outcomes.values()))
+        trial.set_user_attr("lm_calls_per_item", fmean(o.calls for o in outcomes.values()))
+        trial.set_user_attr("agreement_by_aspect", {aspect: o.agreement for aspect, o in outcomes.items()})
+        return fmean(o.value for o in outcomes.values())
 
-    def _next_points(self, limit: int) -> list[Point]:
-        """The points that are tried next; none if all were tried."""
-        unrounded = [point for point in self._space.points() if point.granularity == self._space.unrounded]
-        new = [point for point in unrounded if point not in self._trials]
-        if not self._settings.limits.new_debates:
-            debated = {(point.variant, point.rounds) for point in self._outcomes.by_point if point.rounds}
-            new = [point for point in new if (point.variant, point.rounds) in debated]
-        if (override := self._settings.strategy.next_points) is not None:
-            return list(override(new))[:limit]
-        suggested: list[Point] = []
-        for _ in range(_MAX_ASKS):
-            if len(suggested) == min(limit, len(new)):
-                break
-            # A new sampler for each suggestion: the result depends on the trials so far and on no other state.
-            self._optuna.sampler = _tpe_sampler(self._settings.seed * 100_003 + self._suggestions)
-            self._suggestions += 1
-            trial = self._optuna.ask()
-            point = suggest(self._space, trial)
-            if point in new and point not in self._trials:
-                self._trials[point] = trial
-                suggested.append(point)
-            else:
-                self._tell(trial, None, "FAIL")
-        return suggested or new[:1]
+    def _ask(self, points: Iterable[Point], groups: Collection[str] | None = None) -> None:
+        """Make concurrently the LM calls that these points still need, for all aspects."""
+        by_variant: dict[object, list[Point]] = {}
+        # The longest debate of a variant comes first: it contains the others.
+        for point in sorted(points, key=lambda point: -point.rounds):
+            by_variant.setdefault(point.variant, []).append(point)
 
-    def _unrounded_points(self, point: Point) -> list[Point]:
-        """The points derived from this one without rounding; the first makes the most calls."""
-        return [p for p in self._space.derived_points(point) if p.granularity == self._space.unrounded]
+        def ask(scores: ChoiceScores, points: Sequence[Point]) -> None:
+            for point in points:
+                scores.scores(point, groups)
 
-    def _evaluate(self, points: Iterable[Point]) -> None:
-        """Evaluate points and those derived from them, block by block, until they are pruned or complete."""
-        outcomes, unpruned = self._outcomes, list[list[Point]]()
-        queued: set[Point] = set()
-        for new_point in points:
-            pending = [p for p in self._unrounded_points(new_point) if p not in self._reported and p not in queued]
-            queued.update(pending)
-            for point in pending:
-                if point not in self._trials:
-                    self._optuna.enqueue_trial(params_of(self._space, point))
-                    self._trials[point] = self._optuna.ask()
-                    suggest(self._space, self._trials[point])
-            unpruned.append(pending)
-        # The first trial has no other to be compared with.
-        for end in self._block_ends[:-1] if outcomes.by_point else []:
-            outcomes.prefetch([point for pending in unpruned for point in pending], frozenset(self._group_order[:end]))
-            for pending in unpruned:
-                for point in pending:
-                    self._report(point, end)
-                # Pruning the longest debate leaves the shorter ones derived from it, which take fewer calls.
-                while pending and self._should_prune(pending[0]):
-                    self._prune(pending.pop(0), end)
-        outcomes.prefetch([point for pending in unpruned for point in pending])
-        for pending in unpruned:
-            for point in pending:
-                self._complete(point)
+        jobs = [partial(ask, scores, points) for points in by_variant.values() for scores in self.aspects.values()]
+        next(iter(self.aspects.values())).runner.run_concurrently(jobs)
 
-    def _should_prune(self, point: Point) -> bool:
-        return len(self._reported[point]) not in _SLOW_SAMPLE_SIZES and self._trials[point].should_prune()
+    def _evaluate(self, point: Point, groups: Collection[str] | None = None) -> dict[str, Outcome]:
+        """The outcome of a point in each aspect, on these groups, by default on all.
 
-    def _report(self, point: Point, end: int) -> None:
-        """Report the values on the chunks of the first `end` groups, without groups that the judge was tuned on."""
-        reported = self._reported.setdefault(point, {})
-        # The chunks of earlier blocks were reported.
-        begin = max(reported, default=-1) // self._aspect_count + 1
-        for step, value in self._step_values(point, begin, end).items():
-            reported[step] = value
-            self._trials[point].report(value, step)
+        Raises:
+            TooManyUnscoredError: The judge leaves too many texts without a score.
+        """
+        outcomes = {}
+        for aspect, scores in self.aspects.items():
+            scored, calls = scores.scores(point, groups)
+            if any(score is None for group in scored for score in group.scores):
+                self._require_scored(aspect, point, groups)
+            values = self._values(aspect, scored, groups, point)
+            outcomes[aspect] = Outcome(point, float(values.mean()), calls, scored, values)
+        return outcomes
 
-    def _step_values(self, point: Point, begin: int, end: int) -> dict[int, float]:
-        """Step -> agreement less the call penalty, on the full chunks of the first `end` groups, from `begin` on."""
-        outcomes, group_ids = self._outcomes, frozenset(self._group_order[:end])
-        all_groups = end == len(self._group_order)
-        by_step: dict[int, float] = {}
-        aspect_number = 0
-        for scores in outcomes.units.values():
-            by_aspect, calls = scores.scores(point, None if all_groups else group_ids)
-            for aspect, groups in by_aspect.items():
-                chunks = takewhile(group_ids.issuperset, self._chunks[begin:])
-                for chunk_number, values in enumerate(self._chunk_values(aspect, groups, chunks), start=begin):
-                    if values:
-                        step = chunk_number * self._aspect_count + aspect_number
-                        by_step[step] = sum(values) / len(values) - CALL_PENALTY * calls
-                aspect_number += 1
-        return dict(sorted(by_step.items()))
+    def _values(
+        self, aspect: str, scored: Sequence[GroupScores], groups: Collection[str] | None, point: Point
+    ) -> Floats:
+        """Agreement by group. For groups that the judge was tuned on it is imputed: the untuned single call's agreement
+        there plus the mean difference from it on the other groups."""
+        measured = self.group_values(aspect, scored)
+        if point.knowledge == NO_KNOWLEDGE:
+            return np.array(list(measured.values()) or [0.0])
+        all_groups, _ = self.aspects[aspect].scores(self._untuned, groups)
+        if len(scored) == len(all_groups):
+            return np.array(list(measured.values()) or [0.0])
+        ids = {group.group for group in scored}
+        base = self.group_values(aspect, [group for group in all_groups if group.group in ids])
+        gain = fmean(measured.values()) - fmean(base.values()) if measured and base else 0.0
+        everywhere = self.group_values(aspect, all_groups)
+        if self._settings.criterion.level == "sample":
+            # Values of blocks, which are not those of single groups.
+            return np.array([value + gain for value in everywhere.values()])
+        return np.array([measured.get(name, value + gain) for name, value in everywhere.items()])
 
-    def _chunk_values(
-        self, aspect: str, groups: Sequence[GroupScores], chunks: Iterable[Sequence[str]]
-    ) -> Iterator[list[float]]:
-        """What the groups of each chunk contribute to the agreement."""
-        if self._settings.criterion.level == "summary":
-            by_group = self._outcomes.group_values(aspect, groups)
-            for chunk in chunks:
-                yield [by_group[name] for name in chunk if name in by_group]
-            return
-        by_id = {group.group: group for group in groups}
-        for chunk in chunks:
-            yield list(self._outcomes.group_values(aspect, [by_id[name] for name in chunk if name in by_id]).values())
+    def _require_scored(self, aspect: str, point: Point, groups: Collection[str] | None) -> None:
+        judgements = [j for j in self.aspects[aspect].judgements(point, groups) if j is not None]
+        try:
+            require_scored(judgements, self._settings.criterion.max_unscored, f"train and dev items ({aspect})")
+        except TooManyUnscoredError as error:
+            self._failure = self._failure or error
+            raise
 
-    def _complete(self, point: Point) -> None:
-        outcomes = self._outcomes
-        outcomes_of_point = outcomes.evaluate(point)
-        self._report(point, len(self._group_order))
-        self._impute_missing_steps(point)
-        value = sum(o.agreement - CALL_PENALTY * o.calls for o in outcomes_of_point.values()) / len(outcomes_of_point)
-        self._tell(self._trials[point], value, "COMPLETE")
-        for granularity in self._space.granularities:
-            rounded = replace(point, granularity=granularity)
-            self._record(rounded, outcomes.evaluate(rounded))
-
-    def _impute_missing_steps(self, point: Point) -> None:
-        """Report steps without a value, whose groups the judge was tuned on, so that trials can be compared on all
-        steps: the untuned judge's value there plus the mean difference from it on the other steps."""
-        untuned = self._outcomes.untuned_counterpart(point)
-        if untuned is None:
-            return
-        untuned_values, reported = self._reported[untuned], self._reported[point]
-        common = reported.keys() & untuned_values.keys()
-        gain = sum(reported[step] - untuned_values[step] for step in common) / len(common) if common else 0.0
-        for step in sorted(untuned_values.keys() - reported.keys()):
-            reported[step] = untuned_values[step] + gain
-            self._trials[point].report(reported[step], step)
-
-    def _prune(self, point: Point, end: int) -> None:
-        reported = self._reported[point]
-        best = self._optuna.best_trial.intermediate_values
-        common = reported.keys() & best.keys()
-        difference = sum(reported[step] - best[step] for step in common) / len(common)
-        self._tell(self._trials[point], None, "PRUNED")
-        for granularity in self._space.granularities:
-            rounded = replace(point, granularity=granularity)
-            self._outcomes.pruned[rounded] = PrunedPoint(end, len(self._group_order), difference)
-            self._record(rounded, self._outcomes.pruned[rounded])
-
-    def _tell(self, trial: optuna.Trial, value: float | None, state: str) -> None:
-        from optuna.trial import TrialState
-
-        self._optuna.tell(trial, value, TrialState[state])
-
-    def _record(self, point: Point, outcome: TrialOutcome) -> None:
-        self._on_trial(point, outcome)
-        self._stored.add(point, finished_trial(self._space, point, outcome, CALL_PENALTY))
+    def group_values(self, aspect: str, groups: Sequence[GroupScores]) -> dict[str, float]:
+        """What each group contributes to the agreement (`pooling.group_values`)."""
+        criterion = self._settings.criterion
+        return group_values(groups, criterion.objective, criterion.level, criterion.absolute_scales.get(aspect))
 
 
-def shuffled_groups(groups: Iterable[str], seed: int) -> list[str]:
-    """The groups without repetition, in a random order that depends on names and seed alone."""
+def shuffled(names: Iterable[str], seed: int) -> list[str]:
+    """The names without repetition, in a random order that depends on names and seed alone."""
     return sorted(
-        set(groups), key=lambda name: hashlib.blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass")).digest()
+        set(names), key=lambda name: hashlib.blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass")).digest()
     )
 
 
-def block_ends(groups: int, level: Level, aspects: int) -> list[int]:
-    """Number of groups that have been scored after each block; the last is all of them."""
-    ends, end = [], _FIRST_BLOCK_SIZE[level]
-    while end < groups:
-        if level == "summary" and end * aspects in _SLOW_SAMPLE_SIZES:
-            end = -(-_FAST_SAMPLE_SIZE // aspects)
-        ends.append(end)
-        end *= 2
-    return [*ends, groups] if not ends or ends[-1] < groups else [*ends[:-1], groups]
+def _new_storage(file: Path) -> optuna.storages.BaseStorage:
+    """Optuna's journal in a new file. One process at a time has the same compile, so that an old one is in no use."""
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
 
-
-def _chunks(order: Sequence[str], level: Level) -> list[Sequence[str]]:
-    """The chunks of the groups, each of which gives one reported value for each aspect."""
-    size = max(_MIN_CHUNK_SIZE[level], -(-len(order) // _MAX_CHUNKS))
-    return [order[begin : begin + size] for begin in range(0, len(order), size)]
-
-
-def _in_memory_study(pruner: optuna.pruners.BasePruner) -> optuna.Study:
-    import optuna
-
-    with silenced_optuna():
-        return optuna.create_study(direction="maximize", pruner=pruner)
+    make_folder(file.parent, "--store")
+    for path in (file, Path(f"{file}.lock")):
+        path.unlink(missing_ok=True)
+    return JournalStorage(JournalFileBackend(str(file)))

@@ -9,7 +9,7 @@ chosen by, and what was chosen is measured on the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -20,14 +20,13 @@ from debate_judge import data
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.outcomes import Criterion
 from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.pooling import group_values
-from debate_judge.optimize.search.study import SEARCH_LIMITS, SearchSettings, Strategy, Study
+from debate_judge.optimize.search.study import SEARCH_LIMITS, Criterion, Search, SearchSettings
 from tests.bench.harness import Row, offline_runner, parser_of, publish
 from tests.bench.selection import Recorded, means, recorded, splits_of
 
-STRATEGIES = {"pruned": Strategy(), "whole": Strategy(pruner=lambda expensive: NopPruner())}
+PRUNERS = {"pruned": None, "whole": NopPruner()}
 
 
 class SequentialRunner:
@@ -49,20 +48,10 @@ class Replayed:
     ties: dict[tuple[JudgeVariant, int, str], float] = field(default_factory=dict)
     runner: SequentialRunner = field(default_factory=SequentialRunner)
 
-    @property
-    def aspects(self) -> tuple[Aspect, ...]:
-        return (self.aspect,)
-
-    def prefetch(self, points: Iterable[Point], group_ids: Collection[str] | None = None) -> None:
-        for point in points:
-            self.scores(point, group_ids=group_ids)
-
-    def granularity(self, aspect: str, point: Point) -> Granularity:
+    def granularity(self, point: Point) -> Granularity:
         return point.granularity
 
-    def scores(
-        self, point: Point, group_ids: Collection[str] | None = None
-    ) -> tuple[dict[str, list[GroupScores]], float]:
+    def scores(self, point: Point, group_ids: Collection[str] | None = None) -> tuple[list[GroupScores], float]:
         groups = {name: self.recorded[point][name] for name in self.groups if group_ids is None or name in group_ids}
         debated = Point(point.knowledge, point.persona, point.rounds, False, "given")
         # Personas share their first turn, which is a call for each candidate.
@@ -76,7 +65,7 @@ class Replayed:
                 self.ties[point.variant, point.rounds, name] = spent - calls
         items = sum(len(scores.scores) for scores, _ in groups.values())
         calls_per_item = sum(spent for _, spent in groups.values()) / max(1, items)
-        return {self.aspect.name: [scores for scores, _ in groups.values()]}, calls_per_item
+        return [scores for scores, _ in groups.values()], calls_per_item
 
     @property
     def calls(self) -> float:
@@ -88,16 +77,14 @@ def searched(
 ) -> dict[str, dict[str, float]]:
     """With and without pruning: means of held-out agreement and of calls."""
     ids = [group.id for group in corpus.groups]
-    rows: dict[str, list[tuple[float, float]]] = {name: [] for name in STRATEGIES}
+    rows: dict[str, list[tuple[float, float]]] = {name: [] for name in PRUNERS}
     for number, (choice, held_out) in enumerate(splits_of(len(ids), splits, seed)):
-        for name, strategy in STRATEGIES.items():
+        for name, pruner in PRUNERS.items():
             names = [ids[i] for i in choice]
             units = {a: Replayed(points, corpus.task.aspect(a), names) for a, points in known.items()}
-            plan = SearchSettings(
-                criterion=Criterion("spearman", "summary"), limits=SEARCH_LIMITS[effort], seed=number,
-                study_name="s", storage=None, strategy=strategy,
-            )  # fmt: skip
-            study = Study(cast(Mapping[str, ChoiceScores], units), space, plan)
+            criterion, limits = Criterion("spearman", "summary"), SEARCH_LIMITS[effort]
+            plan = SearchSettings(criterion=criterion, limits=limits, seed=number, pruner=pruner)
+            study = Search(cast(Mapping[str, ChoiceScores], units), space, plan)
             study.optimize()
             agreement = []
             for aspect, result in study.results().items():

@@ -42,15 +42,14 @@ def recorded(corpus: Corpus, runner: JudgeRunner) -> tuple[SearchSpace, dict[str
     variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFittedJudge(judge) for name, judge in judges.items()}
     by_aspect: dict[str, Recorded] = {}
     for name in corpus.rated_aspects():
-        aspects = [corpus.task.aspect(name)]
-        held = ChoiceScores(variants, {"dev": corpus}, aspects, runner, label=name, fixed_granularities={})
+        held = ChoiceScores(variants, {"dev": corpus}, corpus.task.aspect(name), runner, label=name)
         by_point: dict[Point, dict[str, tuple[GroupScores, float]]] = {}
         # A debate contains every shorter one.
         for point in sorted(space.points(), key=lambda point: -point.rounds):
             scores, _ = held.scores(point)
             judgements = iter(held.judgements(point))
             calls = [sum(j.calls for _ in g.candidates if (j := next(judgements)) is not None) for g in corpus.groups]
-            groups = zip(scores[name], calls, strict=True)
+            groups = zip(scores, calls, strict=True)
             by_point[point] = {group.group: (group, float(spent)) for group, spent in groups}
         by_aspect[name] = by_point
     return space, by_aspect
@@ -83,7 +82,7 @@ class Scored:
     def evaluated(self, groups: Sequence[int]) -> EvaluatedPoints:
         values = [v[:, groups] for v in self.values]
         ranked = [v[:, ~np.isnan(v[0])] for v in values]
-        return EvaluatedPoints(ranked, self.calls[:, :, groups].mean(axis=2), [[a] for a in range(len(values))])
+        return EvaluatedPoints(ranked, self.calls[:, :, groups].mean(axis=2))
 
 
 def scored(corpus: Corpus, runner: JudgeRunner) -> Scored:
@@ -102,7 +101,7 @@ def scored(corpus: Corpus, runner: JudgeRunner) -> Scored:
 
 def best(evaluated: EvaluatedPoints) -> list[int]:
     """For each aspect the largest mean, whatever it costs."""
-    return [int(evaluated.values[aspect].mean(axis=1).argmax()) for (aspect,) in evaluated.units]
+    return [int(values.mean(axis=1).argmax()) for values in evaluated.values]
 
 
 RULES = {"pooled": choose_points, "best": best}

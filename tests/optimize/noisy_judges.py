@@ -58,6 +58,6 @@ PARTS: dict[ChoicePart, Corpus] = {
 }
 
 
-def scores_of(runner: JudgeRunner, aspects: tuple[Aspect, ...], **fixed: Granularity) -> ChoiceScores:
+def scores_of(runner: JudgeRunner, aspect: Aspect, fixed: Granularity | None = None) -> ChoiceScores:
     judges = {JudgeVariant("none", name): CrossFittedJudge(judge) for name, judge in variants().items()}
-    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed_granularities=fixed)
+    return ChoiceScores(judges, PARTS, aspect, runner, label="test", fixed_granularity=fixed)

@@ -81,8 +81,7 @@ def test_every_stage_has_a_row_for_every_judge() -> None:
 
 def test_what_a_compile_has_paid_is_not_estimated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     # The upper case asks about what would be pruned, which the compile has not.
-    monkeypatch.setattr(study, "_P_THRESHOLD", 0.0)
-    monkeypatch.setattr(study, "_P_THRESHOLD_EXPENSIVE", 0.0)
+    monkeypatch.setattr(study, "_UNPRUNED_TRIALS", 1000)
     settings = {"aspects": ("coherence",), "tuner": "none", "max_rounds": 1, "trials": 100}
     before = estimated(**settings)
     executed("--aspects", "coherence", *keys(tuner="none", max_rounds=1, trials=100))

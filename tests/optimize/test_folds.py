@@ -117,11 +117,11 @@ def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: FoldedC
         assert len(seen) == SOURCES // 2
         assert not seen & held_out
         outcomes = evaluation.searches["coherence"].outcomes
-        chosen_by = {group.group for outcome in outcomes for group in outcome.scores["coherence"]}
+        chosen_by = {group.group for outcome in outcomes for group in outcome.scores}
         assert chosen_by
         assert not chosen_by & held_out
     assert len(learnings) == 2, "two halves"
-    chosen_by = {group.group for o in folded.result.searches["coherence"].outcomes for group in o.scores["coherence"]}
+    chosen_by = {group.group for o in folded.result.searches["coherence"].outcomes for group in o.scores}
     assert len(seen_by(guide_of(guided(folded.result))) | chosen_by) == SOURCES, "the exported judge uses all"
 
 

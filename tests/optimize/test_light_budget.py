@@ -94,7 +94,7 @@ def test_a_light_compile_by_folds_executes_no_more_than_its_upper_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The compile, too, prunes nothing.
-    monkeypatch.setattr(study, "_P_THRESHOLD", 0.0)
+    monkeypatch.setattr(study, "_UNPRUNED_TRIALS", 1000)
     settings = light(tmp_path, 8, 3, 2, folds=4)
     executed, most = run_compile(settings), most_estimated(settings, monkeypatch)
     assert 0.5 * most < executed <= most

@@ -15,14 +15,12 @@ from dspy.teleprompt.teleprompt import Teleprompter
 from debate_judge.optimize.examples import examples, group_keys
 from debate_judge.optimize.plan import CompileRun
 from debate_judge.optimize.search.knowledge import (
-    TUNED,
     VariantJudges,
     combine,
     examples_knowledge,
-    knowledge_values,
     learnt_knowledge,
 )
-from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant, SearchSpace
+from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, TUNED, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import (
     FoldJudge,
@@ -213,10 +211,12 @@ def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own_beside_a_guid
     tuned.critic.signature = tuned.critic.signature.with_instructions("Look twice.")
     kinds = learnt_knowledge(BASE, TuningResult(tuned, start=learnt()))
     assert [kind.name for kind in kinds] == ["guide", TUNED]
-    knowledge, rewritten = knowledge_values(kinds)
-    assert (knowledge, rewritten) == (("none", "guide"), (JudgeVariant(TUNED, TUNED),))
-    space = SearchSpace(knowledge, ("strict", "plain"), (0, 1, 2), (False, True), rewritten=rewritten)
-    variants = VariantJudges(BY_PERSONA, kinds, space)
+    space = SearchSpace((NO_KNOWLEDGE, "guide", TUNED), ("strict", "plain"), (0, 1, 2), (False, True))
+    assert {point.variant for point in space.points()} == {
+        *(JudgeVariant(k, p) for k in (NO_KNOWLEDGE, "guide") for p in space.personas),
+        JudgeVariant(TUNED, TUNED),
+    }
+    variants = VariantJudges(BY_PERSONA, kinds)
     for name, persona in BY_PERSONA.items():
         judge = variants[JudgeVariant("guide", name)].judge
         assert guide_of(judge) == "of all"
@@ -233,8 +233,7 @@ def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> Non
     assert [kind.name for kind in rated] == ["examples", "precedents"]
     (guide,) = learnt_knowledge(BASE, learnt())
     kinds = [guide, *rated, *(combine(guide, shown) for shown in rated)]
-    space = SearchSpace(knowledge_values(kinds)[0], ("strict", "plain"), (0, 1, 2), (False, True))
-    variants = VariantJudges(BY_PERSONA, kinds, space)
+    variants = VariantJudges(BY_PERSONA, kinds)
     alone, both = (variants[JudgeVariant(kind, "strict")] for kind in ("examples", "guide and examples"))
     assert len(examples_of(alone.judge)) == len(examples_of(both.judge)) == 2
     assert (guide_of(alone.judge), guide_of(both.judge)) == ("", "of all")

@@ -102,7 +102,7 @@ def evaluated(means: list[list[float]], calls: list[float], groups: int, noise: 
     """Points with these means on each aspect; `noise` is what groups do to the points differently."""
     bumps = np.tile([1.0, -1.0], groups // 2)
     values = [np.array([mean + noise * (-1) ** p * bumps for p, mean in enumerate(row)]) for row in means]
-    return EvaluatedPoints(values, np.array([calls] * len(means)), [[a] for a in range(len(means))])
+    return EvaluatedPoints(values, np.array([calls] * len(means)))
 
 
 def test_with_many_groups_a_cheaper_point_near_the_best_is_chosen() -> None:
@@ -127,9 +127,9 @@ def test_an_uncertain_aspect_borrows_strength_from_the_others() -> None:
     noise = rng.normal(0, 1, (4, 4, 10))
     noise -= noise.mean(axis=2, keepdims=True)
     means = np.array([[0.0, 0.20, 0.10, 0.05]] * 3 + [[0.0, 0.19, 0.20, 0.05]])
-    unsure = EvaluatedPoints(list(means[:, :, None] + 0.3 * noise), np.ones((4, 4)), [[0], [1], [2], [3]])
+    unsure = EvaluatedPoints(list(means[:, :, None] + 0.3 * noise), np.ones((4, 4)))
     assert [int(values.mean(axis=1).argmax()) for values in unsure.values] == [1, 1, 1, 2]
     assert choose_points(unsure) == [1, 1, 1, 1]
     means[3] = [0.0, 0.05, 0.20, 0.05]
-    sure = EvaluatedPoints(list(means[:, :, None] + 0.03 * noise), np.ones((4, 4)), [[0], [1], [2], [3]])
+    sure = EvaluatedPoints(list(means[:, :, None] + 0.03 * noise), np.ones((4, 4)))
     assert choose_points(sure) == [1, 1, 1, 2]

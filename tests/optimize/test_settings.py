@@ -9,7 +9,7 @@ import pytest
 
 from debate_judge.optimize.compile import build_parser
 from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
-from debate_judge.optimize.search import outcomes
+from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import guide
 from debate_judge.programs.debate.personas import PERSONAS
@@ -122,7 +122,7 @@ def spied(patch: pytest.MonkeyPatch, module: Any, name: str) -> list[tuple[Any, 
 
 
 def test_guides_are_compared_and_judges_chosen_by_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = spied(monkeypatch, outcomes, "group_values")
+    chosen = spied(monkeypatch, study, "group_values")
     tuned = spied(monkeypatch, guide, "group_metric")
     data: dict[str, Any] = {"data": str(small_corpus(tmp_path)), "aspects": ("coherence",), "store": str(tmp_path)}
     quick: dict[str, Any] = {"max_rounds": 0, "folds": 1}
