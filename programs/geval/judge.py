@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import dspy
 
@@ -31,6 +31,8 @@ from debate_judge.programs.roles.score_modes import (
 )
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
+T = TypeVar("T")
+
 
 class Deriving(dspy.Signature):
     """You prepare an evaluation that others will carry out. From the task and the definition of the aspect,
@@ -44,6 +46,29 @@ class Deriving(dspy.Signature):
     aspect: str = dspy.InputField()
     correction: str = dspy.InputField(default="")
     steps: str = dspy.OutputField(desc="the evaluation steps, numbered, one a line, and nothing else")
+
+
+class Once:
+    """One result for all who ask for the same key while it is being made."""
+
+    def __init__(self) -> None:
+        self._running: dict[Any, asyncio.Future[Any]] = {}
+
+    async def result(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+        """The result of `make`, and whether this call has made it; if its maker is interrupted, one that waits does."""
+        while key in self._running:
+            running = self._running[key]
+            await asyncio.wait((running,))
+            if not running.cancelled():
+                return running.result(), False
+        future = self._running[key] = asyncio.get_running_loop().create_future()
+        try:
+            made = await make()
+            future.set_result(made)
+            return made, True
+        finally:
+            del self._running[key]
+            future.cancel()
 
 
 class _StepsKey(NamedTuple):
@@ -71,7 +96,7 @@ class StepsRole(Role):
                     "not evaluation steps", field=f"steps.{task}.{name}", expected="a non-empty text", found=text
                 )
         self._derived: dict[tuple[str, str], tuple[_StepsKey, str]] = {}
-        self._pending: dict[_StepsKey, asyncio.Future[RoleReply[str] | ReplyFailure]] = {}
+        self._once = Once()
 
     async def for_item(self, item: Item) -> RoleReply[str] | ReplyFailure:
         """The steps for the item's task and aspect.
@@ -85,30 +110,13 @@ class StepsRole(Role):
         item = replace(item, source="", text="", context="")
         fields = item_inputs(item, "")
         key = _StepsKey(self.signature.instructions, fields["task"], fields["aspect"])
-        while True:
-            known_key, text = self._derived.get(names, (None, ""))
-            if known_key == key:
-                return RoleReply(text, 0)
-            if key not in self._pending:
-                return await self._derive(item, names, key)
-            pending = self._pending[key]
-            await asyncio.wait((pending,))
-            if not pending.cancelled() and isinstance(reply := pending.result(), ReplyFailure):
-                return replace(reply, calls=0)
-
-    async def _derive(self, item: Item, names: tuple[str, str], key: _StepsKey) -> RoleReply[str] | ReplyFailure:
-        pending: asyncio.Future[RoleReply[str] | ReplyFailure] = asyncio.get_running_loop().create_future()
-        self._pending[key] = pending
-        try:
-            reply = await self.ask(item, _parse_steps)
-            if isinstance(reply, RoleReply):
-                self._derived[names] = (key, reply.value)
-            pending.set_result(reply)
-            return reply
-        finally:
-            del self._pending[key]
-            # After an error or an interrupt, one of the waiting items makes the call.
-            pending.cancel()
+        known_key, text = self._derived.get(names, (None, ""))
+        if known_key == key:
+            return RoleReply(text, 0)
+        reply, made_here = await self._once.result(key, lambda: self.ask(item, _parse_steps))
+        if isinstance(reply, RoleReply):
+            self._derived[names] = (key, reply.value)
+        return reply if made_here else replace(reply, calls=0)
 
     def known_steps(self) -> dict[str, dict[str, str]]:
         """Given steps and those derived with the present instructions, in the form of the constructor's argument."""
@@ -162,7 +170,7 @@ class GEval(ItemJudge):
         self.scorer = Role("scorer", FormFilling)
         self.mode = None if score_mode == AUTO else ScoreMode.parse(str(score_mode))
         self._gives_logprobs: dict[str, bool] = {}
-        self._probe: asyncio.Future[None] | None = None
+        self._once = Once()
         self._warns = True
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
@@ -184,36 +192,30 @@ class GEval(ItemJudge):
             return _because("the points of the scale cannot be tokens", await self._ask(SAMPLED, item, inputs))
         lm = str(getattr(self.scorer.lm or dspy.settings.lm, "model", ""))
         while lm not in self._gives_logprobs:
-            if self._probe is None:
-                return await self._first(lm, item, inputs)
-            await asyncio.wait((self._probe,))
+            reply, made_here = await self._once.result(lm, lambda: self._first(lm, item, inputs))
+            if made_here:
+                return reply
         if self._gives_logprobs[lm]:
             return await self._ask(WEIGHTED, item, inputs)
         return _because(_NO_LOGPROBS, await self._ask(SAMPLED, item, inputs))
 
     async def _first(self, lm: str, item: Item, inputs: Mapping[str, str]) -> RoleReply[ParsedScore] | ReplyFailure:
-        """Score an item and find out by it which mode the LM allows; others wait meanwhile."""
-        self._probe = asyncio.get_running_loop().create_future()
+        """Score an item and find out by it which mode the LM allows."""
         try:
-            try:
-                weighted = await self._ask(WEIGHTED, item, inputs)
-            except dspy.LMUnsupportedFeatureError as error:
-                weighted = ReplyFailure("no log-probabilities", str(error), 1)
-            if isinstance(weighted, RoleReply):
-                self._gives_logprobs[lm] = True
-            # A provider may also refuse the parameter as a bad request, which says nothing unless samples do better.
-            if isinstance(weighted, RoleReply) or weighted.reason not in ("no log-probabilities", "lm error"):
-                return weighted
-            sampled = await self._ask(SAMPLED, item, inputs)
-            sampled = replace(sampled, calls=sampled.calls + weighted.calls)
-            if isinstance(sampled, RoleReply):
-                self._gives_logprobs[lm] = False
-                if self._warns:
-                    _warn_of_samples(lm)
-            return _because(_NO_LOGPROBS, sampled)
-        finally:
-            self._probe.cancel()
-            self._probe = None
+            weighted = await self._ask(WEIGHTED, item, inputs)
+        except dspy.LMUnsupportedFeatureError as error:
+            weighted = ReplyFailure("no log-probabilities", str(error), 1)
+        if isinstance(weighted, RoleReply):
+            self._gives_logprobs[lm] = True
+        # A provider may also refuse the parameter as a bad request, which says nothing unless samples do better.
+        if isinstance(weighted, RoleReply) or weighted.reason not in ("no log-probabilities", "lm error"):
+            return weighted
+        sampled = await self._ask(SAMPLED, item, inputs)
+        if isinstance(sampled, RoleReply):
+            self._gives_logprobs[lm] = False
+            if self._warns:
+                _warn_of_samples(lm)
+        return _because(_NO_LOGPROBS, replace(sampled, calls=sampled.calls + weighted.calls))
 
     async def _ask(
         self, mode: ScoreMode, item: Item, inputs: Mapping[str, str]
