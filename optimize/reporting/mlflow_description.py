@@ -25,10 +25,9 @@ SAMPLED_DEBATES = 12
 
 def description(result: Result) -> str:
     """The verdict and the table of held-out agreement, as Markdown."""
-    questions = [line.partition("? ") for line in verdict(result)]
     rows = [[*row[:-2], row[-1]] for row in agreement_rows(result, "/")]
     lines = [
-        *(f"**{question}{mark.strip()}** {answer}\n" for question, mark, answer in questions),
+        *(f"**{question}** {answer}\n" for question, answer in verdict(result)),
         f"Held-out {metric_name(result)} with the human ratings, with 95 % intervals:\n",
         markdown(DataTable(["", *headings(result).values(), "chosen"], rows)),
     ]

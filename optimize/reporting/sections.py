@@ -21,7 +21,7 @@ from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.study import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
-from debate_judge.runs.reports.costs import cost_table
+from debate_judge.runs.reports.costs import calls_text, cost_table
 from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
@@ -97,9 +97,8 @@ def _judged_scores(plan: CompilePlan, held_out: HeldOutComparison, name: str) ->
 
 def _verdict(result: Result) -> list[ReportBlock]:
     blocks: list[ReportBlock] = []
-    for line in verdict(result):
-        question, mark, answer = line.partition("? ")
-        blocks.append(Paragraph(answer[:1].upper() + answer[1:], question + mark.strip()))
+    for question, answer in verdict(result):
+        blocks.append(Paragraph(answer[:1].upper() + answer[1:], question))
     if not result.beats_chance:
         blocks.append(Paragraph(NOT_ABOVE_CHANCE, look="warning"))
     return blocks
@@ -182,9 +181,7 @@ def _cost_point(outcome: Outcome) -> CostPoint:
 
 def _costs(result: Result) -> list[ReportBlock]:
     meter = result.lm.meter
-    requested, executed = meter.requested.total(), meter.executed.total()
-    note = f"LM calls: {requested:,} requested, {executed:,} executed now, the rest were answered from the store."
-    return [Paragraph(note), cost_table(meter, result.lm.price)]
+    return [Paragraph(f"{calls_text(meter)}."), cost_table(meter, result.lm.price)]
 
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:

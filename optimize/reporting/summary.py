@@ -22,7 +22,7 @@ from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import command_words
-from debate_judge.runs.reports.costs import cost_rows, cost_summary
+from debate_judge.runs.reports.costs import calls_text, cost_rows, cost_summary
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import OutputBlock, Verbatim
 
@@ -40,7 +40,7 @@ def summary(result: Result) -> list[OutputBlock]:
     rows, meter = agreement_rows(result, "/"), result.lm.meter
     lines: list[OutputBlock] = [
         "",
-        *verdict(result),
+        *(f"{question} {answer}" for question, answer in verdict(result)),
         "",
         f"Held-out {metric_name(result)} with the human ratings, with 95 % intervals ({held_out_note(result)})",
         "",
@@ -54,8 +54,7 @@ def summary(result: Result) -> list[OutputBlock]:
         *_evidence(result),
         *_guides(result),
         *_trials(result),
-        f"LM calls: {meter.requested.total()} requested, {meter.executed.total()} executed now, the rest were answered "
-        "from the store",
+        calls_text(meter),
         "",
         *cost_summary(cost_rows(meter, result.lm.price)),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from debate_judge.data.agreement.differences import holm_adjusted
@@ -11,6 +11,7 @@ from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.data.agreement.results import WHY_NO_P_VALUE, Difference
 from debate_judge.optimize.evaluation.comparison import (
     COMPILED_MAPPED,
+    FoldFigures,
     HeldOutComparison,
     above_zero,
     costs_more,
@@ -18,6 +19,8 @@ from debate_judge.optimize.evaluation.comparison import (
 )
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.reporting.formatting import describe_point
+from debate_judge.optimize.search.points import NO_KNOWLEDGE
+from debate_judge.programs.judge import Judgement
 from debate_judge.runs.reports import absolute_agreement, calibration, decisions, raters
 from debate_judge.runs.reports.html.blocks import DataTable
 from debate_judge.runs.reports.text import agreement_description, interval, p_text, powers_text
@@ -90,30 +93,91 @@ def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
     return {title: parts for title, parts in by_title.items() if parts}
 
 
-def verdict(result: Result) -> list[str]:
-    """Questions and answers, one a line: is the judge good, is it better than a single call of the same LM, where does
-    that come from, how well do single raters agree, what does it cost, and what is exported."""
+def verdict(result: Result) -> list[tuple[str, str]]:
+    """Questions with their answers: is the judge good, is it better than a single call of the same LM, what does each
+    part gain, how well do single raters agree, what is exported and what does it cost, how was this measured."""
     held_out, agreement = result.held_out, result.agreement("compiled")
     sources = result.plan.data.evaluation_corpus.sources
-    calls, single_calls = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
-    lines = [
-        f"Is the judge good? {metric_name(result)} with the raters {interval(agreement)} on {sources} sources that the "
-        "judge was neither tuned nor chosen on"
-        + ("." if above_zero(agreement) else ": agreement above chance is not shown."),
-        f"Is it better than a single call of the same LM? {_gain_in_words(held_out.gain, calls, single_calls)} "
-        f"{_advice_by_aspect(held_out)}",
-        f"Where does the difference come from? {_sources_of_gain(held_out)}",
+    answers = [
+        (
+            "Is the judge good?",
+            f"{metric_name(result)} with the raters {interval(agreement)} on {sources} sources that the judge was "
+            "neither tuned nor chosen on"
+            + ("." if above_zero(agreement) else ": agreement above chance is not shown."),
+        ),
+        (
+            "Is it better than a single call of the same LM?",
+            f"{_gain_in_words(held_out)} {_advice_by_aspect(held_out)}",
+        ),
+        ("Gain by part:", _gain_by_part(result)),
         *_absolute_agreement(held_out),
         *_rater_comparison(held_out),
-        f"What does it cost? {calls:.1f} LM calls per item, against {single_calls:.1f} for a single call.",
-        f"What is exported? {result.exported.reason[0].upper()}{result.exported.reason[1:]}.",
+        ("What is exported?", f"{result.exported.reason[0].upper()}{result.exported.reason[1:]}."),
+        ("What does it cost?", _costs(result)),
     ]
     if held_out.folds:
-        lines.append(
-            f"What do these figures measure? {procedure_note(result.plan)}. "
-            f"By folds: {_range([v for v in held_out.folds.compiled if v is not None])}."
+        answers.append(("How was it measured?", _measured_by_folds(result, held_out.folds)))
+    return answers
+
+
+def _gain_by_part(result: Result) -> str:
+    """What the knowledge about the raters and the debate each add to a single call."""
+    searches = [search for evaluation in result.evaluations for search in evaluation.searches.values()]
+    learnt = {search.chosen.point.knowledge for search in searches} - {NO_KNOWLEDGE}
+    knowledge = "guide" if learnt <= {"guide"} else "what was learnt"
+    held_out = result.held_out
+    return f"{_part(knowledge, held_out.gain_of_knowledge)}; {_part('debate', held_out.gain_over_informed)}."
+
+
+def _part(name: str, gain: Difference) -> str:
+    if gain.value is None or gain.low is None or gain.high is None:
+        return f"{name} {_or_dash(gain.value)}"
+    if gain.low == gain.high == 0:
+        return f"{name} 0 (not used)"
+    significant = "" if gain.low > 0 or gain.high < 0 else " (not significant)"
+    return f"{name} {gain.value:+.2f} [{gain.low:.2f}, {gain.high:.2f}]{significant}"
+
+
+def _costs(result: Result) -> str:
+    """The exported judge in each aspect, with its LM calls per item; on held-out, or with folds on the sources that it
+    was chosen on, since it was not measured on others."""
+    held_out = result.held_out
+    single_calls = held_out.calls_per_item("single")
+    if result.exported.name == "single":
+        return f"{single_calls:.1f} LM calls per item."
+    aspects: dict[str, list[str]] = {}
+    calls = []
+    for aspect, search in result.searches.items():
+        calls.append(search.chosen.calls if held_out.folds else held_out.calls["compiled"][aspect])
+        choice = describe_point(search.chosen.point, search.chosen.calls, _tie_break_share(result, aspect))
+        aspects.setdefault(f"{choice} ({calls[-1]:.1f})", []).append(aspect)
+    choices = "; ".join(f"{', '.join(names)}: {choice}" for choice, names in aspects.items())
+    return f"{fmean(calls):.1f} LM calls per item, against {single_calls:.1f} for a single call. {choices}."
+
+
+def _tie_break_share(result: Result, aspect: str) -> float:
+    """The share of the items whose debate the exported judge's Tie-breaker ended."""
+    search = result.searches[aspect]
+    judgements: Sequence[Judgement | None]
+    if result.held_out.folds:
+        judgements = search.scores.judgements(search.chosen.point)
+    else:
+        judgements = result.held_out.judgements["compiled"][aspect]
+    judged = [judgement for judgement in judgements if judgement is not None]
+    asked = sum(any(turn.role == "tie-breaker" for turn in judgement.transcript.turns) for judgement in judged)
+    return asked / len(judged) if judged else 0.0
+
+
+def _measured_by_folds(result: Result, folds: FoldFigures) -> str:
+    calls = result.held_out.calls_per_item("compiled")
+    text = f"{procedure_note(result.plan)} Agreement and gains are those of the procedure"
+    if result.exported.name == "compiled":
+        text += (
+            f", whose judges take {calls:.1f} LM calls per item; what is exported was compiled on all sources, and its "
+            "choices and calls are its own"
         )
-    return lines
+    values = [value for value in folds.compiled if value is not None]
+    return f"{text}. By folds: {_range(values)}."
 
 
 def _range(values: Sequence[float]) -> str:
@@ -182,50 +246,28 @@ def undefined_groups(result: Result) -> list[str]:
     ]
 
 
-def _gain_in_words(gain: Difference, calls: float, single_calls: float) -> str:
+def _gain_in_words(held_out: HeldOutComparison) -> str:
+    gain = held_out.gain
     if gain.value is None or gain.low is None or gain.high is None:
         return "Nothing can be said."
     if gain.low > 0:
         return f"Yes, by {interval(gain)}."
     if gain.high < 0:
         return f"No, it is worse: {interval(gain)}."
-    sentence = f"These sources cannot tell: {interval(gain)}."
-    return (
-        f"{sentence} It takes more calls, so the single call is the cheaper choice."
-        if costs_more(calls, single_calls)
-        else sentence
-    )
+    return f"{gain.groups} sources are too few to tell: {interval(gain)}."
 
 
-def _sources_of_gain(held_out: HeldOutComparison) -> str:
-    """What the knowledge about the raters and the debate each add to a single call."""
-    effects = {
-        "what was learnt about the raters, and how candidates are read": held_out.gain_of_knowledge,
-        "the debate": held_out.gain_over_informed,
-    }
-    parts = []
-    for name, effect in effects.items():
-        if effect.value == 0 == (effect.high or 0) - (effect.low or 0):
-            parts.append(f"{name}: nothing")
-        elif effect.low is None or effect.high is None or effect.low <= 0 <= effect.high:
-            parts.append(f"{name}: nothing shown, {interval(effect)}")
-        else:
-            parts.append(f"{name}: {interval(effect)}")
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _absolute_agreement(held_out: HeldOutComparison) -> list[str]:
+def _absolute_agreement(held_out: HeldOutComparison) -> list[tuple[str, str]]:
     """Absolute agreement, where scores are on the raters' scale."""
     changes = (
         absolute_agreement.summary_text(held_out.absolute_agreement, "compiled", COMPILED_MAPPED)
         if held_out.absolute_agreement
         else ""
     )
-    return [f"Is it closer to the ratings themselves? Against a single call: {changes}."] if changes else []
+    return [("Is it closer to the ratings themselves?", f"Against a single call: {changes}.")] if changes else []
 
 
-def _rater_comparison(held_out: HeldOutComparison) -> list[str]:
+def _rater_comparison(held_out: HeldOutComparison) -> list[tuple[str, str]]:
     """The human ceiling, where single raters are known."""
     compared = [
         f"{aspect} {interval(agreement.judge)}, a rater {interval(agreement.ceiling)}"
@@ -234,7 +276,8 @@ def _rater_comparison(held_out: HeldOutComparison) -> list[str]:
     ]
     if not compared:
         return []
-    return [f"Does it agree as well as a rater does? With the mean of the other raters: {'; '.join(compared)}."]
+    answer = f"With the mean of the other raters: {'; '.join(compared)}."
+    return [("Does it agree as well as a rater does?", answer)]
 
 
 def _advice(gain: Difference, calls: float, single_calls: float) -> str:
@@ -245,7 +288,7 @@ def _advice(gain: Difference, calls: float, single_calls: float) -> str:
         return "use the single call"
     if gain.value == 0 and not costs_more(calls, single_calls):
         return "the compiled judge does not differ from the single call"
-    return "these sources cannot tell" + (", the single call is cheaper" if costs_more(calls, single_calls) else "")
+    return "too few sources to tell" + (", the single call is cheaper" if costs_more(calls, single_calls) else "")
 
 
 def _or_dash(value: float | None) -> str:

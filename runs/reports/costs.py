@@ -14,6 +14,12 @@ from debate_judge.runs.reports.terminal import OutputBlock
 _HEADER = ("role", "round", "calls", "cache hits", "input fresh", "input cached", "output", "not paid for again")
 
 
+def calls_text(meter: Meter) -> str:
+    """The number of LM calls that were made, and of those that stored replies answered."""
+    executed, stored = meter.executed.total(), meter.requested.total() - meter.executed.total()
+    return f"{executed:,} LM calls" + (f" ({stored:,} more from cache)" if stored > 0 else "")
+
+
 def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:
     """A row for each role and round, and a last one with `role` "total".
 

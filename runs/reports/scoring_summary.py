@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter
-from debate_judge.runs.reports.costs import cost_rows, cost_summary
+from debate_judge.runs.reports.costs import calls_text, cost_rows, cost_summary
 from debate_judge.runs.reports.terminal import OutputBlock
 from debate_judge.runs.scoring.output import RowTotals
 
@@ -17,7 +17,7 @@ def scored_summary(meter: Meter, price: Price | None, out: object, totals: RowTo
     for reason, count in totals.unscored.most_common():
         example = totals.examples.get(reason)
         lines.append(f"  {count} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))
-    lines.append(f"LM calls: {meter.requested.total()} requested, {meter.executed.total()} executed")
+    lines.append(calls_text(meter))
     if meter.requested:
         lines += ["", *cost_summary(cost_rows(meter, price))]
     return lines

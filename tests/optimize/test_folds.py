@@ -269,7 +269,13 @@ def test_summary_json_run_and_export_say_what_the_figures_rest_on(by_command: Pr
 
     why = by_command.result["exported"]["why"]
     for words in (
-        *("on 12 sources", "the procedure, by 4 folds", "of this run uses all", "too narrow", "12 paired sources"),
+        *(
+            "on 12 sources",
+            "by 4-fold nested cross-validation",
+            "slightly too narrow",
+            "was compiled on all sources",
+            "12 paired sources",
+        ),
         *("(corrected for 2 aspects, Bonferroni)", f"What is exported? {why[0].upper()}{why[1:]}."),
     ):
         assert words in by_command.output

@@ -43,7 +43,7 @@ def test_rows_in_the_order_of_the_input_and_transcripts_with_every_turn(
     assert rows[0] == {**first, "stop_reason": "single call", "unscored": None, "reason": "My rationale about it."}
     assert (rows[1]["rounds"], rows[1]["stop_reason"]) == (1, "no issue")
     # A single call for tone; Scorer and a content Critic for help. The check before the run has asked three already.
-    assert "LM calls: 33 requested, 30 executed" in capsys.readouterr().err
+    assert "30 LM calls (3 more from cache)" in capsys.readouterr().err
     judged = [json.loads(text) for text in debates.read_text(encoding="utf-8").splitlines()]
     assert [(t["group"], t["candidate"], t["aspect"]) for t in judged] == places
     assert (judged[1]["calls"], [turn["role"] for turn in judged[1]["turns"]]) == (2, ["scorer", "critic"])

@@ -26,7 +26,7 @@ WIDE = DataTable(
     ],
 )
 """More columns than a terminal has."""
-SENTENCE = "These sources cannot tell whether the judge is better than a single call of the same LM. " * 3
+SENTENCE = "24 sources are too few to tell whether the judge is better than a single call of the LM. " * 3
 COMMAND = "  debate compile --data ratings.csv --task summarization --lm openai/gpt-4o-mini " + "--name my-judge " * 3
 
 
