@@ -61,7 +61,7 @@ def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[s
     if not isinstance(spec, str):
         return groups.load(spec, chosen_task, column_names)
     name, equals, path = spec.partition("=")
-    if name in LOADERS and column_names.renamed:
+    if name in LOADERS and column_names.named:
         raise InputError(f"{name} has fixed columns", field="--columns", expected="a file of your own as --data")
     if name in LOADERS and (path or not equals):
         return LOADERS[name](Path(path) if equals else None, chosen_task)

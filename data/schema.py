@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from debate_judge.data.errors import InputError, did_you_mean
 
@@ -98,8 +98,8 @@ class Task:
     candidate_label: str
     aspects: tuple[Aspect, ...]
     context_label: str = "background"
-    columns: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Our name of a column -> the user's, from a task file or the compile's data; used for tables that have it."""
+    columns: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The mapping of columns, as `data.files.columns.ColumnNames` reads it, from a task file or the compile's data."""
 
     def __post_init__(self) -> None:
         names = [a.name for a in self.aspects]

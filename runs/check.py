@@ -2,10 +2,11 @@
 
     python runs/check.py ratings.xlsx
     python runs/check.py ratings.csv --columns source=question,text=answer --task support.toml
-    python runs/check.py ratings.csv --write-task support.toml      # save the guessed task
+    python runs/check.py ratings.csv --write-task support.toml      # save the draft
 
-Where neither the data nor --task names a task, one is guessed from the names and values of columns: aspects with their
-scales. The guess is for this overview only; to use it, save it, correct it, and give it as --task.
+Where neither the data nor --task names a task, a mapping is drafted from the names and contents of the columns: texts,
+aspects with their scales, raters. What it cannot settle it asks, each with the line to write. To use the draft, save
+it, correct it, and give it as --task.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from debate_judge.runs.reports.terminal import OutputBlock, Verbatim, show
 
 if TYPE_CHECKING:
     from debate_judge.data.corpus_statistics import AspectStatistics, CorpusStatistics
+    from debate_judge.data.files.draft import Draft
     from debate_judge.data.files.formats import RecordFile
-    from debate_judge.data.files.task_file import GuessedTask
     from debate_judge.data.schema import Corpus, Level
     from debate_judge.data.splits import Splits
 
@@ -49,7 +50,7 @@ class CheckFlags:
     columns: tuple[str, ...] = COLUMNS
     task: str | None = setting(None, "summarization, dialogue, pairs, or a task file of your own (.toml)")
     sources: int | None = SOURCES
-    write_task: str | None = setting(None, "save the guessed task to this file, for you to correct", metavar="FILE")
+    write_task: str | None = setting(None, "save the drafted task to this file, for you to correct", metavar="FILE")
     tracking_uri: str | None = setting(
         None, "MLflow server of mlflow:EXPERIMENT; by default MLFLOW_TRACKING_URI", metavar="URL"
     )
@@ -65,62 +66,55 @@ def _run(flags: CheckFlags) -> int:
     from debate_judge import data
     from debate_judge.data.corpus_statistics import corpus_statistics
 
-    guess = _guess(flags)
-    if guess is None and flags.write_task:
+    file = _recognized_file(flags)
+    draft = _draft(flags, file)
+    if draft is None and flags.write_task:
         raise InputError(
-            "the task is named, so none is guessed",
+            "the task is named, so none is drafted",
             field="--write-task",
             found=flags.write_task,
             remedy="leave it out, or give data without a task of its own",
         )
-    task = flags.task if guess is None else guess.task
-    columns = flags.columns
-    if guess is not None:
-        columns = tuple(f"{field}={column}" for field, column in guess.columns.renamed.items())
-    # The format is printed below, so reading need not log it as well.
-    file = _recognized_file(flags)
+    saved = _save_task(flags.write_task, draft)
+    head = flags.file if isinstance(file, str) else f"{flags.file}: {file.format}"
+    lines: list[OutputBlock] = [head, *(_drafted(draft, saved, flags) if draft else [])]
+    if draft is not None and draft.is_open:
+        show(*lines, "", "The file can be read when the open questions are answered.", *_how_to_answer(flags, saved))
+        return 2
+    task = flags.task if draft is None else draft.built_in or draft.task()
+    columns = () if draft is not None and not draft.built_in else _columns(flags, draft)
     corpus = data.load(file, task, columns, flags.sources)
-    saved = _save_task(flags.write_task, guess)
     statistics = corpus_statistics(corpus)
-    read_as = [
-        flags.file if isinstance(file, str) else f"{flags.file}: {file.format}",
-        *_task(corpus, guess, saved, flags),
-    ]
     feasibility, compilable = _feasibility(corpus, flags.seed)
-    lines = [
-        *read_as,
+    show(
+        *lines,
+        *([] if draft else [f"task: {corpus.task.name}"]),
         "",
+        *_first_texts(corpus),
         *_counts(statistics),
         "",
         *_aspects(statistics),
         *_raters(corpus),
         *feasibility,
         "",
-        *_next_command(corpus, flags, columns, guess, saved, compilable),
-    ]
-    show(*lines)
+        *_next_command(corpus, flags, draft, saved, compilable),
+    )
     return 0
 
 
-def _guess(flags: CheckFlags) -> GuessedTask | None:
-    """The guessed task; None if a task is named."""
-    from itertools import chain
-
+def _draft(flags: CheckFlags, file: RecordFile | str) -> Draft | None:
+    """The draft of a mapping; None if a task is named."""
     from debate_judge.data.files.columns import ColumnNames
+    from debate_judge.data.files.draft import draft_mapping
     from debate_judge.data.files.formats import RecordFile, short_name
-    from debate_judge.data.files.groups import limit_memory
-    from debate_judge.data.files.layouts import long_rows
-    from debate_judge.data.files.task_file import guess_task
 
-    file, columns = _recognized_file(flags), ColumnNames.parse(flags.columns)
+    names = ColumnNames.parse(flags.columns)
     if flags.task is not None or not isinstance(file, RecordFile):
         return None
-    records = file.records()
-    first = next(records, None)
-    if first is None or "task" in columns.match(tuple(map(str, first.values)), ("task",))[0]:
+    first = next(file.records(), None)
+    if first is None or any(str(key).lower() == names.roles.get("task", "task") for key in first.values):
         return None
-    records = limit_memory(long_rows(chain([first], records), columns), flags.file)
-    return guess_task(records, columns, short_name(flags.file))
+    return draft_mapping(file, names, short_name(flags.file))
 
 
 def _recognized_file(flags: CheckFlags) -> RecordFile | str:
@@ -136,30 +130,66 @@ def _recognized_file(flags: CheckFlags) -> RecordFile | str:
     return replace(detect_format(file), is_default=True) if is_user_file else file
 
 
-def _save_task(path: str | None, guess: GuessedTask | None) -> bool:
+def _save_task(path: str | None, draft: Draft | None) -> bool:
     from debate_judge.data.files.writing import write_errors
 
-    if path is None or guess is None:
+    if path is None or draft is None:
         return False
     if Path(path).suffix != ".toml" or Path(path).exists():
         problem = "the file already exists" if Path(path).exists() else "not the name of a task file"
         raise InputError(problem, field="--write-task", expected="a new file ending in .toml", found=path)
     with write_errors(Path(path), "--write-task"):
-        Path(path).write_text(guess.toml(), encoding="utf-8")
+        Path(path).write_text(draft.toml(), encoding="utf-8")
     return True
 
 
-def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFlags) -> list[str]:
-    if guess is None:
-        return [f"task: {corpus.task.name}"]
-    lines = [f"column {column!r} is read as {field!r}" for field, column in guess.columns.renamed.items()]
-    lines += [f"column {name!r} is not read as ratings: {why}" for name, why in guess.doubtful.items()]
-    if guess.built_in:
-        return [*lines, f"task: {corpus.task.name}, because all ratings fit it; name it, or a task file, with --task"]
+def _columns(flags: CheckFlags, draft: Draft | None) -> tuple[str, ...]:
+    """The entries of --columns that read the file by a built-in task."""
+    if draft is None:
+        return flags.columns
+    return tuple(f"{role}={column}" for role, column in draft.roles.items() if role != column)
+
+
+def _drafted(draft: Draft, saved: bool, flags: CheckFlags) -> list[OutputBlock]:
+    """How each column was understood, the questions, and the task file."""
+    lines: list[OutputBlock] = [
+        DataTable(["column", "how it is understood"], [[c, how] for c, how in draft.understood])
+    ]
+    for number, question in enumerate(draft.questions, start=1):
+        place = "[columns]" if question.place == "columns" else f"[aspects.{question.place}]"
+        lines += ["", f"Question {number}{' (open)' if question.open else ''}: {question.text}, in {place}:"]
+        lines += [Verbatim(f"  {line}") for line in question.lines]
+    if draft.built_in:
+        return [*lines, "", f"task: {draft.built_in}, because all ratings fit it; name it, or a task file, with --task"]
     if saved:
-        return [*lines, f"task: guessed and saved in {flags.write_task}; correct it before you use it"]
-    toml_lines = [Verbatim("  " + line) for line in guess.toml().splitlines()]
-    return [*lines, "task: none is named, so one is guessed; --write-task FILE.toml saves it:", "", *toml_lines]
+        return [*lines, "", f"task: drafted and saved in {flags.write_task}; correct it before you use it"]
+    toml_lines = [Verbatim("  " + line) for line in draft.toml().splitlines()]
+    return [*lines, "", "task: none is named, so one is drafted; --write-task FILE.toml saves it:", "", *toml_lines]
+
+
+def _how_to_answer(flags: CheckFlags, saved: bool) -> list[OutputBlock]:
+    import shlex
+
+    file, task = shlex.quote(flags.file), flags.write_task if saved else "task.toml"
+    steps = [] if saved else [Verbatim(f"  {command('check')} {file} --write-task {task}")]
+    return [*steps, Verbatim(f"  {command('check')} {file} --task {task}    # once the line is written")]
+
+
+def _first_texts(corpus: Corpus) -> list[OutputBlock]:
+    """The first two texts as they are judged."""
+    texts = [(group, candidate) for group in corpus.groups[:2] for candidate in group.candidates][:2]
+    rows = []
+    for group, candidate in texts:
+        ratings = "; ".join(
+            f"{name} {', '.join(f'{value:g}' for value in values)}" for name, values in candidate.ratings.items()
+        )
+        rows.append([_shortened(group.source) or "–", _shortened(candidate.text), ratings or "–"])
+    return [DataTable(["source", "text", "ratings"], rows, "The first two texts as they would be judged"), ""]
+
+
+def _shortened(text: str, limit: int = 40) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _counts(statistics: CorpusStatistics) -> list[OutputBlock]:
@@ -319,13 +349,8 @@ def _pooled_interval(held_out: int) -> list[str]:
 
 
 def _next_command(
-    corpus: Corpus,
-    flags: CheckFlags,
-    columns: Sequence[str],
-    guess: GuessedTask | None,
-    saved: bool,
-    compilable: Sequence[str],
-) -> list[str]:
+    corpus: Corpus, flags: CheckFlags, draft: Draft | None, saved: bool, compilable: Sequence[str]
+) -> list[OutputBlock]:
     """The command to run next, for the aspects that can be compiled."""
     import shlex
 
@@ -333,15 +358,17 @@ def _next_command(
         return ["Say which columns hold ratings, e.g. --columns " + f"{corpus.task.aspects[0].name}=COLUMN"]
     if not compilable:
         return ["Nothing can be compiled from these data yet; see above for what is missing."]
-    task = flags.task
-    if guess is not None:
-        task = guess.task.name if guess.built_in else flags.write_task if saved else "FILE.toml"
+    task, columns = flags.task, _columns(flags, draft)
+    if draft is not None:
+        task = draft.built_in or (flags.write_task if saved else "FILE.toml")
+        # A task file has the names of the columns.
+        columns = columns if draft.built_in else ()
     words = [command("compile"), "--data", shlex.quote(flags.file), *(["--task", shlex.quote(task)] if task else [])]
-    # A saved task file has the names of the columns.
-    words += ["--columns", shlex.quote(",".join(columns))] if columns and not saved else []
+    words += ["--columns", shlex.quote(",".join(columns))] if columns else []
     words += ["--config", f"sources={flags.sources}"] if flags.sources else []
     words += ["--aspects", shlex.quote(",".join(compilable))] if len(compilable) < len(corpus.select_aspects()) else []
-    step = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
+    drafted = draft is not None and not draft.built_in
+    step = "Save the task (--write-task), correct it, then see" if drafted and not saved else "See"
     return [
         f"{step} what a compile would cost; nothing is spent:",
         Verbatim(f"  {' '.join(words)} --lm PROVIDER/MODEL --estimate"),

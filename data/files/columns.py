@@ -1,94 +1,70 @@
-"""Maps the columns of a user's table to the project's names (`ROLES` and the aspects of the task).
+"""The mapping of a user's columns to texts and ratings: which column is what, and how its values are read.
 
-A column matches by its name, ignoring case and whether blanks, hyphens or underscores separate its words, or by an
-entry of `--columns`. `helpfulness_1` and `helpfulness_rater2` are two raters of the aspect helpfulness. A table with
-columns aspect and rating has one row per rating; one with a column rater has one row per candidate and rater. Other
-columns are not read; `ReadingNotes` lists them in one line, with the missing name that each one resembles.
+A mapping is written down: in a task file, in `--columns`, or by the names of the columns where these are the project's
+own (`ROLES`, the aspects of the task). `debate check` drafts one. A column of a mapping is a name, a path such as
+`data.answer`, several joined by `+`, or a pattern: in `summary_{system}` the placeholder stands for each system, and
+each text that it matches is one more text of the row; `{rater}` stands for raters, and `{value}` for the value whose
+column is ticked. `name[]` is a cell that holds a list of texts.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from typing import Any, Literal, NamedTuple, Self
+
+from pydantic import Field
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.records import Record, looks_like_a_number
+from debate_judge.data.files.records import ClosedModel, Number, Record, Text, validated
 from debate_judge.data.schema import Task
 
 logger = logging.getLogger(__name__)
 
 ROLES = (
     *("group", "source", "candidate", "text", "context", "reference", "references", "task"),
-    *("rater", "aspect", "rating", "comment", "ratings", "comments"),
+    *("rater", "aspect", "rating", "comment", "response_a", "response_b", "winner", "strength"),
 )
 """The project's names of columns, apart from those of aspects."""
 
-NESTED = ("id", "candidates", "ratings", "comments")
-"""Fields of JSON records only: nested objects, and a candidate's id."""
+PREFERENCE = "preference"
+"""The aspect of verdicts on pairs that name no aspect."""
 
-_MAX_NAMED = 20
-"""Maximum number of unread columns that the notes list."""
-
-COMMENTS = "comments."
-"""Prefix of the columns with comments on one aspect."""
-
-OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
-    "source": (
-        *("question", "prompt", "input", "query", "request", "instruction", "article", "document", "passage"),
-        *("dialogue", "history", "conversation", "message", "user_message", "customer_message", "email", "ticket"),
-        "src",
-    ),
-    "text": (
-        *("answer", "output", "response", "reply", "completion", "generation", "generated", "summary", "prediction"),
-        *("candidate_text", "model_output", "model_response", "translation", "hypothesis", "content"),
-    ),
-    "candidate": ("system", "model", "model_name", "system_name", "candidate_id", "system_id"),
-    "group": ("article_id", "doc_id", "question_id", "prompt_id", "source_id", "group_id"),
-    "context": ("background", "fact", "facts", "knowledge", "policy", "passages"),
-    "aspect": ("criterion", "criteria", "dimension", "metric", "quality", "attribute", "aspect_name"),
-    "rating": ("score", "value", "grade", "label", "points", "mark", "stars", "judgement", "judgment"),
-    "comment": (
-        *("comments", "rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
-    ),
-}
-"""Role -> other common names, which errors and notes suggest; `guess_roles` guesses by them."""
-
-RATER_NAME = re.compile(
-    r"(?:annotator|labell?er|rater|reviewer|evaluator|assessor|grader|scorer|judge|coder|worker|expert|user|participant"
-    r"|respondent|turker|crowd_?worker)(?:_(?:id|e?_?mail|name|login|key|uuid|initials|number|nr|no))?|username"
-    r"|(?:prolific|mturk|amt)_p?id"
-    r"|(?:annotated|labell?ed|rated|reviewed|evaluated|assessed|graded|scored|judged|coded|completed|created)_by"
-    r"(?:_(?:id|e?_?mail|name))?"
+SOURCE_WORDS = (
+    *("source", "question", "prompt", "input", "query", "request", "instruction", "article", "document", "passage"),
+    *("dialogue", "history", "conversation", "message", "email", "ticket", "src", "original", "orig", "premise"),
 )
-"""Other names of the column `rater`, normalized (`normalized_name`)."""
-
-_REQUIRED_CUTOFF = 0.6
-"""Least similarity of a column's name to a required one: lower than the default, because an unread source would change
-the groups."""
-
-_NOTED_CUTOFF = 0.8
-"""The same for columns that are not read: most of them are something else; 'duration' is not a misspelt 'rating'."""
-
-TEXT_ROLES = ("group", "source", "context", "candidate", "text")
-"""Roles that identify a text."""
-
-_RATER_WORD = "rater|annotator|judge|human|expert|worker|person"
+TEXT_WORDS = (
+    *(
+        "text",
+        "response",
+        "answer",
+        "output",
+        "reply",
+        "completion",
+        "generation",
+        "generated",
+        "prediction",
+        "summary",
+    ),
+    *("hypothesis", "translation", "candidate", "story", "simplification", "paraphrase", "content"),
+)
+"""Words in the names of columns of texts; a mapping is drafted and suggested by them, never read."""
+_RATER = "rater|annotator|judge|human|expert|worker|person"
 _RATER_ENDING = (
-    rf"(?:[_ .-]+(?:(?:{_RATER_WORD}|r|a)[_ .-]?)?(?:\d+|[A-Za-z])|[_ .-]*\((?:{_RATER_WORD})[_ .-]?(?:\d+|[A-Za-z])\))"
+    rf"(?:[_ .-]+(?:(?:{_RATER}|r|a)[_ .-]?)?(?:\d+|[A-Za-z])|[_ .-]*\((?:{_RATER})[_ .-]?(?:\d+|[A-Za-z])\))"
 )
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_MAX_NAMED = 20
+"""Maximum number of unread columns that a note lists."""
 
 
 def normalized_name(name: str) -> str:
     """The name in lower case with underscores for blanks and hyphens, for comparisons."""
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
-
-
-def snake_case_name(name: str) -> str:
-    """`normalized_name` with underscores between words such as those of `workerId`, to recognize common names."""
-    return normalized_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name))
 
 
 def name_without_rater(name: str) -> str | None:
@@ -97,239 +73,375 @@ def name_without_rater(name: str) -> str | None:
     return normalized_name(match.group(1)) if match else None
 
 
-def joined_columns(column: str, name: str, keys: Collection[str]) -> list[str]:
-    """The columns that `--columns NAME=COLUMN+COLUMN` names for an aspect or its comments; for other names, COLUMN."""
-    is_joined = "+" in column and column not in keys and (name == "comment" or name not in (*ROLES, *NESTED))
-    return [part.strip() for part in column.split("+")] if is_joined else [column]
+def code_of(value: object) -> str:
+    """A value as mappings write it: numbers without trailing zeros, words in lower case."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value) if isinstance(value, int) else f"{value:.15g}"
+    text = " ".join(str(value).split()).casefold()
+    return f"{float(text):.15g}" if re.fullmatch(r"[+-]?\d+(\.\d+)?", text, re.ASCII) else text
 
 
-def missing_column_error(record: Record, role: str, keys: Iterable[str]) -> InputError:
-    """The error for a missing column; it suggests a similar one."""
-    paths = {f"{key}.{name}": name for key, value in record.values.items() if isinstance(value, dict) for name in value}
-    paths |= {key: key.rpartition(".")[2] for key in keys if "." in key}
-    common = (role, *OTHER_NAMES.get(role, ()))
-    names = [key for key in keys if normalized_name(key) in common[1:]]
-    names += [path for path, name in paths.items() if normalized_name(str(name)) in common]
-    near = did_you_mean(role, list(keys), cutoff=_REQUIRED_CUTOFF)
-    expected = "a text in every row, or candidates in every group" if role == "text" else None
-    if expected and any(name_without_rater(key) in common for key in keys):
-        expected += "; in each row of two texts, a column winner as well"
-    return record.error(
-        f"the field {role!r} is missing",
-        role,
-        expected=expected,
-        found="fields " + ", ".join(keys) if keys else "no fields",
-        remedy=f"{near + ' ' if near else ''}say which column it is with --columns {role}={[*names, 'COLUMN'][0]}",
-    )
+class AspectColumns(ClosedModel):
+    """Where the ratings of an aspect are, and what their values mean."""
+
+    column: str | list[str] = ""
+    """Column or pattern; several for several raters. With a row a rating: the aspect's name in the column `aspect`."""
+    comment: str | list[str] = ""
+    labels: dict[str, Number] = Field(default_factory=dict)
+    """Value of a cell -> rating."""
+    missing: list[str | Number] = Field(default_factory=list)
+    """Values that mean that there is no rating."""
+    lower_is_better: bool = False
+
+    @cached_property
+    def ratings(self) -> dict[str, float | None]:
+        """Code of a value -> its rating, None for a missing one."""
+        return {code_of(v): float(r) for v, r in self.labels.items()} | {code_of(v): None for v in self.missing}
 
 
-def has_similar_column(role: str, keys: Collection[str]) -> bool:
-    """Whether a column resembles `role`, so that the file probably has it under another name."""
-    return bool(did_you_mean(role, list(keys), cutoff=_REQUIRED_CUTOFF) or column_with_common_name(role, keys))
+class ColumnNames(ClosedModel):
+    """A mapping: the `[columns]` of a task file and the columns of its aspects, or `--columns`."""
 
-
-def unread_hint(name: str, names: Collection[str], unread: Collection[str], record: Record) -> str:
-    """A hint for a column that is not read: which of our names it may mean, or that it holds a number; else empty.
-
-    Args:
-        name: Name of the column.
-        names: Our names that no column matched.
-        unread: All columns that matched none of our names.
-        record: A record with the column.
-    """
-    near = did_you_mean(name, names, cutoff=_NOTED_CUTOFF)
-    if near and normalized_name(name) not in ROLES:
-        return near
-    role = next((role for role in (*OTHER_NAMES, "rater") if column_with_common_name(role, [name]) is not None), "")
-    if role == "comment" and role not in names and any(our_name.startswith(COMMENTS) for our_name in names):
-        return f"--columns {COMMENTS}ASPECT={name} if it is that"
-    # Aspect and rating are used only together.
-    partner = {"aspect": "rating", "rating": "aspect"}.get(role)
-    if role in names and (partner not in names or column_with_common_name(str(partner), unread) is not None):
-        return f"--columns {role}={name} if it is that"
-    return "holds numbers" if holds_number(name, record) else ""
-
-
-def holds_number(name: str, record: Record) -> bool:
-    value = record.values.get(name)
-    value = next(iter(value), None) if isinstance(value, list) else value
-    number = looks_like_a_number(value.strip()) if isinstance(value, str) else isinstance(value, int | float)
-    return number and not isinstance(value, bool)
-
-
-def column_with_common_name(role: str, keys: Iterable[str]) -> str | None:
-    """The column that has the first, most common, of the other names of a role."""
-    by_name = {name: key for key in reversed(list(keys)) for name in (snake_case_name(key), normalized_name(key))}
-    if role == "rater":
-        return next((key for name, key in reversed(by_name.items()) if RATER_NAME.fullmatch(name)), None)
-    return next((by_name[word] for word in OTHER_NAMES.get(role, ()) if word in by_name), None)
-
-
-@dataclass(frozen=True)
-class ColumnNames:
-    """Names of the columns in a user's file."""
-
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    """Our name -> the user's column, from `--columns`."""
-    defaults: Mapping[str, str] = field(default_factory=dict)
-    """The same from a task file or an export; used only for tables that have the column."""
+    roles: dict[str, Text] = Field(default_factory=dict)
+    """Role -> column; `none` for a role that no column has."""
+    aspects: dict[str, AspectColumns] = Field(default_factory=dict)
+    records: str = ""
+    """Path of the list of records inside of each record, or of the file: `instances[]`, `documents[].answers[]`."""
+    sheet: str = ""
+    """Name of a workbook's sheet; `*` reads all, and the column `sheet` has their names."""
+    join: str = ""
+    """Columns, joined by +, that two files have in common."""
+    keep: dict[str, str | list[str]] = Field(default_factory=dict)
+    """Column -> values; records with other values are left out."""
+    codes: dict[str, str | Number] = Field(default_factory=dict)
+    """Verdict on a pair -> a, b, tie, or the share of the first text from 0 to 1."""
+    empty: Literal["error", "skip"] = "error"
+    """What becomes of a record without a text."""
+    repeated: Literal["error", "mean", "first", "last", "sum", "raters", "separate"] = "error"
+    """What becomes of further ratings of a text by the same rater; `raters`: they are other raters', `separate`: they
+    are of another, equal text."""
+    optional: bool = False
+    """Whether a column need not exist, as those of a task file in new data."""
 
     @classmethod
-    def parse(cls, entries: Iterable[str]) -> ColumnNames:
-        """Parse `NAME=COLUMN` entries.
+    def of(cls, columns: Mapping[str, Any], where: Record, *, optional: bool = False) -> Self:
+        """The mapping of a table `[columns]`; entries with other names are the columns of aspects.
+
+        Raises:
+            InputError: An entry has a value of another type than it should.
+        """
+        known = {*cls.model_fields} - {"roles", "aspects", "optional"}
+        settings = {name: value for name, value in columns.items() if name in known}
+        aspects: dict[str, dict[str, Any]] = {name: dict(value) for name, value in columns.get("aspects", {}).items()}
+        roles = {}
+        for name, value in columns.items():
+            if name in known or name == "aspects":
+                continue
+            if name in ROLES:
+                roles[name] = value
+                continue
+            aspect, _, key = name.rpartition(".")
+            if name.startswith("comments."):
+                aspect, key = key, "comment"
+            elif key not in AspectColumns.model_fields or not aspect:
+                aspect, key = name, "column"
+            aspects.setdefault(aspect, {})[key] = value
+        values = {**settings, "roles": roles, "aspects": aspects, "optional": optional}
+        return validated(cls, Record(values, where.file, path=where.path, format=where.format))
+
+    @classmethod
+    def parse(cls, entries: Iterable[str]) -> Self:
+        """Parse the `NAME=COLUMN` entries of --columns.
 
         Raises:
             InputError: An entry is invalid, or a name occurs twice.
         """
-        renamed: dict[str, str] = {}
+        table: dict[str, Any] = {}
         for entry in entries:
             name, _, column = (part.strip() for part in entry.partition("="))
-            if not name or not column or name in renamed or column in renamed.values():
+            if not name or not column or name in table:
                 raise InputError(
                     "not a list of columns",
                     field="--columns",
                     expected="NAME=COLUMN,..., each once, e.g. source=question,text=answer,helpfulness=score_help",
                     found=entry,
                 )
-            renamed[name] = column
-        return cls(renamed)
+            table[name] = _parsed_entry(name, column, entry)
+        return cls.of(table, Record({}, "", path="--columns"))
 
-    def names_for(self, keys: Collection[str]) -> dict[str, str]:
-        """Our name -> the user's column, in a table with the columns `keys`."""
-        present = {base for key in keys for base in (key, name_without_rater(key))} if self.defaults else set()
-        used_defaults = {
-            name: column
-            for name, column in self.defaults.items()
-            if name not in self.renamed
-            and column not in self.renamed.values()
-            and all(not present.isdisjoint((key, normalized_name(key))) for key in joined_columns(column, name, keys))
-        }
-        return used_defaults | dict(self.renamed)
+    def over(self, defaults: ColumnNames) -> ColumnNames:
+        """This mapping, with the entries of another one that it lacks."""
+        update = {name: getattr(self, name) for name in self.model_fields_set - {"roles", "aspects", "optional"}}
+        roles, aspects = {**defaults.roles, **self.roles}, {**defaults.aspects, **self.aspects}
+        return defaults.model_copy(update={**update, "roles": roles, "aspects": aspects, "optional": not self.named})
 
-    def with_paths(self, record: Record) -> Record:
-        """The record with a column for each name that is the path of a nested field, e.g. `data.answer`."""
-        if not any(isinstance(value, dict) for value in record.values.values()):
-            return record
-        values = dict(record.values)
-        for name, column in (*self.renamed.items(), *self.defaults.items()):
-            for path in joined_columns(column, name, values):
-                inner: object = record.values
-                for key in path.split(".") if path not in values else ():
-                    inner = inner.get(key) if isinstance(inner, dict) else None
-                if inner is not None and inner is not record.values:
-                    values[path] = inner
-        return replace(record, values=values)
+    @property
+    def named(self) -> bool:
+        return bool(self.roles or self.aspects)
 
-    def match(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
-        """Match the fields `keys` of a record with our `names`: our name -> field, and the fields that match none."""
-        our_names, renamed = {normalized_name(name): name for name in names}, self.names_for(keys)
-        matched = {name: column for name, column in renamed.items() if name in names and column in keys}
-        claimed = {key for name, column in renamed.items() for key in (column, *joined_columns(column, name, keys))}
-        # Exact names come first, so that `text` wins where there is a column `Text` as well.
-        for key in sorted(keys, key=lambda key: key not in names):
-            name = key if key in names else our_names.get(normalized_name(key))
-            if name is not None and key not in claimed and name not in matched and name not in renamed:
-                matched[name] = key
-        matched_columns = set(matched.values())
-        return matched, [key for key in keys if key not in matched_columns]
+    def to_table(self) -> dict[str, Any]:
+        """The mapping as the table `[columns]` that `of` reads."""
+        values = self.model_dump(exclude_defaults=True)
+        return {**values.pop("roles", {}), **{n: v for n, v in values.items() if n != "optional"}}
 
     @cached_property
-    def cached_match(self) -> Callable[[tuple[str, ...], tuple[str, ...]], tuple[dict[str, str], list[str]]]:
-        """`match` with a cache, as most records of a file have the same fields; its results must not be changed."""
-        return lru_cache(maxsize=16)(self.match)
+    def verdicts(self) -> dict[str, float]:
+        """Code of a verdict -> rating of the first text."""
+        sides = {"a": 1.0, "b": 0.0, "tie": 0.5}
+        return {
+            code_of(code): sides[side] if isinstance(side, str) and side in sides else _share(code, side)
+            for code, side in self.codes.items()
+        }
 
-    def check(self, record: Record, names: Collection[str]) -> None:
-        """Check that every entry of `--columns` has one of our `names` and a column of the file's first record.
-
-        Raises:
-            InputError: An entry has an unknown name or column.
-        """
-        keys = list(map(str, record.values))
-        bases = {name_without_rater(key) for key in keys}
-        for our_name, column in self.renamed.items():
-            if our_name not in (*names, *NESTED):
-                raise InputError(
-                    f"{our_name!r} is neither a column nor an aspect",
-                    field="--columns",
-                    expected=", ".join((*names, *NESTED)),
-                    found=f"{our_name}={column}",
-                    remedy=did_you_mean(our_name, (*names, *NESTED)),
-                )
-            for key in joined_columns(column, our_name, keys) if our_name not in NESTED else ():
-                if key not in keys and (key != column or normalized_name(key) not in bases):
-                    raise record.error(
-                        f"no column {key!r}",
-                        "--columns",
-                        expected="a column, or a path such as data.answer; several columns of one aspect joined by +",
-                        found="columns " + ", ".join(keys),
-                        remedy=did_you_mean(key, keys) or "name one of these columns",
-                    )
+    def leaves_out(self, record: Record) -> str:
+        """The column by which `keep` leaves a record out; empty if it keeps it."""
+        for column, kept in self.keep.items():
+            values = [kept] if isinstance(kept, str) else kept
+            if code_of(record.values.get(column, "")) not in map(code_of, values):
+                return column
+        return ""
 
 
-@dataclass(frozen=True)
-class RowLayout:
-    """The role of each column of a table, for one task."""
+def _share(code: str, side: object) -> float:
+    if isinstance(side, int | float) and 0 <= side <= 1:
+        return float(side)
+    expected = "a, b or tie, or the share of the first text from 0 to 1"
+    raise InputError("not a verdict", field=f"columns.codes.{code}", expected=expected, found=repr(side))
 
-    roles: Mapping[str, str]
-    """Role -> the user's column."""
-    ratings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Aspect -> its columns: one, or one per rater."""
-    comments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Aspect -> its columns of comments; the empty name -> comments on a row's rating, or on the only aspect."""
-    ignored: tuple[str, ...] = ()
-    """Columns that are not read."""
-    replaced: tuple[str, ...] = ()
-    """Columns that are not read because their aspect also has one per rater: most likely the means of these."""
+
+def _parsed_entry(name: str, column: str, entry: str) -> Any:
+    """The value of an entry of --columns."""
+    key = name.rpartition(".")[2]
+    if name in ("keep", "codes") or key == "labels":
+        pairs = [part.rpartition(":") if key == "labels" else part.partition(":") for part in column.split("+")]
+        if not all(colon and value for _, colon, value in pairs):
+            raise InputError(
+                f"no values of {name}", field="--columns", expected=f"{name}=VALUE:MEANING+VALUE:MEANING", found=entry
+            )
+        return {code.strip(): _number_or_text(value) if name != "keep" else value.strip() for code, _, value in pairs}
+    if key == "missing":
+        return [_number_or_text(value) for value in column.split("+")]
+    if key == "lower_is_better":
+        return column == "true"
+    return column
+
+
+def _number_or_text(value: str) -> float | str:
+    try:
+        return float(value)
+    except ValueError:
+        return value.strip()
+
+
+# --- the columns of one table ---
+
+
+class Cell(NamedTuple):
+    """A column with ratings of an aspect."""
+
+    column: str
+    rater: str = ""
+    """The rater in its name."""
+    value: str = ""
+    """The rating in its name, if the column says whether it was chosen."""
+
+
+class TextColumns(NamedTuple):
+    """The columns of one text, or of one pair, of each row."""
+
+    roles: Mapping[str, tuple[str, ...]]
+    """Role -> columns, whose texts are joined."""
+    system: str
+    """What stands for the placeholder of the text's column, unless that is a number."""
+    ratings: Mapping[str, tuple[Cell, ...]]
+    """Aspect -> its columns."""
+    comments: Mapping[str, tuple[str, ...]]
+    """Aspect -> its columns of comments; the empty name: on every rating of the row."""
+
+    def column(self, role: str) -> str | None:
+        columns = self.roles.get(role)
+        return columns[0] if columns else None
 
     @property
     def is_long(self) -> bool:
         """Whether a row is one rating."""
-        return "aspect" in self.roles and "rating" in self.roles
+        return "aspect" in self.roles and ("rating" in self.roles or "winner" in self.roles)
 
     @property
-    def allows_several_rows(self) -> bool:
-        """Whether a candidate may have several rows."""
-        return self.is_long or "rater" in self.roles
+    def is_pair(self) -> bool:
+        return "response_a" in self.roles and "response_b" in self.roles
+
+    @property
+    def used(self) -> set[str]:
+        cells = {cell.column for cells in self.ratings.values() for cell in cells}
+        texts = {column for columns in (*self.roles.values(), *self.comments.values()) for column in columns}
+        return cells | texts | {column.removesuffix("[]") for column in texts}
 
 
-def row_layout(keys: Sequence[str], task: Task, columns: ColumnNames) -> RowLayout:
-    """Match all columns of a table. Columns of single raters replace the column without a rater."""
-    aspects = [aspect.name for aspect in task.aspects]
-    comment_names = [COMMENTS + aspect for aspect in aspects]
-    columns = ColumnNames(columns.names_for(keys))
-    matched, unmatched = columns.match(keys, column_names(task))
-    columns_of: dict[str, tuple[str, ...]] = {}
-    bases = {key: name_without_rater(key) for key in unmatched}
+class Keys:
+    """The columns of a table, and which of them a mapping means."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self.names = tuple(keys)
+        self._set = {*self.names}
+        self._normalized = {normalized_name(key): key for key in reversed(self.names)}
+
+    def named(self, name: str) -> str | None:
+        """The column with this name, or one that differs in case or blanks only."""
+        return name if name in self._set else self._normalized.get(normalized_name(name))
+
+    def matching(self, pattern: str, known: Mapping[str, str]) -> list[tuple[dict[str, str], str]]:
+        """The columns that match a pattern, each with what its placeholders stand for."""
+        if pattern in self._set:
+            return [({}, pattern)]
+        if not _PLACEHOLDER.search(pattern):
+            column = self.named(pattern.removesuffix("[]"))
+            return [({}, column + "[]" * pattern.endswith("[]"))] if column else []
+        parts, seen = [], set()
+        for n, part in enumerate(_PLACEHOLDER.split(pattern.removesuffix("[]"))):
+            name = part if n % 2 else ""
+            known_text = re.escape(known[name]) if name in known else rf"(?P<{name}>.+?)"
+            parts.append(re.escape(part) if not name else f"(?P={name})" if name in seen else known_text)
+            seen |= {name} - known.keys()
+        try:
+            expression = re.compile("".join(parts))
+        except re.error:
+            raise InputError("not a pattern of columns", field="columns", found=pattern) from None
+        ending = "[]" * pattern.endswith("[]")
+        return [(m.groupdict(), key + ending) for key in self.names if (m := expression.fullmatch(key))]
+
+    def columns(self, column: str, known: Mapping[str, str]) -> list[str]:
+        """The columns of a role: one, or those that are joined by +; empty if one of them does not exist."""
+        if found := self.matching(column, known):
+            return [found[0][1]]
+        parts = [self.matching(part.strip(), known) for part in column.split("+")]
+        return [part[0][1] for part in parts] if len(parts) > 1 and all(parts) else []
+
+    def cells(self, columns: str | list[str], known: Mapping[str, str]) -> tuple[Cell, ...]:
+        """The columns of an aspect's ratings."""
+        if isinstance(columns, str):
+            columns = [columns] if self.matching(columns, known) else columns.split("+")
+        cells = []
+        for column in columns:
+            matches = self.matching(column.strip(), known)
+            if not matches:
+                matches = [({}, key) for key in self.names if name_without_rater(key) == normalized_name(column)]
+            cells += [Cell(key, found.get("rater", ""), found.get("value", "")) for found, key in matches]
+        return tuple(cells)
+
+
+def text_columns(keys: Keys, task: Task | None, names: ColumnNames) -> list[TextColumns]:
+    """The texts of each row of a table, by its columns; empty if it has no column of texts.
+
+    Args:
+        keys: The columns.
+        task: The task, whose aspects are columns by their names.
+        names: The mapping.
+    """
+    spec = {role: column for role, column in names.roles.items() if column != "none" or keys.named("none")}
+    aspect_names = {normalized_name(a.name) for a in task.aspects} if task else set()
+    for role in ROLES:
+        column = keys.named(role)
+        missing = names.optional and role in spec and not keys.columns(spec[role], {})
+        if missing and not _PLACEHOLDER.search(spec[role]):
+            del spec[role]
+        free = column is not None and role not in aspect_names and column not in spec.values()
+        if free and (role not in names.roles or missing):
+            spec.setdefault(role, str(column))
+    if "response_a" not in spec and keys.named("chosen") and keys.named("rejected") and "text" not in spec:
+        spec |= {"response_a": str(keys.named("chosen")), "response_b": str(keys.named("rejected"))}
+    texts = keys.matching(spec.get("text") or spec.get("response_a", ""), {})
+    return [_one_text(keys, task, names, spec, bound) for bound, _ in texts]
+
+
+def _one_text(
+    keys: Keys, task: Task | None, names: ColumnNames, spec: Mapping[str, str], bound: Mapping[str, str]
+) -> TextColumns:
+    roles = {role: tuple(found) for role, column in spec.items() if (found := keys.columns(column, bound))}
+    if "aspect" not in roles or not {"rating", "winner"} & roles.keys():
+        roles = {role: columns for role, columns in roles.items() if role not in ("aspect", "rating")}
+    systems = [value for value in bound.values() if not value.isdigit()]
+    aspects = [aspect.name for aspect in task.aspects] if task else []
+    taken = {column for columns in roles.values() for column in columns}
+    ratings: dict[str, tuple[Cell, ...]] = {}
+    comments: dict[str, tuple[str, ...]] = {}
     # Longest names first: one aspect may be called `quality` and another `quality_a`.
-    for name in sorted((*aspects, *comment_names, "comment"), key=len, reverse=True):
-        base = columns.renamed.get(name, name)
-        several = (
-            joined_columns(base, name, matched.values()) if name in columns.renamed and name not in matched else []
-        )
-        if raters := [key for key in unmatched if key in several or bases[key] == normalized_name(base)]:
-            unmatched = [key for key in unmatched if key not in raters]
-        if raters or name in matched:
-            columns_of[name] = tuple(raters) or (matched[name],)
-    used = {column for columns_of_name in columns_of.values() for column in columns_of_name}
-    comments = {name.removeprefix(COMMENTS): columns_of[name] for name in comment_names if name in columns_of}
-    # A comment on no aspect is on the row's rating, or on the only aspect that there is.
-    comments |= {"": columns_of["comment"]} if "comment" in columns_of else {}
-    # Objects of ratings and comments are columns by now; what still has such a name is something else.
-    unused = {"ratings", "comments"} | (set() if {"aspect", "rating"} <= set(matched) else {"aspect", "rating"})
-    unmatched += [matched[role] for role in ROLES if role in matched and role in unused and role not in aspects]
-    return RowLayout(
-        {role: matched[role] for role in ROLES if role in matched and role not in {*aspects, *unused}},
-        {aspect: columns_of[aspect] for aspect in aspects if aspect in columns_of},
-        comments,
-        tuple(unmatched),
-        tuple(matched[aspect] for aspect in aspects if aspect in matched and matched[aspect] not in used),
-    )
+    for name in sorted(aspects, key=len, reverse=True):
+        mapped = names.aspects.get(name, AspectColumns())
+        cells = keys.cells(mapped.column, bound) if mapped.column else ()
+        if not cells and (not mapped.column or names.optional):
+            pair_names = (f"{name}_winner", f"winner_{name}") if "response_a" in roles else ()
+            raters = keys.cells([name], {}) if keys.named(name) is None else ()
+            raters = raters or tuple(
+                Cell(key)
+                for key in keys.names
+                if name_without_rater(key.removeprefix("ratings.")) == normalized_name(name)
+            )
+            alone = [key for key in (name, f"ratings.{name}", *pair_names) if keys.named(key)]
+            cells = raters or tuple(Cell(str(keys.named(key))) for key in alone[:1])
+        if cells := tuple(cell for cell in cells if cell.column not in taken):
+            ratings[name] = cells
+            taken |= {cell.column for cell in cells}
+        of_comment = mapped.comment or f"comments.{name}"
+        if of_aspect := tuple(cell.column for cell in keys.cells(of_comment, bound)):
+            comments[name] = of_aspect
+    if "comment" in roles:
+        comments[""] = roles.pop("comment")
+    elif "comment" in spec:
+        comments[""] = tuple(cell.column for cell in keys.cells(spec["comment"], bound))
+    if "response_a" in roles and PREFERENCE in aspects and PREFERENCE not in ratings:
+        verdicts = keys.cells(spec["winner"], bound) if "winner" in spec else ()
+        winners = [k for k in keys.names if normalized_name(k).startswith("winner_") and k not in taken]
+        verdicts = verdicts or tuple(Cell(key, key[len("winner_") :]) for key in winners)
+        ratings |= {PREFERENCE: verdicts} if verdicts and not {"aspect", "rating"} <= roles.keys() else {}
+    return TextColumns(roles, systems[0] if systems else "", {n: ratings[n] for n in aspects if n in ratings}, comments)
 
 
-def column_names(task: Task) -> tuple[str, ...]:
-    """All names of ours that a column can have."""
-    aspects = [aspect.name for aspect in task.aspects]
-    return (*aspects, *(role for role in ROLES if role not in aspects), *(COMMENTS + a for a in aspects))
+@lru_cache(maxsize=64)
+def cached_keys(keys: tuple[str, ...]) -> Keys:
+    return Keys(keys)
+
+
+def require_columns(names: ColumnNames, record: Record, keys: Sequence[str], task: Task) -> None:
+    """Check that each entry of --columns has a role or an aspect, and a column of the file.
+
+    Raises:
+        InputError: An entry has an unknown name or column.
+    """
+    known, found = (*ROLES, *(aspect.name for aspect in task.aspects)), Keys(keys)
+    for name in (*names.roles, *names.aspects):
+        if name not in known:
+            raise InputError(
+                f"{name!r} is neither a column nor an aspect",
+                field="--columns",
+                expected=", ".join(known),
+                found=name,
+                remedy=did_you_mean(name, known) or "declare the aspect in a task file; debate check drafts one",
+            )
+    if names.optional:
+        return
+    wanted = {role: column for role, column in names.roles.items() if column != "none"}
+    wanted |= {n: "+".join(c) if isinstance(c := a.column, list) else c for n, a in names.aspects.items() if c_of(a)}
+    wanted |= {f"comments.{n}": str(a.comment) for n, a in names.aspects.items() if a.comment}
+    is_long = found.named("aspect") is not None or "aspect" in names.roles
+    bound = dict(found.matching(wanted["text"], {})[0][0]) if found.matching(wanted.get("text", ""), {}) else {}
+    for name, column in wanted.items():
+        parts = [column] if found.matching(column, bound) else column.split("+")
+        for part in parts if not (is_long and name in names.aspects) else ():
+            if not found.cells(part, bound):
+                raise record.error(
+                    f"no column {part!r}",
+                    "--columns",
+                    expected="a column, a path such as data.answer, or a pattern; several joined by +",
+                    found="columns " + ", ".join(keys),
+                    remedy=did_you_mean(part, keys) or "name one of these columns",
+                )
+
+
+def c_of(aspect: AspectColumns) -> str:
+    return "+".join(aspect.column) if isinstance(aspect.column, list) else aspect.column
 
 
 class ReadingNotes:
@@ -337,35 +449,30 @@ class ReadingNotes:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._notes: dict[str, None] = {}
+        self._notes: Counter[str] = Counter()
         self._logged = ""
-        self._read: set[str] = set()
-        self._ignored: dict[str, str] = {}
-        self._truncated = False
+        self._unread: dict[str, str] = {}
 
     def add(self, note: str) -> None:
-        self._notes[note] = None
+        """Add a note; `{}` in it is the number of times that it was added."""
+        self._notes[note] += 1
 
-    def add_read(self, names: Iterable[str]) -> None:
-        """Note fields that are read, and with `data.answer` the object `data`."""
-        self._read.update(path for name in names for path in (name, name.partition(".")[0]))
+    def add_unread(self, columns: Iterable[str], names: Collection[str]) -> None:
+        """Note columns that are not read, and which of our unused names one may be."""
+        for column in columns:
+            near = did_you_mean(column, names, cutoff=0.8) if normalized_name(column) not in ROLES else None
+            self._unread.setdefault(column, near or "")
 
-    def add_ignored(self, names: Iterable[str], hint: Callable[[str], str]) -> None:
-        """Note fields that are not read, each with the reason or a suggestion, if `hint` has one."""
-        for name in names:
-            if name not in self._ignored:
-                if len(self._ignored) == _MAX_NAMED:
-                    self._truncated = True
-                    return
-                self._ignored[name] = hint(name)
+    def lines(self) -> Iterator[str]:
+        yield from (note.replace("{}", f"{count:,}") for note, count in self._notes.items())
+        if self._unread:
+            shown = [f"{name!r}" + (f" ({hint})" if hint else "") for name, hint in self._unread.items()]
+            yield f"not read: {', '.join(shown[:_MAX_NAMED])}{', and others' * (len(shown) > _MAX_NAMED)}"
 
     def text(self) -> str:
         """All notes in one line; empty if there are none."""
-        notes = list(self._notes)
-        shown = [f"{n!r}" + (f" ({hint})" if hint else "") for n, hint in self._ignored.items() if n not in self._read]
-        if shown:
-            notes.append(f"not read: {', '.join(shown)}{', and others' * self._truncated}")
-        return f"{self._name}: {'; '.join(notes)}" if notes else ""
+        notes = "; ".join(self.lines())
+        return f"{self._name}: {notes}" if notes else ""
 
     def log(self) -> None:
         """Log the notes, unless the same text was logged before."""

@@ -21,21 +21,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.data.files.columns import OTHER_NAMES, ROLES, normalized_name
-from debate_judge.data.files.layouts import join_traces
+from debate_judge.data.files import tools
+from debate_judge.data.files.columns import ROLES, SOURCE_WORDS, TEXT_WORDS, ColumnNames, ReadingNotes, normalized_name
 from debate_judge.data.files.ratings import has_decimal_commas
 from debate_judge.data.files.reading import (
     MAX_LINE_BYTES,
     first_line_of,
+    json_layout,
     json_records,
+    json_whole,
     lines,
     parquet_rows,
-    record_list_name,
     refuse_pipe,
     typed_rows,
     unreadable_error,
 )
-from debate_judge.data.files.records import Record, looks_like_a_number
+from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
 from debate_judge.data.files.workbook import Sheet, WorkbookError, open_workbook
 
 TEXT_TABLES, EXCEL, JSON = (".csv", ".tsv"), (".xlsx", ".xlsm", ".xls", ".ods"), (".jsonl", ".json", ".ndjson")
@@ -49,7 +50,10 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical ba
 _MAX_NAME = 60
 """Longest cell that may be the name of a column below a title."""
 
-_USUAL_NAMES = {*ROLES, *(name for names in OTHER_NAMES.values() for name in names)}
+_TEXT_NAMES = {*SOURCE_WORDS, *TEXT_WORDS}
+_USUAL_NAMES = {*ROLES, *_TEXT_NAMES, "system", "model", "score", "reason"}
+
+_JSON_LAYOUTS = {"": "JSON", "*": "one JSON object of records, by their keys", ".": "one JSON object"}
 
 _SEP_LINE = re.compile(r'"?sep=(.)"?[\r\n]*', re.IGNORECASE)
 """The line in which Excel declares the separator."""
@@ -67,6 +71,30 @@ class RecordFile:
     """Whether the format is the usual one of the suffix, so that no note is needed."""
     records: Callable[[], Iterator[Record]]
     """Opens the file and streams its records."""
+    whole: Callable[[], Record] | None = None
+    """Reads a file that is one JSON object as one record."""
+    sheet: Callable[[str], Iterator[Record]] | None = None
+    """Streams the rows of a workbook's sheet, or of all for `*`, whose column `sheet` has their names."""
+    second: RecordFile | None = None
+    """The file in which the others' texts or ratings are."""
+
+    def opened(self, names: ColumnNames, notes: ReadingNotes) -> Iterator[Record]:
+        """The records as a mapping says: its sheet, the object around its list, and two files joined; those of tools
+        as rows of ratings."""
+        records = self._opened(names)
+        if self.second is not None:
+            records = _joined(records, self.second, names, notes)
+        return tools.rows(records, notes.add, "candidate" in names.roles)
+
+    def _opened(self, names: ColumnNames) -> Iterator[Record]:
+        if names.sheet:
+            if self.sheet is None:
+                raise InputError("only workbooks have sheets", file=self.name, field="columns.sheet", found=names.sheet)
+            return self.sheet(names.sheet)
+        first_list = names.records.partition("[")[0].partition(".")[0]
+        if names.records and self.whole is not None and first_list in (record := self.whole()).values:
+            return iter([record])
+        return self.records()
 
     @property
     def folder(self) -> Path:
@@ -106,14 +134,15 @@ def detect_format(name: str | Path) -> RecordFile:
             name, f"a set of the Hugging Face hub, split {hub_name.split or 'its only one'}", True, hub_name.rows
         )
     if len(parts := joined_files(name)) > 1:
-        ratings, texts = map(detect_format, parts)
-        description = f"{ratings.format}, joined with {texts.format} by the ids of traces"
-        return RecordFile(name, description, True, lambda: join_traces(ratings.records(), texts.records()))
+        first, second = map(detect_format, parts)
+        description = f"{first.format}, joined with {second.format}"
+        return replace(first, name=name, format=description, is_default=True, second=second)
     path = Path(name)
     if suffix in JSON:
-        list_name = record_list_name(path)
-        description = f"the records are the list {list_name!r} of one JSON object" if list_name else "JSON"
-        return RecordFile(name, description, not list_name, lambda: json_records(path))
+        layout = json_layout(path)
+        whole = (lambda: json_whole(path)) if layout not in (None, "") else None
+        description = _JSON_LAYOUTS.get(layout or "", f"the records are the list {layout!r} of one JSON object")
+        return RecordFile(name, description, layout in (None, ""), lambda: json_records(path), whole)
     if suffix in TEXT_TABLES:
         separator = _detect_separator(path)
         is_usual = separator == ("\t" if suffix == ".tsv" else ",")
@@ -122,7 +151,9 @@ def detect_format(name: str | Path) -> RecordFile:
     if suffix in EXCEL:
         sheets = _open_workbook(path).sheets
         description = f"sheet {sheets[0]!r}" + (f", the first of {len(sheets)}" if len(sheets) > 1 else "")
-        return RecordFile(name, description, len(sheets) == 1, lambda: excel_rows(path))
+        return RecordFile(
+            name, description, len(sheets) == 1, lambda: excel_rows(path), sheet=lambda sheet: _sheets(path, sheet)
+        )
     if suffix == ".parquet":
         return RecordFile(name, "Parquet", True, lambda: parquet_rows(path))
     expected = f"a file ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or {HUB}NAME@SPLIT"
@@ -167,10 +198,69 @@ def csv_rows(path: Path, separator: str) -> Iterator[Record]:
     return _table_records(rows(), path, "line", None if separator != "," else lambda: csv_rows(path, separator))
 
 
-def excel_rows(path: Path) -> Iterator[Record]:
-    """The rows of a workbook's first visible sheet, all values as texts; a row's number is the one that Excel shows."""
-    sheet = _open_workbook(path)
-    first, *others = sheet.sheets
+def _joined(records: Iterator[Record], second: RecordFile, names: ColumnNames, notes: ReadingNotes) -> Iterator[Record]:
+    """Records with the fields of those of a second file; scores of tools are joined by the ids of traces, tables by the
+    columns that both have."""
+    head = list(islice(records, 200))
+    if tools.tool_of(head) is not None:
+        return tools.join_traces(chain(head, records), second.records())
+    many, one = [*head, *records], list(second.opened(ColumnNames(), ReadingNotes(second.name)))
+    columns = names.join.split("+") if names.join else _common_columns(many, one)
+    if columns is None:
+        many, one = one, many
+        columns = _common_columns(many, one)
+    if columns is None:
+        known = " and ".join(", ".join(map(str, rows[0].values)) if rows else "no records" for rows in (one, many))
+        raise InputError(
+            "no columns that two files have in common tell the records apart",
+            file=second.name,
+            expected="columns with the same ids in both, which are different in each record of one file",
+            found=known,
+            remedy="name them: --columns join=COLUMN+COLUMN",
+        )
+    notes.add(f"joined by {' and '.join(columns)}")
+    by_key = {tuple(str(record.values.get(c)) for c in columns): record.values for record in one}
+
+    def rows() -> Iterator[Record]:
+        for record in many:
+            other = by_key.get(tuple(str(record.values.get(c)) for c in columns))
+            if other is None:
+                notes.add("{} records have no counterpart in the other file and are left out")
+            else:
+                known = {name: value for name, value in record.values.items() if not is_missing(value)}
+                yield replace(record, values={**record.values, **other, **known})
+
+    return rows()
+
+
+def _common_columns(many: Sequence[Record], one: Sequence[Record]) -> list[str] | None:
+    """The columns by which most records of the first file find one of the second; None if there are none."""
+    if not many or not one:
+        return None
+    common = [name for name in many[0].values if name in one[0].values]
+    for columns in (common, *([name] for name in common)) if common else ():
+        counts = Counter(tuple(str(record.values.get(c)) for c in columns) for record in one)
+        found = sum(tuple(str(record.values.get(c)) for c in columns) in counts for record in many)
+        if 2 * found >= len(many) and max(counts.values()) == 1:
+            return list(columns)
+    return None
+
+
+def _sheets(path: Path, name: str) -> Iterator[Record]:
+    """The rows of a sheet, or of all for `*`; those of a sheet without a table are left out then."""
+    sheets = _open_workbook(path).sheets
+    if name not in ("*", *sheets):
+        raise InputError("no such sheet", file=path, field="columns.sheet", expected=", ".join(sheets), found=name)
+    for sheet in sheets if name == "*" else [name]:
+        for record in excel_rows(path, sheet):
+            yield replace(record, values={**record.values, "sheet": sheet}) if name == "*" else record
+
+
+def excel_rows(path: Path, name: str = "") -> Iterator[Record]:
+    """The rows of a workbook's sheet, by default the first visible one, all values as texts; a row's number is the one
+    that Excel shows."""
+    sheet = _open_workbook(path, name)
+    first, *others = sheet.sheets if not name else [name]
     top = [[cell for cell in map(str.strip, cells) if cell] for _, cells in islice(sheet.rows(), 2)]
     one_text = all(len(cells) == 1 for cells in top) and not (len(top) > 1 and _is_text_column(top[0][0]))
     if others and (len(top) < 2 or one_text):
@@ -178,9 +268,9 @@ def excel_rows(path: Path) -> Iterator[Record]:
             f"the first sheet, {first!r}, {'holds no table' if top else 'is empty'}",
             file=path,
             found="further sheets: " + ", ".join(map(repr, others)),
-            remedy="move the sheet with the data to the front, or save it as CSV UTF-8",
+            remedy="name the sheet with the data: --columns sheet=NAME, or sheet=* for all",
         )
-    return _table_records(sheet.rows(), path, "row", lambda: excel_rows(path))
+    return _table_records(sheet.rows(), path, "row", lambda: excel_rows(path, name))
 
 
 @contextmanager
@@ -293,10 +383,10 @@ def refuse_equal_names(names: Sequence[str], file: str | None = None) -> None:
 
 def _is_text_column(name: str) -> bool:
     """Whether this is a usual name of a source or text column, and so no title above the table."""
-    return normalized_name(name) in {"source", "text", *OTHER_NAMES["source"], *OTHER_NAMES["text"]}
+    return normalized_name(name) in _TEXT_NAMES
 
 
-def _open_workbook(path: Path) -> Sheet:
+def _open_workbook(path: Path, name: str = "") -> Sheet:
     try:
         import python_calamine  # noqa: F401 (another process reads with it)
     except ImportError:
@@ -307,7 +397,7 @@ def _open_workbook(path: Path) -> Sheet:
         ) from None
     refuse_pipe(path)
     try:
-        sheet = open_workbook(str(path))
+        sheet = open_workbook(str(path), name)
     except OSError as error:
         raise unreadable_error(error, path) from None
     except WorkbookError as error:

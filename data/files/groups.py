@@ -1,39 +1,48 @@
-"""Rated groups from users' files: one group per record, or rows of a table.
+"""Rated groups from users' files.
 
-A line of JSON with a group, broken up here for reading:
+A file is read as records (`formats`, `tools`), each record as rows of a long table by a mapping (`columns`, `rows`),
+and the rows of a source as a group. A line of JSON with a group, broken up here for reading:
 
     {"group": "a1", "task": "summarization", "source": "The council voted …", "references": ["…"],
      "candidates": [{"id": "lead-3", "text": "The council …", "ratings": {"coherence": [4, 5, 4], "fluency": 5},
                      "comments": {"coherence": ["the last sentence stands alone"]}}]}
 
 `task` is a built-in task or the path of a task file relative to the data; it may be missing if the caller gives one.
-`context`, `references`, `ratings` and `comments` are optional; an aspect's comments are one text or a list. `source`
-may be missing in all groups, where texts have no source.
-
-Exports of annotation tools are read, too; see `data.files.layouts`.
-
-A table, in any of the formats of `data.files.formats`, has the column text, optionally group, source, candidate,
-context, reference, task, and one column per rated aspect (`4`, `4;5;4` for several raters, blank for unrated) or one
-per aspect and rater; or one row per rating; see `data.files.columns` and `data.files.rated_rows`.
+Rows with the same `group`, or without this column with equal source and context, are a group; without a source every
+text is one. Rows with the same `candidate`, or, in tables with one row per rating or rater, with equal texts, are about
+one candidate.
 """
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from debate_judge.data.errors import ErrorHandler, FirstErrors, InputError, redirect_errors
-from debate_judge.data.files.columns import ColumnNames, ReadingNotes
+from debate_judge.data.files.columns import (
+    ROLES,
+    ColumnNames,
+    Keys,
+    ReadingNotes,
+    normalized_name,
+    require_columns,
+    text_columns,
+)
 from debate_judge.data.files.formats import RecordFile, detect_format, short_name
-from debate_judge.data.files.layouts import describe_layout, first_records, long_rows
-from debate_judge.data.files.rated_rows import LocatedGroup, RowReader, holds_group
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.records import Record, first_records
+from debate_judge.data.files.rows import Rating, Row, RowReader, flat, inner_records
 from debate_judge.data.files.task_file import find_task
-from debate_judge.data.schema import Corpus, Origin, Task
+from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup, Task
+
+T = TypeVar("T")
 
 NO_RENAMES = ColumnNames()
 NO_ROWS_REMEDY = "write a row or record for each text; a file with a header alone has none"
@@ -42,6 +51,16 @@ _MAX_RECORDS = 500_000
 _MAX_BYTES = 256 * 1024 * 1024
 _VALUE_BYTES = 64
 """Estimated bytes of a value that is not a text."""
+_MAX_REPEATED_SHARE, _MIN_REPEATED = 0.2, 5
+"""Share and number of repeated texts above which each row is suspected to be one rater's."""
+
+
+class LocatedGroup(NamedTuple):
+    """A group with its task and its first record, for errors."""
+
+    task: Task
+    group: RatedGroup
+    record: Record
 
 
 def load(path: str | Path | RecordFile, task: Task | str | None = None, columns: ColumnNames = NO_RENAMES) -> Corpus:
@@ -50,15 +69,14 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
     Args:
         path: A file in one of the formats, `hf:NAME@SPLIT`, or a file whose format was detected.
         task: As in `iter_groups`.
-        columns: The user's names of columns.
+        columns: The mapping; it goes before that of the task.
 
     Raises:
-        InputError: As in `iter_groups`; also if the file has several tasks and none was chosen, a group id occurs
-            twice, or a source text is in two groups (it could then be both trained on and tested on).
+        InputError: As in `iter_groups`; also if the file has several tasks and none was chosen.
     """
     first: LocatedGroup | None = None
+    groups: list[RatedGroup] = []
     ids: dict[str, Record] = {}
-    sources: dict[str, LocatedGroup] = {}
     errors = FirstErrors()
     file = path if isinstance(path, RecordFile) else detect_format(path)
     for entry in iter_groups(file, task, columns, gather=True, on_bad_cell=errors):
@@ -70,17 +88,27 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
                 found=f"{first.task.name} in {first.record.location}, and {entry.task.name}",
                 remedy=f"choose one with --task, e.g. --task {entry.task.name}",
             )
-        with redirect_errors(errors):
-            _refuse_duplicates(entry, ids, sources)
+        if entry.group.id in ids:
+            found, remedy = f"the id of {ids[entry.group.id].location}", "rename one of the groups"
+            errors(
+                entry.record.error(
+                    f"a second group with the id {entry.group.id!r}", "group", found=found, remedy=remedy
+                )
+            )
+        ids[entry.group.id] = entry.record
+        groups.append(entry.group)
     if errors.first:
         raise errors.first[0].with_others(errors.first[1:])
     if first is None:
         raise _no_groups_error(file, task, columns)
-    groups = tuple(entry.group for entry in sources.values())
     task = first.task
-    if columns.renamed:
-        task = replace(task, columns={**task.columns, **columns.renamed})
-    return Corpus(task, groups, Origin(short_name(file.name), file.name))
+    if columns.named:
+        task = replace(task, columns=columns.over(_of_task(task)).to_table())
+    return Corpus(task, tuple(groups), Origin(short_name(file.name), file.name))
+
+
+def _of_task(task: Task | None) -> ColumnNames:
+    return ColumnNames.of(task.columns if task else {}, Record({}, ""), optional=True)
 
 
 def limit_memory(records: Iterable[Record], name: str) -> Iterator[Record]:
@@ -133,13 +161,13 @@ def iter_groups(
         path: As in `load`.
         task: A task, the name of a built-in one or the path of a task file. Groups that name no task are taken to be
             of this one; groups that name another are left out.
-        columns: The user's names of columns.
+        columns: The mapping; it goes before that of the task.
         refuse_other_tasks: Raise for a group of another task instead of leaving it out.
         gather: Collect the rows of a group from the whole table, which is then held in memory. Otherwise the rows of a
             group have to be adjacent, and only one group is held in memory.
         keep_columns: Keep all columns of a candidate in its `row`.
         notes: Collects notes for the user; by default they are logged as a warning in one line.
-        on_error: Called with the error of a record that holds a group, which is then skipped; by default it is raised.
+        on_error: Called with the error of a record of JSON, which is then skipped; by default it is raised.
         on_bad_cell: Called with the error of a rating or row, which is then left out; by default it is raised.
 
     Raises:
@@ -147,31 +175,151 @@ def iter_groups(
     """
     file = path if isinstance(path, RecordFile) else detect_format(path)
     chosen = find_task(task) if isinstance(task, str) else task
-    if chosen is not None and not columns.defaults:
-        columns = replace(columns, defaults=chosen.columns)
+    names = columns.over(_of_task(chosen))
     all_notes = notes or ReadingNotes(file.name)
     task_of = _task_finder(file.folder, chosen, refuse_other_tasks)
-    reader = RowReader(columns, task_of, all_notes, on_bad_cell, keep_columns=keep_columns)
-    groups = _groups(file, reader, all_notes, gather, on_error)
+    reader = RowReader(names, task_of, all_notes, on_bad_cell)
+    groups = _groups(file, names, reader, chosen, all_notes, gather, keep_columns, on_error, on_bad_cell)
     return groups if notes is not None else _logging(groups, all_notes, gather)
 
 
 def _groups(
-    file: RecordFile, reader: RowReader, notes: ReadingNotes, gather: bool, on_error: ErrorHandler | None
+    file: RecordFile,
+    names: ColumnNames,
+    reader: RowReader,
+    task: Task | None,
+    notes: ReadingNotes,
+    gather: bool,
+    keep: bool,
+    on_error: ErrorHandler | None,
+    on_bad_cell: ErrorHandler | None,
 ) -> Iterator[LocatedGroup]:
     if not file.is_default:
         notes.add(file.format)
-    head, others = first_records(file.records())
+    records = inner_records(file.opened(names, notes), names.records, on_error)
+    head, later = first_records(limit_memory(records, file.name) if gather else records)
     if not head:
         return
-    if layout := describe_layout(head):
-        notes.add(layout)
-    records = long_rows(chain(head, others), reader.columns)
-    records = limit_memory(records, file.name) if gather else records
-    if holds_group(head[0], reader.columns):
-        yield from reader.groups_of_records(records, on_error)
-    else:
-        yield from reader.groups_of_rows(records, gather=gather)
+    _check_columns(head, names, task or reader.task_of(head[0]), notes, gather)
+    bad_lines: set[int] = set()
+
+    def skip(error: InputError) -> None:
+        """Pass on the error of a record of JSON, whose group is then left out."""
+        if on_error is None:
+            raise error
+        bad_lines.add(error.line or 0)
+        on_error(error)
+
+    rows = (row for record in chain(head, later) for row in _skipping(reader.rows(record), skip if on_error else None))
+    if gather:
+        by_key: dict[object, list[Row]] = defaultdict(list)
+        for row in rows:
+            by_key[row.key].append(row)
+        _refuse_repeated_texts([row for members in by_key.values() for row in members], names.repeated != "error")
+        rows = (row for members in by_key.values() for row in members)
+    for builder in _builders(
+        rows, names, keep, on_bad_cell or (skip if on_error and head[0].format == "json" else None)
+    ):
+        if builder.first is not None and builder.first.record.line not in bad_lines:
+            with redirect_errors(on_bad_cell):
+                yield builder.group()
+
+
+def _builders(
+    rows: Iterable[Row], names: ColumnNames, keep: bool, on_bad_row: ErrorHandler | None
+) -> Iterator[_GroupBuilder]:
+    """The groups of adjacent rows; where a row cannot be read, those before it come first."""
+    raters: dict[str, int] = {}
+    builder, key = _GroupBuilder(names, raters, keep), None
+    failed: InputError | None = None
+    stream = iter(rows)
+    while failed is None:
+        try:
+            row = next(stream, None)
+        except InputError as error:
+            failed, row = error, None
+        if builder.first is not None and (row is None or row.key != key):
+            yield builder
+            builder = _GroupBuilder(names, raters, keep)
+        if row is None:
+            break
+        key = row.key
+        with redirect_errors(on_bad_row):
+            builder.add(row)
+    if failed is not None:
+        raise failed
+
+
+def _skipping(rows: Iterator[Row], on_error: ErrorHandler | None) -> Iterator[Row]:
+    with redirect_errors(on_error):
+        yield from rows
+
+
+def _check_columns(
+    head: Sequence[Record], names: ColumnNames, task: Task | None, notes: ReadingNotes, gather: bool
+) -> None:
+    """Check that the mapping finds texts; note what it leaves out; refuse names that mean something else."""
+    from debate_judge.data.files import draft
+
+    rows = [flat(record) for record in head]
+    keys = list(dict.fromkeys(key for row in rows for key in map(str, row.values)))
+    found = Keys(keys)
+    if task is None:
+        return
+    require_columns(names, rows[0], keys, task)
+    texts = text_columns(found, task, names)
+    if not texts:
+        raise draft.missing_columns_error(rows, keys)
+    unread = [key for key in keys if key not in {column for text in texts for column in text.used}]
+    draft.refuse_other_meaning(rows, texts[0], unread, names, gather=gather)
+    known = [*ROLES[:8], *(aspect.name for aspect in task.aspects)]
+    unused = [name for name in known if name not in {*texts[0].roles, *texts[0].ratings}]
+    notes.add_unread((key for key in unread if key not in names.keep), unused)
+    if texts[0].is_pair:
+        notes.add(
+            "pairs, the columns {} and {}".format(*(str(texts[0].column(r)) for r in ("response_a", "response_b")))
+        )
+    if siblings := draft.siblings(texts[0].column("text"), unread) if len(texts) == 1 else []:
+        notes.add(f"{', '.join(map(repr, siblings))} may be texts of their own; debate check drafts a pattern for them")
+
+
+def _refuse_repeated_texts(rows: Sequence[Row], repeated_is_said: bool) -> None:
+    """Ask what distinguishes the rows, if many repeat a text and nothing says which rater or system it is of.
+
+    Raises:
+        InputError: More than `_MAX_REPEATED_SHARE` of the rows do.
+    """
+    plain = [row for row in rows if _is_alone(row)]
+    if not plain or repeated_is_said:
+        return
+    pairs = plain[0].columns.is_pair
+    texts = [(row.key if row.source or row.group or pairs else "", " ".join(row.text.split())) for row in plain]
+    repeated = len(plain) - len(set(texts))
+    if repeated <= max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(plain)):
+        return
+    first = min(plain, key=lambda row: row.record.line)
+    keys = [key for key in first.record.values if key not in first.columns.used]
+    apart = [
+        k
+        for k in keys
+        if len({(t, str(row.record.values.get(k))) for t, row in zip(texts, plain, strict=True)}) == len(plain)
+    ]
+    name = next((k for k in apart if len({str(row.record.values.get(k)) for row in plain}) <= len(plain) / 2), "COLUMN")
+    what = "a pair" if pairs else "a text"
+    raise first.record.error(
+        f"{repeated} of {len(plain)} rows repeat {what}: does each row hold the rating of one rater?",
+        first.columns.column("winner") or first.columns.column("text") or "text",
+        found=first.record.field_names,
+        remedy=f"if so, name the column of raters, --columns rater={name}, or, without one, --columns repeated=raters; "
+        f"if several systems wrote the same text, name theirs: --columns candidate={name}",
+    )
+
+
+def _is_alone(row: Row) -> bool:
+    """Whether nothing says which rater or system a row is of."""
+    if row.columns.is_pair:
+        return not row.columns.is_long and row.columns.column("rater") is None
+    return not row.several and not row.candidate and not row.record.full_names
 
 
 def _logging(groups: Iterable[LocatedGroup], notes: ReadingNotes, gather: bool) -> Iterator[LocatedGroup]:
@@ -184,6 +332,158 @@ def _logging(groups: Iterable[LocatedGroup], notes: ReadingNotes, gather: bool) 
         if number == 0 and not gather:
             notes.log()
     notes.log()
+
+
+@dataclass
+class _CandidateRows:
+    """A candidate while its rows are collected."""
+
+    row: Row
+    id: str
+    ratings: dict[str, list[tuple[int, Rating, Row]]] = field(default_factory=lambda: defaultdict(list))
+    """Aspect -> (number of the rater, rating, its row)."""
+    comments: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
+    """Aspect -> (number of the rater, comment)."""
+
+
+class _GroupBuilder:
+    """Collects the rows of a group; each row is checked as it comes, so that the error is that of the first bad one."""
+
+    def __init__(self, names: ColumnNames, raters: dict[str, int], keep: bool) -> None:
+        self.first: Row | None = None
+        self._names, self._raters, self._keep = names, raters, keep
+        self._candidates: dict[object, _CandidateRows] = {}
+        self._references: dict[str, None] = {}
+
+    def add(self, row: Row) -> None:
+        if self.first is None:
+            self.first = row
+        else:
+            _refuse_difference(self.first, row)
+        self._references |= dict.fromkeys(row.references)
+        candidate = self._candidate(row)
+        for rating in row.ratings:
+            if not math.isnan(rating.value):
+                self._add_rating(candidate, rating, row)
+        for name, rater, text in row.comments:
+            candidate.comments[name].append((self._number(rater), text))
+
+    def _number(self, rater: str) -> int:
+        return self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)
+
+    def _candidate(self, row: Row) -> _CandidateRows:
+        key: object = row.candidate or (row.text if row.several else row.number)
+        known = self._candidates.get(key)
+        if known is None:
+            id_ = row.candidate or str(row.number)
+            while any(id_ == other.id for other in self._candidates.values()):
+                id_ += "."
+            known = self._candidates[key] = _CandidateRows(row, id_)
+        elif not row.several:
+            location = known.row.record.full_name("text").rpartition(".")[0] or known.row.record.location
+            raise row.record.error(
+                f"group {row.group or row.number!r} has two candidates with the id {key!r}: also in {location}",
+                row.columns.column("candidate") or "candidate",
+                remedy="name the system that wrote each; where a row is one rater's, name the column: --columns "
+                "rater=COLUMN",
+            )
+        elif known.row.text != row.text:
+            raise row.record.error(
+                f"the rows of candidate {key!r} of group {row.group or known.row.number!r} differ in their text",
+                row.columns.column("text") or "text",
+                expected=f"the same text as in {known.row.record.location}",
+                found=row.text,
+                remedy="name another column as candidate, or none: --columns candidate=none tells texts apart by "
+                "their words",
+            )
+        return known
+
+    def _add_rating(self, candidate: _CandidateRows, rating: Rating, row: Row) -> None:
+        of_aspect, repeated = candidate.ratings[rating.aspect.name], self._names.repeated
+        before = next(((n, old) for n, (_, old, of) in enumerate(of_aspect) if self._same(old, rating, of, row)), None)
+        if before is None or repeated in ("raters", "separate"):
+            of_aspect.append((self._number(rating.rater), rating, row))
+            return
+        if repeated == "error":
+            raise row.record.error(
+                f"rater {rating.rater!r} has rated {rating.aspect.name} of this candidate twice, also in "
+                f"{of_aspect[before[0]][2].record.location}",
+                row.columns.column("rater") or "rater",
+                remedy="say what becomes of them, --columns repeated=mean, first, last, sum, or separate where the "
+                "same text was rated as two; if two systems wrote it, name theirs: --columns candidate=COLUMN",
+            )
+        if repeated in ("mean", "sum"):
+            of_aspect.append((self._number(rating.rater), rating, row))
+        elif repeated == "last":
+            of_aspect[before[0]] = (of_aspect[before[0]][0], rating, row)
+
+    def _same(self, old: Rating, new: Rating, of_old: Row, of_new: Row) -> bool:
+        """Whether two ratings of an aspect are the same rater's, from different records."""
+        named = bool(new.rater) or self._names.repeated != "error"
+        return (
+            named and old.rater == new.rater and of_old.record is not of_new.record and of_old.number != of_new.number
+        )
+
+    def group(self) -> LocatedGroup:
+        first = self.first
+        if first is None:
+            raise ValueError("a group without rows")
+        candidates = tuple(
+            Candidate(
+                c.id,
+                c.row.text,
+                {name: self._values(entries) for name, entries in c.ratings.items() if entries},
+                _by_rater(c.comments),
+                dict(c.row.record.values) if self._keep else {},
+            )
+            for c in self._candidates.values()
+        )
+        id_ = first.group or str(first.number)
+        group = RatedGroup(id_, first.source, candidates, first.context, tuple(self._references))
+        return LocatedGroup(first.task, group, first.record)
+
+    def _values(self, entries: Sequence[tuple[int, Rating, Row]]) -> tuple[float, ...]:
+        """The ratings of an aspect in the order of the raters; those of one rater are combined."""
+        if self._names.repeated not in ("mean", "sum"):
+            return tuple(rating.value for _, rating, _ in sorted(entries, key=itemgetter(0)))
+        by_rater: dict[int, list[tuple[Rating, Row]]] = defaultdict(list)
+        for number, rating, row in sorted(entries, key=itemgetter(0)):
+            by_rater[number if rating.rater else -1].append((rating, row))
+        return tuple(self._combined(of_rater) for of_rater in by_rater.values())
+
+    def _combined(self, entries: Sequence[tuple[Rating, Row]]) -> float:
+        total = math.fsum(rating.value for rating, _ in entries)
+        if self._names.repeated == "mean":
+            return total / len(entries)
+        (rating, row), scale = entries[-1], entries[-1][0].aspect.scale
+        if not scale.contains(total):
+            raise row.record.error(
+                f"the sum of {len(entries)} ratings is outside the scale of {rating.aspect.name}",
+                rating.field,
+                expected=f"a sum from {scale}",
+                found=f"{total:g}",
+                remedy="give the scale of the sums in the task file",
+            )
+        aspect = self._names.aspects.get(rating.aspect.name)
+        return scale.low + scale.high - total if aspect and aspect.lower_is_better else total
+
+
+def _by_rater(numbered: Mapping[str, list[tuple[int, T]]]) -> dict[str, tuple[T, ...]]:
+    """Aspect -> values in the order of the raters' numbers."""
+    return {name: tuple(v for _, v in sorted(values, key=itemgetter(0))) for name, values in numbered.items()}
+
+
+def _refuse_difference(first: Row, row: Row) -> None:
+    for role in ("source", "context"):
+        before, now = getattr(first, role), getattr(row, role)
+        if row.group and " ".join(now.split()) != " ".join(before.split()):
+            raise row.record.error(
+                f"the rows of group {row.group!r} differ in {role}",
+                row.columns.column(role) or role,
+                expected=f"the same {role} as in {first.record.location}",
+                found=repr(now),
+                remedy="correct it, or name no group: --columns group=none",
+            )
 
 
 def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Callable[[Record, str], Task | None]:
@@ -218,29 +518,12 @@ def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Call
     return find
 
 
-def _refuse_duplicates(entry: LocatedGroup, ids: dict[str, Record], sources: dict[str, LocatedGroup]) -> None:
-    group, source = entry.group, entry.group.unique_key(entry.task.aspects)
-    if group.id in ids:
-        raise entry.record.error(
-            f"a second group with the id {group.id!r}",
-            "group",
-            found=f"the id of {ids[group.id].location}",
-            remedy="put all candidates of a source on one line, or rename one of the groups",
-        )
-    if source in sources:
-        other = sources[source]
-        raise entry.record.error(
-            f"groups {other.group.id!r} and {group.id!r} have the same source text",
-            "source",
-            found=f"the source of {other.record.location}: {group.source!r}",
-            remedy="put all candidates of this source into one group, so that none is both trained on and tested on",
-        )
-    ids[group.id], sources[source] = entry.record, entry
-
-
 def _no_groups_error(file: RecordFile, task: Task | str | None, columns: ColumnNames) -> InputError:
     all_groups = iter_groups(file, columns=columns, notes=ReadingNotes(file.name)) if task is not None else ()
-    names = sorted({entry.task.name for entry in all_groups})
+    try:
+        names = sorted({entry.task.name for entry in all_groups})
+    except InputError:
+        names = []
     if not names:
         return InputError("no groups in the file", file=file.name, remedy=NO_ROWS_REMEDY)
     return InputError(
@@ -250,3 +533,6 @@ def _no_groups_error(file: RecordFile, task: Task | str | None, columns: ColumnN
         found="groups of " + ", ".join(names),
         remedy=f"choose one of them with --task, e.g. --task {names[0]}",
     )
+
+
+__all__ = ["LocatedGroup", "iter_groups", "limit_memory", "load", "normalized_name"]

@@ -13,13 +13,14 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NoReturn
 
 from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, redirect_errors
-from debate_judge.data.files.columns import OTHER_NAMES, normalized_name
+from debate_judge.data.files.columns import SOURCE_WORDS, TEXT_WORDS
 from debate_judge.data.files.records import Record, json_type
 
 _SEPARATORS = " \t\r\n,"
@@ -44,9 +45,6 @@ _MAX_LIST_VALUES = 8_000_000
 """Maximum number of values in lists of a Parquet row group with more than 16 values per compressed byte, each of which
 takes 32 bytes in memory."""
 
-_LIST_NAMES = ("data", "rows", "records", "items", "examples")
-"""Usual names of the list of records in a JSON object with further fields."""
-
 
 def jsonl(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
     """Stream the objects of a JSON lines file; blank lines are skipped, and bad ones if there is an `on_error`."""
@@ -58,8 +56,12 @@ def jsonl(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
 
 def json_records(path: Path) -> Iterator[Record]:
     """The objects of a JSON array, of a list in a JSON object, or of a JSON lines file."""
-    list_name = record_list_name(path)
-    return jsonl(path) if list_name is None else json_array(path, list_name)
+    layout = json_layout(path)
+    if layout is None:
+        return jsonl(path)
+    if layout == ".":
+        return iter([json_whole(path)])
+    return _keyed_records(path) if layout == "*" else json_array(path, layout)
 
 
 def json_array(path: Path, list_name: str = "") -> Iterator[Record]:
@@ -103,15 +105,11 @@ def json_array(path: Path, list_name: str = "") -> Iterator[Record]:
         )
 
 
-def record_list_name(path: Path) -> str | None:
-    """The name of the list of records, if the file is one JSON object that holds it; empty if the file is an array, and
-    None if it is JSON lines.
+def json_layout(path: Path) -> str | None:
+    """How a JSON file holds its records: None for JSON lines, empty for an array; of one object the name of its list of
+    records, `*` if its values are the records, and `.` if it is one record itself.
 
-    The list is the object's only field, or its only list with a usual name; the object must not be a record itself,
-    with a group, a source or a text.
-
-    Raises:
-        InputError: The file is an object on several lines that holds no such list.
+    The list is the object's only field, or its only list, with a usual name, of one that has no text itself.
     """
     first_lines = list(islice((t.strip() for _, t in lines(path, max_bytes=_MAX_FILE_BYTES) if t.strip()), 2))
     if first_lines and first_lines[0][0] == "[":
@@ -126,20 +124,47 @@ def record_list_name(path: Path) -> str | None:
         return None
     lists = [name for name, inner in value.items() if isinstance(inner, list)]
     name = lists[0] if len(lists) == 1 and lists[0] != "candidates" else ""
-    record_names = {name for role in ("group", "source", "text") for name in (role, *OTHER_NAMES[role])}
-    has_usual_name = name in _LIST_NAMES and not any(normalized_name(key) in record_names for key in value)
-    if name and value[name] and (has_usual_name or len(value) == 1):
+    is_record = any(str(key).lower() in ("group", *SOURCE_WORDS, *TEXT_WORDS) for key in value)
+    is_record = is_record or any(isinstance(inner, dict) for inner in value.values())
+    if name and value[name] and isinstance(value[name][0], dict) and (len(value) == 1 or not is_record):
         return name
-    if len(first_lines) > 1:
-        raise InputError(
-            "the file is one JSON object",
-            file=path,
-            line=1,
-            expected=f"an array of records, or an object with one list of them that is called {', '.join(_LIST_NAMES)}",
-            found="an object with " + ", ".join(map(repr, value)),
-            remedy=(f"keep only the list {lists[0]!r}, or " if len(lists) == 1 else "") + _ONE_RECORD_PER_LINE,
-        )
-    return None
+    if len(value) > 1 and _keyed(value):
+        return "*"
+    return "." if len(first_lines) > 1 or len(lists) > 1 else None
+
+
+def _keyed(value: Mapping[str, object]) -> list[dict[str, object]]:
+    """The records in an object of records, or of lists of them, by their keys, with the key as field `key`; in an
+    object of columns, the rows. Empty for another object."""
+    firsts = list(value.values())
+    if any(str(key).lower() in ("chosen", "group", *SOURCE_WORDS, *TEXT_WORDS) for key in value):
+        return []
+    if all(isinstance(v, dict) and v for v in firsts):
+        inner: list[dict[str, object]] = firsts  # type: ignore[assignment]
+        names = [set(v) for v in inner]
+        if all(str(key).isdigit() for key in names[0]) and names[0] == names[-1]:
+            return [{column: cells.get(key) for column, cells in value.items()} for key in inner[0]]  # type: ignore[attr-defined]
+        alike = 2 * len(names[0] & names[-1]) >= len(names[0] | names[-1])
+        return [{"key": key, **v} for key, v in zip(value, inner, strict=True)] if alike else []
+    if all(isinstance(v, list) and v for v in firsts):
+        lists: list[list[object]] = firsts  # type: ignore[assignment]
+        if all(isinstance(v[0], dict) for v in lists):
+            records = [(key, v) for key, vs in zip(value, lists, strict=True) for v in vs if isinstance(v, dict)]
+            alike = {*records[0][1]} == {*records[-1][1]}
+            return [{"key": key, **v} for key, v in records] if alike else []
+        if len({len(v) for v in lists}) == 1 and len(lists[0]) > 1:
+            return [dict(zip(value, row, strict=True)) for row in zip(*lists, strict=True)]
+    return []
+
+
+def json_whole(path: Path) -> Record:
+    """A file that is one JSON object as one record."""
+    return replace(json_object(path), line=1)
+
+
+def _keyed_records(path: Path) -> Iterator[Record]:
+    for number, values in enumerate(_keyed(json_object(path).values), start=1):
+        yield Record(values, str(path), number, unit="row")
 
 
 def _list_start(name: str, text: str) -> int:

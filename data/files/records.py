@@ -278,6 +278,33 @@ def describe_value(value: object) -> str:
     return f"{json_type(value)}: {value!r}"
 
 
+_HEAD, _HEAD_CHARACTERS = 200, 200_000
+"""Maximum number of the first records of a file, and of their characters, approximately."""
+
+
+def first_records(records: Iterator[Record]) -> tuple[list[Record], Iterator[Record]]:
+    """The first records of a file, by which its layout is known (the very first may not be rated yet), and the others;
+    an error in reading a first record is raised where the others are read."""
+    head: list[Record] = []
+    size = 0
+    try:
+        for record in records:
+            head.append(record)
+            size += sum(map(len, map(str, record.values.values())))
+            if len(head) == _HEAD or size > _HEAD_CHARACTERS:
+                break
+    except InputError as error:
+        if not head:
+            raise
+        return head, _raising(error)
+    return head, records
+
+
+def _raising(error: InputError) -> Iterator[Record]:
+    raise error
+    yield
+
+
 # --- records as models ---
 
 

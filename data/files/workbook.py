@@ -1,9 +1,9 @@
-"""Reads the first visible sheet of a workbook in a subprocess, with limits on memory and time.
+"""Reads a sheet of a workbook in a subprocess, with limits on memory and time.
 
 The library allocates the smallest rectangle around all cells: a single cell far down and to the right, or a file that
 unpacks to gigabytes, would crash the process that reads it.
 
-    python data/files/workbook.py ratings.xlsx 1000000000     # the sheets, then a row's number and cells in each line
+    python data/files/workbook.py ratings.xlsx 1000000000 ""     # the sheets, then a row in each line
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ class Sheet:
             yield number, cells
 
 
-def open_workbook(path: str) -> Sheet:
-    """The first visible sheet of a workbook; a file that has not changed is not read a second time.
+def open_workbook(path: str, sheet: str = "") -> Sheet:
+    """A sheet of a workbook, by default the first visible one; a file that has not changed is not read a second time.
 
     Raises:
         WorkbookError, OSError: The file cannot be read.
     """
     with open(path, "rb") as file:
         state = os.fstat(file.fileno())
-    return _read(path, state.st_ino, state.st_mtime_ns, state.st_size, MAX_SECONDS, MAX_MEMORY)
+    return _read(path, state.st_ino, state.st_mtime_ns, state.st_size, MAX_SECONDS, MAX_MEMORY, sheet)
 
 
 @lru_cache(maxsize=1)
-def _read(path: str, _inode: int, _changed: int, _size: int, max_seconds: float, max_memory: int) -> Sheet:
+def _read(path: str, _inode: int, _changed: int, _size: int, max_seconds: float, max_memory: int, sheet: str) -> Sheet:
     out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (the rows are read from it later)
     try:
         # -P keeps this folder off sys.path, where its modules would shadow others of the same name.
         process = subprocess.run(
-            [sys.executable, "-P", __file__, path, str(max_memory)],
+            [sys.executable, "-P", __file__, path, str(max_memory), sheet],
             stdout=out,
             stderr=subprocess.DEVNULL,
             timeout=max_seconds,
@@ -79,7 +79,7 @@ def _read(path: str, _inode: int, _changed: int, _size: int, max_seconds: float,
     return Sheet(out, header["sheets"])
 
 
-def _print_sheet(path: str, limit: int) -> None:
+def _print_sheet(path: str, limit: int, wanted: str) -> None:
     import python_calamine
 
     with suppress(ImportError, ValueError, OSError):  # Not every system has these limits.
@@ -91,7 +91,7 @@ def _print_sheet(path: str, limit: int) -> None:
         book = python_calamine.CalamineWorkbook.from_path(path)
         visible = [sheet.name for sheet in book.sheets_metadata if "Hidden" not in str(sheet.visible)]
         names = visible or book.sheet_names
-        sheet = book.get_sheet_by_name(names[0]) if names else None
+        sheet = book.get_sheet_by_name(wanted or names[0]) if names else None
     except (python_calamine.CalamineError, OSError, IndexError) as error:
         print(json.dumps({"error": f"{type(error).__name__} {error}".splitlines()[0]}))
         return
@@ -106,4 +106,4 @@ def _print_sheet(path: str, limit: int) -> None:
 
 
 if __name__ == "__main__":
-    _print_sheet(sys.argv[1], int(sys.argv[2]))
+    _print_sheet(sys.argv[1], int(sys.argv[2]), sys.argv[3])

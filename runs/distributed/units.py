@@ -288,7 +288,7 @@ def has_group_per_line(file: InputFile, columns: Sequence[str]) -> bool:
                 return False
             first = _json_object(line)
             if first is not None:
-                return "candidates" in ColumnNames.parse(columns).match(tuple(first), ("candidates",))[0]
+                return "candidates" in first
     return False
 
 
@@ -329,8 +329,9 @@ def _source(line: bytes, columns: ColumnNames) -> tuple[object, ...] | None:
     values = _json_object(line)
     if values is None:
         return None
-    names = columns.match(tuple(values), ("group", "task", "source", "context"))[0]
-    group, task, source, context = (values.get(names.get(n, "")) for n in ("group", "task", "source", "context"))
+    group, task, source, context = (
+        values.get(columns.roles.get(role, role)) for role in ("group", "task", "source", "context")
+    )
     return task, source or group, context
 
 

@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Task
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.options import LMOptions
@@ -98,7 +99,7 @@ def save(
     manifest = _manifest(judge, states) | {
         "name": name,
         "lm": _lm_record(lm),
-        **({"columns": dict(judge.task.columns)} if judge.task.columns else {}),
+        **({"columns": columns} if (columns := _text_columns(judge.task)) else {}),
         "versions": _versions(),
         "evidence": _portable(redact(evidence)),
     }
@@ -207,6 +208,11 @@ def open_export(path: str | Path, judges: Collection[str] = (), store: MLflowSto
         InputError: It cannot be found or is not a usable export.
     """
     return fetch(str(path), judges, store) if in_mlflow(str(path)) else read(path, judges)
+
+
+def _text_columns(task: Task) -> dict[str, str]:
+    """The part of a task's mapping that new texts are read by: their ratings, if they have any, are not."""
+    return {name: column for name, column in task.columns.items() if isinstance(column, str)}
 
 
 def _manifest(judge: CompiledJudge, states: Mapping[str, State]) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files import groups, reading
+from debate_judge.data.files import groups, reading, rows
 from debate_judge.data.files.columns import ColumnNames
+from debate_judge.data.files.draft import draft_mapping
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.files.records import Record
-from debate_judge.data.files.task_file import guess_task
 from tests.data.files_of_rows import TASK
 
 
@@ -47,19 +47,11 @@ def test_a_hundred_thousand_unknown_names(tmp_path: Path, caplog: pytest.LogCapt
     assert len(caplog.text) < 2000
 
 
-def test_names_of_its_own_in_every_record_are_read_once() -> None:
-    looked_up = 0
-
-    class Counted(dict[str, object]):
-        def __contains__(self, key: object) -> bool:
-            nonlocal looked_up
-            looked_up += 1
-            return super().__contains__(key)
-
-    rows = [Counted(text=f"x{i}", source=f"s{i}", **{f"key_{i}_{j}": j for j in range(5)}) for i in range(200)]
-    with pytest.raises(InputError, match="look like ratings"):
-        guess_task([Record(row, "a.jsonl", i) for i, row in enumerate(rows, 1)], ColumnNames(), "a")
-    assert looked_up < 20 * len(rows)
+def test_names_of_its_own_in_every_record_are_asked_about(tmp_path: Path) -> None:
+    rows = [{"text": f"A text {i}.", **{f"key_{i}_{j}": j for j in range(5)}} for i in range(2000)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(InputError, match="10,001 different fields"):
+        draft_mapping(detect_format(tmp_path / "a.jsonl"), ColumnNames(), "a")
 
 
 def test_the_names_of_a_table_are_matched_once_and_what_is_streamed_has_no_limit(
@@ -67,8 +59,8 @@ def test_the_names_of_a_table_are_matched_once_and_what_is_streamed_has_no_limit
 ) -> None:
     monkeypatch.setattr(groups, "_MAX_RECORDS", 50)
     matched: list[object] = []
-    match = ColumnNames.match
-    monkeypatch.setattr(ColumnNames, "match", lambda *args: matched.append(args) or match(*args))
+    match = rows.text_columns
+    monkeypatch.setattr(rows, "text_columns", lambda *args: matched.append(args) or match(*args))
     (tmp_path / "a.csv").write_text("text,tone\n" + "x,4\n" * 100)
     assert len(list(iter_groups(tmp_path / "a.csv", TASK))) == 100
     assert len(matched) < 20

@@ -13,12 +13,11 @@ import pandas as pd
 import pytest
 
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.exports.cells import parsed
+from debate_judge.data.files.draft import Draft, draft_mapping
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
-from debate_judge.data.files.layouts import describe_layout, long_rows
 from debate_judge.data.files.records import Record
-from debate_judge.data.files.task_file import GuessedTask, guess_task
+from debate_judge.data.files.tools import parsed, tool_of
 from debate_judge.data.schema import Aspect, RatedGroup, Scale, Task
 from debate_judge.data.testing import check_corpus
 
@@ -46,8 +45,8 @@ def path_of(names: str) -> str:
     return "+".join(str(FOLDER / name) for name in names.split("+"))
 
 
-def guessed(path: Any) -> GuessedTask:
-    return guess_task(long_rows(detect_format(path).records(), ColumnNames()), ColumnNames(), "support")
+def drafted(path: Any) -> Draft:
+    return draft_mapping(detect_format(path), ColumnNames(), "support")
 
 
 @pytest.mark.parametrize(("names", "tool", "columns", "general"), EXPORTS, ids=[row[0] for row in EXPORTS])
@@ -64,9 +63,9 @@ def test_ratings_are_read_where_people_make_them(
     assert good.comments == {"helpfulness": ("Says where it is.", *general)}
     assert f"an export of {tool}" in caplog.text
     check_corpus(corpus, load(path_of(names), TASK, ColumnNames.parse(columns)), raters=2)
-    guess = guessed(path_of(names))
-    assert {aspect.name for aspect in guess.task.aspects} >= {"helpfulness"}
-    assert load(path_of(names), TASK, guess.columns).groups[0].candidates[0].ratings["helpfulness"] == (5.0, 3.0)
+    draft = drafted(path_of(names))
+    assert {aspect.name for aspect in draft.aspects} >= {"helpfulness"}
+    assert load(path_of(names), draft.task()).groups[0].candidates[0].ratings["helpfulness"] == (5.0, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_ratings_are_read_where_people_make_them(
     ],
 )
 def test_a_table_of_ones_own_is_no_export(values: dict[str, object]) -> None:
-    assert describe_layout([Record(values, "a.jsonl", 1)]) is None
+    assert tool_of([Record(values, "a.jsonl", 1)]) is None
 
 
 def label_studio(**changes: Any) -> list[dict[str, Any]]:
@@ -196,14 +195,14 @@ def annotations(**columns: Callable[[int, int], object]) -> Rows:
 
 def test_numbers_in_the_data_of_label_studio_are_no_ratings(tmp_path: Path) -> None:
     rows = annotations(
-        answer=lambda task, _: 42 + task,
+        answer=lambda task, _: f"It is {42 + task} now.",
         temperature=lambda task, _: task / 10,
         helpfulness=lambda task, rater: 1 + (task + rater) % 5,
     )
     path = written(tmp_path, "a.csv", rows)
-    guess = guessed(path)
-    assert [aspect.name for aspect in guess.task.aspects] == ["helpfulness"]
-    assert load(path, guess.task, guess.columns).groups[0].candidates[0].text == "42"
+    draft = drafted(path)
+    assert [aspect.name for aspect in draft.aspects] == ["helpfulness"]
+    assert load(path, draft.task()).groups[0].candidates[0].text == "It is 42 now."
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.json"])
@@ -216,24 +215,14 @@ def test_choices_in_the_tables_of_label_studio_are_ratings(tmp_path: Path, name:
         remark=lambda task, rater: f"this is what {rater} found in {task}",
     )
     path = written(tmp_path, name, rows)
-    guess = guessed(path)
-    assert {aspect.name for aspect in guess.task.aspects} == {"polite", "clear"}
-    first = load(path, guess.task, guess.columns).groups[0].candidates[0]
-    assert first.ratings == {"polite": (1.0, 0.0), "clear": (1.0, 1.0)}
-    assert first.comments["polite"] == ("this is what 0 found in 0", "this is what 1 found in 0")
+    draft = drafted(path)
+    assert [aspect.name for aspect in draft.aspects] == ["polite"]
+    assert dict(draft.understood)["clear"].startswith("the same from all raters")
+    first = load(path, draft.task()).groups[0].candidates[0]
+    assert first.ratings == {"polite": (1.0, 0.0)}
 
 
-def test_choices_of_one_annotator_have_their_place_in_json(tmp_path: Path) -> None:
-    tail = {"annotator": 1, "annotation_id": 2, "lead_time": 1.5}
-    rows: Rows = [
-        {"question": "q", "answer": f"a{i}", "style": "x", "id": i, "tone": ["Fine", "Poor"][i % 2], **tail}
-        for i in range(4)
-    ]
-    record = list(long_rows(detect_format(written(tmp_path, "a.json", rows)).records(), ColumnNames()))[1]
-    assert (record.values["aspect"], record.values["rating"], record.values["style"]) == ("tone", "Poor", "x")
-
-
-def test_comparisons_of_label_studio_are_pairs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_comparisons_of_label_studio_are_pairs(tmp_path: Path) -> None:
     tasks: Rows = [
         {
             "id": number,
@@ -250,13 +239,12 @@ def test_comparisons_of_label_studio_are_pairs(tmp_path: Path, caplog: pytest.Lo
                 for rater, side in enumerate(sides)
             ],
         }
-        for number, sides in enumerate([[], ["left", "right", "left"]])
+        for number, sides in enumerate([["left", "right", "left"]])
     ]
     path = written(tmp_path, "a.json", tasks)
     (group,) = load(path, "pairs", ColumnNames.parse(["source=prompt"])).groups
     assert [(c.text, c.ratings["preference"]) for c in group.candidates] == [("yes", (1, 0, 1)), ("no", (0, 1, 0))]
     assert group.candidates[0].comments["preference"] == ("Because.",) * 3
-    assert "not read: 'certain'" in caplog.text
 
 
 @pytest.mark.parametrize(

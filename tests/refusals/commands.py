@@ -176,10 +176,11 @@ OTHERS = [
     row("help of a command misspelled", "help scor", None, "'score'"),
     row("no ratings", "check a.csv", None, "ratings", "a.csv", files={"a.csv": "source,text,id\ns,x,1\nt,y,2\n"}),
     row("no store of traces", "check mlflow:n --tracking-uri sqlite:///n.db", "--data", "no file n.db"),
-    row("no texts", "check a.csv", "text", "--columns text=", "a.csv", files={"a.csv": "source,score\ns,1\nt,2\n"}),
-    row("an empty text", "check a.csv", "text", "empty", "a.csv", 3, {"a.csv": "source,text,tone\ns,x,1\nt,,2\n"}),
+    row(
+        "no texts", "check a.csv", "text", "no column holds texts", "a.csv", files={"a.csv": "source,score\ns,1\nt,2\n"}
+    ),
     row("a task file that is there", "check a.csv --write-task rated.jsonl", None, "already", files=TONED),
-    row("no task to guess", "check sample --write-task new.toml", "--write-task", "none is guessed"),
+    row("no task to guess", "check sample --write-task new.toml", "--write-task", "none is drafted"),
     row("no report", "report judge", None, "no report"),
     *(
         row(f"the report {content[:20]!r}", "report .", None, "report", "report.json", files={"report.json": content})

@@ -17,9 +17,9 @@ import pytest
 from debate_judge import data
 from debate_judge.data.files import groups, reading, workbook
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.formats import read_records
+from debate_judge.data.files.draft import draft_mapping
+from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
-from debate_judge.data.files.task_file import guess_task
 from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.sets import faireval, hub
@@ -40,7 +40,7 @@ def loaded(name: str, *columns: str, task: Task | str | None = TASK) -> Callable
 
 
 def guessed(name: str = "a.csv") -> object:
-    return guess_task(read_records(Path(name)), ColumnNames(), "a")
+    return draft_mapping(detect_format(name), ColumnNames(), "a")
 
 
 def table(*values: str, column: str = "tone") -> dict[str, str]:
@@ -162,7 +162,6 @@ HUGE.append(row("too many aspects", guessed, None, "101", files={"a.csv": MANY_A
 
 # --- tables of users ---
 
-BOTH = "text,criterion,score\nx,tone,0\ny,tone,2\nx,clear/short,1\ny,clear/short,2\n"
 NESTED = [{"data": {"answer": "x"}, "labels": {"tone": 4}}, {"data": {"answer": "y"}, "labels": {"tone": 9}}]
 PATHS = ("text=data.answer", "tone=labels.tone")
 DEEP = {"a.jsonl": "\n".join(map(json.dumps, NESTED))}
@@ -204,7 +203,6 @@ USERS = [
             ("0,1", "1,1", (0, 1), "0;1"),
         )
     ),
-    row("an aspect with a stroke", guessed, "criterion", "'clear/short'", "a.csv", 4, {"a.csv": BOTH}),
     row("a path off the scale", loaded("a.jsonl", *PATHS), "labels.tone", "scale", "a.jsonl", 2, DEEP),
     row("a path to nothing", loaded("a.jsonl", "text=data.reply"), None, "'data.reply'", files=DEEP, plain=True),
     row("no such comments", loaded("a.csv", "comments.tone=why+nota"), None, "'nota'", files=COMMENTED, plain=True),
@@ -340,7 +338,7 @@ TOOLS = [
         ("a trace that is not there", f"{LANGFUSE}+t.jsonl", (), one_trace, None, 6, "traceId", "t2"),
         ("a rating of Label Studio", "a.jsonl", TEXTS, off_scale, "a.jsonl", 2, RATING, "scale"),
         ("records of Argilla in objects", "a.jsonl", (), nested_argilla, "a.jsonl", 1, "responses", "flatten=True"),
-        ("answers far below", "a.jsonl", (), late_answers, "a.jsonl", 301, None, "put a rated record first"),
+        ("answers far below", "a.jsonl", TEXTS, late_answers, "a.jsonl", 301, None, "put a rated record first"),
         ("lists without commas", "a.csv", (), lists_of_numpy, "a.csv", 2, f"{ANSWERS}.users", "df.to_json"),
         ("unknown texts", "a.jsonl", (), comparison(OTHER_TEXTS, "left"), "a.jsonl", 1, "data", "response_a, the left"),
         ("no side", "a.jsonl", (), comparison(SIDES, "middle"), "a.jsonl", 1, BETTER, "left or right"),

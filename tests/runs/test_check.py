@@ -39,7 +39,7 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     path, task_file = rated(tmp_path / "support.csv"), tmp_path / "support.toml"
     text = output(capsys, path)
     assert unwrapped(text).count("columns separated by semicolons") == 1
-    assert "one is guessed" in text
+    assert "one is drafted" in text
     assert not task_file.exists()
     saved = output(capsys, path, "--write-task", task_file)
     assert f"--task {task_file} --lm PROVIDER/MODEL --estimate" in saved  # The task file names the columns.

@@ -1,0 +1,497 @@
+"""Records as rows of the long table: a source, one of its texts, and the ratings and comments that a record has of it.
+
+A row of a table may hold several texts (`columns`), a record a list of records, and a pair is two texts with a
+verdict: the better one has 1, the other 0, and in a tie both have 0.5; a `strength` between 0 and 1 scales the distance
+from 0.5.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, redirect_errors
+from debate_judge.data.files.columns import (
+    PREFERENCE,
+    TEXT_WORDS,
+    AspectColumns,
+    Cell,
+    ColumnNames,
+    ReadingNotes,
+    TextColumns,
+    cached_keys,
+    code_of,
+    normalized_name,
+    text_columns,
+)
+from debate_judge.data.files.ratings import comments_in, rating_of
+from debate_judge.data.files.records import Record, is_blank, is_missing, looks_like_a_number
+from debate_judge.data.schema import Aspect, Scale, Task, fingerprint
+
+TIES = frozenset(("tie", "tied", "draw", "equal", "same", "both", "neither", "similar", "none"))
+MARKS = (frozenset(("a", "1", "left", "first")), frozenset(("b", "2", "right", "second")))
+"""What a verdict or a column may call the first and the second text."""
+"""Words in the names of columns with rated texts."""
+_AFTER_MARK = re.compile(r"[ _](?:(?:is|was|are)[ _])?(?:better|best|wins|won|preferred|chosen)$")
+_BEFORE_MARK = re.compile(rf"^(?:model|option|assistant|{'|'.join(TEXT_WORDS)})[ _]?")
+_CHOSEN = {"tick", "x", "✓", "1", "true", "yes", "on", "selected"}
+_ANY = Scale(-1e300, 1e300)
+
+
+class Rating(NamedTuple):
+    """A rating of one rater."""
+
+    aspect: Aspect
+    value: float
+    rater: str
+    """Empty for one whose name is not known."""
+    field: str
+
+
+class Row(NamedTuple):
+    """A text with what a record has about it."""
+
+    record: Record
+    number: str
+    """Number of the record, from 1, and of its text; the id of a group or candidate without one."""
+    task: Task
+    group: str
+    """Its id; empty without one."""
+    key: object
+    """What the rows of a group have in common."""
+    source: str
+    context: str
+    references: tuple[str, ...]
+    candidate: str
+    """The id of the text; empty without one."""
+    text: str
+    ratings: Sequence[Rating]
+    comments: Sequence[tuple[str, str, str]]
+    """Aspect, rater and comment."""
+    columns: TextColumns
+    several: bool
+    """Whether a text may have several rows."""
+
+
+def flat(record: Record) -> Record:
+    """The record with the fields of nested objects as `a.b`."""
+    if not any(isinstance(value, dict) for value in record.values.values()):
+        return record
+    values: dict[str, object] = {}
+    pending: list[tuple[str, object]] = list(record.values.items())[::-1]
+    while pending:
+        name, value = pending.pop()
+        if isinstance(value, dict) and value:
+            pending += [(f"{name}.{key}", inner) for key, inner in list(value.items())[::-1]]
+        else:
+            values[name] = value
+    names = dict(record.full_names)
+    for name in values:
+        top, dot, rest = name.partition(".")
+        if dot and top in names and name not in names:
+            names[name] = f"{names[top]}.{rest}"
+    return replace(record, values=values, full_names=names)
+
+
+def inner_records(records: Iterable[Record], path: str = "", on_error: ErrorHandler | None = None) -> Iterator[Record]:
+    """The records at a path such as `documents[].answers[]`, each with the fields of those around it; `name.*` are the
+    values of an object, with their name in the field `key`. Records of groups are those of their `candidates`."""
+    steps = [step.removeprefix(".") for step in re.findall(r".+?(?:\[\]|\.\*)", path)]
+    for record in records:
+        level = [record]
+        with redirect_errors(on_error):
+            for step in [*steps, *(["candidates"] if "candidates" in record.values and not steps else [])]:
+                level = [c for each in level for c in _children(each, step.removesuffix("[]").removesuffix(".*"))]
+            yield from level
+
+
+def _children(record: Record, name: str) -> Iterator[Record]:
+    """The records in a field of a record, a list or an object of them, with the fields of the record."""
+    owner, *inside = name.split(".") if name not in record.values else [name]
+    outer, value = record, record.value(owner)
+    for step in inside:
+        outer = outer.child(owner)
+        owner, value = step, outer.value(step)
+    shared = {key: value for key, value in record.values.items() if key != name.partition(".")[0]}
+    children = outer.children(owner) if not isinstance(value, dict) else []
+    if isinstance(value, dict):
+        inner = outer.child(owner)
+        children = [
+            replace(child, values={"key": key, **child.values}) for key in value for child in [inner.child(key)]
+        ]
+    for child in children:
+        id_name = "candidate" if name == "candidates" else "id"
+        own = {id_name if key == "id" else key: v for key, v in child.values.items()}
+        # The full path of a field, for errors.
+        paths = {(id_name if key == "id" else key): child.full_name(key) for key in child.values}
+        missing = {"text": child.full_name("text")} if name == "candidates" else {}
+        yield replace(record, values={**shared, **own}, full_names={**record.full_names, **missing, **paths})
+
+
+class RowReader:
+    """Reads the records of one file as rows.
+
+    Args:
+        names: The mapping.
+        task_of: (record, field that names its task) -> task, or None for a record of another task than was chosen.
+        notes: Collects notes for the user.
+        on_bad_cell: Called with the error of a rating or row, which is then left out; None to raise it.
+    """
+
+    def __init__(
+        self,
+        names: ColumnNames,
+        task_of: Callable[[Record, str], Task | None],
+        notes: ReadingNotes,
+        on_bad_cell: ErrorHandler | None = None,
+    ) -> None:
+        self._names, self._task_of, self._notes, self._bad_cell = names, task_of, notes, on_bad_cell
+        self._columns: dict[tuple[tuple[str, ...], str], list[TextColumns]] = {}
+        self._task_columns: dict[tuple[str, ...], str] = {}
+        self._number = 0
+        self._pairs: dict[str, tuple[str, tuple[str, str]]] = {}
+        """Source and texts of a pair -> id of its group, and the texts in the order in which they came first."""
+        self._pairs_of_group: Counter[str] = Counter()
+        self._seen: Counter[object] = Counter()
+
+    def columns_of(self, keys: tuple[str, ...], task: Task) -> list[TextColumns]:
+        """The columns of the texts in a table with these columns."""
+        found = self._columns.get((keys, task.name))
+        if found is None:
+            if len(self._columns) > 1000:  # Records may each have fields of their own.
+                self._columns.clear()
+            found = self._columns[keys, task.name] = text_columns(cached_keys(keys), task, self._names)
+        return found
+
+    def task_of(self, record: Record) -> Task | None:
+        """The task of a record; None for one of another task than was chosen."""
+        record = flat(record)
+        keys = tuple(map(str, record.values))
+        if keys not in self._task_columns:
+            self._task_columns = {keys: cached_keys(keys).named(self._names.roles.get("task", "task")) or "task"}
+        return self._task_of(record, self._task_columns[keys])
+
+    def rows(self, record: Record) -> Iterator[Row]:
+        """The rows of a record; none of one that the mapping leaves out."""
+        record = flat(record)
+        if column := self._names.leaves_out(record):
+            self._notes.add(f"{{}} records are left out by keep.{column}")
+            return
+        self._number += 1
+        task = self.task_of(record)
+        if task is None:
+            return
+        keys = tuple(map(str, record.values))
+        found = self.columns_of(keys, task)
+        if not found:
+            replace(record, values={}).value("text")
+        for n, columns in enumerate(found, start=1):
+            number = str(self._number) if n == 1 else f"{self._number}.{n}"
+            with redirect_errors(self._bad_cell):
+                yield from self._rows(record, number, task, columns)
+
+    def _rows(self, record: Record, number: str, task: Task, columns: TextColumns) -> Iterator[Row]:
+        context = "\n\n".join(filter(None, (_optional(record, c) for c in columns.roles.get("context", ()))))
+        references = tuple(_references(record, columns))
+        given = columns.column("source")
+        source = "\n\n".join(filter(None, (_optional(record, c) for c in columns.roles.get("source", ()))))
+        group_column = columns.column("group")
+        group = record.identifier(group_column).strip() if group_column else ""
+        names = ("response_a", "response_b") if columns.is_pair else ("text",)
+        texts = []
+        for name in names:
+            messages = self._messages(record, columns.roles[name])
+            if messages is None:
+                return
+            texts.append(messages)
+        before = [joined_messages(messages[:-1]) for messages in texts]
+        parts = [messages[-1][1] for messages in texts]
+        if len({*before}) > 1 and not given:
+            parts, before = [joined_messages(messages) for messages in texts], [""]
+        if not source and given and not before[0]:
+            remedy = "repeat it in every row; in a spreadsheet, unmerge its cells and fill them down"
+            replace(record, remedy=record.remedy or remedy).text(given)
+        source = source or before[0]
+        row = Row(record, number, task, group, None, source, context, references, "", "", (), (), columns, False)
+        yield from self._pair(row, (parts[0], parts[1])) if columns.is_pair else [self._text(row, parts[0])]
+
+    def _messages(self, record: Record, columns: Sequence[str]) -> list[tuple[str, str]] | None:
+        """The messages of a conversation, or a text as its only one; None for an empty text that is left out."""
+        messages = []
+        for column in columns:
+            value = record.values.get(column)
+            if self._names.empty == "skip" and (value is None or value == [] or not str(value).strip()):
+                self._notes.add("{} records without a text are left out")
+                return None
+            remedy = record.remedy or "fill it in, or leave such records out: --columns empty=skip"
+            found = messages_in(value)
+            messages += found or [("", _listed(replace(record, remedy=remedy), column, blank=False))]
+        if len(columns) > 1:
+            messages = [("", "\n\n".join(text for _, text in messages))]
+        return messages
+
+    def _text(self, row: Row, text: str) -> Row:
+        record, columns = row.record, row.columns
+        rater = _identifier(record, columns.column("rater"))
+        id_column = columns.column("candidate")
+        id_ = record.identifier(id_column).strip() if id_column else columns.system
+        several = bool(columns.is_long or columns.column("rater") or self._names.repeated != "error")
+        ratings = list(self._ratings(row, rater))
+        comments = list(self._comments(row, rater, [rating.aspect.name for rating in ratings]))
+        origin = (row.task.name, " ".join(row.source.split()), row.context) if row.source else None
+        key: object = ("group", row.task.name, row.group) if row.group else origin
+        if key is None:
+            key = (row.task.name, id_, text) if several else row.number
+        if self._names.repeated == "separate":
+            # The n-th row of a rater about a text is about the n-th of several equal texts.
+            aspects = tuple(rating.aspect.name for rating in ratings) if columns.is_long else ()
+            self._seen[key, id_, text, rater, aspects] += 1
+            n = self._seen[key, id_, text, rater, aspects]
+            id_ = id_ if n == 1 else f"{id_ or row.number}.{n}"
+            key = key if origin or row.group or n == 1 else (key, n)
+        return row._replace(key=key, candidate=id_, text=text, ratings=ratings, comments=comments, several=several)
+
+    # --- ratings ---
+
+    def _ratings(self, row: Row, rater: str) -> Iterator[Rating]:
+        record, columns, task = row.record, row.columns, row.task
+        if columns.is_long:
+            aspect = self._aspect(record, str(columns.column("aspect")), str(columns.column("rating")), task)
+            cells = {aspect: [Cell(str(columns.column("rating")))]} if aspect else {}
+        else:
+            cells = {task.aspect(name): list(found) for name, found in columns.ratings.items()}
+        for aspect, of_aspect in cells.items():
+            mapped = self._names.aspects.get(aspect.name, AspectColumns())
+            for cell in of_aspect:
+                for field, value in self._values(record, cell, mapped, aspect):
+                    with redirect_errors(self._bad_cell):
+                        yield Rating(
+                            aspect, self._rating(record, value, aspect, mapped, field), cell.rater or rater, field
+                        )
+
+    def _values(self, record: Record, cell: Cell, mapped: AspectColumns, aspect: Aspect) -> list[tuple[str, object]]:
+        value = record.values.get(cell.column)
+        if cell.value:
+            named: object = float(cell.value) if looks_like_a_number(cell.value) else cell.value
+            return [(cell.column, named)] if code_of(value) in _CHOSEN else []
+        if isinstance(value, str) and code_of(value) in mapped.ratings:
+            return [(cell.column, value)]
+        values = record.values_in(cell.column, aspect.scale)
+        # A comma in a cell that was read as ratings was a decimal comma.
+        if callable(record.decimal_commas) and "," in str(value) and all(isinstance(v, float) for _, v in values):
+            self._notes.add(f"commas in {cell.column!r} are read as decimal points")
+        return values
+
+    def _rating(self, record: Record, value: object, aspect: Aspect, mapped: AspectColumns, field: str) -> float:
+        code = code_of(value)
+        if code in mapped.ratings:
+            value = mapped.ratings[code]
+        elif isinstance(value, str) and mapped.labels:
+            raise record.error(
+                f"no label of {aspect.name}",
+                field,
+                expected=", ".join(mapped.labels),
+                found=value,
+                remedy=f"add it to labels, or to missing, in [aspects.{aspect.name}]",
+            )
+        if value is None:
+            return float("nan")
+        if isinstance(value, str) and looks_like_a_number(value.strip()):
+            value = float(value)
+        is_sum = self._names.repeated == "sum"
+        rating = rating_of(value, replace(aspect, scale=_ANY) if is_sum else aspect, record, field)
+        return aspect.scale.low + aspect.scale.high - rating if mapped.lower_is_better and not is_sum else rating
+
+    def _aspect(self, record: Record, column: str, rating: str, task: Task) -> Aspect | None:
+        """The aspect that a row of one rating names; None for one that the task does not have."""
+        if is_missing(record.values[column]) and is_missing(record.values[rating]):
+            return None
+        name = record.text(column).strip()
+        names = {normalized_name(aspect.name): aspect for aspect in reversed(task.aspects)}
+        for aspect in task.aspects:
+            mapped = self._names.aspects.get(aspect.name, AspectColumns()).column
+            names |= dict.fromkeys(map(normalized_name, [mapped] if isinstance(mapped, str) else mapped), aspect)
+        if normalized_name(name) not in names:
+            near = did_you_mean(name, [aspect.name for aspect in task.aspects], "did you mean ratings of {}?")
+            self._notes.add(f"not read: 'ratings of {name}'" + (f" ({near})" if near else ""))
+        return names.get(normalized_name(name))
+
+    def _comments(self, row: Row, rater: str, rated: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+        for name, columns in row.columns.comments.items():
+            # A comment on no aspect is on the row's rating, or on the only aspect that there is.
+            of = [name] if name else [row.task.aspects[0].name] if len(row.task.aspects) == 1 else rated[:1]
+            if not name and row.columns.is_long and not row.columns.is_pair:
+                aspect = self._aspect(row.record, str(row.columns.column("aspect")), columns[0], row.task)
+                of = [aspect.name] if aspect else []
+            elif not name and len(row.task.aspects) > 1 and not row.columns.is_pair:
+                of = []
+            of = [aspect for aspect in of if name or aspect not in row.columns.comments]
+            for column in columns:
+                if row.record.values.get(column) is not None:
+                    yield from ((aspect, rater, text) for aspect in of for text in comments_in(row.record, column))
+
+    # --- pairs ---
+
+    def _pair(self, row: Row, texts: tuple[str, str]) -> Iterator[Row]:
+        """The rows of a pair: for each verdict one per text; a pair in the other order is the same pair."""
+        origin = [row.source, row.context] if row.context else [row.source]
+        key = fingerprint([*origin, *sorted(texts)])
+        columns = (str(row.columns.column("response_a")), str(row.columns.column("response_b")))
+        if key not in self._pairs:
+            group = row.group or fingerprint([*origin, *texts])
+            self._pairs_of_group[group] += 1
+            number = self._pairs_of_group[group]
+            # The order of the texts must not reveal which one was chosen.
+            flipped = self._is_decided(row) and fingerprint(list(texts)) > fingerprint(list(texts[::-1]))
+            self._pairs[key] = (group if number == 1 else f"{group}.{number}"), texts[::-1] if flipped else texts
+        group, first_order = self._pairs[key]
+        verdicts = list(self._verdicts(row, columns))
+        swapped = texts != first_order
+        for i in (1, 0) if swapped else (0, 1):
+            ratings = [
+                Rating(aspect, share if i == 0 else 1 - share, rater, field) for aspect, share, rater, field in verdicts
+            ]
+            comments = list(self._comments(row, "", [rating.aspect.name for rating in ratings])) if i == 0 else []
+            candidate = columns[1 - i if swapped else i]
+            yield row._replace(
+                group=group,
+                key=("pair", key),
+                candidate=candidate,
+                text=texts[i],
+                ratings=ratings,
+                comments=comments,
+                several=True,
+            )
+
+    @staticmethod
+    def _is_decided(row: Row) -> bool:
+        return "winner" not in row.columns.roles and not row.columns.ratings
+
+    def _verdicts(self, row: Row, columns: tuple[str, str]) -> Iterator[tuple[Aspect, float, str, str]]:
+        """Aspect, rating of the first text, rater and field of each verdict."""
+        record, task = row.record, row.task
+        rater = _identifier(record, row.columns.column("rater"))
+        if self._is_decided(row):
+            if any(aspect.name == PREFERENCE for aspect in task.aspects) and normalized_name(columns[0]) == "chosen":
+                yield task.aspect(PREFERENCE), 1.0, rater, columns[0]
+            return
+        cells: Mapping[str, Sequence[Cell]] = row.columns.ratings
+        if row.columns.is_long:
+            winner = row.columns.column("winner") or str(row.columns.column("rating"))
+            aspect = self._aspect(record, str(row.columns.column("aspect")), winner, task)
+            cells = {aspect.name: [Cell(winner)]} if aspect else {}
+        share = self._strength(record, row.columns.column("strength"))
+        for name, of_aspect in cells.items():
+            for cell in of_aspect:
+                # One-hot: the column that is ticked names the winner.
+                raw = record.values.get(cell.column)
+                value = cell.value if cell.value and code_of(raw) in _CHOSEN else None if cell.value else raw
+                listed = value.split(";") if record.format == "csv" and isinstance(value, str) else value
+                values = [v for v in (listed if isinstance(listed, list) else [listed]) if not is_missing(v)]
+                for n, verdict in enumerate(values, start=1):
+                    first = self._first_rating(record, verdict, columns)
+                    if first is None:
+                        raise self._no_verdict(record, verdict, cell.column, columns)
+                    of = cell.rater or rater or (str(n) if len(values) > 1 else "")
+                    yield task.aspect(name), 0.5 + (first - 0.5) * share, of, cell.column
+
+    def _first_rating(self, record: Record, value: object, columns: tuple[str, str]) -> float | None:
+        if (code := code_of(value)) in self._names.verdicts:
+            return self._names.verdicts[code]
+        return clear_verdict(value, columns, (record.values.get("model_a"), record.values.get("model_b")))
+
+    @staticmethod
+    def _no_verdict(record: Record, value: object, column: str, texts: tuple[str, str]) -> InputError:
+        is_code = re.fullmatch(r"-?\d+(\.\d+)?", code_of(value)) is not None
+        return record.error(
+            f"{value!r} may mean any text, or a tie" if is_code else "not a verdict on the pair",
+            column,
+            expected=f"a, b, tie, or the name of a column: {' or '.join(texts)}",
+            found=value,
+            remedy="say what each value means, e.g. --columns codes=0:a+1:b+2:tie",
+        )
+
+    @staticmethod
+    def _strength(record: Record, name: str | None) -> float:
+        if name is None or is_missing(record.values.get(name)):
+            return 1.0
+        strength = record.number(name)
+        if not 0 < strength <= 1:
+            expected = "a number above 0 and up to 1: divide all strengths by the greatest one"
+            raise record.error("not a strength", name, expected=expected, found=f"{strength:g}")
+        return strength
+
+
+def clear_verdict(value: object, columns: Sequence[str], models: Sequence[object] = ()) -> float | None:
+    """The rating of the first text by a verdict that is no code: 1, 0.5 or 0; None for other values."""
+    word = normalized_name(str(value))
+    if word in TIES or re.match(r"tie\b|tie_|both_|equally", word):
+        return 0.5
+    mark = _BEFORE_MARK.sub("", _AFTER_MARK.sub("", word))
+    for marks, column, model, rating in zip(MARKS, columns, models or (None, None), (1.0, 0.0), strict=True):
+        named = {normalized_name(column), *([normalized_name(str(model))] if model else [])}
+        if word in named or (mark in marks and not word.isdigit()):
+            return rating
+    return None
+
+
+def messages_in(value: object) -> list[tuple[str, str]]:
+    """Role and text of each message of a conversation; empty for other values."""
+    messages = value if isinstance(value, list) else []
+    if not all(isinstance(message, dict) and isinstance(message.get("content"), str) for message in messages):
+        return []
+    return [(str(message.get("role")), message["content"]) for message in messages]
+
+
+def joined_messages(messages: Sequence[tuple[str, str]]) -> str:
+    """Messages as one text; a single one without its role."""
+    return "\n".join(text if len(messages) == 1 else f"{role}: {text}" for role, text in messages)
+
+
+def listed_texts(value: object) -> list[str] | None:
+    """The texts in a cell that holds a list of them; None for another value."""
+    if isinstance(value, str) and value.lstrip()[:1] == "[":
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(value, list) or not all(isinstance(item, str) or item is None for item in value):
+        return None
+    return [item for item in value if item is not None]
+
+
+def _listed(record: Record, column: str, *, blank: bool) -> str:
+    if not column.endswith("[]"):
+        return record.text(column, blank=blank)
+    base = column.removesuffix("[]")
+    texts = listed_texts(record.value(base))
+    if texts is None:
+        raise record.error("not a list of texts", base, expected='["…"]', found=record.values[base])
+    return replace(record, values={base: "\n\n".join(texts)}).text(base, blank=blank)
+
+
+def _optional(record: Record, column: str) -> str:
+    if column.endswith("[]"):
+        return _listed(record, column, blank=True)
+    if messages := messages_in(record.values.get(column)):
+        return joined_messages(messages)
+    return record.optional_text(column)
+
+
+def _identifier(record: Record, column: str | None) -> str:
+    """The id in a column; empty without one, or where it is blank."""
+    return "" if column is None or is_blank(record.values.get(column)) else record.identifier(column).strip()
+
+
+def _references(record: Record, columns: TextColumns) -> Iterator[str]:
+    found = [column for role in ("reference", "references") for column in columns.roles.get(role, ())]
+    # Lists come first, whatever the column.
+    for column in sorted(found, key=lambda column: not isinstance(record.values.get(column), list)):
+        if isinstance(record.values.get(column), list):
+            yield from record.texts(column)
+        elif text := _optional(record, column):
+            yield text
