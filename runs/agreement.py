@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from debate_judge.data.agreement.raters import RaterAgreement
     from debate_judge.data.agreement.tables import AgreementTable, GroupScores
     from debate_judge.data.schema import Level, Scale
-    from debate_judge.runs.evaluation.rows import Scores
+    from debate_judge.runs.comparison.judged import Scores
     from debate_judge.runs.reports.tables import DataTable
     from debate_judge.runs.reports.terminal import OutputBlock
 
@@ -72,8 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(flags: AgreementFlags) -> int:
     from debate_judge.data.agreement.results import LEVELS
     from debate_judge.data.agreement.tables import agreement_table
-    from debate_judge.runs.evaluation.rows import scores_of
-    from debate_judge.runs.evaluation.score_files import read_rated_scores
+    from debate_judge.runs.comparison.score_files import read_rated_scores
     from debate_judge.runs.reports import raters as rater_tables
     from debate_judge.runs.reports.decisions import tables, to_json
     from debate_judge.runs.reports.terminal import show
@@ -82,7 +81,7 @@ def _run(flags: AgreementFlags) -> int:
     _check_output(flags)
     file, scale = Path(flags.file), _parse_scale(flags.scale)
     file_scores = read_rated_scores(file, scale=scale, aspects=flags.aspects)
-    scores = scores_of(file_scores.rows)
+    scores = file_scores.scores
     with StepProgress("levels", len(LEVELS)) as steps:
         table = agreement_table(scores, seed=flags.seed, levels=steps.track(LEVELS))
     decisions, raters = _decisions(flags, scores), _rater_comparison(flags, scores)
@@ -91,7 +90,7 @@ def _run(flags: AgreementFlags) -> int:
     if flags.json == "-":
         print(json.dumps(record, indent=2, allow_nan=False))
         return 0
-    show(f"{len(file_scores.rows)} rows, {len(scores)} aspects; 95 % intervals over groups")
+    show(f"{file_scores.rows} rows, {len(scores)} aspects; 95 % intervals over groups")
     if file_scores.samples:
         show(f"{file_scores.samples} recorded samples read, {file_scores.unreadable} without a score on the scale")
     show(*_level_tables(table), *(block for each in tables(decisions, units="groups") for block in ("", each)))

@@ -52,7 +52,6 @@ ROOMS = {
         ("tracking", "integrations"),
         ("human_ratings", "reports"),
         ("estimates", "distributed"),
-        ("evaluation",),
         ("comparison",),
         ("agreement", "check", "compare", "report", "score"),
         ("serve",),

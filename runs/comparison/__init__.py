@@ -1,4 +1,4 @@
-"""`compare`: several judges on the same held-out sources in one table, with its views.
+"""The one comparison of judges on one corpus, for `compare` and the compile; tables and report of `compare`.
 
-Uses the evaluation, reports and tracking; knows no optimizer.
+Uses reports and tracking; knows no optimizer.
 """

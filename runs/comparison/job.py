@@ -16,16 +16,16 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import StoreError, replies_folder
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.runs.comparison.entrants import Entrant, LMChoice
+from debate_judge.runs.comparison.evaluate import estimate_evaluation, evaluate, one_line
 from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.plan import ComparisonPlan, prepare
 from debate_judge.runs.comparison.report import RenderedComparison, write_report
 from debate_judge.runs.comparison.results import Comparison, compare_all
 from debate_judge.runs.comparison.table import judges_table, legend
 from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
 from debate_judge.runs.estimates.table import estimate_blocks
-from debate_judge.runs.evaluation.entrants import Entrant, LMChoice
-from debate_judge.runs.evaluation.evaluate import estimate_evaluation, evaluate, one_line
-from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import breakdowns

@@ -17,9 +17,7 @@ from debate_judge.data.requirements import aspects_to_judge, require_level
 from debate_judge.data.schema import Corpus, Task
 from debate_judge.data.splits import split
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.comparison.flags import CompareFlags, parse_metric
-from debate_judge.runs.comparison.results import EvalSetup
-from debate_judge.runs.evaluation.entrants import (
+from debate_judge.runs.comparison.entrants import (
     Entrant,
     JudgeSpec,
     LMChoice,
@@ -28,8 +26,10 @@ from debate_judge.runs.evaluation.entrants import (
     expected_judges,
     parse_judges,
 )
-from debate_judge.runs.evaluation.rows import EvaluatedJudge
-from debate_judge.runs.evaluation.score_files import read_external
+from debate_judge.runs.comparison.flags import CompareFlags, parse_metric
+from debate_judge.runs.comparison.judged import EvaluatedJudge
+from debate_judge.runs.comparison.results import EvalSetup
+from debate_judge.runs.comparison.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.flags.metric import AUTO
 from debate_judge.runs.human_ratings import resolve_data

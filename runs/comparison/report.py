@@ -14,12 +14,12 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import fingerprint
 from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.plan import ComparisonPlan
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup
 from debate_judge.runs.comparison.table import judges_table
-from debate_judge.runs.evaluation.entrants import Entrant
-from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.declaration import changed_settings, result_settings
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables

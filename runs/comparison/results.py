@@ -20,7 +20,7 @@ from debate_judge.data.agreement.tables import (
     compare,
 )
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.runs.evaluation.rows import EvaluatedJudge, Scores
+from debate_judge.runs.comparison.judged import EvaluatedJudge, Scores
 
 AVERAGE = "average"
 """Name of the column with averages over aspects."""

@@ -26,7 +26,7 @@ from debate_judge.data.folds import make_folds
 from debate_judge.data.requirements import aspects_to_judge, require_level, require_ratings
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.data.splits import split
-from debate_judge.runs.evaluation.score_files import read_external
+from debate_judge.runs.comparison.score_files import read_external
 from debate_judge.runs.export.folder import load_in_tool
 from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
 from debate_judge.runs.integrations.dspy_metric import to_unit

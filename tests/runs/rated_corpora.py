@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.results import EvalSetup
-from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
+from debate_judge.runs.runner.runner import group_ratings
 from tests.fakes import debater, section
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
@@ -40,14 +43,17 @@ def setup(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,)) -> E
 
 def evaluated_judge(on: EvalSetup, **scores: Callable[[float, int], float | None]) -> EvaluatedJudge:
     """Scores as functions of the rating and the number of the group."""
+    aspects = {aspect.name: aspect for aspect in on.corpus.task.aspects}
+
+    def scored(name: str, group: GroupScores, number: int) -> GroupScores:
+        values = (None if rating is None else scores[name](rating, number) for rating in group.ratings)
+        return replace(group, scores=tuple(values))
+
     return EvaluatedJudge(
-        tuple(
-            JudgementRow("judge", g.id, c.id, name, (rating,), score(rating, i))
-            for name, score in scores.items()
-            for i, g in enumerate(on.corpus.groups)
-            for c in g.candidates
-            if (rating := c.rating(name)) is not None
-        )
+        {
+            name: [scored(name, group, i) for i, group in enumerate(group_ratings(on.corpus, aspects[name]))]
+            for name in scores
+        }
     )
 
 

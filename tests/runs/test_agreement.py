@@ -23,8 +23,8 @@ from debate_judge.data.agreement.decisions import (
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale, Task
 from debate_judge.runs import agreement as command
-from debate_judge.runs.evaluation.rows import EvaluatedJudge
-from debate_judge.runs.evaluation.score_files import read_external
+from debate_judge.runs.comparison.judged import EvaluatedJudge
+from debate_judge.runs.comparison.score_files import read_external
 from debate_judge.runs.reports.decisions import metrics, tables, to_json
 from tests.printed_output import printed, unwrapped
 from tests.runs.rated_corpora import COHERENCE, FLUENCY, corpus

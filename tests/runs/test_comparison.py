@@ -19,12 +19,12 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.runs.comparison.entrants import Entrant, build_entrants, parse_judges
+from debate_judge.runs.comparison.evaluate import Evaluation, evaluate
+from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.plan import ComparisonContext
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, compare_all
 from debate_judge.runs.comparison.table import format_usd, judges_table, legend
-from debate_judge.runs.evaluation.entrants import Entrant, build_entrants, parse_judges
-from debate_judge.runs.evaluation.evaluate import Evaluation, evaluate
-from debate_judge.runs.evaluation.rows import EvaluatedJudge
 from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.reports.absolute_agreement import table_by_judge
 from debate_judge.runs.runner.judge_usage import UsageByJudge

@@ -24,6 +24,8 @@ from debate_judge.programs.lm.reply import InMemoryStore, Reply
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
+from debate_judge.runs.comparison.entrants import build_entrants, parse_judges
+from debate_judge.runs.comparison.evaluate import estimate_evaluation
 from debate_judge.runs.estimates.dry_run import (
     CallTotals,
     DryRunStore,
@@ -35,8 +37,6 @@ from debate_judge.runs.estimates.dry_run import (
 )
 from debate_judge.runs.estimates.items import QuestionSample, estimate_scoring
 from debate_judge.runs.estimates.table import estimate_blocks
-from debate_judge.runs.evaluation.entrants import build_entrants, parse_judges
-from debate_judge.runs.evaluation.evaluate import estimate_evaluation
 from debate_judge.runs.reports.costs import cost_rows, cost_summary
 from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import JudgeRunner

@@ -21,7 +21,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.store import FILE
 from debate_judge.programs.roles.examples import RatedExample, examples_of, with_examples, with_precedents
-from debate_judge.runs.evaluation.entrants import build_entrants, parse_judges
+from debate_judge.runs.comparison.entrants import build_entrants, parse_judges
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import load_in_tool, open_export, read
 from debate_judge.runs.export.from_mlflow import MLflowStore

@@ -6,14 +6,16 @@ like one of three rounds, and debates with different personas begin with the sam
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.grouping import Grouping, Question, group_into_questions
-from debate_judge.programs.judge import Item, Judgement, Unscored, corpus_items
+from debate_judge.programs.judge import Judgement, Unscored, corpus_items
+from debate_judge.runs.comparison.entrants import Entrant
+from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.estimates.dry_run import (
     NO_CALLS,
     DryRunStore,
@@ -23,11 +25,9 @@ from debate_judge.runs.estimates.dry_run import (
     estimate_by_dry_run,
 )
 from debate_judge.runs.estimates.items import sampled_groups, text_totals
-from debate_judge.runs.evaluation.entrants import Entrant
-from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
 from debate_judge.runs.runner.judge_usage import JudgeUsage, stage
 from debate_judge.runs.runner.progress import StepProgress
-from debate_judge.runs.runner.runner import JudgeRunner, PassJob, run_shared_pass
+from debate_judge.runs.runner.runner import JudgeRunner, PassJob, group_scores, run_shared_pass
 
 _SAMPLED_ITEMS = 96
 """Items that each judge scores in the dry run, over all aspects."""
@@ -35,41 +35,12 @@ _SAMPLED_ITEMS = 96
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The rows of all judges."""
+    """The scores of all judges."""
 
     judges: Mapping[str, EvaluatedJudge]
-    """Name -> its rows, in the order of the entrants."""
+    """By name, in the order of the entrants."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Name -> why the judge cannot score any item."""
-
-
-@dataclass(frozen=True)
-class _EntrantQuestions:
-    """The questions to one entrant in one aspect."""
-
-    entrant: Entrant
-    aspect: str
-    items: Sequence[Item]
-    grouping: Grouping
-
-    def job(self, usage: JudgeUsage) -> PassJob[Sequence[Judgement]]:
-        """The questions, whose calls count as `usage`."""
-
-        def ask(question: Question) -> Awaitable[Sequence[Judgement]]:
-            return self.entrant.aspect_judges[self.aspect].judge.judge(question.items)
-
-        return PassJob(self.entrant.name, ask, self.grouping.questions, usage)
-
-    def rows(self, corpus: Corpus, judgements: Mapping[str, Sequence[Judgement]]) -> Iterator[JudgementRow]:
-        """The rows of all candidates; `judgements` are by question."""
-        ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
-        sources = {g.id: g.source_id for g in corpus.groups}
-        for item, (number, index) in zip(self.items, self.grouping.positions, strict=True):
-            judgement, name = judgements[self.grouping.questions[number].key][index], item.aspect.name
-            score = self.entrant.aspect_judges[name].reported_score(judgement, item.aspect)
-            raters = tuple(ratings[item.group, item.candidate].get(name, ()))
-            key = (self.entrant.name, item.group, item.candidate, name)
-            yield JudgementRow(*key, raters, score, judgement, sources[item.group])
 
 
 def evaluate(
@@ -90,31 +61,33 @@ def evaluate(
         dspy.LMError: The LM cannot be used; replies so far are in its store.
         InputError: No judge can score anything.
     """
-    items = {aspect.name: corpus_items(corpus, aspect) for aspect in aspects}
     usages = {entrant.name: JudgeUsage() for entrant in entrants}
-    all_questions = [
-        _EntrantQuestions(entrant, name, items[name], group_into_questions(member.judge, items[name]))
-        for entrant in entrants
-        for name, member in entrant.aspect_judges.items()
-        if name in items
-    ]
-    jobs = [questions.job(usages[questions.entrant.name]) for questions in all_questions]
+    asked = [(entrant, aspect) for entrant in entrants for aspect in aspects]
+    items = {aspect.name: corpus_items(corpus, aspect) for aspect in aspects}
+    groupings = [group_into_questions(e.aspect_judges[a.name].judge, items[a.name]) for e, a in asked]
+
+    def job(entrant: Entrant, aspect: Aspect, grouping: Grouping) -> PassJob[Sequence[Judgement]]:
+        def ask(question: Question) -> Awaitable[Sequence[Judgement]]:
+            return entrant.aspect_judges[aspect.name].judge.judge(question.items)
+
+        return PassJob(entrant.name, ask, grouping.questions, usages[entrant.name])
+
+    jobs = [job(*pair, grouping) for pair, grouping in zip(asked, groupings, strict=True)]
     shared_pass = run_shared_pass(runner, jobs, "judges")
     if entrants and len(shared_pass.failed) == len(entrants):
         raise next(iter(shared_pass.failed.values()))
-    judgements: dict[str, dict[str, Sequence[Judgement]]] = {entrant.name: {} for entrant in entrants}
-    for job, results in zip(jobs, shared_pass.results, strict=True):
-        # A judge that failed has no results.
-        judgements[job.judge] |= dict(zip((question.key for question in job.items), results, strict=False))
-    judges: dict[str, EvaluatedJudge] = {}
-    for entrant in entrants:
+    judgements: dict[str, dict[str, list[Judgement]]] = {entrant.name: {} for entrant in entrants}
+    for (entrant, aspect), grouping, answers in zip(asked, groupings, shared_pass.results, strict=True):
         if entrant.name not in shared_pass.failed:
-            own_questions = [questions for questions in all_questions if questions.entrant is entrant]
-            rows = [row for questions in own_questions for row in questions.rows(corpus, judgements[entrant.name])]
-            distinct_items = sum(len({item.key for item in questions.items}) for questions in own_questions)
-            judges[entrant.name] = _evaluated_judge(
-                entrant, rows, corpus, aspects, usages[entrant.name], distinct_items
-            )
+            judgements[entrant.name][aspect.name] = grouping.by_item(answers)
+    distinct = sum(len({item.key for item in items[aspect.name]}) for aspect in aspects)
+    judges = {
+        entrant.name: _evaluated_judge(
+            entrant, judgements[entrant.name], corpus, aspects, usages[entrant.name], distinct
+        )
+        for entrant in entrants
+        if entrant.name not in shared_pass.failed
+    }
     if judges and all(judge.note for judge in judges.values()):
         name, first = next(iter(judges.items()))
         raise InputError(f"no judge could score anything; {name} {first.note}")
@@ -128,21 +101,25 @@ def one_line(error: Exception) -> str:
 
 def _evaluated_judge(
     entrant: Entrant,
-    rows: Sequence[JudgementRow],
+    judgements: Mapping[str, Sequence[Judgement]],
     corpus: Corpus,
     aspects: Sequence[Aspect],
     usage: JudgeUsage,
     items: int,
 ) -> EvaluatedJudge:
-    # The rows are in the order of shared calls, not in that of the aspects.
-    order = {aspect.name: number for number, aspect in enumerate(aspects)}
-    rows = sorted(rows, key=lambda row: order[row.aspect])
-    unscored = [row.judgement for row in rows if isinstance(row.judgement, Unscored)]
-    note = f"scored nothing: {unscored[0].detail}" if unscored and len(unscored) == len(rows) else None
-    on_scale = all(aspect_judge.judge.on_scale for aspect_judge in entrant.aspect_judges.values())
-    together = max(1, *(aspect_judge.judge.together for aspect_judge in entrant.aspect_judges.values()))
+    judges = entrant.aspect_judges
+    answers = [judgement for of_aspect in judgements.values() for judgement in of_aspect]
+    unscored = [judgement for judgement in answers if isinstance(judgement, Unscored)]
     return EvaluatedJudge(
-        tuple(rows), usage, items, note, on_scale, together, entrant.lm.spec, compiled_on=entrant.overlap(corpus)
+        {a.name: group_scores(corpus, a, judgements[a.name], judges[a.name].granularity) for a in aspects},
+        judgements,
+        usage,
+        items,
+        note=f"scored nothing: {unscored[0].detail}" if unscored and len(unscored) == len(answers) else None,
+        on_scale=all(member.judge.on_scale for member in judges.values()),
+        together=max(1, *(member.judge.together for member in judges.values())),
+        lm=entrant.lm.spec,
+        compiled_on=entrant.overlap(corpus),
     )
 
 

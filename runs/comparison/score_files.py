@@ -1,4 +1,4 @@
-"""Reads rows of the table from files: scores with ratings, and scores of an external judge for a rated corpus.
+"""Reads scores from files: scores with ratings, and scores of an external judge for a rated corpus.
 
 Rows are {group, candidate, aspect, score}, as `runs/score.py` writes them, and have `rating` in a file of scores and
 ratings. Scores for a corpus may also be in one row per candidate with a column for each aspect.
@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import ALL, Aspect, Corpus, Scale
 from debate_judge.programs.roles import parsing
-from debate_judge.runs.evaluation.rows import EvaluatedJudge, JudgementRow
+from debate_judge.runs.comparison.judged import EvaluatedJudge
+from debate_judge.runs.runner.runner import group_ratings
 
 _RowKey = tuple[str, str, str]
 """Group, candidate, aspect."""
 
 _REMEDY_DUPLICATE = "keep one row for each group, candidate and aspect"
-
-_JUDGE = "scores"
-"""Name of the judge in rows of a file of scores and ratings."""
 
 
 # --- scores with ratings ---
@@ -33,10 +32,11 @@ _JUDGE = "scores"
 
 @dataclass(frozen=True)
 class RatedScores:
-    """The rows of a file of scores and ratings."""
+    """A file of scores and ratings."""
 
-    rows: tuple[JudgementRow, ...]
-    """In the order of the file."""
+    scores: Mapping[str, Sequence[GroupScores]]
+    """Aspect -> scores and ratings by group, in the order of the file."""
+    rows: int
     samples: int = 0
     """Number of recorded replies that were parsed, where rows have these in place of a score."""
     unreadable: int = 0
@@ -60,7 +60,7 @@ def read_rated_scores(path: Path, *, scale: Scale | None = None, aspects: tuple[
     """
     aspects = () if aspects == (ALL,) else aspects
     counts: Counter[str] = Counter()
-    by_key: dict[_RowKey, JudgementRow] = {}
+    by_key: dict[_RowKey, tuple[tuple[float, ...], float | None]] = {}
     for record in read_records(path):
         aspect = record.text("aspect")
         if aspects and aspect not in aspects:
@@ -73,14 +73,13 @@ def read_rated_scores(path: Path, *, scale: Scale | None = None, aspects: tuple[
                 remedy=_REMEDY_DUPLICATE,
             )
         ratings, score = tuple(record.numbers("rating")), _score(record, scale, counts)
-        by_key[group, candidate, aspect] = JudgementRow(_JUDGE, group, candidate, aspect, ratings, score)
+        by_key[group, candidate, aspect] = ratings, score
     if not by_key:
         raise InputError(
             "no row of scores", file=path, expected="rows of group, candidate, aspect, rating, score",
             found=f"none of aspect {', '.join(aspects)}" if aspects else "an empty file",
         )  # fmt: skip
-    rows = tuple(by_key.values())
-    present = dict.fromkeys(row.aspect for row in rows)
+    present = dict.fromkeys(aspect for _, _, aspect in by_key)
     if missing := [aspect for aspect in aspects if aspect not in present]:
         raise InputError(
             f"the file has no row of aspect {missing[0]!r}",
@@ -88,9 +87,22 @@ def read_rated_scores(path: Path, *, scale: Scale | None = None, aspects: tuple[
             field="aspect",
             expected="one of its aspects: " + ", ".join(present) if present else None,
         )
-    if not any(row.ratings and row.score is not None for row in rows):
+    if not any(ratings and score is not None for ratings, score in by_key.values()):
         raise InputError("no row has both a rating and a score", file=path, expected="at least two such rows")
-    return RatedScores(rows, counts["samples"], counts["unreadable"])
+    return RatedScores(_by_aspect(by_key), len(by_key), counts["samples"], counts["unreadable"])
+
+
+def _by_aspect(by_key: Mapping[_RowKey, tuple[tuple[float, ...], float | None]]) -> dict[str, list[GroupScores]]:
+    groups: dict[str, dict[str, list[str]]] = {}
+    for group, candidate, aspect in by_key:
+        groups.setdefault(aspect, {}).setdefault(group, []).append(candidate)
+    scores: dict[str, list[GroupScores]] = {}
+    for aspect, by_group in groups.items():
+        for group, candidates in by_group.items():
+            ratings, values = zip(*(by_key[group, candidate, aspect] for candidate in candidates), strict=True)
+            means = tuple(math.fsum(each) / len(each) if each else None for each in ratings)
+            scores.setdefault(aspect, []).append(GroupScores(group, tuple(candidates), means, values, ratings))
+    return scores
 
 
 def _score(record: Record, scale: Scale | None, counts: Counter[str]) -> float | None:
@@ -149,34 +161,30 @@ def read_external(
             lines[key] = record.line
         by_key |= scores
         ignored += not compared & set(scores)
-    ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
-    sources = {group.id: group.source_id for group in corpus.groups}
-    rows = tuple(
-        JudgementRow(
-            name,
-            g,
-            c,
-            aspect,
-            tuple(ratings[g, c].get(aspect, ())),
-            by_key.get((g, c, aspect)),
-            source=sources[g],
-        )
-        for g, c, aspect in keys
-    )
-    if all(row.score is None for row in rows):
+    if all(by_key.get(key) is None for key in keys):
         raise InputError(
             "no score for any of the items that are compared",
             file=path,
             expected=f"scores of {', '.join(reader.wanted)} for groups of {corpus.origin.name}",
             found=f"{ignored} rows about other groups or aspects" if ignored else "no row with a score",
         )
-    return EvaluatedJudge(rows, note=f"scores from a file, {_coverage(rows, reader.wanted, ignored)}")
+    by_aspect = {
+        aspect.name: [
+            replace(group, scores=tuple(by_key.get((group.group, c, aspect.name)) for c in group.candidates))
+            for group in group_ratings(corpus, aspect)
+        ]
+        for aspect in aspects
+    }
+    covered = [key for key in keys if by_key.get(key) is not None]
+    return EvaluatedJudge(
+        by_aspect, note=f"scores from a file, {_coverage(covered, len(keys), reader.wanted, ignored)}"
+    )
 
 
-def _coverage(rows: Sequence[JudgementRow], aspects: Sequence[str], ignored: int) -> str:
+def _coverage(covered_keys: Sequence[_RowKey], items: int, aspects: Sequence[str], ignored: int) -> str:
     """How many items the file covers, e.g. `118 of 120 items have a score; 40 rows are about groups or aspects ...`."""
-    covered = Counter(row.aspect for row in rows if row.score is not None)
-    text = f"{covered.total()} of {len(rows)} items have a score"
+    covered = Counter(aspect for _, _, aspect in covered_keys)
+    text = f"{covered.total()} of {items} items have a score"
     if uncovered := [aspect for aspect in aspects if not covered[aspect]]:
         text += f", none in {', '.join(uncovered)}"
     if ignored:
