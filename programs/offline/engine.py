@@ -3,26 +3,11 @@
 With it everything runs without a key and a network: debates, compilation, scoring, tests. Every reply says that it is a
 stand-in. It uses only the messages of a call, has no state, and gives equal replies to equal prompts in every process.
 
-What it measures. In a text made from a source (a summary): how closely the words follow the source and in which order,
-repetition, truncated sentences, ungrammatical word pairs, numbers that are not in the source, and whether the source's
-most frequent early words occur. In a reply of a conversation: how specific and how varied the words are, stock phrases
-such as `I think`, run-on clauses, words in common with the conversation and with the fact.
-
-Limitations. Paraphrase lowers the score of a summary, because faithfulness and fluency are measured by copying;
-negation, exchanged roles ("X sued Y") and world knowledge are not considered at all. Naturalness and
-understandability of a reply are little more than length, variety and self-talk: they separate human replies from
-machine replies, but hardly rank machine replies among each other (Spearman 0.1 to 0.2 there, against 0.7 for
-groundedness). Measured agreement is partly due to recognising how systems write.
-
-Agreement with the raters, on the half of the sources on which the features were chosen, so that the figures are too
-high (summary level, mean over four aspects; strict devil's advocate; by the number of rounds n):
-
-                                        n=0        n=1        n=2        n=3        tie-breaker
-    SummEval, Spearman / tau-b          .31/.27    .36/.30    .42/.36    .47/.39    .48/.40
-    Topical-Chat, Pearson / Spearman    .61/.58    .67/.63    .69/.64    .70/.65    .71/.67
-
-On QAGS, which has other sources and systems, all features for consistency together reach a pooled Pearson correlation
-of .47 on summaries of CNN/DM and .20 on the far more abstractive ones of XSum.
+What it measures: how closely the words follow the source and in which order, repetition, ungrammatical word pairs,
+numbers that are not in the source, and whether the source's most frequent early words occur; in a reply of a
+conversation how specific and how varied the words are, talk of oneself, words shared with the conversation and the fact
+(`programs.offline.features`). So paraphrase lowers the score of a summary; negation, exchanged roles ("X sued Y") and
+world knowledge are not considered at all. Its agreement with raters says nothing about a language model's.
 """
 
 from __future__ import annotations
@@ -42,7 +27,7 @@ from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline import tuning as offline_tuning
 from debate_judge.programs.offline.roles import NOTHING, Prompt, parse, render
 
-MODEL = "offline/text-statistics-4"
+MODEL = "offline/text-statistics-5"
 """The model string, which is part of the keys of calls: raise the number whenever a reply changes."""
 
 RoleFunction = Callable[[Prompt], dict[str, str]]

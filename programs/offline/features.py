@@ -1,4 +1,4 @@
-"""The text statistics of the offline LM, for texts made from a source and for replies in a conversation.
+"""The text statistics of the offline LM: six to nine measurements of a text, each between its worst and its best value.
 
 All are counts over words and characters. Nothing depends on the order of a set, so equal texts give equal numbers in
 every process.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Mapping
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 TextKind = Literal["summary", "dialogue"]
@@ -20,22 +19,17 @@ TextKind = Literal["summary", "dialogue"]
 
 
 class Measurement(NamedTuple):
-    """The value of a feature, and the part of the text that explains it (may be empty)."""
+    """What a text has of a feature, 0 (worst) to 1 (best), and the part of the text that shows it (may be empty)."""
 
-    value: float | None
-    """None if undefined, e.g. the use of a fact where none is given."""
+    merit: float
     evidence: str = ""
 
 
 # --- words ---
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
 def _set(text: str) -> frozenset[str]:
-    return frozenset(_words(text))
+    return frozenset(text.split())
 
 
 STOP_WORDS = _set(
@@ -51,7 +45,7 @@ STOP_WORDS = _set(
 )
 """Words that carry grammar rather than content."""
 
-EVERYDAY_WORDS = _words(
+EVERYDAY_WORDS = _set(
     "think know guess believe suppose wonder hope love enjoy agree prefer want need see look hear heard feel find "
     "try use make made take going goes come came keep good great nice cool bad best better worst interesting "
     "funny crazy amazing awesome weird strange scary sad fun wild neat pretty sure right true wrong big little "
@@ -70,26 +64,10 @@ SELF_TALK = _set(
 )
 """Words after `I` by which speakers talk about themselves."""
 
-SELF_TALK_SHORT = _set("i'm i've i'd")
-
 ABBREVIATIONS = _set(
     "mr mrs ms dr st sen rep gov gen lt col sgt capt prof rev jr sr vs etc inc corp co ltd jan feb mar apr jun "
     "jul aug sept sep oct nov dec"
 )
-
-NUMBER_VALUES = {
-    word: str(first + step * i)
-    for first, step, listed in (
-        (0, 1, "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"),
-        (16, 1, "sixteen seventeen eighteen nineteen twenty"),
-        (30, 10, "thirty forty fifty sixty seventy eighty ninety hundred"),
-        (1, 1, "first second third fourth fifth sixth seventh eighth ninth tenth"),
-        (1, 1, "once twice"),
-        (2, 10, "double dozen"),
-    )
-    for i, word in enumerate(_words(listed))
-}
-"""Number word -> the number in digits."""
 
 _DETERMINERS = _set("a an the his her their its my our your every")
 _BE = _set("is was are were am")
@@ -100,7 +78,7 @@ _LINK = _set("and or but nor")
 _PREPOSITIONS = _set("of in on at by for with about against between into through during from to than as")
 _END_MARKS = frozenset(".?!,;:")
 _VERBS = _BE | _HAVE | _MODAL
-IMPOSSIBLE_PAIRS: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
+_IMPOSSIBLE_PAIRS: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
     (_DETERMINERS, _DETERMINERS | _set("of against between into through during from")
         | _LINK | _VERBS | _SUBJECT | _END_MARKS),
     (_PREPOSITIONS, _LINK | _BE | (_HAVE - {"have"}) | (_MODAL - {"will", "may", "can"})),
@@ -113,24 +91,16 @@ IMPOSSIBLE_PAIRS: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
 )  # fmt: skip
 """(words, words that cannot follow them in English, with few exceptions)."""
 
-MAY_REPEAT = frozenset(("had", "that", ".", "!", "?"))
-
 _WORD = re.compile(r"[^\W_]+(?:[.,'-][^\W_]+)*|'[a-z]+")
-_TOKEN = re.compile(r"[^\W_]+(?:[.,'-][^\W_]+)*|'[a-z]+|[.,;:?!]")
+_TOKEN = re.compile(rf"{_WORD.pattern}|[.,;:?!]")
 _END = re.compile(r"[.?!]+(?=\s|$)(?:\s*(?:''|[\"')]))*|\n+")
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
 _STRAIGHT_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"'})
 
 
-def straighten_quotes(text: str) -> str:
-    """The text with straight instead of typographic quotation marks."""
-    return text.translate(_STRAIGHT_QUOTES)
-
-
 def words(text: str) -> list[str]:
     """Lower-cased words and numbers, in order."""
-    return _WORD.findall(straighten_quotes(text).lower())
+    return _WORD.findall(text.translate(_STRAIGHT_QUOTES).lower())
 
 
 @lru_cache(maxsize=65536)
@@ -148,340 +118,149 @@ def stem(word: str) -> str:
     return word[:-1] if len(word) > 4 and word.endswith("e") else word
 
 
-EVERYDAY_STEMS = frozenset(stem(word) for word in EVERYDAY_WORDS)
-"""Stems of everyday words; all others are specific to a topic."""
+def content_stems(text: str) -> list[str]:
+    """The stems of the words that carry content, in order, with repetitions."""
+    return [stem(word) for word in words(text) if word not in STOP_WORDS]
+
+
+_EVERYDAY_STEMS = frozenset(stem(word) for word in EVERYDAY_WORDS)
 
 
 def sentences(text: str) -> list[str]:
     """Split at . ? ! and line ends, but not after initials and common abbreviations."""
-    text, start = straighten_quotes(text), 0
+    text, start = text.translate(_STRAIGHT_QUOTES), 0
     parts: list[str] = []
     for match in _END.finditer(text):
-        if match.group().strip() != "." or not _abbreviates(text[start : match.start()]):
+        last = text[start : match.start()].split(" ")[-1].lower()
+        if match.group().strip() != "." or not (len(last) == 1 or last in ABBREVIATIONS):
             parts.append(text[start : match.end()].strip())
             start = match.end()
-    result: list[str] = []
-    for part in [*parts, text[start:].strip()]:
-        if _WORD.search(part.lower()):
-            result.append(part)
-        elif part and result:
-            result[-1] += " " + part
-    return result
+    return [part for part in [*parts, text[start:].strip()] if words(part)]
 
 
-def _abbreviates(before: str) -> bool:
-    if not before or before[-1].isspace():
-        return False
-    last = before.split()[-1].lower()
-    return len(last) == 1 or last in ABBREVIATIONS or ("." in last and last.replace(".", "").isalpha())
-
-
-class Text:
-    """A text split into sentences, words and content stems."""
-
-    def __init__(self, raw: str) -> None:
-        self.raw = raw
-        self.sentences = sentences(raw)
-        self.words = [words(sentence) for sentence in self.sentences]
-        """Words of each sentence."""
-        self.content = [[stem(word) for word in sentence if word not in STOP_WORDS] for sentence in self.words]
-        """Stems of the content words of each sentence, in order, with repetitions."""
-        self.content_sets = [frozenset(content) for content in self.content]
-        """The same as sets."""
-        self.all_words = [word for sentence_words in self.words for word in sentence_words]
-        self.all_content = [c for content in self.content for c in content]
-        self.distinct_content = list(dict.fromkeys(self.all_content))
-        """Content stems without repetition, in order of appearance."""
-        self.vocabulary = frozenset(self.distinct_content)
-
-
-DECAY = 0.25
-"""Discount of the salience of a source's words per earlier sentence."""
-
-
-class Source(Text):
-    """A source, analysed once for all its candidates."""
-
-    def __init__(self, raw: str) -> None:
-        super().__init__(raw)
-        self.windows = [a | b for a, b in pairwise([*self.content_sets, frozenset()])]
-        """Content of each pair of adjacent sentences."""
-        self.positions: dict[str, list[int]] = {}
-        """Word -> its positions."""
-        for i, word in enumerate(self.all_words):
-            self.positions.setdefault(word, []).append(i)
-        self.word_pairs = {pair for sentence_words in self.words for pair in pairwise(sentence_words)}
-        self.sentence_ends = {tuple(sentence_words[-2:]) for sentence_words in self.words}
-        """The last two words of each sentence."""
-        self.salience: dict[str, float] = {}
-        """Content stem -> salience: its occurrences, each discounted by how late its sentence comes."""
-        for i, content in enumerate(self.content):
-            for c in content:
-                self.salience[c] = self.salience.get(c, 0.0) + 1 / (1 + DECAY * i)
-        self.norm = math.sqrt(math.fsum(v * v for v in self.salience.values())) or 1.0
-        self.numbers = numbers_in(raw)
-
-
-_source = lru_cache(maxsize=128)(Source)
-_text = lru_cache(maxsize=256)(Text)
-
-
-def common_subsequences(a: Sequence[str], others: Iterable[Sequence[str]]) -> list[int]:
-    """Length of the longest common subsequence of `a` with each other, by the bit-parallel rows of Hyyrö (2004)."""
-    positions: dict[str, int] = {}
-    for i, word in enumerate(a):
-        positions[word] = positions.get(word, 0) | (1 << i)
-    full = (1 << len(a)) - 1
-    lengths = []
-    for other in others:
-        row = full
-        for word in other:
-            if word in positions:
-                match = row & positions[word]
-                row = ((row + match) | (row - match)) & full
-        lengths.append(len(a) - row.bit_count())
-    return lengths
-
-
-def count_fragments(sentence: Sequence[str], source: Source) -> int:
-    """The number of fragments of a sentence if each is the longest one that occurs in the source.
-
-    A word that is not in the source is a fragment of its own.
-    """
-    count = start = 0
-    while start < len(sentence):
-        longest = 1
-        for position in source.positions.get(sentence[start], ()):
-            copied = zip(sentence[start:], source.all_words[position : position + len(sentence)], strict=False)
-            longest = max(longest, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], copied)))
-        start += longest
-        count += 1
-    return count
+def numbers_in(text: str) -> frozenset[str]:
+    """The numbers that a text has in digits, in one spelling: 14,000 and 14000 are equal."""
+    return frozenset(_DIGITS.findall(re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)))
 
 
 def impossible_pairs(sentence: str) -> list[str]:
     """Adjacent words that are ungrammatical, such as `the of`, `is has`, or a doubled word."""
-    tokens = _TOKEN.findall(straighten_quotes(sentence).lower())
+    tokens = _TOKEN.findall(sentence.translate(_STRAIGHT_QUOTES).lower())
     if not tokens or tokens[-1] not in ".?!":
         tokens.append(".")
-    impossible = []
-    for a, b in pairwise(tokens):
-        if (a == b and a not in MAY_REPEAT and not a.isdigit()) or any(
-            a in first and b in second for first, second in IMPOSSIBLE_PAIRS
-        ):
-            impossible.append(f"{a} {b}")
-    return impossible
-
-
-def digit_numbers(text: str) -> list[str]:
-    """Numbers written in digits, in one spelling: 14,000 and 14000 are equal."""
-    numbers = _DIGITS.findall(_THOUSANDS.sub("", straighten_quotes(text).lower()))
-    return [n.rstrip("0").rstrip(".") if "." in n else n.lstrip("0") or "0" for n in numbers]
-
-
-def numbers_in(text: str) -> frozenset[str]:
-    """Every number that a text mentions, in digits or in words."""
-    number_words = re.findall("[a-z]+", straighten_quotes(text).lower())
-    return frozenset([*digit_numbers(text), *(NUMBER_VALUES[word] for word in number_words if word in NUMBER_VALUES)])
+    return [
+        f"{a} {b}"
+        for a, b in pairwise(tokens)
+        if (a == b and a.isalpha() and a not in ("had", "that"))
+        or any(a in first and b in second for first, second in _IMPOSSIBLE_PAIRS)
+    ]
 
 
 # --- measurements ---
+
+
+@lru_cache(maxsize=256)
+def _salience(source: str) -> Mapping[str, float]:
+    """Content stem -> its occurrences in the source, each discounted by how late its sentence comes."""
+    salience: dict[str, float] = {}
+    for number, sentence in enumerate(sentences(source)):
+        for word in content_stems(sentence):
+            salience[word] = salience.get(word, 0.0) + 1 / (1 + number / 4)
+    norm = math.sqrt(math.fsum(value * value for value in salience.values())) or 1.0
+    return {word: value / norm for word, value in salience.items()}
 
 
 @lru_cache(maxsize=2048)
 def measure(kind: TextKind, source: str, context: str, candidate: str) -> Mapping[str, Measurement]:
     """Name of a feature, as in `programs.offline.rubric.PHRASES` -> its measurement on the candidate.
 
-    The source is the text that the candidate was made from, or the conversation so far, one turn a line; the context is
-    the fact that a reply may use.
+    The source is the text that the candidate was made from, or the conversation so far; the context is the fact that a
+    reply may use.
     """
-    if kind == "dialogue":
-        fact = _text("" if context.strip().lower() in _NO_FACT else context)
-        conversation, reply = _text(source), Text(candidate)
-        return {**_style(reply), **_overlap(conversation, reply), **_use_of_fact(conversation, fact, reply)}
-    source_text, text = _source(source), Text(candidate)
-    if not text.sentences:
-        return {name: Measurement(value) for name, value in EMPTY_CANDIDATE.items()}
+    return _reply(source, context, candidate) if kind == "dialogue" else _summary(source, candidate)
+
+
+def _summary(source: str, text: str) -> dict[str, Measurement]:
+    parts, salience, counts = sentences(text), _salience(source), Counter(content_stems(text))
+    if not parts:
+        return dict.fromkeys(SUMMARY_FEATURES, Measurement(0.0))
+    total = sum(counts.values())
+    unknown = [word for word in counts if word not in salience]
+    numbers = sorted(numbers_in(text) - numbers_in(source))
+    pairs = [p for part in parts for p in pairwise(words(part)) if not STOP_WORDS.issuperset(p)]
+    twice = [" ".join(pair) for pair, count in Counter(pairs).items() if count > 1]
+    impossible = [pair for part in parts for pair in impossible_pairs(part)]
+    lengths = [len(words(part)) for part in parts]
+    missing = [word for word in sorted(salience, key=lambda word: -salience[word])[:10] if word not in counts]
+    complete = text.rstrip()[-1:] in tuple(".?!)'\"`”’…")
+    order, backward = _order(source, parts)
     return {
-        **_copying(source_text, text), **_order(source_text, text), **_repetition(text), **_salience(source_text, text),
-        **_form(source_text, text),
-    }  # fmt: skip
-
-
-EMPTY_CANDIDATE = {
-    "support": 0.0, "passage": 0.0, "wording": 0.0, "alignment": 0.0, "new_bigrams": 1.0, "fragments": 99.0,
-    "numbers": 0.0, "order": 0.0, "opening": 0.0, "repeated_bigrams": 1.0, "overlap": 1.0, "repeated_words": 1.0,
-    "topic": 0.0, "truncated": 9.0, "shortest": 0.0, "ungrammatical": 9.0, "unfinished": 1.0,
-}  # fmt: skip
-"""The measurements of an empty candidate."""
-
-
-def _copying(source: Source, text: Text) -> dict[str, Measurement]:
-    """How closely the words follow the source, a proxy for faithfulness."""
-    unknown = [c for c in text.distinct_content if c not in source.vocabulary]
-    passage = [
-        _ratio(max((sum(c in window for c in content) for window in source.windows), default=0), len(content), 1.0)
-        for content in text.content
-    ]
-    containments, similarities = _alignment(source, text)
-    pairs = [p for ws in text.words for p in pairwise(ws)]
-    spliced = [p for p in pairs if p not in source.word_pairs and p[0] in source.positions and p[1] in source.positions]
-    splices = [count_fragments(ws, source) - 1 for ws in text.words]
-    numbers = [n for n in digit_numbers(text.raw) if n not in source.numbers]
-    supported = sum(c in source.vocabulary for c in text.all_content)
-    return {
-        "support": Measurement(_ratio(supported, len(text.all_content), 1.0), ", ".join(unknown[:3])),
-        "passage": Measurement(math.fsum(passage) / len(passage), _at_worst(text, passage)),
-        "wording": Measurement(min(containments), _at_worst(text, containments)),
-        "alignment": Measurement(math.fsum(similarities) / len(similarities), _at_worst(text, similarities)),
-        "new_bigrams": Measurement(_ratio(len(spliced), len(pairs), 0.0), " ".join(spliced[0]) if spliced else ""),
-        "fragments": Measurement(float(sum(splices)), _at_worst(text, [-c for c in splices])),
-        "numbers": Measurement(float(len(numbers)), ", ".join(numbers[:3])),
+        "support": _ramp(1 - sum(counts[word] for word in unknown) / max(1, total), 0.6, 1, ", ".join(unknown[:3])),
+        "numbers": _ramp(len(numbers), 1, 0, ", ".join(numbers[:3])),
+        "order": _ramp(order, 0, 1, backward),
+        "opening": _ramp(_cosine(Counter(content_stems(parts[0])), salience), 0.3, 0.7, quote(parts[0])),
+        "topic": _ramp(_cosine(counts, salience), 0.4, 0.8, ", ".join(missing[:3])),
+        "repetition": _ramp(len(pairs) - len(set(pairs)), 0.15 * len(pairs), 0, ", ".join(twice[:1])),
+        "shortest": _ramp(min(lengths), 5, 12, quote(parts[lengths.index(min(lengths))])),
+        "grammar": _ramp(len(impossible), 2, 0, ", ".join(impossible[:3])),
+        "unfinished": _ramp(not complete, 1, 0, "" if complete else quote(parts[-1])),
     }
 
 
-def _alignment(source: Source, text: Text) -> tuple[list[float], list[float]]:
-    """For each sentence, the maxima over the source's sentences of LCS / its length and of 2 LCS / both lengths."""
-    containments, similarities = [], []
-    for ws in text.words:
-        common = common_subsequences(ws, source.words)
-        containments.append(max(common, default=0) / len(ws))
-        both = zip(common, source.words, strict=True)
-        similarities.append(max((2 * n / (len(ws) + len(other)) for n, other in both), default=0.0))
-    return containments, similarities
+def _reply(conversation: str, fact: str, text: str) -> dict[str, Measurement]:
+    content, spoken = list(dict.fromkeys(content_stems(text))), words(text)
+    before, known = frozenset(content_stems(conversation)), frozenset(content_stems(fact))
+    specific = [word for word in content if word not in _EVERYDAY_STEMS]
+    self_talk = [f"{a} {b}" for a, b in pairwise(spoken) if a == "i" and b in SELF_TALK]
+    self_talk += [word for word in spoken if word in ("i'm", "i've", "i'd")]
+    shared = [word for word in content if word in before]
+    new = [word for word in content if word in known and word not in before]
+    return {
+        "specific": _ramp(len(specific), 1, 10, ", ".join(specific[:4])),
+        "sentences": _ramp(len(sentences(text)), 1, 4),
+        "variety": _ramp(len(set(spoken)) / max(1, len(spoken)), 0.5, 1),
+        "self_talk": _ramp(len(self_talk), 3, 0, ", ".join(self_talk[:3])),
+        "shared_words": _ramp(len(shared), 0, 4, ", ".join(shared[:3])),
+        "new_fact_words": _ramp(len(new), 0, 4, ", ".join(new[:4])),
+    }
 
 
-def _order(source: Source, text: Text) -> dict[str, Measurement]:
-    """Kendall's tau between the order of the sentences and that of their best matches in the source."""
+SUMMARY_FEATURES = (
+    *("support", "numbers", "order", "opening", "topic", "repetition", "shortest", "grammar", "unfinished"),
+)
+DIALOGUE_FEATURES = ("specific", "sentences", "variety", "self_talk", "shared_words", "new_fact_words")
+
+
+def _ramp(value: float, worst: float, best: float, evidence: str = "") -> Measurement:
+    """The position of a value between worst (0) and best (1)."""
+    share = (value - worst) / (best - worst) if best != worst else 1.0
+    return Measurement(min(1.0, max(0.0, share)), evidence)
+
+
+def _cosine(counts: Mapping[str, int], salience: Mapping[str, float]) -> float:
+    length = math.sqrt(sum(count * count for count in counts.values())) or 1.0
+    return math.fsum(count * salience.get(word, 0.0) for word, count in counts.items()) / length
+
+
+@lru_cache(maxsize=256)
+def _originals(source: str) -> list[frozenset[str]]:
+    """The content stems of each sentence of the source."""
+    return [frozenset(content_stems(sentence)) for sentence in sentences(source)] or [frozenset()]
+
+
+def _order(source: str, parts: list[str]) -> tuple[float, str]:
+    """Kendall's tau between the order of the sentences and that of their best matches in the source, and the first
+    sentence that goes back."""
     positions = []
-    for content in text.content_sets:
-        shared = [len(content & other) for other in source.content_sets]
-        positions.append(shared.index(max(shared)) if shared else 0)
+    for content in map(content_stems, parts):
+        shared = [len(original.intersection(content)) for original in _originals(source)]
+        positions.append(shared.index(max(shared)))
     directions = [(b > a) - (b < a) for i, a in enumerate(positions) for b in positions[i + 1 :]]
-    backward = next((i + 1 for i, (a, b) in enumerate(pairwise(positions)) if b < a), 0)
-    evidence = _quote(text.sentences[backward]) if backward else ""
-    return {"order": Measurement(_ratio(sum(directions), len(directions), 1.0), evidence)}
+    backward = next((part for part, (a, b) in zip(parts[1:], pairwise(positions), strict=True) if b < a), "")
+    return (sum(directions) / len(directions) if directions else 1.0), quote(backward)
 
 
-def _repetition(text: Text) -> dict[str, Measurement]:
-    pairs = [p for ws in text.words for p in pairwise(ws) if not (p[0] in STOP_WORDS and p[1] in STOP_WORDS)]
-    repeated = next((p for p, n in Counter(pairs).items() if n > 1), ())
-    overlap, second = 0.0, ""
-    for i, a in enumerate(text.content_sets):
-        for j, b in enumerate(text.content_sets[i + 1 :], i + 1):
-            share = _ratio(len(a & b), min(len(a), len(b)), 0.0)
-            if share > overlap:
-                overlap, second = share, _quote(text.sentences[j])
-    repeated_shares = [_ratio(len(c) - len(set(c)), len(c), 0.0) for c in text.content]
-    return {
-        "repeated_bigrams": Measurement(1 - len(set(pairs)) / len(pairs) if pairs else 0.0, " ".join(repeated)),
-        "overlap": Measurement(overlap, second),
-        "repeated_words": Measurement(max(repeated_shares), _at_worst(text, [-share for share in repeated_shares])),
-    }
-
-
-def _salience(source: Source, text: Text) -> dict[str, Measurement]:
-    """Coverage of the source's salient words: cosine similarities with its salience."""
-    counts = Counter(text.all_content)
-    length = math.sqrt(sum(n * n for n in counts.values())) or 1.0
-    topic = math.fsum(n * source.salience.get(c, 0.0) for c, n in counts.items()) / (length * source.norm)
-    first = tuple(dict.fromkeys(text.content[0]))
-    opening = math.fsum(source.salience.get(c, 0.0) for c in first) / (math.sqrt(len(first) or 1) * source.norm)
-    heaviest = sorted(source.salience, key=lambda c: -source.salience[c])[:10]
-    missing = ", ".join([c for c in heaviest if c not in counts][:3])
-    return {
-        "topic": Measurement(topic, f"without {missing}" if missing else ""),
-        "opening": Measurement(opening, _quote(text.sentences[0])),
-    }
-
-
-def _form(source: Source, text: Text) -> dict[str, Measurement]:
-    """Sentences that are truncated, ungrammatical or fragments."""
-    ends = [tuple(ws[-2:]) for ws in text.words]
-    truncated = [i for i, end in enumerate(ends) if end in source.word_pairs and end not in source.sentence_ends]
-    lengths = [len(ws) for ws in text.words]
-    pairs = [s for sentence in text.sentences for s in impossible_pairs(sentence)]
-    complete = text.raw.rstrip()[-1:] in tuple(".?!)'\"`”’…")
-    return {
-        "truncated": Measurement(
-            float(len(truncated)), _quote(text.sentences[truncated[0]], tail=True) if truncated else ""
-        ),
-        "shortest": Measurement(float(min(lengths)), _at_worst(text, lengths)),
-        "ungrammatical": Measurement(float(len(pairs)), ", ".join(pairs[:3])),
-        "unfinished": Measurement(float(not complete), "" if complete else _quote(text.sentences[-1], tail=True)),
-    }
-
-
-def _ratio(part: float, whole: float, empty: float) -> float:
-    return part / whole if whole else empty
-
-
-def _at_worst(text: Text, merit: Sequence[float]) -> str:
-    return _quote(text.sentences[merit.index(min(merit))])
-
-
-def _quote(sentence: str, tail: bool = False, limit: int = 12) -> str:
-    """The beginning or the end of a sentence."""
+def quote(sentence: str) -> str:
+    """The beginning of a sentence."""
     tokens = sentence.split()
-    if len(tokens) <= limit:
-        return " ".join(tokens)
-    return "… " + " ".join(tokens[-limit:]) if tail else " ".join(tokens[:limit]) + " …"
-
-
-# --- replies, with an optional fact that they may use ---
-
-_RUN_ON = re.compile(r", (?:and |but |so )?(?:i|he|she|it|they|we|that|there|you)\b")
-_WINDOW = 20
-_NO_FACT = ("_nofact", "nofact")
-"""Markers of some corpora for a missing fact."""
-
-
-def _style(text: Text) -> dict[str, Measurement]:
-    # Words that fit any conversation are not counted.
-    specific = [c for c in text.distinct_content if c not in EVERYDAY_STEMS]
-    self_talk = [f"{a} {b}" for a, b in pairwise(text.all_words) if a == "i" and b in SELF_TALK]
-    self_talk += [w for w in text.all_words if w in SELF_TALK_SHORT]
-    run_ons = _RUN_ON.findall(" ".join(straighten_quotes(text.raw).lower().split()).replace(" ,", ","))
-    return {
-        "specific": Measurement(float(len(specific)), ", ".join(specific[:4])),
-        "sentences": Measurement(float(len(text.sentences))),
-        "self_talk": Measurement(float(len(self_talk)), ", ".join(self_talk[:3])),
-        "variety": Measurement(_variety(text.all_words)),
-        "run_ons": Measurement(float(len(run_ons))),
-    }
-
-
-def _variety(all_words: Sequence[str]) -> float:
-    """Share of distinct words in a window of 20, averaged over all windows, which makes it independent of length."""
-    if len(all_words) <= _WINDOW:
-        return len(set(all_words)) / len(all_words) if all_words else 0.0
-    windows = [len(set(all_words[i : i + _WINDOW])) / _WINDOW for i in range(len(all_words) - _WINDOW + 1)]
-    return sum(windows) / len(windows)
-
-
-def _overlap(conversation: Text, text: Text) -> dict[str, Measurement]:
-    shared = [c for c in text.distinct_content if c in conversation.vocabulary]
-    triples_before, triples = (
-        list(zip(all_words, all_words[1:], all_words[2:], strict=False))
-        for all_words in (conversation.all_words, text.all_words)
-    )
-    earlier_triples = set(triples_before)
-    copied = [t for t in triples if t in earlier_triples]
-    return {
-        "shared_words": Measurement(float(len(shared)), ", ".join(shared[:3])),
-        "copied_trigrams": Measurement(len(copied) / len(triples), " ".join(copied[0])) if copied else Measurement(0.0),
-    }
-
-
-def _use_of_fact(conversation: Text, fact: Text, text: Text) -> dict[str, Measurement]:
-    if not fact.vocabulary:
-        return dict.fromkeys(("fact_words", "new_fact_words", "fact_run"), Measurement(None))
-    shared = [c for c in text.distinct_content if c in fact.vocabulary]
-    new = [c for c in shared if c not in conversation.vocabulary]
-    run = SequenceMatcher(None, text.all_content, fact.all_content, autojunk=False).find_longest_match()
-    return {
-        "fact_words": Measurement(float(len(shared)), ", ".join(shared[:3])),
-        # A specific word of the fact counts as much as two everyday ones.
-        "new_fact_words": Measurement(sum(0.5 if c in EVERYDAY_STEMS else 1.0 for c in new), ", ".join(new[:4])),
-        "fact_run": Measurement(float(run.size)),
-    }
+    return " ".join(tokens[:12]) + (" …" if len(tokens) > 12 else "")

@@ -18,15 +18,14 @@ from debate_judge.programs.offline.rubric import PHRASES, rubric_for
 # --- other judges: G-Eval's steps, ChatEval's comparisons and summaries ---
 
 LATER_STEPS = 2
-"""Number of later rubric items in derived steps; not all, because steps are written before any candidate is seen."""
+"""Number of later features in derived steps; not all, because steps are written before any candidate is seen."""
 
 
 def derive_steps(prompt: Prompt) -> dict[str, str]:
-    """Evaluation steps for an aspect: the rubric's first items and the heaviest later ones, by name."""
+    """Evaluation steps for an aspect: the rubric's first features and some later ones, by name."""
     question = question_of(prompt)
     rubric = rubric_for(question.kind, question.aspect)
-    heaviest = sorted((item for item in rubric.later if not item.penalty), key=lambda item: -item.weight)[:LATER_STEPS]
-    steps = [f"Look at {PHRASES[item.name]}." for item in (*rubric.first, *heaviest)]
+    steps = [f"Look at {PHRASES[name]}." for name in (*rubric.first, *rubric.later[:LATER_STEPS])]
     steps.append(f"Weigh the findings and place the candidate between {question.low:g} and {question.high:g}.")
     return {"steps": "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))}
 

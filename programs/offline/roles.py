@@ -17,7 +17,7 @@ from math import ceil, exp2, floor, log10
 
 from debate_judge.programs.offline import rubric as offline_rubric
 from debate_judge.programs.offline.features import TextKind, measure
-from debate_judge.programs.offline.rubric import PHRASES, Features, Rubric, RubricItem
+from debate_judge.programs.offline.rubric import PHRASES, Features, Rubric
 from debate_judge.programs.roles.parsing import NO_ISSUE, REQUEST
 
 # --- prompts and replies ---
@@ -152,45 +152,40 @@ class Assessment:
     question: PromptQuestion
     rubric: Rubric
     features: Features
-    raised_names: frozenset[str]
-    """Names of the later items that the Critic has raised so far."""
-    score_range: tuple[float, float]
-    """The scores for merit 0 and 1: the ends of the scale, or those in a guide to the raters."""
+    raised: frozenset[str]
+    """Names of the later features that the Critic has raised so far."""
 
-    def merit(self, all_items: bool = False) -> float:
-        names = {item.name for item in self.rubric.later} if all_items else self.raised_names
-        return self.rubric.score(self.features, names)
+    def merit(self, all_features: bool = False) -> float:
+        return self.rubric.merit(self.features, self.rubric.later if all_features else self.raised)
 
-    def open_items(self, min_change: float) -> list[tuple[RubricItem, float]]:
-        """The items that were not raised yet and change the score by at least `min_change`, with the change."""
-        effects = self.rubric.effects(self.features)
-        return [pair for pair in effects if abs(pair[1]) >= min_change and pair[0].name not in self.raised_names]
+    def open_features(self, min_change: float) -> list[tuple[str, float]]:
+        """The features that were not raised yet and change the merit by at least `min_change`, with the change."""
+        effects = self.rubric.effects(self.features).items()
+        return [(name, change) for name, change in effects if abs(change) >= min_change and name not in self.raised]
 
     def score(self, merit: float, step: float | None = None) -> str:
         """The score as text: rounded to steps from the low end of the scale, or to three digits."""
         low, high = self.question.low, self.question.high
-        value = self.score_range[0] + (self.score_range[1] - self.score_range[0]) * merit
+        value = self.rubric.low + (self.rubric.high - self.rubric.low) * merit
         if step:
             value = low + step * floor((value - low) / step + 0.5)
         else:
             value = round(value, max(0, 3 - ceil(log10(high - low))))
         return f"{min(high, max(low, value)):.12g}"
 
-    def reasons(self, merit: float | None = None) -> str:
-        """The first two features by weight, all raised ones, and `merit` (by default theirs)."""
-        heaviest = sorted(self.rubric.first, key=lambda item: -item.weight)[:2]
-        raised = [self.item_text(item) for item in self.rubric.later if item.name in self.raised_names]
-        weighed = f"; weighed in: {'; '.join(raised)}" if raised else ""
-        value = self.merit() if merit is None else merit
-        return f"{PREFIX}{'; '.join(map(self.item_text, heaviest))}{weighed}. Merit {value:.2f} of 1."
+    def reasons(self) -> str:
+        """The first features and all raised ones, and their merit."""
+        first = "; ".join(map(self.feature_text, self.rubric.first))
+        raised = "; ".join(self.feature_text(name) for name in self.rubric.later if name in self.raised)
+        weighed = f"; weighed in: {raised}" if raised else ""
+        return f"{PREFIX}{first}{weighed}. Merit {self.merit():.2f} of 1."
 
-    def item_text(self, item: RubricItem) -> str:
-        """An item as text: its value and, if its merit is not high, a quotation of its evidence."""
-        feature = self.features[item.name]
-        is_good = (item.merit(self.features) or 0.0) > NO_QUOTE_ABOVE
-        quotable = " ".join(feature.evidence.replace('"', "'").split())
-        quotation = f', "{quotable}"' if feature.evidence and not is_good else ""
-        return offline_rubric.feature_text(item.name, feature) + quotation
+    def feature_text(self, name: str) -> str:
+        """A feature with its merit and, if that is not high, a quotation of its evidence."""
+        merit, evidence = self.features[name]
+        quotable = " ".join(evidence.replace('"', "'").split())
+        quotation = f', "{quotable}"' if evidence and merit <= NO_QUOTE_ABOVE else ""
+        return f"{PHRASES[name]} ({merit:.0%}){quotation}"
 
 
 _NUMBERED = re.compile(r"(\w+)_(\d+)")
@@ -219,37 +214,36 @@ def assessment_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
     """Measure the candidate of a prompt, which is in the input field `candidate`."""
     question = question_of(prompt)
     features = measure(question.kind, prompt.input("source"), prompt.input("context"), prompt.input(candidate))
-    rubric = offline_rubric.rubric_for(question.kind, question.aspect)
-    guide = offline_rubric.read_guide(f"{prompt.input('guide')}\n{prompt.role}")
-    score_range = (question.low, question.high)
-    if guide is not None:
-        rubric, score_range = guide.apply_to(rubric, question.kind), (guide.low, guide.high)
-    return Assessment(question, rubric, features, _raised_names(prompt, rubric), score_range)
+    rubric = offline_rubric.read_guide(f"{prompt.input('guide')}\n{prompt.role}")
+    if rubric is None or not features.keys() >= rubric.weights.keys():
+        usual = offline_rubric.rubric_for(question.kind, question.aspect)
+        rubric = replace(usual, low=question.low, high=question.high)
+    return Assessment(question, rubric, features, _raised(prompt, rubric))
 
 
-def _raised_names(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
-    """The later items that the prompt names: in turns of the Critic, in evaluation steps, or by other referees.
+def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
+    """The later features that the prompt names: in turns of the Critic, in evaluation steps, or by other referees.
 
-    A referee also uses one more item, chosen by the hash of its role.
+    A referee also uses one more feature, chosen by the hash of its role.
     """
     text, extra = prompt.input("debate"), set()
     if "other referees" in prompt.role.lower():
         digest = hashlib.sha256(prompt.role.encode("utf-8", "surrogatepass")).digest()[0]
-        extra = {rubric.later[digest % len(rubric.later)].name}
+        extra = {rubric.later[digest % len(rubric.later)]} if rubric.later else set()
     else:
         turns = [line for line in text.splitlines() if line.startswith("Critic, round ")]
         text = "\n".join([prompt.input("steps"), *turns])
     # Text in quotation marks is the candidate's.
     text = _QUOTED.sub("", text)
-    return frozenset(extra | {item.name for item in rubric.later if PHRASES[item.name] in text})
+    return frozenset(extra | {name for name in rubric.later if PHRASES[name] in text})
 
 
 def score(prompt: Prompt) -> dict[str, str]:
-    """The Scorer, G-Eval's form and ChatEval's referee: score the first and the named items."""
+    """The Scorer, G-Eval's form and ChatEval's referee: score the first and the named features."""
     assessment = assessment_of(prompt)
     merit = assessment.merit()
     step = score_step(prompt.granularity_text)
-    return {"rationale": assessment.reasons(merit), "score": assessment.score(merit, step)}
+    return {"rationale": assessment.reasons(), "score": assessment.score(merit, step)}
 
 
 @lru_cache(maxsize=256)
@@ -263,37 +257,37 @@ def criticise(prompt: Prompt) -> dict[str, str]:
     """The Critic: raises the next feature that was not named yet and changes the score by at least the persona's
     threshold."""
     assessment = assessment_of(prompt)
-    open_items = assessment.open_items(threshold(prompt.role))
-    return {"feedback": _objection(assessment, *open_items[0]) if open_items else NO_ISSUE}
+    open_features = assessment.open_features(threshold(prompt.role))
+    return {"feedback": _objection(assessment, *open_features[0]) if open_features else NO_ISSUE}
 
 
 def argue_both_sides(prompt: Prompt) -> dict[str, str]:
     """The Critic that writes two briefs: the next feature that lowers the score, and the next one that raises it."""
     assessment = assessment_of(prompt)
-    open_items = assessment.open_items(threshold(prompt.role))
-    if not open_items:
+    open_features = assessment.open_features(threshold(prompt.role))
+    if not open_features:
         return {"case_for_less": NO_ISSUE, "case_for_more": NO_ISSUE}
-    lower, higher = (next((i for i in open_items if (i[1] < 0) == less), None) for less in (True, False))
+    lower, higher = (next((i for i in open_features if (i[1] < 0) == less), None) for less in (True, False))
     return {
         "case_for_less": _objection(assessment, *lower) if lower else NOTHING,
         "case_for_more": _objection(assessment, *higher) if higher else NOTHING,
     }
 
 
-def _objection(assessment: Assessment, item: RubricItem, change: float) -> str:
+def _objection(assessment: Assessment, name: str, change: float) -> str:
     direction = "lower" if change < 0 else "higher"
-    return f"{PREFIX}{assessment.item_text(item)}. This speaks for a {direction} score."
+    return f"{PREFIX}{assessment.feature_text(name)}. This speaks for a {direction} score."
 
 
 def break_tie(prompt: Prompt) -> dict[str, str]:
     """The Tie-breaker: scores all features, raised or not, and sides with the role that was nearer."""
     assessment = assessment_of(prompt)
-    earlier, final = assessment.merit(), assessment.merit(all_items=True)
+    earlier, final = assessment.merit(), assessment.merit(all_features=True)
     # The Scorer's latest score contains what was raised; if the other features change it, the Critic was right.
     has_moved = abs(final - earlier) >= NEUTRAL_THRESHOLD / 2
-    rest = [assessment.item_text(item) for item, _ in assessment.open_items(NEUTRAL_THRESHOLD / 2)]
+    rest = [assessment.feature_text(name) for name, _ in assessment.open_features(NEUTRAL_THRESHOLD / 2)]
     not_raised = f" Not yet raised: {'; '.join(rest)}." if rest else " Nothing of weight was left unsaid."
-    count = len(assessment.rubric.items)
+    count = len(assessment.rubric.weights)
     reasoning = f"{PREFIX}all {count} readings give merit {final:.2f}, the debate so far {earlier:.2f}.{not_raised}"
     return {
         "reasoning": reasoning,

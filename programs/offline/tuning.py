@@ -1,7 +1,7 @@
 """The offline LM's replies to tuners: guides to the raters, and new instructions.
 
 For a guide it measures every rated text of the prompt like a candidate, fits feature weights to the ratings, and writes
-the weights as sentences (`programs.offline.rubric.Guide`). If a later prompt contains these sentences, the Scorer uses
+the weights as sentences (`programs.offline.rubric`). If a later prompt contains these sentences, the Scorer uses
 the weights, beginning with the heaviest features, and the Critic raises the others in their order.
 
 Instructions, as requested by DSPy's proposers, are composed of building blocks. The hash of the prompt selects the
@@ -16,67 +16,85 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from debate_judge.programs.offline import rubric as offline_rubric
-from debate_judge.programs.offline.features import TextKind, measure
+from debate_judge.programs.offline.features import DIALOGUE_FEATURES, SUMMARY_FEATURES, TextKind, measure
 from debate_judge.programs.offline.roles import NOTHING, Prompt, question_of
-from debate_judge.programs.offline.rubric import Guide
+from debate_judge.programs.offline.rubric import Rubric, guide_text, read_guide, rubric_for
 
 # --- guides to the raters ---
 
-_SHRINKAGES = (0.05, 0.2, 0.6, 2.0)
-"""Ridge penalties, per rating, that shrink fitted weights to those of the aspect's rubric; one is selected by
-cross-validation."""
-
-_DEFAULT_SHRINKAGE = 0.6
-"""The penalty if there are too few sources for cross-validation."""
-
-_FOLDS = 4
-"""Folds of the cross-validation."""
+_SHRINKAGE = 0.05
+"""Ridge penalty, per rating, that shrinks fitted weights to equal ones for the features of the aspect's rubric."""
 
 _PRIOR_SPREAD = 0.7
 """Share of the scale that the rubric's merits span in the prior."""
 
-_MIN_WEIGHT = 0.02
+_MIN_SHARE = 0.02
 """Smallest weight in a guide, as a share of the sum of all weights."""
 
 _EFFECT = re.compile(r"([^;:]+): (\d+)")
 """An effect of the Critic's replies, and its count."""
 
-BySource = list[Any]
-"""An array for each source: of merits, shape (candidates, features), or of ratings, shape (candidates,)."""
-
 
 def write_guide(prompt: Prompt) -> dict[str, str]:
-    """Write the guide that a prompt requests; if all ratings are equal, a sentence that says so."""
+    """Write the guide that a prompt requests; if all ratings are equal, a sentence that says so.
+
+    The weights are fitted by a ridge regression within sources, because only differences between candidates of one
+    source matter for their ranks, without negative ones, because every feature has its worse end at 0.
+    """
     if "drafts" in prompt.inputs:
         return merge_guides(prompt)
     question = question_of(prompt)
-    sources = _sources(prompt.input("rated"))
+    sources = [record for line in prompt.input("rated").splitlines() if (record := _source(line))]
     kind: TextKind = "dialogue" if any(s.get("context") for s in sources) else question.kind
-    names = list(offline_rubric.ramps(kind))
-    merits, ratings = _merits_and_ratings(sources, kind)
-    if sources and not any(np.ptp(source_ratings) for source_ratings in ratings):
+    names = DIALOGUE_FEATURES if kind == "dialogue" else SUMMARY_FEATURES
+    x, y = [_merits(source, kind, names) for source in sources], [_ratings(source) for source in sources]
+    if not any(np.ptp(ratings) for ratings in y) and y:
         # With one candidate per source, candidates are compared across sources.
-        merits, ratings = [np.concatenate(merits)], [np.concatenate(ratings)]
-    if not any(np.ptp(source_ratings) for source_ratings in ratings):
+        x, y = [np.concatenate(x)], [np.concatenate(y)]
+    if not any(np.ptp(ratings) for ratings in y):
         return {"analysis": NOTHING, "guide": "The ratings shown do not differ."}
-    rubric_weights = {item.name: item.weight for item in offline_rubric.rubric_for(kind, question.aspect).items}
-    prior_range = _PRIOR_SPREAD * (question.high - question.low)
-    prior = [prior_range * rubric_weights.get(name, 0.0) / math.fsum(rubric_weights.values()) for name in names]
-    weights = _fit(merits, ratings, np.array(prior))
-    total = math.fsum(weights)
-    heaviest = sorted(zip(names, weights.tolist(), strict=True), key=lambda pair: -pair[1])
-    shares = tuple((name, 10 * weight / total) for name, weight in heaviest if weight > _MIN_WEIGHT * total)
+    usual = rubric_for(kind, question.aspect).weights
+    spread = _PRIOR_SPREAD * (question.high - question.low) / len(usual)
+    weights = _fit(x, y, np.array([spread if name in usual else 0.0 for name in names]))
+    total = float(weights.sum())
     # The weights are in points of the scale, so their sum is the distance between the scores for merit 0 and 1.
-    mean_merit = float(np.mean(np.concatenate(merits) @ weights)) / total
-    mean_rating = float(np.mean(np.concatenate(ratings)))
-    summary = f"Weights were fitted to {sum(map(len, ratings))} rated texts of {len(sources)} sources."
-    guide = Guide(shares, mean_rating - total * mean_merit, mean_rating + total * (1 - mean_merit))
-    return {"analysis": f"{NOTHING} {summary}", "guide": str(guide)}
+    low = float(np.mean(np.concatenate(y))) - float(np.mean(np.concatenate(x) @ weights))
+    shares = {n: 10 * w / total for n, w in zip(names, weights.tolist(), strict=True) if w > _MIN_SHARE * total}
+    summary = f"Weights were fitted to {sum(map(len, y))} rated texts of {len(sources)} sources."
+    return {"analysis": f"{NOTHING} {summary}", "guide": guide_text(Rubric(shares, low, low + total))}
+
+
+def _fit(x: Sequence[Any], y: Sequence[Any], prior: Any) -> Any:
+    """Weights, shape (features,), from the merits, shape (candidates, features), and ratings of each source."""
+    from scipy.optimize import nnls
+
+    penalty = math.sqrt(_SHRINKAGE * sum(map(len, y)))
+    design = np.vstack([*(merits - merits.mean(axis=0) for merits in x), penalty * np.eye(len(prior))])
+    weights, _ = nnls(design, np.concatenate([*(ratings - ratings.mean() for ratings in y), penalty * prior]))
+    return weights if weights.sum() > 0 else prior
+
+
+def _source(line: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("candidates"), list) else None
+
+
+def _merits(source: Mapping[str, Any], kind: TextKind, names: Sequence[str]) -> Any:
+    texts = str(source.get("source", "")), str(source.get("context", ""))
+    features = [measure(kind, *texts, str(c.get("candidate", ""))) for c in source["candidates"]]
+    return np.array([[of_text[name].merit for name in names] for of_text in features])
+
+
+def _ratings(source: Mapping[str, Any]) -> Any:
+    return np.array([float(c.get("raters_mean", 0.0)) for c in source["candidates"]])
 
 
 def write_persona(prompt: Prompt) -> dict[str, str]:
@@ -95,78 +113,13 @@ def write_persona(prompt: Prompt) -> dict[str, str]:
 def merge_guides(prompt: Prompt) -> dict[str, str]:
     """The mean of several guides: of each weight, and of the ends of the score range."""
     texts = re.split(r"^Guide \d+:$", prompt.input("drafts"), flags=re.MULTILINE)
-    drafts = [guide for text in texts if (guide := offline_rubric.read_guide(text))]
+    drafts = [guide for text in texts if (guide := read_guide(text))]
     if not drafts:
         return {"guide": NOTHING}
-    names = dict.fromkeys(name for draft in drafts for name, _ in draft.weights)
-    means = {name: _mean([dict(draft.weights).get(name, 0.0) for draft in drafts]) for name in names}
-    heaviest = tuple(sorted(means.items(), key=lambda pair: -pair[1]))
-    score_range = _mean([draft.low for draft in drafts]), _mean([draft.high for draft in drafts])
-    return {"guide": str(Guide(heaviest, *score_range))}
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    return math.fsum(numbers) / len(numbers)
-
-
-def _sources(text: str) -> list[dict[str, Any]]:
-    sources = []
-    for line in text.splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and isinstance(record.get("candidates"), list) and record["candidates"]:
-            sources.append(record)
-    return sources
-
-
-def _merits_and_ratings(sources: Sequence[Mapping[str, Any]], kind: TextKind) -> tuple[BySource, BySource]:
-    """The merits and the ratings of all candidates."""
-    merits, ratings = [], []
-    for source in sources:
-        texts = str(source.get("source", "")), str(source.get("context", ""))
-        features = [measure(kind, *texts, str(c.get("candidate", ""))) for c in source["candidates"]]
-        rows = [
-            [ramp.merit(candidate_features) for ramp in offline_rubric.ramps(kind).values()]
-            for candidate_features in features
-        ]
-        merits.append(np.array([[1.0 if merit is None else merit for merit in row] for row in rows]))
-        ratings.append(np.array([float(c.get("raters_mean", 0.0)) for c in source["candidates"]]))
-    return merits, ratings
-
-
-def _fit(merits: BySource, ratings: BySource, prior: Any) -> Any:
-    """Non-negative ridge regression within sources, shrunk to the prior: the weights in the aspect's rubric.
-
-    Within sources, because only differences between candidates of one source matter for their ranks; non-negative,
-    because each ramp has its worse end at 0.
-    """
-    x = [source_merits - np.mean(source_merits, axis=0) for source_merits in merits]
-    y = [source_ratings - np.mean(source_ratings) for source_ratings in ratings]
-
-    def validation_error(shrinkage: float) -> float:
-        """Squared error on the sources left out, summed over the folds."""
-        total = 0.0
-        for fold in range(_FOLDS):
-            training = [i for i in range(len(x)) if i % _FOLDS != fold]
-            weights = _least_squares([x[i] for i in training], [y[i] for i in training], prior, shrinkage)
-            total += sum(float(((y[i] - x[i] @ weights) ** 2).sum()) for i in range(fold, len(x), _FOLDS))
-        return total
-
-    shrinkage = min(_SHRINKAGES, key=validation_error) if len(x) >= _FOLDS else _DEFAULT_SHRINKAGE
-    weights = _least_squares(x, y, prior, shrinkage)
-    return weights if weights.sum() > 0 else prior
-
-
-def _least_squares(x: BySource, y: BySource, prior: Any, shrinkage: float) -> Any:
-    """Non-negative weights, shape (features,), for merits and ratings that are centred within each source."""
-    from scipy.optimize import nnls
-
-    penalty = math.sqrt(shrinkage * sum(map(len, y)))
-    design = np.vstack([*x, penalty * np.eye(len(prior))])
-    weights, _ = nnls(design, np.concatenate([*y, penalty * prior]))
-    return weights
+    names = dict.fromkeys(name for draft in drafts for name in draft.weights)
+    weights = {name: fmean(draft.weights.get(name, 0.0) for draft in drafts) for name in names}
+    low, high = fmean(draft.low for draft in drafts), fmean(draft.high for draft in drafts)
+    return {"guide": guide_text(Rubric(weights, low, high))}
 
 
 # --- instructions ---
@@ -183,20 +136,18 @@ _CRITIC_OPENINGS = (
 """Openings, from mild to severe."""
 
 _CRITIC_ENDINGS = (
-    "If the score is acceptable on the whole, your decision is NO ISSUE.",
-    "If no point of importance is left, your decision is NO ISSUE.",
-    "If you find the score justified, your decision is NO ISSUE.",
-    "If your objections are used up, your decision is NO ISSUE.",
-    "Only if no objection can be sustained, your decision is NO ISSUE.",
+    "If the score is acceptable on the whole, reply NO ISSUE and nothing else.",
+    "If no point of importance is left, reply NO ISSUE and nothing else.",
+    "If you find the score justified, reply NO ISSUE and nothing else.",
+    "If your objections are used up, reply NO ISSUE and nothing else.",
+    "Only if no objection can be sustained, reply NO ISSUE and nothing else.",
 )
 """One for each opening, of the same severity."""
 
 _CRITIC_HABITS = (
     "Take the reasons one by one and ask where the material bears them out.",
-    "Read each sentence of the candidate by itself, and then how they follow upon each other.",
     "Compare numbers, names and the order of events with the source.",
     "Name one point at a time, the weightiest first, and quote the place it rests on.",
-    "Say in which direction the score should move: it may be too high as well as too low.",
     "Leave aside what belongs to another aspect.",
 )
 
@@ -262,7 +213,7 @@ def advise(prompt: Prompt) -> dict[str, str]:
 def _blocks_for(current: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Openings, endings and habits for the role that the current instruction belongs to."""
     text = current.lower()
-    if "no issue" in text or text.startswith("critic"):
+    if "latest score" in text or "no issue" in text or text.startswith("critic"):
         return _CRITIC_OPENINGS, _CRITIC_ENDINGS, _CRITIC_HABITS
     if "final score" in text or text.startswith("tie_breaker"):
         return _TIE_BREAKER_OPENINGS, (), _TIE_BREAKER_HABITS
