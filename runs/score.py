@@ -51,9 +51,9 @@ def _run(flags: ScoreFlags) -> int:
     if flags.estimate is not None:
         return _estimate(flags)
     if flags.engine == "ray":
-        from debate_judge.runs.distributed.command import score_distributed
+        from debate_judge.runs.scoring.ray_data import score_with_ray
 
-        return score_distributed(flags)
+        return score_with_ray(flags)
     with load_judge(flags) as judge:
         return _score(flags, TextScorer(judge, flags))
 
@@ -87,10 +87,6 @@ def _estimate(flags: ScoreFlags) -> int:
 def _groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
     from debate_judge.runs.scoring.scorer import new_groups
 
-    if flags.engine == "ray":
-        from debate_judge.runs.distributed.units import all_groups
-
-        return all_groups(flags, task)
     return new_groups(flags.input, task, flags.task, flags.columns, flags.sources, keep=flags.keep_columns)
 
 

@@ -165,7 +165,6 @@ def test_a_limit_is_what_the_table_says(what: str, number: str, unit: str, name:
 ROOMS = {
     "optimize": ("compile", "score", "check", "report"),
     "runs/scoring": ("score",),
-    "runs/distributed": ("score",),
 }
 """Folder -> the commands whose flags its messages may name; elsewhere those of all."""
 

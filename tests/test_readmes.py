@@ -151,7 +151,7 @@ MADE_UP = {
     ),
     "source=question,text=answer,helpfulness=score_help": ("source=question,text=answer,coherence=score_help",),
     "mine=scores.jsonl": ("mine=mine.jsonl",),
-    # Ray itself is started by tests/runs/test_distributed_command.py.
+    # Ray itself is started by tests/runs/test_ray.py.
     "ray": ("local",),
     "texts/*.jsonl": ("texts.jsonl",),
     "scores.parquet": ("ray.jsonl",),

@@ -22,6 +22,15 @@ class BudgetCaps:
     def __bool__(self) -> bool:
         return not (self.calls is None and self.tokens is None and self.usd is None)
 
+    def share(self, processes: int) -> BudgetCaps:
+        """The caps of each of several processes."""
+        calls, tokens = self.calls, self.tokens
+        return BudgetCaps(
+            None if calls is None else calls // processes,
+            None if tokens is None else tokens // processes,
+            None if self.usd is None else self.usd / processes,
+        )
+
     @classmethod
     def parse(cls, text: str) -> BudgetCaps:
         """Read caps such as `calls=1000`, `tokens=2e6` or `usd=5`, joined by commas.
@@ -76,6 +85,11 @@ class LMOptions:
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise InputError("number too small", field=name, expected="more than 0", found=value)
+
+    def share(self, processes: int) -> LMOptions:
+        """The options of each of several processes that share the limits."""
+        rpm, tpm = self.rpm and self.rpm / processes, self.tpm and self.tpm / processes
+        return replace(self, rpm=rpm, tpm=tpm, budget=self.budget.share(processes))
 
     @classmethod
     def from_settings(

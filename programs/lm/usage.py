@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 
@@ -97,6 +98,17 @@ class Meter:
         """A copy of `requested`, `executed` and `accounts`, for another process."""
         accounts = {key: replace(usage) for key, usage in self.accounts.copy().items()}
         return self.requested.copy(), self.executed.copy(), accounts
+
+    @classmethod
+    def sum(cls, meters: Iterable[Meter]) -> Meter:
+        """The counts of several processes together."""
+        total = cls()
+        for meter in meters:
+            total.requested.update(meter.requested)
+            total.executed.update(meter.executed)
+            for key, usage in meter.accounts.items():
+                total.accounts[key] = total.accounts.get(key, Usage()) + usage
+        return total
 
     def _account(self, role: str, round: int) -> Usage:
         return self.accounts.setdefault((role, round), Usage())

@@ -73,7 +73,7 @@ class EngineFlags:
 
     engine: Literal["local", "ray"] = setting(
         "local",
-        "ray: --in may be a glob or URL, and --out is a folder of parts",
+        "ray: --in may be a glob or URL of rows with an id, and --out is a folder",
         affects_results=False,
     )
     actors: int = setting(2, "processes that score; they share concurrency and limits", ge=1, affects_results=False)

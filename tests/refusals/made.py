@@ -23,7 +23,6 @@ from debate_judge.programs.lm.store import FILE
 from debate_judge.programs.metrics import metric
 from debate_judge.programs.metrics.metric import RougeL
 from debate_judge.programs.roles.examples import RatedExample, with_examples
-from debate_judge.runs.distributed.units import find_inputs
 from debate_judge.runs.export.manifest import cuts_in
 from debate_judge.runs.tracking.store import open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
@@ -141,7 +140,6 @@ STORES = [
     row("a deleted experiment", tracked("debate/gone"), None, "restore", change=deleted_experiment),
     row("a database of another MLflow", tracked("debate/old", OLD), None, "out-of-date", change=old_schema),
     row("an export in the place of work", lambda: exports.write(Path("thesis")), None, "no export", change=thesis),
-    *rows(find_inputs, ("*.csv", None, "no such file"), ("nowhere://bucket/x.jsonl", None, "cannot be reached")),
 ]
 
 # --- evidence ---

@@ -6,7 +6,6 @@ import io
 import logging
 import re
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,15 +22,11 @@ from debate_judge.programs.judge import Judge, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.lm.usage import Meter, Usage
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.distributed.actor import ActorReport, UnitResult
-from debate_judge.runs.distributed.driver import DistributedProgress, RunTotals
 from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_shortest, preflight, preflight_checks
 from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.scoring.output import RowTotals
 from tests.fakes import Script, debater, requested, scripted_lm, section
 from tests.programs.tables import shown_candidates, table_script
 
@@ -318,27 +313,3 @@ def test_what_is_written_meanwhile_stands_above_the_bar(
     progress.stop()
     assert sys.stderr is handler.stream is stream
     logging.getLogger("of.a.library").handlers.clear()
-
-
-def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
-    def progress_of(totals: RunTotals, price: Price | None = None) -> DistributedProgress:
-        progress = DistributedProgress(totals, price)
-        progress.clock, progress.started = clock, clock() - 100
-        return progress
-
-    totals, rows = RunTotals({"0": 90, "1": 90, "2": 720}), RowTotals(rows=50)
-    rows.unscored["no [\x1b] reply"] = 2
-    totals.add(UnitResult("0", rows))
-    # Items, a second, unscored, calls, per cent and minutes.
-    assert figures(progress_of(totals).line()) == ["50", "0.5", "2", "0", "10", "15"]
-    assert "2 no [?] reply" in progress_of(totals).line()
-    calls = {"a": Usage(calls=3, fresh=900_000), "b": Usage(calls=2, fresh=100_000, output=500_000)}
-    for (name, used), at in zip(calls.items(), ({"0": 50, "1": 4}, {"2": 4}), strict=True):
-        meter = Meter(executed=Counter({"scorer": used.calls}), accounts={("scorer", 0): used})
-        totals.report(name, ActorReport(meter, at))
-    spending = progress_of(totals, Price(1.0, 0.5, 4.0))
-    assert "5 LM calls, $3.00" in spending.line()
-    # What a unit that is done has said before counts once.
-    assert spending.line().startswith("58 items scored")
-    assert spending.share == 0.1
-    assert progress_of(RunTotals({"all": 900})).share is None, "how much of it is done is not known"
