@@ -106,7 +106,7 @@ def log_result(result: Result, tracker: Tracker) -> Result:
             f"{aspect}\n\n{render_examples(examples)}" for aspect, examples in by_aspect.items() if examples
         )
         tracker.log_text("examples.txt", all_examples)
-    if tracker.keeps_texts or plan.settings.log_texts:
+    if tracker.keeps_texts:
         tracker.log_table("debates.json", debate_rows(plan, held_out))
         tracker.log_debates(sampled_debates(plan, held_out))
     tracker.log_table("costs.json", cost_rows(result.lm.meter, result.lm.price))

@@ -89,11 +89,6 @@ class OutputFlags:
     tracking_uri: str | None = setting(
         None, "MLflow server to log to", metavar="URL", affects_results=False, default_text="embedded in --store"
     )
-    log_texts: bool = setting(
-        False,
-        "log debates, which quote texts of the data, to the server of --tracking-uri as well",
-        affects_results=False,
-    )
     report: Literal["none", "plain", "full"] = REPORT
     store: str = STORE
     json: str | None = JSON_FILE

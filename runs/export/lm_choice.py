@@ -1,20 +1,18 @@
 """The LM of an export's judge and its address; an address that only the export gives is not used.
 
 An export may come from anywhere. Calls carry the texts and the user's key, so they go only to the provider in the spec
-(PROVIDER/MODEL) or to an address that the user has given: by `--api-base`, by the provider's environment variable, or
-by confirming the export's address (`confirm_address`).
+(PROVIDER/MODEL) or to an address that the user has given, by `--api-base` or by the provider's environment variable.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.http.address import base_variable, key_variable, without_credentials
+from debate_judge.programs.lm.http.address import base_variable, without_credentials
 from debate_judge.runs.export.manifest import MANIFEST, Export
 
 
@@ -77,28 +75,3 @@ def unconfirmed_address(export: Export, lm: str | None, api_base: str | None) ->
         if environment_address and without_credentials(environment_address).rstrip("/") == address.rstrip("/")
         else address
     )
-
-
-def confirm_address(export: Export, lm: str | None, api_base: str | None) -> str | None:
-    """The export's address, after the user has confirmed it at the terminal; `api_base` if there is none to confirm."""
-    address = unconfirmed_address(export, lm, api_base)
-    if address is None:
-        return api_base
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise InputError(
-            "there is no terminal at which you could be asked whether you trust the export",
-            field="trust-export",
-            expected="a terminal, or the address given with --api-base",
-            found=repr(address),
-        )
-    spec = export.manifest["lm"]["spec"]
-    print(
-        f"The export sends all texts, and the key in {key_variable(spec)} if there is one, to {address!r}.\n"
-        "Type yes to allow it: ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
-    if sys.stdin.readline().strip().lower() != "yes":
-        raise InputError("not confirmed, so nothing was sent", field="trust-export", found=repr(address))
-    return address

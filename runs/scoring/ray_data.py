@@ -148,11 +148,9 @@ def score_with_ray(flags: ScoreFlags) -> int:
             raise InputError("the judge reads texts of a source together", field="--engine", remedy=remedy)
         columns, price = _columns(flags, judge.task.columns), judge.lm.price
         made_from = {"judge": judge.fingerprint, "lm": judge.lm.model, "aspects": flags.aspects, "scale": flags.scale}
-        # An address of the environment is set for the actors as well.
-        address = flags.api_base or (judge.lm.endpoint if flags.trust_export else None)
     _require_same_judge(flags.out, {**made_from, "columns": columns})
     store, concurrency = str(Path(flags.store).absolute()), max(1, flags.concurrency // flags.actors)
-    flags = replace(flags, api_base=address or None, store=store, concurrency=concurrency)
+    flags = replace(flags, store=store, concurrency=concurrency)
     cluster = flags.address or os.environ.get("RAY_ADDRESS")
     say("joining Ray ..." if cluster else "starting Ray ...")
     # The two CPUs besides the actors' are for reading and writing.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.export.lm_choice import confirm_address, resolve_lm
+from debate_judge.runs.export.lm_choice import resolve_lm
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge, single_text_note
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.declaration import cli_name
@@ -245,8 +244,6 @@ def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> 
     calls_lm = any(chosen.judge.named_predictors() for chosen in export.judge.aspects.values())
     if spec == OFFLINE and calls_lm:
         say("note: scores come from the offline stand-in, which computes text statistics and is no language model")
-    if flags.trust_export:
-        flags = replace(flags, api_base=confirm_address(export, flags.lm, flags.api_base))
     if calls_lm:
         # An address that only the export names is refused, and not tried.
         require_server(*resolve_lm(export, flags.lm, flags.api_base)[:2], flags.store)

@@ -48,11 +48,6 @@ class ScoreFlags(PreflightFlags, LimitFlags, EstimateFlags, EngineFlags):
         None, "score only the groups of this task; without it a group of another task is an error"
     )
     scale: Literal["judge", "raters"] = setting("judge", "the judge's own scale, or the raters' (by a fitted map)")
-    trust_export: bool = setting(
-        False,
-        "use the server address that the export names, after you confirm it on the terminal",
-        affects_results=False,
-    )
     lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
     transcripts: str | None = setting(None, "also write every debate to this file, as JSON lines", metavar="FILE")
     max_unscored: float = MAX_UNSCORED
@@ -92,11 +87,6 @@ class ServeFlags(ServiceFlags, ConnectionFlags, LimitFlags):
     judge: tuple[str, ...] = CUSTOM_JUDGES
     scale: Literal["judge", "raters"] = setting(
         "judge", "the judge's own scale, or the raters', by a map that the compile fitted"
-    )
-    trust_export: bool = setting(
-        False,
-        "use the server address that the export names, after you confirm it on the terminal",
-        affects_results=False,
     )
     lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
     store: str = STORE

@@ -89,18 +89,15 @@ def test_texts_lie_in_the_store_where_the_readme_says(store: Path) -> None:
     assert places - {"traces.json"} == {"replies", "reports", "exports", "debates.json", "mlflow.db"}
 
 
-@pytest.mark.parametrize("log_texts", [False, True])
-def test_a_tracking_store_that_others_read_gets_no_text_unless_the_user_wants_it(
-    tmp_path: Path, log_texts: bool
-) -> None:
+def test_a_tracking_store_that_others_read_gets_no_text(tmp_path: Path) -> None:
     store, tracked = tmp_path / "store", tmp_path / "team.db"
     arguments = ["--data", str(small_corpus(tmp_path)), "--aspects", "coherence", "--store", str(store)]
     arguments += ["--tracking-uri", f"sqlite:///{tracked}", *keys(tuner="none", folds=1, max_rounds=0)]
-    assert compile_command.main([*arguments, *keys(trials=1, log_texts=log_texts)]) == 0
+    assert compile_command.main([*arguments, *keys(trials=1)]) == 0
     assert [*(store / "artifacts").rglob("report.html")]
     names = {file.name for file in quoting(store, store / "artifacts")}
     names |= {file.name for file in quoting(store, tmp_path) if file == tracked}
-    assert names - {"traces.json"} == ({"debates.json", "team.db"} if log_texts else set())
+    assert names - {"traces.json"} == set()
 
 
 # --- what a report says, and that it can be made again ---

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
 from collections.abc import Iterator
@@ -348,24 +347,6 @@ def test_an_address_of_the_users_is_used_and_named(
     monkeypatch.setenv("OPENAI_API_BASE", server.url + "/")
     assert run(tmp_path / "other", server.url) == 0
     assert server.requests == 3
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("reply", "terminal", "code"),
-    [("yes\n", True, 0), ("y\n", True, 2), ("\n", True, 2), ("", True, 2), ("yes\n", False, 2)],
-)
-def test_an_export_is_trusted_once_the_user_has_said_so_at_a_terminal(
-    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: str, terminal: bool, code: int
-) -> None:
-    question, stdin = io.StringIO(), io.StringIO(reply)
-    stdin.isatty = lambda: terminal  # type: ignore[method-assign]
-    monkeypatch.setattr("sys.stdin", stdin)
-    monkeypatch.setattr("sys.stderr", question)
-    assert run(tmp_path, server.url, *keys(trust_export=True)) == code
-    assert server.requests == (code == 0)
-    assert server.url in question.getvalue()
-    assert not terminal or "OPENAI_API_KEY" in question.getvalue()
 
 
 @pytest.mark.integration
