@@ -27,14 +27,9 @@ def _case(
 
 _DEBATES = "single,multiagent,debate,debate+tiebreak"
 COMPARED = {
-    "single": _case("single"),
-    "debate": _case("debate"),
     "debate_tiebreak": _case("debate+tiebreak"),
-    "multiagent": _case("multiagent"),
-    "multiagent_tiebreak": _case("multiagent+tiebreak"),
-    "debates_sampled": _case(_DEBATES, "score-mode=sampled:2"),
     "debates_side_by_side": _case(_DEBATES, "together=2"),
-    "debates_side_by_side_sampled": _case(_DEBATES, "together=3,score-mode=sampled:2"),
+    "debate_two_briefs": _case("debate", "persona=two-briefs"),
     "geval": _case("geval"),
     "geval_sampled": _case("geval", "score-mode=sampled:2"),
     "chateval": _case("chateval"),
