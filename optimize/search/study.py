@@ -219,7 +219,9 @@ class Search:
                 pruner=settings.pruner or optuna.pruners.MedianPruner(n_startup_trials=_UNPRUNED_TRIALS),
             )
             for point in starts:
-                study.enqueue_trial({name: getattr(point, name) for name in self.space.parameters})
+                # A parameter without effect at this point may have a value that no trial suggests.
+                given = ((name, getattr(point, name), values) for name, values in self.space.parameters.items())
+                study.enqueue_trial({name: value if value in values else values[0] for name, value, values in given})
             study.optimize(self._objective, len(starts) + suggestions, catch=TooManyUnscoredError)
             for trial in study.get_trials(deepcopy=False):
                 self.states[trial.state.name] = self.states.get(trial.state.name, 0) + 1
