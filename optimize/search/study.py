@@ -30,7 +30,7 @@ from debate_judge.data.agreement.tables import GroupScores, Level
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point, SearchSpace
+from debate_judge.optimize.search.points import Point, SearchSpace
 from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values
 from debate_judge.programs.lm.errors import TooManyUnscoredError
 from debate_judge.runs.runner.runner import require_scored
@@ -315,8 +315,6 @@ class Search:
         """Agreement by group. For groups that the judge was tuned on it is imputed: the untuned single call's agreement
         there plus the mean difference from it on the other groups."""
         measured = self.group_values(aspect, scored)
-        if point.knowledge == NO_KNOWLEDGE:
-            return np.array(list(measured.values()) or [0.0])
         all_groups, _ = self.aspects[aspect].scores(self._untuned, groups)
         if len(scored) == len(all_groups):
             return np.array(list(measured.values()) or [0.0])

@@ -71,7 +71,7 @@ class LearntPersona:
 
     text: str
     seen: frozenset[GroupKey] = frozenset()
-    """Train groups that it was written from and evaluated on."""
+    """Train groups that it was written from."""
 
 
 @dataclass(frozen=True)

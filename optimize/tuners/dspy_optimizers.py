@@ -126,10 +126,11 @@ class GuidedGEPA(DSPyOptimizerTuner):
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
         """As any `DSPyOptimizerTuner`; the judge with the guide is the `start` of the `detailed_results`."""
-        guide = GuideOptimizer(self._context, persona=False)
-        start = tuning_result(guide.compile(student, trainset=trainset))
+        start = tuning_result(GuideOptimizer(self._context).compile(student, trainset=trainset))
         compiled = super().compile(start.judge, trainset=trainset)
-        return student if compiled is student else with_tuning_result(compiled, TuningResult(compiled, start=start))
+        if compiled is student:
+            return student
+        return with_tuning_result(compiled, TuningResult(compiled, persona=start.persona, start=start))
 
 
 class MIPRO(DSPyOptimizerTuner):

@@ -1,11 +1,11 @@
 """The guide tuner: has an LM write a guide to the raters from their ratings, and a persona for the Critic.
 
-A reflection LM sees rated train sources with the judge's own scores and reasons, and describes how these raters rate.
-It writes several guides, each without part of the train sources, on which its gain in agreement is then measured. The
-best one is revised once on half of the sources that it was written without, and the revision is kept if it does better
-on the other half. From the effects of the Critic's replies on the first half the LM writes a persona, which is kept if
-debates with it do better on the other half. All calls use the run's store and limits, so a compile that was stopped
-does not pay for them again.
+A reflection LM sees rated train sources with the judge's own scores, and describes how these raters rate. It writes
+several guides, each without part of the train sources, on which its gain in agreement is then measured. The best one is
+revised once on half of the sources that it was written without, and the revision is kept if it does better on the other
+half. From what the Critic's objections did in debates with these guides (toward the raters or away) the LM writes a
+persona, which the search may choose. All calls use the run's store and limits, so a compile that was stopped does not
+pay for them again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -46,54 +46,42 @@ class _JudgedExample:
     """`group_metric` of the judge after the rounds that guides are evaluated with."""
 
 
+_Judged = Mapping[int, _JudgedExample]
+"""Index of a train example -> the example, judged."""
+
+
 @dataclass(frozen=True)
 class _Proposal:
     guide: str
     seen: frozenset[int]
     """Indices of the train examples that it was written from."""
-    judged: Mapping[int, _JudgedExample]
-    """Index -> example that it was not written from, judged with the guide."""
+    judged: _Judged
+    """The examples that it was not written from, judged with the guide."""
     gain: float
     """The mean gain of the metric on these."""
 
 
-@dataclass(frozen=True)
-class _Guide:
-    """The guide for one aspect, or an empty text if none could be written."""
-
-    text: str
-    proposals: Mapping[int, _Proposal]
-    """Number of a part -> the guide that was written without it."""
-    revision: Mapping[int, _JudgedExample] = field(default_factory=dict)
-    """Index -> example that a revision was written from and the first version was not, judged with that version."""
-    validation: Mapping[int, _JudgedExample] = field(default_factory=dict)
-    """Index -> example that neither version was written from, judged with the guide."""
-
-
 class GuideOptimizer(Teleprompter):
-    """A DSPy optimizer that writes a guide to the raters into a judge's instructions, and a persona into its Critic's.
+    """A DSPy optimizer that writes a guide to the raters into a judge's instructions.
 
     Args:
         context: What it works with. Guides are compared by `optimize.examples.group_metric`.
-        persona: Whether a persona of the Critic is written, too.
     """
 
-    def __init__(self, context: TunerContext, *, persona: bool = True) -> None:
+    def __init__(self, context: TunerContext) -> None:
         super().__init__()
-        self._context, self._label, self._persona = context, context.label, persona
-        self._run_concurrently = context.runner.run_concurrently
+        self._context, self._label = context, context.label
         self._proposals = max(MIN_PROPOSALS, context.proposals)
 
     def compile(self, student: Judge, *, trainset: list[dspy.Example], **kwargs: Any) -> Judge:
-        """A copy of `student` whose instructions hold a guide to the raters of `trainset`, and whose Critic has a
-        persona written for them if debates with it do better.
+        """A copy of `student` whose instructions hold a guide to the raters of `trainset`.
 
-        Its `detailed_results` have the judge without the persona, and the proposals as folds: each was written without
-        the examples that it was evaluated on.
+        Its `detailed_results` have the persona that was written for the Critic, and the proposals as folds: each was
+        written without the examples that it was evaluated on.
 
         Args:
             student: The judge; it is not changed.
-            trainset: Examples as `optimize.examples` makes them, of one or several aspects.
+            trainset: Examples of one aspect, as `optimize.examples` makes them.
             kwargs: Not used; guides are evaluated on parts of `trainset` that they were written without.
 
         Raises:
@@ -101,57 +89,26 @@ class GuideOptimizer(Teleprompter):
         """
         if not guide_predictors(student) or not trainset:
             return student
-        tuned = self._tune(student, trainset)
-        judge = tuned.judge if tuned.persona is None else with_persona(tuned.judge, tuned.persona.text)
-        return with_tuning_result(judge, tuned)
-
-    def _tune(self, student: Judge, trainset: list[dspy.Example]) -> TuningResult:
-        by_aspect: dict[str, list[int]] = {}
-        for index, example in enumerate(trainset):
-            by_aspect.setdefault(example.questions[0].aspect.name, []).append(index)
+        baseline = dict(enumerate(self._judge(student, trainset)))
         parts = _partition(trainset, self._proposals, self._context.seed)
-        jobs = []
-        for indices in by_aspect.values():
-            aspect_parts = [[i for i, index in enumerate(indices) if index in part] for part in parts]
-            jobs.append(partial(self._write_guide, student, [trainset[index] for index in indices], aspect_parts))
-        guides: dict[str, _Guide] = dict(zip(by_aspect, self._run_concurrently(jobs), strict=True))
-        folds = []
-        for number in range(len(parts)):
-            proposed = {name: guide.proposals[number] for name, guide in guides.items() if number in guide.proposals}
-            # The judge has the guides to all aspects, so a source that one of them was written from is seen for all.
-            examples_seen = (trainset[by_aspect[name][i]] for name, p in proposed.items() for i in p.seen)
-            seen = {group for example in examples_seen for group in _group_ids(example)}
-            if proposed:
-                text = _join_guides({name: p.guide for name, p in proposed.items()}, len(by_aspect))
-                examples = (trainset[i] for name in proposed for i in by_aspect[name])
-                unseen = group_keys(example for example in examples if not seen & _group_ids(example))
-                folds.append(FoldJudge(add_guide(student, text), unseen))
-        judge = add_guide(student, _join_guides({name: guide.text for name, guide in guides.items()}, len(by_aspect)))
-        persona = self._write_persona(judge, next(iter(guides.values()))) if len(guides) == 1 else None
-        return TuningResult(judge, tuple(folds), persona)
-
-    def _write_guide(self, student: Judge, examples: list[dspy.Example], parts: Sequence[Sequence[int]]) -> _Guide:
-        """The best guide for one aspect, and the proposal of each part."""
-        baseline = self._judge_examples(student, examples)
-        # With few examples of an aspect, a part may have none or all of them, and cannot be used.
-        unseen_by_part = {number: unseen for number, unseen in enumerate(parts) if 0 < len(unseen) < len(baseline)} or {
-            0: []
-        }
-        written = self._run_concurrently(
-            [partial(self._propose, student, baseline, unseen) for unseen in unseen_by_part.values()]
+        # With few examples a part may have none or all of them, and cannot be used.
+        usable = [part for part in parts if 0 < len(part) < len(trainset)] or [frozenset[int]()]
+        written = self._context.runner.run_concurrently(
+            [partial(self._propose, student, baseline, part) for part in usable]
         )
-        proposals: dict[int, _Proposal] = {n: p for n, p in zip(unseen_by_part, written, strict=True) if p is not None}
+        proposals = [proposal for proposal in written if proposal is not None]
         if not proposals:
             logger.warning("%s: the reflection LM wrote no usable guide", self._label)
-            return _Guide("", {})
-        best = max(proposals.values(), key=lambda p: p.gain)
-        logger.info(
-            "%s: %d guides, gains on unseen train sources %s", self._label, len(proposals),
-            ", ".join(f"{p.gain:+.3f}" for p in proposals.values()),
-        )  # fmt: skip
-        return self._revise_best(student, baseline, best, proposals)
+            return student
+        gains = ", ".join(f"{p.gain:+.3f}" for p in proposals)
+        logger.info("%s: %d guides, gains on unseen train sources %s", self._label, len(proposals), gains)
+        best = max(proposals, key=lambda proposal: proposal.gain)
+        judge = add_guide(student, self._revised(student, baseline, best))
+        folds = [FoldJudge(add_guide(student, p.guide), _unseen(trainset, p.seen)) for p in proposals]
+        return with_tuning_result(judge, TuningResult(judge, tuple(folds), self._write_persona(student, proposals)))
 
-    def _judge_examples(self, judge: Judge, examples: list[dspy.Example]) -> list[_JudgedExample]:
+    def _judge(self, judge: Judge, examples: Iterable[dspy.Example]) -> list[_JudgedExample]:
+        examples = list(examples)
         items = [item for example in examples for item in example.questions]
         rounds = _evaluation_rounds(judge)
         transcripts = iter(self._context.runner.converse(judge, items, rounds, f"{self._label}: guide"))
@@ -166,60 +123,51 @@ class GuideOptimizer(Teleprompter):
         absolute_scale = self._context.absolute_scales.get(example.questions[0].aspect.name)
         return group_metric(example.ratings, scores, self._context.objective or self._context.statistic, absolute_scale)
 
-    def _propose(self, student: Judge, baseline: Sequence[_JudgedExample], unseen: Sequence[int]) -> _Proposal | None:
+    def _propose(self, student: Judge, baseline: _Judged, unseen: frozenset[int]) -> _Proposal | None:
         """A guide written without the examples `unseen`, with its gain over `baseline`, the judge without a guide."""
-        seen = [i for i in range(len(baseline)) if i not in set(unseen)]
+        seen = [i for i in baseline if i not in unseen]
         guide = self._author(baseline).write(_rated_sources(baseline[i] for i in seen))
         if guide is None:
             return None
-        judged = self._judge_with_guide(student, baseline, guide, unseen)
+        judged = self._judge_with_guide(student, guide, baseline, sorted(unseen))
         return _Proposal(guide, frozenset(seen), judged, _gain(baseline, judged))
 
-    def _judge_with_guide(
-        self, student: Judge, baseline: Sequence[_JudgedExample], guide: str, indices: Sequence[int]
-    ) -> dict[int, _JudgedExample]:
-        """Index -> its example, judged with the guide."""
+    def _judge_with_guide(self, student: Judge, guide: str, baseline: _Judged, indices: Sequence[int]) -> _Judged:
         if not indices:
             return {}
-        judged = self._judge_examples(add_guide(student, guide), [baseline[i].example for i in indices])
+        judged = self._judge(add_guide(student, guide), (baseline[i].example for i in indices))
         return dict(zip(indices, judged, strict=True))
 
-    def _author(self, judged: Sequence[_JudgedExample]) -> GuideAuthor:
-        item = judged[0].example.questions[0]
+    def _author(self, judged: _Judged) -> GuideAuthor:
+        item = next(iter(judged.values())).example.questions[0]
         return GuideAuthor(self._context.reflection_lm, item.task, item.aspect, self._context.guide_words)
 
-    def _revise_best(
-        self, student: Judge, baseline: Sequence[_JudgedExample], best: _Proposal, proposals: Mapping[int, _Proposal]
-    ) -> _Guide:
+    def _revised(self, student: Judge, baseline: _Judged, best: _Proposal) -> str:
         """The best guide, revised on half of its unseen examples if the revision does better on the other half."""
         unseen, half = list(best.judged.items()), len(best.judged) // 2
-        unrevised = _Guide(best.guide, proposals, dict(unseen[:half]), dict(unseen[half:]))
         if not half:
-            return unrevised
-        revised = self._author(baseline).revise(best.guide, _rated_sources(unrevised.revision.values()))
+            return best.guide
+        revision, validation = unseen[:half], dict(unseen[half:])
+        revised = self._author(baseline).revise(best.guide, _rated_sources(judged for _, judged in revision))
         if revised is None:
-            return unrevised
-        judged = self._judge_with_guide(student, baseline, revised, list(unrevised.validation))
-        before, after = _gain(baseline, unrevised.validation), _gain(baseline, judged)
+            return best.guide
+        before = _gain(baseline, validation)
+        after = _gain(baseline, self._judge_with_guide(student, revised, baseline, list(validation)))
         logger.info("%s: revised guide %+.3f, unrevised %+.3f on the same sources", self._label, after, before)
-        return replace(unrevised, text=revised, validation=judged) if after > before else unrevised
+        return revised if after > before else best.guide
 
-    def _write_persona(self, judge: Judge, guide: _Guide) -> LearntPersona | None:
-        """A persona written from the effects of the Critic's replies, if debates with it do better on other sources."""
-        revision, validation = list(guide.revision.values()), list(guide.validation.values())
-        can_debate = _evaluation_rounds(judge) and CRITIC in judge.tunable()
-        if not (self._persona and can_debate and revision and validation):
+    def _write_persona(self, student: Judge, proposals: Sequence[_Proposal]) -> LearntPersona | None:
+        """A persona written from the debates of all proposals, each about sources that its guide does not know, as the
+        sources are that the judge will meet."""
+        judged: _Judged = {i: example for proposal in proposals for i, example in proposal.judged.items()}
+        if not (_evaluation_rounds(student) and CRITIC in student.tunable() and judged):
             return None
-        former = judge.instructions()[CRITIC]
-        sources = [source for judged in revision for source in critic_replies(judged.example, judged.transcripts)]
-        text = self._author(revision).persona(former, merge_sources(sources))
+        former = student.instructions()[CRITIC]
+        sources = [s for i in sorted(judged) for s in critic_replies(judged[i].example, judged[i].transcripts)]
+        text = self._author(judged).persona(former, merge_sources(sources))
         if text is None or text == former:
             return None
-        rejudged = self._judge_examples(with_persona(judge, text), [judged.example for judged in validation])
-        gain = _gain(validation, dict(enumerate(rejudged)))
-        logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
-        seen = group_keys(judged.example for judged in (*revision, *validation))
-        return LearntPersona(text, seen) if gain > 0 else None
+        return LearntPersona(text, group_keys(judged[i].example for i in sorted(judged)))
 
 
 def _evaluation_rounds(judge: Judge) -> int:
@@ -228,16 +176,9 @@ def _evaluation_rounds(judge: Judge) -> int:
     return min(1, judge.debate_config.rounds)
 
 
-def _gain(
-    before: Sequence[_JudgedExample] | Mapping[int, _JudgedExample], after: Mapping[int, _JudgedExample]
-) -> float:
+def _gain(before: _Judged, after: _Judged) -> float:
     """The mean gain of the metric on the examples of `after`; 0 without any."""
     return sum(new.metric - before[i].metric for i, new in after.items()) / len(after) if after else 0.0
-
-
-def _join_guides(guides: Mapping[str, str], aspects: int) -> str:
-    """The guides to several aspects as one text."""
-    return "\n".join(text if aspects == 1 else f"{name}:\n{text}" for name, text in guides.items() if text)
 
 
 def add_guide(judge: Judge, guide: str) -> Judge:
@@ -247,15 +188,6 @@ def add_guide(judge: Judge, guide: str) -> Judge:
         if name in guide_predictors(judge):
             instructions = with_guide(predictor.signature.instructions, guide)
             predictor.signature = predictor.signature.with_instructions(instructions)
-    return copy
-
-
-def with_persona(judge: Judge, persona: str) -> Judge:
-    """A copy of the judge whose Critic has this persona."""
-    copy = judge.deepcopy()
-    for name, predictor in copy.named_predictors():
-        if name == CRITIC:
-            predictor.signature = predictor.signature.with_instructions(persona)
     return copy
 
 
@@ -275,13 +207,18 @@ def _rated_sources(examples: Iterable[_JudgedExample]) -> list[RatedSource]:
     return merge_sources(source for judged in examples for source in rated_sources(judged.example, judged.transcripts))
 
 
+def _unseen(trainset: Sequence[dspy.Example], seen: Iterable[int]) -> frozenset[tuple[str, str]]:
+    """The groups of the examples that share none with those that a guide was written from."""
+    groups = frozenset[str]().union(*(_group_ids(trainset[i]) for i in seen))
+    return group_keys(example for example in trainset if not groups & _group_ids(example))
+
+
 def _group_ids(example: dspy.Example) -> frozenset[str]:
     return frozenset(item.group for item in example.questions)
 
 
 def _partition(examples: Sequence[dspy.Example], proposals: int, seed: int) -> list[frozenset[int]]:
-    """The examples that each guide is written without: a partition by sources, so that the guides to all aspects are
-    written from the same ones; fewer parts if there are few sources."""
+    """The examples that each guide is written without: a partition by sources; fewer parts if there are few sources."""
     by_source: dict[frozenset[str], list[int]] = {}
     for index, example in enumerate(examples):
         by_source.setdefault(_group_ids(example), []).append(index)

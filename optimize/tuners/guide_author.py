@@ -16,7 +16,7 @@ import dspy
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize.tuners import GUIDE_WORDS
-from debate_judge.optimize.tuners.persona import EFFECTS, NO_ISSUE_RIGHTLY, WritePersona, count_effects
+from debate_judge.optimize.tuners.persona import NO_ISSUE_RIGHTLY, WritePersona, count_effects, effects_text
 from debate_judge.optimize.tuners.rated_sources import MAX_PROMPT_TOKENS, RatedSource, first_quotation, pack
 from debate_judge.programs.roles.parsing import escape
 
@@ -142,7 +142,7 @@ class GuideAuthor:
         inputs = {
             "former_persona": former,
             "replies": "\n".join(source.json_line() for source in fitting),
-            "effects": "; ".join(f"{effect}: {counts[effect]}" for effect in EFFECTS),
+            "effects": effects_text(fitting),
         }
         return self._ask(WritePersona, fitting, inputs, "persona", PERSONA_WORDS)
 

@@ -112,7 +112,7 @@ def write_persona(prompt: Prompt) -> dict[str, str]:
 
 def merge_guides(prompt: Prompt) -> dict[str, str]:
     """The mean of several guides: of each weight, and of the ends of the score range."""
-    texts = re.split(r"^Guide \d+:$", prompt.input("drafts"), flags=re.MULTILINE)
+    texts = re.split(r"^Guide \d+, from \d+ texts:$", prompt.input("drafts"), flags=re.MULTILINE)
     drafts = [guide for text in texts if (guide := read_guide(text))]
     if not drafts:
         return {"guide": NOTHING}

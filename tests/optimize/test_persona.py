@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,10 +29,11 @@ from debate_judge.optimize.tuners import (
     LearntPersona,
     TunerContext,
     TuningResult,
+    tuning_result,
     with_tuning_result,
 )
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
-from debate_judge.optimize.tuners.persona import EFFECTS, count_effects, critic_replies
+from debate_judge.optimize.tuners.persona import EFFECTS, count_effects, critic_replies, effects_text
 from debate_judge.optimize.tuners.rated_examples import rated_candidates
 from debate_judge.optimize.tuning import tune_judges
 from debate_judge.programs.debate.judge import Debate
@@ -44,7 +46,7 @@ from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm, section
 from tests.optimize.compiles import plan_of
-from tests.optimize.guide_author import ASPECT, CANDIDATES, Author, corpus, tuned
+from tests.optimize.guide_author import ASPECT, CANDIDATES, SOURCES, Author, corpus, tuned
 from tests.optimize.small_corpus import small_corpus
 
 ITEM = corpus_items(corpus(1), ASPECT)[0]
@@ -108,20 +110,37 @@ class Persuaded(Author):
         return debater(score=str(score), feedback="Look again." if stern else "NO ISSUE")(prompt)
 
 
-def test_a_persona_that_helps_is_in_the_critics_instructions_and_one_that_does_not_is_not() -> None:
-    for persona, kept in (("You are stern.", True), ("You are mild.", False), (ADVOCATE.text, False), ("", False)):
+def test_the_persona_is_written_from_the_debates_of_all_guides_and_left_to_the_search() -> None:
+    for persona, kept in (("You are stern.", True), (ADVOCATE.text, False), ("", False)):
         author = Persuaded(persona)
         judge, _ = tuned(author, rounds=1)
-        assert judge.instructions()["critic"] == (persona if kept else ADVOCATE.text)
+        assert judge.instructions()["critic"] == ADVOCATE.text
+        learnt = tuning_result(judge).persona
         # What is empty is asked for once more.
         assert len(author.asked) == (1 if persona else 2)
         prompt = author.asked[0]
         assert section(prompt, "former_persona") == ADVOCATE.text
-        (source,) = map(json.loads, section(prompt, "replies").splitlines())
-        effects = {c["effect"] for c in source["candidates"]}
-        assert effects == {"NO ISSUE, rightly", "NO ISSUE, too early"}
-        counted = dict(line.split(": ") for line in section(prompt, "effects").split("; "))
-        assert sum(map(int, counted.values())) == CANDIDATES
+        sources = [json.loads(line) for line in section(prompt, "replies").splitlines()]
+        assert len(sources) == SOURCES
+        assert {c["effect"] for s in sources for c in s["candidates"]} == {"NO ISSUE, rightly", "NO ISSUE, too early"}
+        counts = map(int, re.findall(r": (\d+)", section(prompt, "effects")))
+        assert sum(counts) == SOURCES * CANDIDATES
+        everything = frozenset((ASPECT.name, f"g{n}") for n in range(SOURCES))
+        assert learnt == (LearntPersona(persona, everything) if kept else None)
+
+
+def test_the_effects_tell_in_which_direction_objections_pushed() -> None:
+    moves = [(3.0, 4.0, 3.5), (4.5, 4.0, 3.0), (5.0, 4.0, 4.5), (5.0, 4.0, 4.0)]
+    transcripts = [
+        Transcript((replace(SCORER, score=before), CRITIC, replace(AGAIN, score=after))) for _, before, after in moves
+    ]
+    items = [replace(ITEM, text=f"Text {n}.") for n in range(len(moves))]
+    sources = critic_replies(rated([mean for mean, _, _ in moves], items), transcripts)
+    assert effects_text(sources) == (
+        "NO ISSUE, rightly: 0; NO ISSUE, too early: 0; moved the score toward the raters: 2; moved the score away from "
+        "the raters: 1; objected, and the score stayed as far from the raters: 1. 2 objections lowered the score, 1 of "
+        "them toward the raters. 1 objections raised the score, 1 of them toward the raters."
+    )
 
 
 @pytest.mark.parametrize(("rounds", "right"), [(0, False), (1, True)])
@@ -140,8 +159,9 @@ def test_nothing_is_asked_where_nobody_debates_or_every_reply_was_right(rounds: 
 
 def test_a_quotation_in_a_persona_is_cut() -> None:
     author = Persuaded("You are stern. Say that source number 1 tells of an old lighthouse keeper.")
-    judge, _ = tuned(author, rounds=1)
-    assert judge.instructions()["critic"] == "You are stern."
+    persona = tuning_result(tuned(author, rounds=1)[0]).persona
+    assert persona is not None
+    assert persona.text == "You are stern."
     assert "quotes" in section(author.asked[1], "correction")
 
 
