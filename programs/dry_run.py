@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
+from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
 from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline

@@ -63,26 +63,18 @@ def make_lm(
         from debate_judge.programs.offline import engine as offline
 
         return JudgeLM(offline.MODEL, transport=transport or offline.OfflineTransport(), price=FREE, **common)
-    # The offline LM starts a fifth faster without these.
-    from debate_judge.programs.lm.http.chat_completions import OpenAITransport
-
     api_base = server_address(spec, api_base)
     if is_reasoning_model(spec):
         temperature = max_tokens = None
-    lm_transport = transport or transport_for(spec, api_base, flag)
-    lm = JudgeLM(
+    return JudgeLM(
         spec,
-        transport=lm_transport,
+        transport=transport or transport_for(spec, api_base, flag),
         endpoint=without_credentials(api_base or os.environ.get(base_variable(spec)) or ""),
         price=_price(spec, api_base, options),
         temperature=temperature,
         max_tokens=max_tokens,
         **common,
     )
-    engine = lm.recorded_engine
-    if isinstance(lm_transport, OpenAITransport):
-        lm_transport.on_rate_limits = lambda limits: engine.limiter.on_rate_limits(limits)
-    return lm
 
 
 def _require_usable(spec: str, flag: str) -> None:

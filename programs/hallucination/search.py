@@ -16,7 +16,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
+from debate_judge.programs.lm.limits import RetryWait, retry_after
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Reply
 

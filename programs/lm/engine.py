@@ -30,8 +30,16 @@ from debate_judge.programs.lm.errors import (
     is_retryable,
     redact_error,
 )
-from debate_judge.programs.lm.limits.failures import OVERLOAD_STATUSES, OutageWatch, RetryWait
-from debate_judge.programs.lm.limits.limiter import Budget, Limiter, PrefixWarmup, TokenEstimate, TokenEstimator
+from debate_judge.programs.lm.limits import (
+    OVERLOAD_STATUSES,
+    Budget,
+    Limiter,
+    OutageWatch,
+    PrefixWarmup,
+    RetryWait,
+    TokenEstimate,
+    TokenEstimator,
+)
 from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.parameters import ProviderParameters

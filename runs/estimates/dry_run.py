@@ -16,7 +16,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.dry_run import REPLY_TOKENS, DryRunTransport, EstimateCase, ItemReply
-from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
+from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, floor
 
-from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
+from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs.estimates.dry_run import CaseTriple, Estimate, EstimateTarget
 from debate_judge.runs.reports.tables import DataTable

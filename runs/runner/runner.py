@@ -27,7 +27,7 @@ from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdic
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import TooManyUnscoredError
-from debate_judge.programs.lm.limits.limiter import SOURCE
+from debate_judge.programs.lm.limits import SOURCE
 from debate_judge.programs.lm.reply import StoreError
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.debate_cache import DebateCache

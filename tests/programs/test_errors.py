@@ -21,11 +21,10 @@ import pytest
 from dspy import lm15
 from tenacity import AsyncRetrying, RetryCallState
 
+from debate_judge.programs.lm import limits as limiter
 from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError, describe, lm_error, redact_error
 from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
-from debate_judge.programs.lm.limits import limiter
-from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
-from debate_judge.programs.lm.limits.limiter import NO_TOKENS, Budget, Limiter, RateLimits, TokenEstimate
+from debate_judge.programs.lm.limits import NO_TOKENS, Budget, Limiter, RetryWait, TokenEstimate, retry_after
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.redaction import redact, redact_text
 from debate_judge.programs.lm.reply import Reply
@@ -334,9 +333,6 @@ class Simulation:
             return True
         elif chance < 0.92:
             self.limiter.fail_all(dspy.LMAuthError("no"))
-        elif chance < 0.94:
-            limits = RateLimits(rng.choice((None, 60.0, 6000.0)), rng.choice((None, 20_000.0, 500_000.0)))
-            self.limiter.on_rate_limits(limits)
         else:
             self.limiter.correct(TokenEstimate(100.0), rng.uniform(0, 3000))
         return False

@@ -20,7 +20,7 @@ from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import untagged_key
 from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, BudgetSpentError
-from debate_judge.programs.lm.limits.limiter import SOURCE
+from debate_judge.programs.lm.limits import SOURCE
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.store import SqlStore

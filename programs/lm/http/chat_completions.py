@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -13,8 +13,7 @@ from dspy import lm15
 from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, NOT_LISTENING, UNUSABLE
 from debate_judge.programs.lm.http.address import is_loopback
 from debate_judge.programs.lm.http.connections import ConnectionPool, MismatchedResponseError, RejectedResponseError
-from debate_judge.programs.lm.limits.failures import retry_after
-from debate_judge.programs.lm.limits.limiter import RateLimits, limits_from_headers
+from debate_judge.programs.lm.limits import retry_after
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply, validated_reply
 
@@ -62,8 +61,6 @@ class OpenAITransport:
             headers["Authorization"] = f"Bearer {key}"
         self._pool = ConnectionPool(path.rstrip("/") + "/chat/completions" + question + query, headers, completion_id)
         self._key, self._key_variable = key, key_variable
-        self.on_rate_limits: Callable[[RateLimits], None] = lambda limits: None
-        """Called with the rate limits in the headers of a response."""
 
     async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
         """Send `messages` once and return the reply; one that a content filter withheld is empty.
@@ -77,8 +74,6 @@ class OpenAITransport:
             response = await self._pool.post(orjson.dumps(request_body(model, messages, settings)))
         except (aiohttp.ClientError, ValueError, OSError) as error:
             raise interpret_exception(error) from None
-        if (limits := limits_from_headers(response.headers, model)) is not None:
-            self.on_rate_limits(limits)
         if 200 <= response.status < 300:
             return read_reply(response.body)
         text = redact_text(response.body[:2000].decode(errors="replace"), self._key)

@@ -18,7 +18,7 @@ from dspy import lm15
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
 from debate_judge.programs.lm.http.connections import BODY_LIMIT, RejectedResponseError, check_headers, close_sessions
-from debate_judge.programs.lm.limits.failures import retry_after
+from debate_judge.programs.lm.limits import retry_after
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply
 

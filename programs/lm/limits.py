@@ -1,42 +1,53 @@
-"""When a call may be sent: concurrency, rate limits, the budget, and prefix warm-up.
+"""When a call may be sent, and what follows from a failure: slots, rate limits, budget, prefix warm-up, waits, outages.
 
-The unit is a call, not an item: all debates run concurrently, and their calls are served first come, first served. The
-number in flight adapts like a TCP window (additive increase, multiplicative decrease): a rate-limit response (429) cuts
-it, every success widens it a little, up to the concurrency that the user allows. A budget is never exceeded: the
-maximum cost of a call is reserved before it, its real cost charged after. Nothing here changes a result.
+All debates run concurrently, and their calls are served first come, first served. The number in flight adapts like a
+TCP window (additive increase, multiplicative decrease): a refusal (429, 503, 529) or a timeout halves it, a window's
+worth of successes widens it by one, up to the concurrency that the user allows. A budget is never exceeded: the maximum
+cost of a call is reserved before it, its real cost charged after.
+
+There is one rule for outages. If any call was answered between the last two failures of a call, its failures are its
+own. If none was, one minimal call (the probe) that any model can answer is sent, and no other call meanwhile. If the
+probe is answered, the calls failed by themselves. If it fails, the provider is down, and the probe is repeated for
+`LMOptions.max_outage` seconds. Once it is answered, the failed calls start over; otherwise the run ends, to be resumed
+without paying for finished calls again. A refusal that may concern all calls or one text alone (no credit, access
+forbidden) is confirmed by the probe.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import email.utils
+import logging
 import math
+import random
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from debate_judge.programs.lm.errors import BudgetSpentError
+from dspy import lm15
+
+from debate_judge.programs.lm.errors import (
+    MISMATCHED,
+    NOT_LISTENING,
+    BudgetSpentError,
+    ProviderDownError,
+    affects_all_calls,
+    is_retryable,
+    lm_error,
+)
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Messages, Reply
 
-_MAX_CUT = 0.3
-"""Share of the window that an overload response (429, 503, 529, timeout) takes away where they are common; rare ones
-take less, in proportion."""
-_COMMON_SHARE = 0.1
-"""Share of overload responses from which they are common."""
-_SHARE_WINDOW = 32
-"""Number of recent calls over which that share is averaged."""
-_GROWTH_WINDOWS = 16
-"""Fastest growth: the number of windows of successes in which concurrency grows from none to its maximum."""
-_GROWTH_ACCELERATION = 1.5
-"""After a cut the window grows by one slot for each window's worth of successes, each time faster by this factor."""
-_MIN_WAIT = 1e-6
-"""Seconds; shorter waits count as none: the clock can hardly measure them."""
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
+_LOG = logging.getLogger(__name__)
 
 TOKENS_PER_BYTE = 0.27
 """Tokens per byte of UTF-8 text, until the first reply gives a measured ratio."""
@@ -160,26 +171,6 @@ class Budget:
         return BudgetSpentError(f"the next call might exceed the budget: {', '.join(lines)} are spent")
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimits:
-    """Rate limits of an account; None where unknown."""
-
-    rpm: float | None = None
-    """Requests per minute."""
-    tpm: float | None = None
-    """Tokens per minute, input and output."""
-
-
-def limits_from_headers(headers: Mapping[str, str], spec: str) -> RateLimits | None:
-    """The rate limits in the headers of OpenAI's protocol, or None where there are none."""
-    texts = [headers.get(f"x-ratelimit-limit-{unit}", "") for unit in ("requests", "tokens")]
-    rpm, tpm = (float(text) if text.isdecimal() and int(text) > 0 else None for text in texts)
-    if spec.startswith("groq/"):
-        # Its header of this name is about requests per day.
-        rpm = None
-    return None if rpm is None and tpm is None else RateLimits(rpm, tpm)
-
-
 class Bucket:
     """A token bucket: at most `per_minute` units in any minute, a second's worth of them at once after a pause."""
 
@@ -195,7 +186,8 @@ class Bucket:
             self._level = min(self._burst, self._level + (now - self._updated) * self._rate)
             self._updated = now
         seconds = (min(amount, self._burst) - self._level) / self._rate
-        return seconds if seconds > _MIN_WAIT else 0.0
+        # The clock can hardly measure less.
+        return seconds if seconds > 1e-6 else 0.0
 
     def take(self, amount: float) -> None:
         """Take `amount`, or give back a negative one. The level may fall below zero; then the next ones wait longer."""
@@ -218,18 +210,10 @@ class Limiter:
         """Calls that may be in flight now."""
         self.in_flight = 0
         self._budget = budget
-        self._user_limits = RateLimits(options.rpm, options.tpm)
-        self.limits = RateLimits()
-        """The rate limits in force: the user's, else the provider's."""
-        self._request_bucket: Bucket | None = None
-        self._token_bucket: Bucket | None = None
-        self.on_rate_limits(RateLimits())
+        self._requests = None if options.rpm is None else Bucket(options.rpm)
+        self._tokens = None if options.tpm is None else Bucket(options.tpm)
         self._waiting: deque[tuple[asyncio.Future[None], TokenEstimate]] = deque()
-        self._paused_until = 0.0
-        self._last_cut = 0.0
-        self._growth = max(1.0, concurrency / _GROWTH_WINDOWS)
-        self._overload_share = 0.0
-        self._cut_interval = options.first_wait
+        self._paused_until = self._last_cut = 0.0
         self._failure: Exception | None = None
         """The error of `fail_all`, while calls are in flight: the run notices it some iterations of the loop later and
         must not send more meanwhile. Never set while nothing is in flight, so that a later run starts afresh."""
@@ -279,8 +263,8 @@ class Limiter:
             self._budget.release(estimate)
         if unsent:
             self.correct(estimate, 0.0)
-            if self._request_bucket is not None:
-                self._request_bucket.take(-1.0)
+            if self._requests is not None:
+                self._requests.take(-1.0)
         if wake:
             self._wake()
 
@@ -289,36 +273,22 @@ class Limiter:
         self.in_flight += 1
         if self._budget is not None:
             self._budget.reserve(estimate)
-        if self._request_bucket is not None:
-            self._request_bucket.take(1.0)
-        if self._token_bucket is not None:
-            self._token_bucket.take(estimate.tokens)
-
-    def on_rate_limits(self, limits: RateLimits) -> None:
-        """Adopt the provider's rate limits, except where the user has set their own."""
-        limits = RateLimits(self._user_limits.rpm or limits.rpm, self._user_limits.tpm or limits.tpm)
-        if limits.rpm != self.limits.rpm:
-            self._request_bucket = None if limits.rpm is None else Bucket(limits.rpm)
-        if limits.tpm != self.limits.tpm:
-            self._token_bucket = None if limits.tpm is None else Bucket(limits.tpm)
-        self.limits = limits
+        if self._requests is not None:
+            self._requests.take(1.0)
+        if self._tokens is not None:
+            self._tokens.take(estimate.tokens)
 
     def correct(self, estimate: TokenEstimate, tokens: float) -> None:
         """Replace the estimated tokens of a call by those that it used."""
-        if self._token_bucket is not None:
-            self._token_bucket.take(tokens - estimate.tokens)
+        if self._tokens is not None:
+            self._tokens.take(tokens - estimate.tokens)
 
     def on_success(self) -> None:
-        """Record that a call was answered: the window grows."""
-        self._overload_share -= self._overload_share / max(_SHARE_WINDOW, self.window)
-        if self.window < self.concurrency:
-            self._growth = min(
-                self._growth * _GROWTH_ACCELERATION ** (1 / self.window), max(1.0, self.concurrency / _GROWTH_WINDOWS)
-            )
-            self.window = min(float(self.concurrency), self.window + self._growth / self.window)
+        """Record that a call was answered: the window grows by one in a window's worth of answers."""
+        self.window = min(float(self.concurrency), self.window + 1.0 / self.window)
 
     def on_overload(self, sent_at: float, wait: float = 0.0) -> None:
-        """Record that a call met a rate limit or an overloaded server, or timed out: the window shrinks.
+        """Record that a call met a rate limit or an overloaded server, or timed out: the window is halved.
 
         Args:
             sent_at: When it was sent, on the clock of `time.monotonic`.
@@ -326,13 +296,10 @@ class Limiter:
         """
         now = time.monotonic()
         self._paused_until = max(self._paused_until, now + wait)
-        self._overload_share += (1.0 - self._overload_share) / max(_SHARE_WINDOW, self.window)
         # All calls of one burst meet the same limit: it cuts the window once.
-        if sent_at < self._last_cut or now < self._last_cut + self._cut_interval:
-            return
-        cut = _MAX_CUT * min(1.0, self._overload_share / _COMMON_SHARE)
-        self._last_cut, self._growth = now, 1.0
-        self.window = max(1.0, (1.0 - cut) * min(self.window, self.in_flight))
+        if sent_at >= self._last_cut:
+            self._last_cut = now
+            self.window = max(1.0, min(self.window, self.in_flight) / 2)
 
     def fail_all(self, error: Exception) -> None:
         """Fail all waiting calls with `error`, which each of them would meet as well.
@@ -350,10 +317,10 @@ class Limiter:
         if self.in_flight >= int(self.window) or (self._budget is not None and not self._budget.admits(estimate)):
             return math.inf
         delay = max(0.0, self._paused_until - now)
-        if self._request_bucket is not None:
-            delay = max(delay, self._request_bucket.wait(now, 1.0))
-        if self._token_bucket is not None:
-            delay = max(delay, self._token_bucket.wait(now, estimate.tokens))
+        if self._requests is not None:
+            delay = max(delay, self._requests.wait(now, 1.0))
+        if self._tokens is not None:
+            delay = max(delay, self._tokens.wait(now, estimate.tokens))
         return delay
 
     def _wake(self) -> None:
@@ -424,3 +391,150 @@ class PrefixWarmup:
                 self._cached.popitem(last=False)
             if is_first:
                 self._first.pop(prefix).set()
+
+
+# --- failures ---
+
+_MIN_RETRY_AFTER = 0.1
+"""Seconds; a shorter Retry-After is obeyed after the first failure only; later the usual wait applies."""
+_MAX_DOUBLINGS = 30
+_MAX_DOUBLINGS_429 = 3
+"""After a 429, where the limiter slows all calls down anyway."""
+_MAX_PROBE_WAIT = 10.0
+
+OVERLOAD_STATUSES = (429, 503, 529)
+"""HTTP statuses of a server that wants fewer requests."""
+
+
+class RetryWait:
+    """Seconds until the next attempt: Retry-After, else exponential backoff with jitter. Also a wait for `tenacity`.
+
+    Args:
+        first: Seconds after the first failure, doubled for each further one, plus random jitter of up to `first`.
+        max_wait: Maximum of that, and of Retry-After.
+    """
+
+    def __init__(self, first: float, max_wait: float) -> None:
+        self._first, self._max_wait = first, max_wait
+
+    def __call__(self, state: RetryCallState) -> float:
+        return self.seconds(state.outcome.exception() if state.outcome else None, state.attempt_number)
+
+    def seconds(self, error: BaseException | None, failures: int) -> float:
+        """Seconds to wait after `failures` failures, the latest of which is `error`."""
+        if getattr(error, "provider_code", None) == MISMATCHED:
+            # It says nothing about the provider.
+            return 0.0
+        requested = getattr(error, "retry_after", None)
+        if requested is not None and (requested >= _MIN_RETRY_AFTER or failures == 1):
+            requested = min(requested, self._max_wait)
+            # Never less than Retry-After, which would only be refused again.
+            return float(requested + random.uniform(0.0, min(self._first, 0.1 * requested + 0.1)))
+        max_doublings = _MAX_DOUBLINGS_429 if getattr(error, "status", None) == 429 else _MAX_DOUBLINGS
+        wait: float = min(self._max_wait, self._first * 2 ** min(failures - 1, max_doublings))
+        return wait + random.uniform(0.0, self._first)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait by Retry-After, or by OpenAI's header in milliseconds; None if neither can be read.
+
+    Args:
+        headers: With names in lower case, or a mapping that ignores case.
+    """
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) / unit
+        except ValueError:
+            try:
+                seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+            except (ValueError, OverflowError, TypeError, LookupError):
+                continue
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None
+
+
+class OutageWatch:
+    """Tells outages of a model's provider from calls that fail by themselves. Belongs to one event loop.
+
+    Args:
+        model: For messages.
+        options: Waits and `max_outage`.
+        probe: Makes the minimal call once; raises its error.
+    """
+
+    def __init__(self, model: str, options: LMOptions, probe: Callable[[], Awaitable[None]]) -> None:
+        self._model, self._options, self._probe = model, options, probe
+        self.responses = 0
+        """Number of responses so far to any call, error statuses included."""
+        self.answered = False
+        """Whether any call got a reply, so that the key and the model are known to work."""
+        self._probing: asyncio.Task[bool] | None = None
+
+    async def wait_for_probe(self) -> None:
+        """Wait while a probe is running.
+
+        Raises:
+            ProviderDownError: The provider is down.
+        """
+        if self._probing is not None:
+            await asyncio.shield(self._probing)
+
+    async def was_down(self) -> bool:
+        """Probe the provider: True if it was down and answers again, False if it was not down.
+
+        Raises:
+            ProviderDownError: It stays down.
+            lm15.LM15Error: It refuses the probe for a reason that holds for all calls, such as a key without credit.
+        """
+        if self._probing is None:
+            self._probing = asyncio.create_task(self._probe_until_answered())
+            self._probing.add_done_callback(self._on_probe_done)
+        return await asyncio.shield(self._probing)
+
+    def _on_probe_done(self, probing: asyncio.Task[bool]) -> None:
+        self._probing = None
+        if not probing.cancelled():
+            # Otherwise asyncio would log the exception of a task that nothing awaits any more.
+            probing.exception()
+
+    async def _probe_until_answered(self) -> bool:
+        start, wait = time.monotonic(), self._options.first_wait
+        was_down = False
+        while True:
+            try:
+                await self._probe()
+            except lm15.LM15Error as error:
+                if affects_all_calls(error):
+                    raise
+                if not is_retryable(error):
+                    # The provider answers, if only by an error.
+                    return was_down
+                elapsed = time.monotonic() - start
+                # A provider that has never answered is not waited for, unless it says that it is overloaded.
+                max_outage = self._options.max_outage if self.responses or error.status in OVERLOAD_STATUSES else 0.0
+                if elapsed + wait > max_outage:
+                    raise self._provider_down_error(error, elapsed) from error
+                if not was_down:
+                    reason = error.message[:200]
+                    _LOG.warning("%s does not respond (%s); calls are paused until it does", self._model, reason)
+            else:
+                if was_down:
+                    _LOG.warning("%s responds again after %.0f s", self._model, time.monotonic() - start)
+                return was_down
+            was_down = True
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, _MAX_PROBE_WAIT)
+
+    def _provider_down_error(self, error: lm15.LM15Error, seconds: float) -> ProviderDownError:
+        not_listening = error.provider_code == NOT_LISTENING and not self.responses
+        last = lm_error(error, self._model).message[:500]
+        return ProviderDownError(
+            f"no call was answered for {seconds:.0f} s; the last failure: {last}",
+            model=self._model,
+            status=error.status,
+            provider_code=NOT_LISTENING if not_listening else None,
+        )
