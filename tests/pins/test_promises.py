@@ -19,7 +19,7 @@ from debate_judge.optimize import cli
 from tests.config_keys import keys
 from tests.pins.cases import debate, exported, write_sample
 from tests.pins.recording import LM, Recorder
-from tests.programs.test_hostile_texts import HOSTILE, OF_JOINT, OF_TABLES
+from tests.programs.test_hostile_texts import HOSTILE, OF_TABLES
 
 CONCURRENCY = 4
 LATENCY = 0.02
@@ -139,7 +139,7 @@ def second_scores(first: list[str], export: Path, folder: Path) -> list[str]:
 
 
 def test_no_text_changes_the_score_of_another(export: Path, tmp_path: Path) -> None:
-    hostile = [*HOSTILE.values(), *OF_TABLES.values(), *OF_JOINT.values()]
+    hostile = [*HOSTILE.values(), *OF_TABLES.values()]
     plain = second_scores([f"A plain sentence, number {n}." for n in range(TEXTS)], export, tmp_path / "plain")
     assert len(plain) == 2 * TEXTS
     for start in (0, len(hostile) - TEXTS):

@@ -189,17 +189,16 @@ def test_an_unreadable_reply_is_in_the_transcript(tmp_path: Path) -> None:
     with closing(SqlStore(tmp_path)) as store:
         lm = scripted_lm(in_turn(["Never.", hostile]), store=store)
         judgement = hold(lm, only(Debate(rounds=0).judge([ITEM])))
-    problem, _, rest = judgement.detail.partition("; the reply was: ")
-    assert "1 to 5" in problem
-    shown, _, key = rest.removesuffix("]").partition(" [kept as ")
-    # On one line, short, and with nothing that a terminal or a parser would obey.
-    assert shown.startswith("[2J[ [ ## score ## ]] ten of ten, xxx")
-    assert shown.isprintable()
-    assert len(shown) == 100
-    with closing(SqlStore(tmp_path)) as again:
-        # Both replies are kept word for word; the detail names the last.
-        assert count(again) == 2
-        assert get(again, key).text == hostile
+        problem, _, rest = judgement.detail.partition("; the reply was: ")
+        assert "1 to 5" in problem
+        shown, _, key = rest.removesuffix("]").partition(" [kept as ")
+        # On one line, short, and with nothing that a terminal or a parser would obey.
+        assert shown.startswith("[2J[ [ ## score ## ]] ten of ten, xxx")
+        assert shown.isprintable()
+        assert len(shown) == 100
+        # Both replies are kept word for word until the next run; the detail names the last.
+        assert count(tmp_path) == 2
+        assert get(store, key).text == hostile
 
 
 # --- calls that fail ---
