@@ -82,6 +82,8 @@ class Mind:
             return "[[ ## observations ## ]]\nMany.\n\n[[ ## summary ## ]]\nTexts."
         if "[[ ## rated ## ]]" in prompt:
             return "[[ ## analysis ## ]]\nNothing.\n\n[[ ## guide ## ]]\nRaters have habits.\n\n[[ ## completed ## ]]"
+        if "[[ ## former_persona ## ]]" in prompt:
+            return "[[ ## analysis ## ]]\nNothing.\n\n[[ ## persona ## ]]\nObject.\n\n[[ ## completed ## ]]"
         return debater(score=self._score, feedback=self._objection)(prompt)
 
     def _score(self, prompt: str) -> str:
