@@ -7,11 +7,11 @@
     python runs/score.py EXPORT --in texts.xlsx --out scores.xlsx --wide --keep-columns
 
 The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and aspect, in
-the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored, reason; where candidates or
-aspects share calls, also how many did. With --wide a row is one text, and each aspect a column; with --keep-columns
-rows begin with the columns of the input. A missing score is null, and unscored says why. With --scale raters a score is
-what the raters would give on average, by a map that the compile fitted, and judge_score is the judge's own.
-The same command continues a run that was stopped.
+the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored, reason. With --wide a row is one
+text, and each aspect a column; with --keep-columns rows begin with the columns of the input. A missing score is null,
+and unscored says why. With --scale raters a score is what the raters would give on average, by a map that the compile
+fitted, and judge_score is the judge's own. Rows are in OUT.part until all are done; the same command continues a run
+that was stopped.
 """
 
 from __future__ import annotations
@@ -101,29 +101,15 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
         say(f"note: {scorer.note}")
     input_file, out = Path(flags.input), Path(flags.out)
     first_groups, groups = scorer.peek(_groups(flags, judge.task))
-    if flags.keep_columns and not first_groups:
-        # The columns are those of the first text: an error in reading it is raised before a file is written.
-        next(groups, None)
-    with open_results(
-        out,
-        provenance=scorer.provenance(),
-        input_file=input_file,
-        transcripts=Path(flags.transcripts) if flags.transcripts else None,
-        layout=scorer.layout(first_groups[0].candidates[0].row if first_groups else {}),
-        extra_fields=scorer.extra_fields,
-    ) as results:
-        if results.resumed:
-            say(f"{out} has rows already: they are compared with the scores of this run, and new rows are appended")
+    transcripts = Path(flags.transcripts) if flags.transcripts else None
+    with open_results(out, scorer.layout(), input_file=input_file, transcripts=transcripts) as results:
         scorer.run_preflight(first_groups)
         _write_all(flags, scorer, groups, results)
-    totals = results.totals
-    if not totals.rows:
-        expected = "at least one group with its candidates"
-        raise InputError("no groups in the file", file=input_file, expected=expected, remedy=NO_ROWS_REMEDY)
-    if totals.existing == totals.rows:
-        say(f"nothing left to do: {out} has a row for every item")
-    show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, totals), file=sys.stderr)
-    return unscored_exit_code(flags, totals)
+        if not results.totals.rows:
+            expected = "at least one group with its candidates"
+            raise InputError("no groups in the file", file=input_file, expected=expected, remedy=NO_ROWS_REMEDY)
+    show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, results.totals), file=sys.stderr)
+    return unscored_exit_code(flags, results.totals)
 
 
 def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[RatedGroup], results: ResultWriter) -> None:
@@ -134,7 +120,6 @@ def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[RatedGrou
         for item, score, row in scorer.score_groups(groups):
             results.add(item, score, row)
             item_pass.advance()
-    results.finish()
 
 
 def _count_items(flags: ScoreFlags, scorer: TextScorer) -> int | None:

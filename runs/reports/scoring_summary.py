@@ -12,8 +12,6 @@ from debate_judge.runs.scoring.output import RowTotals
 def scored_summary(meter: Meter, price: Price | None, out: object, totals: RowTotals) -> list[OutputBlock]:
     """Rows in `out`, reasons of unscored items, LM calls and their cost."""
     lines: list[OutputBlock] = [f"{totals.rows} items in {out}: {totals.rows - totals.unscored.total()} scored"]
-    if 0 < totals.existing < totals.rows:
-        lines.append(f"  {totals.existing} of them were already present")
     for reason, count in totals.unscored.most_common():
         example = totals.examples.get(reason)
         lines.append(f"  {count} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))

@@ -138,9 +138,7 @@ def score_with_ray(flags: ScoreFlags) -> int:
     except ImportError as error:
         remedy = install_hint("ray")
         raise InputError("Ray is not installed", field="--engine", found=str(error), remedy=remedy) from None
-    if (suffix := Path(flags.out).suffix.lower()) not in _SUFFIXES:
-        expected = "a name that ends in " + " or ".join(_SUFFIXES)
-        raise InputError("Ray writes no such format", field="--out", expected=expected, found=suffix or "no suffix")
+    _require_supported(flags)
     export, options = find_export(flags), lm_options(flags)
     with load_judge(flags, export) as judge:
         if any(chosen.judge.together > 1 for chosen in judge.compiled.aspects.values()):
@@ -159,7 +157,7 @@ def score_with_ray(flags: ScoreFlags) -> int:
     try:
         tally = ray.remote(num_cpus=0)(Tally).remote(flags.actors)
         job = export, flags, options.share(flags.actors), columns, tally
-        ray_error = _run(ray.data, job, suffix)
+        ray_error = _run(ray.data, job)
         totals, left_out, meter, failure = ray.get(tally.result.remote())
     finally:
         ray.shutdown()
@@ -175,7 +173,7 @@ def score_with_ray(flags: ScoreFlags) -> int:
     return failure[0]
 
 
-def _run(data: Any, job: tuple[Export, ScoreFlags, LMOptions, Mapping[str, str], Any], suffix: str) -> str:
+def _run(data: Any, job: tuple[Export, ScoreFlags, LMOptions, Mapping[str, str], Any]) -> str:
     """Read, score and write; returns Ray's error."""
     from pyarrow.fs import FSSpecHandler, PyFileSystem
 
@@ -203,13 +201,27 @@ def _run(data: Any, job: tuple[Export, ScoreFlags, LMOptions, Mapping[str, str],
         compute=data.ActorPoolStrategy(size=flags.actors, max_concurrent_calls_per_actor=2),
     )
     try:
-        if suffix == ".jsonl":
+        if out.endswith(".jsonl"):
             scored.write_json(out, filesystem=filesystem, force_ascii=False, double_precision=15)
         else:
-            (scored.write_csv if suffix == ".csv" else scored.write_parquet)(out, filesystem=filesystem)
+            (scored.write_csv if out.endswith(".csv") else scored.write_parquet)(out, filesystem=filesystem)
     except Exception as error:
         return str(error).strip().rpartition("\n")[2]
     return ""
+
+
+def _require_supported(flags: ScoreFlags) -> None:
+    if (suffix := Path(flags.out).suffix.lower()) not in _SUFFIXES:
+        expected = "a name that ends in " + " or ".join(_SUFFIXES)
+        raise InputError("Ray writes no such format", field="--out", expected=expected, found=suffix or "no suffix")
+    for name in ("transcripts", "sources"):
+        if (value := getattr(flags, name)) is not None:
+            remedy = "leave it out, or score with --engine local"
+            raise InputError("not with --engine ray", field=name, found=value, remedy=remedy)
+    if flags.concurrency < flags.actors:
+        expected = f"at least {flags.actors}, one for each actor"
+        raise InputError("too few calls at once", field="--concurrency", expected=expected, found=flags.concurrency)
+    _files(flags.input)
 
 
 def _columns(flags: ScoreFlags, learnt: Mapping[str, str]) -> dict[str, str]:
@@ -244,22 +256,31 @@ def _require_same_judge(out: str, made_from: Mapping[str, object]) -> None:
         )
 
 
+def _files(inputs: str) -> tuple[Any, list[str]]:
+    """The file system of the input, and its files, all of one format."""
+    filesystem, path = _location(inputs)
+    files = sorted(filesystem.glob(path))
+    suffixes = {Path(file).suffix.lower() for file in files}
+    if not files:
+        raise InputError("no such file", file=inputs, field="--in", expected=" or ".join(_SUFFIXES))
+    if len(suffixes) > 1 or not suffixes <= {*_SUFFIXES}:
+        found = ", ".join(sorted(suffixes))
+        raise InputError("Ray reads files of one format", field="--in", expected=" or ".join(_SUFFIXES), found=found)
+    return filesystem, files
+
+
 def _read(data: Any, inputs: str, columns: Mapping[str, str]) -> Any:
     """The dataset of all files; ids and texts are read as texts, whatever they look like."""
     import pyarrow as pa
     from pyarrow import csv
     from pyarrow import json as json_lines
 
-    filesystem, path = _location(inputs)
-    files = sorted(filesystem.glob(path))
-    suffixes = {Path(file).suffix.lower() for file in files}
-    if len(suffixes) != 1 or not suffixes <= {*_SUFFIXES}:
-        found = ", ".join(files[:3]) or "no such file"
-        raise InputError("Ray reads files of one format", field="--in", expected=" or ".join(_SUFFIXES), found=found)
+    filesystem, files = _files(inputs)
+    suffix = Path(files[0]).suffix.lower()
     texts = pa.schema([(column, pa.string()) for column in columns.values()])
-    if suffixes == {".parquet"}:
+    if suffix == ".parquet":
         return data.read_parquet(files, filesystem=filesystem)
-    if suffixes == {".jsonl"}:
+    if suffix == ".jsonl":
         parse_options = json_lines.ParseOptions(explicit_schema=texts)
         return data.read_json(files, filesystem=filesystem, parse_options=parse_options)
     return data.read_csv(

@@ -27,7 +27,7 @@ from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.flags.parser import RESUME_HINT
 from debate_judge.runs.flags.text_layout import say
 from debate_judge.runs.runner.streaming import Score, items_of_group, score_of
-from debate_judge.runs.scoring.output import LongRows, ResultLayout, Row, RowTotals, WideRows
+from debate_judge.runs.scoring.output import Row, RowLayout, RowTotals
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
 
 # --- new texts: the groups of a file, one at a time, all of the judge's task ---
@@ -130,38 +130,19 @@ class TextScorer:
         self.aspects = judge.select_aspects(flags.aspects or None)
         judge.compiled.require_calibrated(self.aspects, flags.scale)
         self._judges = [judge.compiled.aspects[aspect.name].judge for aspect in self.aspects]
-        self.shares_calls = any(member.together > 1 for member in self._judges)
-        """Whether candidates of a source share calls."""
-        self.extra_fields: tuple[str, ...] = ("judge_score",) * (flags.scale == "raters")
-        """Fields of a `Score` that rows have in addition to `FIELDS`."""
         if any(member.compares_pairs for member in self._judges):
             self.note = "the judge's agreement was measured on pairs of candidates; here each text is scored by itself"
 
     note = ""
     """Printed before anything is scored."""
 
-    def layout(self, first_row: Row) -> ResultLayout:
-        """The columns of the results; `first_row` are the input's columns of the first text, where they are kept."""
-        if not self._flags.wide:
-            return LongRows(self.extra_fields, tuple(first_row))
+    def layout(self) -> RowLayout:
+        """What a row of the results is."""
         # A cut is on the judge's own scale.
         on_judge_scale = self._flags.scale == "judge"
         cuts = {aspect.name: self.judge.cut(aspect) if on_judge_scale else None for aspect in self.aspects}
-        return WideRows(cuts, self.extra_fields, tuple(first_row))
-
-    def provenance(self) -> dict[str, Any]:
-        """What the rows depend on besides the input, as JSON values."""
-        flags = self._flags
-        return {
-            "program": self.judge.fingerprint,
-            "lm": self.judge.lm.model,
-            "api_base": self.judge.lm.endpoint,
-            "aspects": [a.name for a in self.aspects],
-            "task": flags.task,
-            "max_tokens": flags.max_tokens,
-            "scale": flags.scale,
-            **{name: True for name in ("wide", "keep_columns") if getattr(flags, name)},
-        }
+        extra: tuple[str, ...] = ("judge_score",) * (self._flags.scale == "raters")
+        return RowLayout(cuts, self._flags.wide, extra)
 
     def peek(self, groups: Iterator[RatedGroup]) -> tuple[list[RatedGroup], Iterator[RatedGroup]]:
         """The first groups, as many as `run_preflight` needs, and an iterator of all, which raises reading errors."""

@@ -140,7 +140,7 @@ AGREEMENT = [
     *rows("agreement", ("missing.jsonl", None, "no such"), file="missing.jsonl"),
 ]
 
-BEGUN = ("o.jsonl", "o.jsonl.lock", "o.jsonl.state.json")
+BEGUN = ("o.jsonl.lock", "o.jsonl.part")
 LOCAL, RAY = (f"score support {engine}--in scored.jsonl --out o.jsonl" for engine in ("", "--engine ray "))
 SCORE = [
     *rows(
@@ -160,7 +160,7 @@ SCORE = [
         RAY,
         ("--config transcripts=t.jsonl", "transcripts", "--engine local"),
         ("--concurrency 1", "--concurrency", "at least 2"),
-        ("--out scores.csv", "--out", ".parquet"),
+        ("--out scores.xlsx", "--out", ".parquet"),
         ("--in nothing*", "--in", "no such file"),
     ),
     *rows(RAY, ("", "--engine", "[ray]"), patch=lambda p: p.setitem(sys.modules, "ray", None)),

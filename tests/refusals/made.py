@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from debate_judge import examples
 from debate_judge.data import load
-from debate_judge.optimize import cli
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.chateval.judge import ChatEval
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.lm.store import FILE
+from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.metrics import metric
 from debate_judge.programs.metrics.metric import RougeL
 from debate_judge.programs.roles.examples import RatedExample, with_examples
@@ -27,87 +23,12 @@ from debate_judge.runs.export.manifest import cuts_in
 from debate_judge.runs.tracking.store import open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.data.files_of_rows import TASK as SUPPORT
-from tests.refusals.refusal import alike, row, rows
+from tests.refusals.refusal import alike, row
 from tests.runs import exports
 
 Change = Callable[[Path], object]
 STORE = Path("runs", "store")
 
-
-# --- a file of scores that another run goes on with ---
-
-
-SCORE = "score support --in in.jsonl --out out.jsonl"
-
-
-def scored(change: Change, arguments: str = SCORE) -> Change:
-    """Score a file, then change something."""
-
-    def make(folder: Path) -> None:
-        groups = [
-            {"group": f"g{n}", "source": f"message {n}", "candidates": [{"id": "c", "text": f"reply {n}"}]}
-            for n in range(2)
-        ]
-        (folder / "in.jsonl").write_text("".join(json.dumps(group) + "\n" for group in groups))
-        assert cli.main(shlex.split(arguments)) == 0
-        change(folder)
-
-    return make
-
-
-def another_judge(folder: Path) -> None:
-    judges = {name: AspectJudge(build("debate", JUDGES["single"].config)) for name in ("tone", "help")}
-    exports.write(folder / "support", CompiledJudge(exports.TASK, judges), lm={"spec": "offline"})
-
-
-def state(content: bytes) -> Change:
-    return lambda folder: (folder / "out.jsonl.state.json").write_bytes(content)
-
-
-def swapped(folder: Path) -> None:
-    first, second, *rest = (folder / "out.jsonl").read_text().splitlines(keepends=True)
-    (folder / "out.jsonl").write_text("".join([second, first, *rest]))
-
-
-def one_more(folder: Path) -> None:
-    last = json.loads((folder / "out.jsonl").read_text().splitlines()[-1])
-    with (folder / "out.jsonl").open("a") as file:
-        file.write(json.dumps({**last, "group": "g9"}) + "\n")
-
-
-def edited_table(folder: Path) -> None:
-    pd.read_parquet(folder / "out.parquet").assign(mine="x").to_parquet(folder / "out.parquet")
-
-
-def edited_text(folder: Path) -> None:
-    path = folder / "in.jsonl"
-    path.write_text(path.read_text().replace("reply 0", "reply 1"))
-
-
-def written(file: str, text: str) -> Change:
-    return lambda folder: (folder / file).write_text(text)
-
-
-PARQUET = SCORE.replace("out.jsonl", "out.parquet")
-LATE = "--config transcripts=late.jsonl"
-RUNS = [
-    row(f"to go on, {name}", f"{SCORE} {more}", None, keyword, change=scored(change), begun=("late.jsonl.lock", FILE))
-    for name, change, more, keyword in (
-        ("another judge", another_judge, "", "different program"),
-        ("another aspect", lambda folder: None, "--aspects tone", "different aspects"),
-        ("an edited text", edited_text, "", "input has changed"),
-        ("no state", lambda f: (f / "out.jsonl.state.json").unlink(), "", "made from"),
-        ("a deep state", state(b"[" * 100_000), "", "made from"),
-        ("a state of no characters", state(b'{"program": "\xff'), "", "made from"),
-        ("other rows", written("out.jsonl", '{"group": "g0"}\n'), "", "something else"),
-        ("rows in another order", swapped, "", "line 1"),
-        ("a row too many", one_more, "", "end of the file"),
-        ("transcripts of something else", written("late.jsonl", "{}\n"), LATE, "something else"),
-    )
-]
-RUNS += rows(
-    PARQUET, ("", None, "changed after"), change=scored(edited_table, PARQUET), begun=("out.parquet.rows.jsonl",)
-)
 
 # --- stores and exports ---
 
@@ -198,4 +119,4 @@ JUDGED = [
     row("a test set without ratings", HELD_OUT, None, "coherence", change=unrated),
 ]
 
-TABLE = [*RUNS, *STORES, *EVIDENCE, *JUDGED]
+TABLE = [*STORES, *EVIDENCE, *JUDGED]

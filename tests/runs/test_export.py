@@ -351,15 +351,11 @@ def test_an_address_of_the_users_is_used_and_named(
 
 @pytest.mark.integration
 def test_two_servers_named_by_the_environment_do_not_share_replies(
-    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with FaultyServer(number_of_note) as other:
         monkeypatch.setenv("OPENAI_API_BASE", server.url)
         assert run(tmp_path, None) == 0
         monkeypatch.setenv("OPENAI_API_BASE", other.url)
-        # The rows that are there are of the other server, and must not be mixed with this one's.
-        assert run(tmp_path, None) == 2
-        assert "api_base" in capsys.readouterr().err
-        (tmp_path / "out.jsonl").unlink()
         assert run(tmp_path, None) == 0
         assert (server.requests, other.requests) == (1, 1)

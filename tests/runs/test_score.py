@@ -83,6 +83,9 @@ def test_a_bad_line_is_named_and_all_before_it_is_scored(
     message = capsys.readouterr().err
     assert "line 4" in message
     assert keyword in message
+    # The rows before it are kept beside the place of the file.
+    assert not command.out.exists()
+    command.out = command.out.with_name("out.jsonl.part")
     assert [r["group"] for r in command.rows()] == [f"g{g}" for g in range(3) for _ in range(4)]
 
 
