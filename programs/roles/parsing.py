@@ -97,18 +97,12 @@ def fields_under(heads: Sequence[re.Match[str]], text: str, names: Sequence[str]
 # --- the answer within a reply ---
 
 
-def answer_text(reply: str, names: Sequence[str], required_field: str = "") -> str | Unreadable:
-    """A reply without its thinking, end-of-turn tokens and a fence around it.
-
-    Args:
-        reply: The LM's reply.
-        names: Its fields.
-        required_field: The field without which a draft is no complete reply; by default any two fields are enough.
-    """
+def answer_text(reply: str, names: Sequence[str]) -> str | Unreadable:
+    """A reply with the fields `names` without its thinking, end-of-turn tokens and a fence around it."""
     reply = reply.strip()
     if _is_json(unfenced(reply)):
         return unfenced(reply)  # Tags in it are part of strings.
-    text = _without_thinking(reply, names, required_field) if TAG.search(reply) else reply
+    text = _without_thinking(reply, names) if TAG.search(reply) else reply
     if isinstance(text, Unreadable):
         return text
     text = text.strip()
@@ -119,9 +113,9 @@ def answer_text(reply: str, names: Sequence[str], required_field: str = "") -> s
     return unfenced(text) or Unreadable("the reply was empty")
 
 
-def _without_thinking(reply: str, names: Sequence[str], required_field: str) -> str | Unreadable:
+def _without_thinking(reply: str, names: Sequence[str]) -> str | Unreadable:
     """A reply without its thinking, which a closing tag ends. A quoted tag is text."""
-    fields, header_starts = _fields_between(reply, names), [head.start() for head in HEADER.finditer(reply)]
+    fields, begins_with_header = _fields_between(reply, names), HEADER.match(reply) is not None
     answer: list[str] = []
     # Where the answer begins, after the latest thinking; and where the text or thinking begins that the next tag ends.
     answer_start = start = 0
@@ -141,11 +135,9 @@ def _without_thinking(reply: str, names: Sequence[str], required_field: str) -> 
         else:
             # Thinking may have begun in the prompt, but does not begin with a field. If a complete reply comes before
             # the tag and another one after it, either may be a quotation.
-            complete = not answer_start and bool(fields(0, 1) or header_starts[:1] == [0])
-            complete = complete or (required_field in before if required_field else len(before) >= min(2, len(names)))
-            headers_between = bisect_left(header_starts, first) - bisect_left(header_starts, answer_start)
-            only_thinking = required_field and not complete and not headers_between
-            if not only_thinking and before - fields(last, len(reply)):
+            complete = not answer_start and (bool(fields(0, 1)) or begins_with_header)
+            complete = complete or len(before) >= min(2, len(names))
+            if before - fields(last, len(reply)):
                 continue
             # Compared only once, because a comparison is a pass over the reply.
             if complete and (answer_start or split_answer(reply[:first], names) != split_answer(reply[last:], names)):
