@@ -124,16 +124,11 @@ class RecordedEngine:
         self._retry_wait = RetryWait(options.first_wait, options.max_wait)
         self._repeats = Counter[str]()
         self._parameters = ProviderParameters(model)
-        self._reset()
-
-    def _reset(self) -> None:
-        """(Re)create what belongs to one event loop, with nothing in flight."""
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._running: dict[str, _Call] = {}
-        self.limiter = Limiter(self._concurrency, self._options, self._budget)
-        self._claim_ahead = asyncio.Semaphore(max(1, self._concurrency // 8))
+        self.limiter = Limiter(concurrency, options, self._budget)
+        self._claim_ahead = asyncio.Semaphore(max(1, concurrency // 8))
         """For calls that are claimed before they have a slot."""
-        self._outages = OutageWatch(self.model, self._options, self.probe)
+        self._outages = OutageWatch(model, options, self.probe)
 
     def share_run(self, other: RecordedEngine, role: str, price: Price | None) -> None:
         """Before the first call: count in the meter of `other`, as `role`, and use its budget, at `price`."""
@@ -143,7 +138,7 @@ class RecordedEngine:
     def share_budget(self, other: RecordedEngine, price: Price | None) -> None:
         """Before the first call: use the budget of `other`, at `price`."""
         self._budget = None if other._budget is None else other._budget.with_price(price)
-        self._reset()
+        self.limiter = Limiter(self._concurrency, self._options, self._budget)
 
     async def complete(self, request: Request) -> Response:
         """The response to a request, from the store if it is there.
@@ -199,11 +194,6 @@ class RecordedEngine:
 
     async def _deduplicate(self, call: _Call, make: Callable[[_Call], Awaitable[Reply]]) -> Reply:
         """The stored reply, or that of `make`, which is called once for all concurrent callers with the same key."""
-        current = asyncio.get_running_loop()
-        if self._loop not in (None, current):
-            # The process was forked; what is in flight belongs to its parent.
-            self._reset()
-        self._loop = current
         while True:
             if (reply := await self.store.get(call.key)) is not None:
                 call.from_store = True

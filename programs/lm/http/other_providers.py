@@ -25,7 +25,7 @@ from debate_judge.programs.lm.reply import Messages, Reply
 
 @lru_cache(maxsize=1)
 def _shared_client(loop: asyncio.AbstractEventLoop) -> tuple[aiohttp.ClientSession, Any]:
-    """The session of all calls on a loop, and LiteLLM's client that uses it; a forked process has another loop.
+    """The session of all calls on a loop, and LiteLLM's client that uses it.
 
     It stays open as long as the process: LiteLLM caches its clients of some providers, and replaces a closed session by
     one without `_check_response`.
