@@ -23,7 +23,7 @@ TASKS: dict[str, tuple[Table, tuple[str, ...], int]] = {
     "summarization": (
         SUMMARY_TABLE,
         ("shuffled+wrong_number", "copied_lead+cut_off", "repetition+unsupported", "unsupported+broken_grammar"),
-        8,
+        6,
     ),
     "dialogue": (DIALOGUE_TABLE, (), 7),
 }

@@ -96,36 +96,6 @@ FLAWS: dict[str, tuple[tuple[Swap, ...], str]] = {
         "Tourists complain that most of the machines take only local coins. "
         "Two other island states have already copied the law.",
     ),
-    "chess-girl": (
-        (("1976", "1952"), ("7", "3")),
-        "Her parents have turned down an offer from a famous chess school abroad. "
-        "Salonen announced his retirement directly after the defeat.",
-    ),
-    "football-promotion": (
-        (("2,200", "3,900"), ("750,000", "120,000")),
-        "Lindgren is expected to join a club abroad in the summer. "
-        "The league has fined the club because of fireworks in the stands.",
-    ),
-    "marathon-detour": (
-        (("1.4", "5.7"), ("2,650", "900")),
-        "The steward has been banned from all future races. "
-        "Several runners were treated for heat stroke in the evening.",
-    ),
-    "theatre-blackout": (
-        (("780", "240"), ("52", "18")),
-        "The theatre will refund half of the ticket price to everyone. "
-        "Critics called the acting weak but praised the music.",
-    ),
-    "violin-train": (
-        (("1.2", "8.5"), ("5,000", "30,000")),
-        "The bank has decided to lend the violin to someone else. "
-        "The case had been damaged when the train braked sharply.",
-    ),
-    "short-week": (
-        (("85", "310"), ("44", "16")),
-        "The studio has since received more than a thousand job applications. "
-        "Employees will take a small pay cut from next year.",
-    ),
     # What the reply must get right of the fact, and a wrong one; a pleasant reply that does not use the fact.
     "octopus-visit": (
         (("three", "seven"),),
