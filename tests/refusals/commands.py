@@ -60,7 +60,7 @@ COMPILE = [
     *rows("compile", ("--data missing.jsonl", None, "no such"), file="missing.jsonl"),
     *rows("compile", ("--config missing.toml", None, "no such"), file="missing.toml"),
     *rows("compile", ("--config personas=missing.toml", None, "no such"), file="missing.toml"),
-    *rows("compile --data few.jsonl", ("", None, "rate 4 more"), files=first(2)),
+    *rows("compile --data few.jsonl", ("", None, "rate 8 more"), files=first(2)),
     *rows("compile --folds 1 --data few.jsonl", ("", None, "at least 2 groups"), files=first(5)),
     *rows("compile --folds 6 --data few.jsonl", ("", "--folds", "5 sources"), files=first(5)),
     *rows("compile --judge geval", ("--examples 3", "--examples", "shows no rated examples")),
