@@ -137,6 +137,7 @@ LOADERS: dict[str, Loader] = {
     "factool": public_set("factool"),
     "factool_claims": public_set("factool", "claim"),
     "faireval": public_set("faireval"),
+    "judgebench": public_set("judgebench"),
     "sample": _sample,
 }
 """Name after --data -> loader."""

@@ -177,11 +177,6 @@ class RatedGroup:
         """A hash of `source_key`."""
         return fingerprint(self.source_key)
 
-    def unique_key(self, aspects: Sequence[Aspect]) -> str:
-        """A key that no other group of a corpus has: the source; of a pair also the texts, because a source may have
-        several pairs. A split keeps groups of one source together."""
-        return self.source_key + (f"\n{self.all_texts}" if any(map(self.is_pair, aspects)) else "")
-
     @property
     def all_texts(self) -> str:
         """All candidates' texts, joined by line breaks."""

@@ -160,28 +160,12 @@ def consecutive_parts(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], frac
 def ordered_sets(corpus: Corpus, seed: int) -> list[list[RatedGroup]]:
     """The groups in the order of the hashes of `seed` and their sources, as sets that must not be divided: those of one
     source and near-duplicates, put where the first of them is. Most have one group.
-
-    Raises:
-        InputError: A source text is in two groups.
     """
-    id_of_key: dict[str, str] = {}
-    for group in corpus.groups:
-        key = group.unique_key(corpus.task.aspects)
-        if key in id_of_key:
-            raise InputError(
-                f"groups {id_of_key[key]!r} and {group.id!r} have the same source text",
-                file=corpus.origin.location,
-                field="source",
-                expected="every source in one group only, so that none is both trained on and tested on",
-                found=repr(group.source),
-                remedy="put all candidates of this source into one group",
-            )
-        id_of_key[key] = group.id
     keys = [hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest() for group in corpus.groups]
     set_of = {i: number for number, members in enumerate(near_duplicates(corpus.groups)) for i in members}
     by_key: dict[object, list[RatedGroup]] = {}
     for key, i in sorted(zip(keys, range(len(keys)), strict=True)):
-        # Pairs of one source have one key.
+        # Groups of one source have one key.
         by_key.setdefault(set_of.get(i, key), []).append(corpus.groups[i])
     return list(by_key.values())
 

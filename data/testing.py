@@ -13,12 +13,10 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
     """Assert what splitting, judging and agreement rely on:
 
     1. There are groups with unique ids, and the ids of candidates are unique in their group.
-    2. All candidates of a source are in one group: no source text occurs twice, whitespace aside. In data of compared
-       texts a group is a pair, and no pair occurs twice.
-    3. Every text has a visible character and can be written as UTF-8; only source and context may be empty.
-    4. Every rating belongs to an aspect of the task, is a finite float and lies on the aspect's scale; some
+    2. Every text has a visible character and can be written as UTF-8; only source and context may be empty.
+    3. Every rating belongs to an aspect of the task, is a finite float and lies on the aspect's scale; some
        candidate is rated, and the values of several raters are all kept.
-    5. The origin has a name and a location, and a second load gives the same groups in the same order with the
+    4. The origin has a name and a location, and a second load gives the same groups in the same order with the
        same digest.
 
     Args:
@@ -31,7 +29,6 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
     """
     _require(corpus.groups, "the corpus has no groups")
     _require_distinct("group id", [group.id for group in corpus.groups])
-    _require_distinct("source text", [group.unique_key(corpus.task.aspects) for group in corpus.groups])
     for group in corpus.groups:
         _check_group(group, corpus.task)
     _require(corpus.rated_aspects(), "no candidate has a rating")

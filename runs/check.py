@@ -11,6 +11,7 @@ it, correct it, and give it as --task.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,9 @@ _STANDARD_DEVIATIONS = (
 )
 """Standard deviations over sources of the difference in Spearman's correlation between a debate and a single call, as
 measured with a strong LM on SummEval (16 candidates per source). A compile prints those of its own data."""
+
+_MAX_GROUPS = 1_000
+"""Groups from which the agreement of raters is computed; it takes seconds for a thousand."""
 
 _MAX_DISTINCT = 11
 """With more distinct ratings than this, their quartiles are printed instead of the share of each."""
@@ -93,7 +97,7 @@ def _run(flags: CheckFlags) -> int:
         *_first_texts(corpus),
         *_counts(statistics),
         "",
-        *_aspects(statistics),
+        *_aspects(statistics, _reversed(corpus)),
         *_raters(corpus),
         *feasibility,
         "",
@@ -212,17 +216,22 @@ def _counts(statistics: CorpusStatistics) -> list[OutputBlock]:
     return [DataTable(["data", "how it is read"], rows)]
 
 
-def _aspects(statistics: CorpusStatistics) -> list[OutputBlock]:
+def _reversed(corpus: Corpus) -> set[str]:
+    """The aspects of which less is better; they are judged upside down, and shown as the raters gave them."""
+    return {name for name, mapped in corpus.task.columns.get("aspects", {}).items() if mapped.get("lower_is_better")}
+
+
+def _aspects(statistics: CorpusStatistics, upside_down: set[str]) -> list[OutputBlock]:
     if not statistics.aspects:
         return ["No candidate has a rating: the texts can be scored, and nothing can be compiled from them."]
     header = ["aspect", "scale", "rated", "missing", "raters", "mean", "tied pairs"]
     rows = []
-    for figures in statistics.aspects:
+    for figures in (_as_given(each, upside_down) for each in statistics.aspects):
         fewest, most = figures.raters
         raters = f"{most}" if fewest == most else f"{fewest} to {most}"
         tied = f"{100 * figures.tied / figures.pairs:.0f} %" if figures.pairs else "–"
         cells = [
-            str(figures.aspect.scale),
+            f"{figures.aspect.scale}{', less is better' * (figures.aspect.name in upside_down)}",
             f"{figures.rated:,}",
             f"{figures.missing:,}",
             raters,
@@ -230,10 +239,17 @@ def _aspects(statistics: CorpusStatistics) -> list[OutputBlock]:
             tied,
         ]
         rows.append([figures.aspect.name, *cells])
-    lines = [line for figures in statistics.aspects for line in _distribution(figures)]
+    lines = [line for each in statistics.aspects for line in _distribution(_as_given(each, upside_down))]
     within = "of one group" if statistics.group_sizes[2] > 1 else "of the whole file"
     note = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"
     return [DataTable(header, rows), "", *lines, note]
+
+
+def _as_given(figures: AspectStatistics, upside_down: set[str]) -> AspectStatistics:
+    if figures.aspect.name not in upside_down:
+        return figures
+    ends = figures.aspect.scale.low + figures.aspect.scale.high
+    return replace(figures, values=Counter({ends - value: count for value, count in figures.values.items()}))
 
 
 def _distribution(figures: AspectStatistics) -> list[str]:
@@ -249,6 +265,8 @@ def _distribution(figures: AspectStatistics) -> list[str]:
 
 def _raters(corpus: Corpus) -> list[OutputBlock]:
     """How well raters agree with each other, an upper bound for any judge."""
+    all_groups = len(corpus.groups)
+    corpus = replace(corpus, groups=corpus.groups[:_MAX_GROUPS])
     from debate_judge.data.agreement.raters import compare_with_raters
     from debate_judge.data.agreement.tables import GroupScores
 
@@ -269,7 +287,8 @@ def _raters(corpus: Corpus) -> list[OutputBlock]:
             rows.append([name, *("–" if value is None else f"{value:.2f}" for value in figures)])
     if not rows:
         return []
-    note = "(alpha is Krippendorff's; one rater against the rest, in Spearman's correlation, is the human ceiling)"
+    note = "(alpha is Krippendorff's; one rater against the rest, in Spearman's correlation, is the human ceiling"
+    note += f"; of the first {_MAX_GROUPS:,} groups)" if all_groups > _MAX_GROUPS else ")"
     return ["", DataTable(["aspect", "alpha", "one rater against the rest"], rows), note]
 
 

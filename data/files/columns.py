@@ -3,8 +3,8 @@
 A mapping is written down: in a task file, in `--columns`, or by the names of the columns where these are the project's
 own (`ROLES`, the aspects of the task). `debate check` drafts one. A column of a mapping is a name, a path such as
 `data.answer`, several joined by `+`, or a pattern: in `summary_{system}` the placeholder stands for each system, and
-each text that it matches is one more text of the row; `{rater}` stands for raters, and `{value}` for the value whose
-column is ticked. `name[]` is a cell that holds a list of texts.
+each text that it matches is one more text of the row; `{system:a|b}` for these only, `{rater}` for raters, `{value}`
+for the value whose column is ticked. `name[]` is a cell that holds a list of texts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _RATER = "rater|annotator|judge|human|expert|worker|person"
 _RATER_ENDING = (
     rf"(?:[_ .-]+(?:(?:{_RATER}|r|a)[_ .-]?)?(?:\d+|[A-Za-z])|[_ .-]*\((?:{_RATER})[_ .-]?(?:\d+|[A-Za-z])\))"
 )
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"\{(\w+)(?::([^{}]+))?\}")
 _MAX_NAMED = 20
 """Maximum number of unread columns that a note lists."""
 
@@ -300,10 +300,11 @@ class Keys:
             column = self.named(pattern.removesuffix("[]"))
             return [({}, column + "[]" * pattern.endswith("[]"))] if column else []
         parts, seen = [], set()
-        for n, part in enumerate(_PLACEHOLDER.split(pattern.removesuffix("[]"))):
-            name = part if n % 2 else ""
-            known_text = re.escape(known[name]) if name in known else rf"(?P<{name}>.+?)"
-            parts.append(re.escape(part) if not name else f"(?P={name})" if name in seen else known_text)
+        pieces = _PLACEHOLDER.split(pattern.removesuffix("[]"))
+        for text, name, choices in zip(pieces[::3], [*pieces[1::3], ""], [*pieces[2::3], ""], strict=True):
+            any_of = "|".join(map(re.escape, choices.split("|"))) if choices else ".+?"
+            known_text = re.escape(known[name]) if name in known else f"(?P<{name}>{any_of})"
+            parts += [re.escape(text), "" if not name else f"(?P={name})" if name in seen else known_text]
             seen |= {name} - known.keys()
         try:
             expression = re.compile("".join(parts))
@@ -348,6 +349,7 @@ def text_columns(keys: Keys, task: Task | None, names: ColumnNames) -> list[Text
         if missing and not _PLACEHOLDER.search(spec[role]):
             del spec[role]
         free = column is not None and role not in aspect_names and column not in spec.values()
+        free = free and not (role in ("response_a", "response_b") and "text" in names.roles)
         if free and (role not in names.roles or missing):
             spec.setdefault(role, str(column))
     if "response_a" not in spec and keys.named("chosen") and keys.named("rejected") and "text" not in spec:

@@ -367,7 +367,10 @@ class Column:
         if self.words and len(numbers) == len(self.words) and len({*numbers.values()}) == len(numbers):
             return dict(sorted(numbers.items(), key=itemgetter(1)))
         if {word.casefold() for word in self.words} <= _SEVERITIES.keys() and len(self.words) > 1:
-            return {word: float(_SEVERITIES[word.casefold()]) for word in self.words}
+            return {
+                word: float(_SEVERITIES[word.casefold()])
+                for word in sorted(self.words, key=lambda w: _SEVERITIES[w.casefold()])
+            }
         known = [word for word in self.words if word.casefold() not in _UNSURE]
         if not all(word.lower() in YES_NO_WORDS for word in known) and len(known) > 1:
             for scale in _SCALES:
@@ -376,7 +379,9 @@ class Column:
                 if len(at) == len(known) and len({*at.values()}) == len(at):
                     return {word: float(rank) for rank, word in enumerate(sorted(known, key=at.__getitem__), start=1)}
         if len(known) == 2 and len(known) < len(self.words) and all(word.lower() in YES_NO_WORDS for word in known):
-            return {word: float(YES_NO_WORDS[word.lower()]) for word in known}
+            return {
+                word: float(YES_NO_WORDS[word.lower()]) for word in sorted(known, key=lambda w: YES_NO_WORDS[w.lower()])
+            }
         return {}
 
     @property
@@ -461,10 +466,10 @@ def siblings(column: str | None, others: Iterable[str]) -> list[str]:
 
 def _difference(first: str, second: str) -> tuple[str, str, str] | None:
     """The pattern that two names share, with the part in which they differ: `summary_{x}`, bart, t5."""
-    parts = [
-        re.split(r"([^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Za-z])(?=[0-9]))", n)
-        for n in (first, second)
-    ]
+    # A number is a part of its own after a word, as in `response1`, and not in a short name such as `x1` or `t5`.
+    digits = r"(?<=[A-Za-z]{4})(?=[0-9])" if re.search(r"[^A-Za-z0-9]", first) else r"(?<=[A-Za-z])(?=[0-9])"
+    split = rf"([^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])|(?<=[0-9]{{2}})(?=[A-Za-z])|{digits})"
+    parts = [re.split(split, name) for name in (first, second)]
     a, b = ([part for part in each if part] for each in parts)
     # A part that differs may itself be of several words: `gpt-4` and `bart`.
     start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
@@ -601,6 +606,8 @@ class _Drafter:
         self.aspects: list[AspectDraft] = []
         self.understood: dict[str, str] = {}
         self.questions: list[DraftQuestion] = []
+        self.unsettled = ""
+        """The column that is taken for the text as long as the question which it is stays open."""
         self.rows = self._read()
         keys = list(dict.fromkeys(key for row in self.rows for key in map(str, row.values)))
         if len(keys) > _MAX_COLUMNS:
@@ -674,7 +681,7 @@ class _Drafter:
         if len(self.aspects) > _MAX_ASPECTS:
             expected = f"at most {_MAX_ASPECTS}; describe the aspects in a task file, and name it with --task"
             raise self.rows[0].error(f"{len(self.aspects):,} columns look like ratings", expected=expected)
-        roles = {role: column for role, column in self.roles.items() if column}
+        roles = {role: c for role, c in self.roles.items() if c and (role != "text" or c != self.unsettled)}
         implied = {role: column for role in ROLES if role not in roles and (column := self.keys.named(role))}
         if not self.aspects or "aspect" not in roles:
             implied = {role: c for role, c in implied.items() if role not in ("aspect", "rating", "ratings")}
@@ -778,8 +785,11 @@ class _Drafter:
             named = self._named("source")
             candidates = [named] if named else [key for key in by_role.get("source", ()) if key not in taken]
             rest = [key for key in by_role.get("", ()) if key not in taken and not self._is_comment(key)]
+            contexts = [key for key in by_role.get("context", ()) if key not in taken]
             if candidates:
                 self._source(candidates)
+            elif contexts and not rest:
+                self.roles["source"] = self._listed(contexts[0])
             elif rest and "text" in self.roles:
                 # What repeats beside different texts, or comes first, is probably what they were written for.
                 self.roles["source"] = self._listed(rest[0])
@@ -852,6 +862,8 @@ class _Drafter:
     def _text_family(self, free: Sequence[str]) -> bool:
         """Several columns of texts: a pair, or one text for each number or system."""
         found = families([key for key in free if role_of_name(key) not in ("reference", "comment")])
+        if self._named_texts(free):
+            return True
         ratings = [
             key
             for key, column in self.columns.items()
@@ -866,7 +878,7 @@ class _Drafter:
                 self.columns[k].is_messages for k in members
             ):
                 continue
-            is_pair = len(members) == 2 and self._verdict_columns(members)
+            is_pair = len(members) == 2 and (self._verdict_columns(members) or self._graded_column(members, ratings))
             per_text = self._ratings_per_text(family, ratings)
             if is_pair:
                 first, second = (
@@ -881,9 +893,36 @@ class _Drafter:
             lines = [f"text = {_quoted(key)}" for key in members] + [f"text = {_quoted(family.named(placeholder))}"]
             text = f"{', '.join(map(repr, members))} are texts: which was rated? Write one of"
             self.questions.append(DraftQuestion(text, lines, open=True))
-            self.roles["text"] = members[0]
+            self.roles["text"] = self.unsettled = members[0]
             return True
         return False
+
+    def _named_texts(self, free: Sequence[str]) -> bool:
+        """Columns of texts that are called like their systems, which verdicts or columns of ratings name."""
+        texts = [key for key in free if self.columns[key].is_text]
+        for key in self._verdict_columns(texts):
+            named = [k for k in texts if code_of(k) in self.columns[key].codes]
+            if len(named) == 2:
+                self.roles |= {"response_a": named[0], "response_b": named[1], "winner": key}
+                return True
+        named = [k for k in texts if any(o != k and o.startswith((f"{k}_", f"{k}.", f"{k} ")) for o in self.columns)]
+        if len(named) > 1 and not any(role_of_name(key) for key in named):
+            self.roles["text"] = "{system:" + "|".join(named) + "}"
+            return True
+        return False
+
+    def _graded_column(self, texts: Sequence[str], ratings: Sequence[str]) -> str:
+        """A column of numbers on both sides of 0 beside a pair, which say how much better one text is."""
+        numbers = {k: self.columns[k].numbers for k in ratings if self.columns[k].numbers}
+        found = [k for k, of_column in numbers.items() if min(of_column) < 0 < max(of_column)]
+        if (
+            len(found) == 1
+            and not any(_holds_part(found[0], part) for part in texts)
+            and len(self.columns[found[0]].codes) < 12
+        ):
+            self.roles["winner"] = found[0]
+            return found[0]
+        return ""
 
     def _ratings_per_text(self, texts: Family, ratings: Sequence[str]) -> bool:
         """Whether each text of a family has columns of ratings of its own."""
@@ -914,14 +953,15 @@ class _Drafter:
         total, texts = len(self.rows), self._distinct(text)
         if "rater" in self.roles:
             return
-        if (named := self.keys.named("rater")) is not None:
+        named, repeated, aspect = self.keys.named("rater"), total - texts, self._aspect_column()
+        base = [*text, aspect] if aspect and not self._severity_columns() else text
+        if named is not None:
             self.roles["rater"] = named
+            if again := total - self._distinct([*base, named]):
+                self._repeated(base, named, again)
             return
-        repeated = total - texts
         if not repeated:
             return
-        aspect = self._aspect_column()
-        base = [*text, aspect] if aspect else text
         rated = [key for key in self.columns if _is_rater_name(key) and key not in self.roles.values()]
         if "sheet" in self.columns:
             rated.append("sheet")
@@ -1255,7 +1295,7 @@ class _Drafter:
         text = self.roles.get("text", "")
         if "{" not in text:
             return list(keys)
-        placeholder = re.findall(r"\{(\w+)\}", text)[0]
+        placeholder = re.findall(r"\{(\w+)[:}]", text)[0]
         parts = [bound[placeholder] for bound, _ in self.keys.matching(text, {})]
         patterns: dict[str, list[str]] = defaultdict(list)
         for key in keys:
@@ -1269,17 +1309,18 @@ class _Drafter:
                     )
                     patterns[pattern].append(key)
                     break
-        used = set()
+        for family in families(list(patterns)):
+            if all(_NUMBERED_RATER.fullmatch(normalized_name(part)) or _is_rater_name(part) for part in family.members):
+                merged = [key for pattern in family.members.values() for key in patterns.pop(pattern, [])]
+                patterns[family.named("rater")] = merged
+        used: set[str] = set()
         for pattern, columns in patterns.items():
             if 2 * len(columns) >= len(parts) and len(columns) > 1:
                 used |= {*columns}
                 name = re.sub(r"\{\w+\}", "", re.sub(r"^(?:Input|Answer)\.", "", pattern)).strip("_.- ")
                 cells = [cell for key in columns for cell in self.columns[key].cells]
-                self._aspect(
-                    self._usable(re.sub(r"[_.\s-]{2,}", "_", name) or "rating"),
-                    [pattern],
-                    Column(name, cells, self.is_table),
-                )
+                name = self._usable(re.sub(r"[_\s-]{2,}", "_", re.sub(r"\.{2,}", ".", name)) or "rating")
+                self._aspect(name, [pattern], Column(name, cells, self.is_table))
         return [key for key in keys if key not in used]
 
     def _ticked_ratings(self, keys: Sequence[str]) -> list[str]:
@@ -1346,6 +1387,12 @@ class _Drafter:
             elif family.pattern.endswith(("({x})", "[{x}]")):
                 text = f"are {', '.join(map(repr, members))} raters of one aspect? Then write, in one aspect"
                 self.questions.append(DraftQuestion(text, [f"column = {_quoted(family.named('rater'))}"]))
+        nested = [f for f in families(keys) if f.pattern.endswith(".{x}") and not f.numbered]
+        alike = [f for f in nested if sum({*f.members} == {*g.members} for g in nested) > 1]
+        if alike:
+            lines = [f"column = {_quoted(family.named('rater'))}" for family in alike]
+            text = f"are {', '.join(alike[0].members)} raters? Then write an aspect for each of"
+            self.questions.append(DraftQuestion(text, lines))
         return [key for key in keys if key not in used]
 
     def _aspect(self, name: str, columns: list[str], column: Column) -> None:
@@ -1364,7 +1411,7 @@ class _Drafter:
                 scale = Scale(*_ends(scale.low, scale.high, True))
             if self.settings.get("repeated") == "sum" and scale:
                 scale = Scale(0, max(self._sums(columns[0], labels), default=25.0) or 1.0)
-            if scale and not all(_leading_number(word) is not None for word in labels):
+            if scale and {*labels.values()} != {0, 1} and not all(_leading_number(word) is not None for word in labels):
                 text = f"the words of {columns[0]!r} are read in this order; correct it if it is another"
                 self.questions.append(DraftQuestion(text, [f"labels = {_table(labels)}"], name))
         else:
@@ -1452,6 +1499,13 @@ class _Drafter:
     def _usable(self, name: str) -> str:
         """A unique name that an aspect may have."""
         name = re.sub(r"^(?:Input|Answer)\.", "", name.strip())
+        # Of a path, the last name says what was rated.
+        last = name.rpartition(".")[2].strip("_ ")
+        if "." in name and not self.is_table and last and not last.isdigit() and last.lower() not in RATING_WORDS:
+            others = (
+                [k for k in self.columns if k != name and k.rpartition(".")[2] == last] if name in self.columns else []
+            )
+            name = name if others or any(last == aspect.name for aspect in self.aspects) else last
         base = name if usable_name(name) else re.sub(r"[^\w .-]+", "_", name).strip(" _.-") or "aspect"
         taken = {aspect.name for aspect in self.aspects}
         choices = (base if number == 1 else f"{base}_{number}" for number in count(1))
@@ -1584,7 +1638,7 @@ def _snake(name: str) -> str:
 
 
 def _label(column: str) -> str:
-    return re.sub(r"\{\w+\}|\[\]", " ", re.sub(r"[_+\s]+", " ", column.removeprefix("Input."))).strip() or "text"
+    return re.sub(r"\{.*?\}|\[\]", " ", re.sub(r"[_+\s]+", " ", column.removeprefix("Input."))).strip() or "text"
 
 
 def _key(name: str) -> str:

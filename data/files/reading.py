@@ -73,7 +73,7 @@ def json_array(path: Path, list_name: str = "") -> Iterator[Record]:
         path: The file.
         list_name: Name of the list, if the file is an object that holds it.
     """
-    text = _read_text(path)
+    text = read_text(path)
     # On one line, records are told apart by their numbers only.
     unit: Literal["line", "row"] = "line" if "\n" in text.strip() else "row"
     number = 0
@@ -117,7 +117,7 @@ def json_layout(path: Path) -> str | None:
     # An object that ends on the first of several lines is a record; no more of the file is read.
     if not first_lines or first_lines[0][0] != "{" or (len(first_lines) > 1 and first_lines[0][-1] not in "{[,"):
         return None
-    text = _read_text(path)
+    text = read_text(path)
     try:
         value = _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -180,7 +180,7 @@ def _list_start(name: str, text: str) -> int:
 
 def json_object(path: Path, *, remedy: str | None = None) -> Record:
     """Read a file that is one JSON object; `remedy` is that of errors without a better one."""
-    text = _read_text(path)
+    text = read_text(path)
     try:
         value = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
@@ -204,6 +204,7 @@ def toml(path: Path, what: str = "file") -> Record:
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"\(at line (\d+), column \d+\)", str(error))
         problem, line = f"not valid TOML: {error}", int(match[1]) if match else None
+        remedy = "the name stands twice: leave one of its lines out" if "overwrite" in str(error) else None
     except UnicodeDecodeError as error:
         problem = f"not UTF-8: byte {error.start + 1} of the file"
     except ValueError:
@@ -247,7 +248,7 @@ def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | Non
         raise unreadable_error(error, path) from None
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
     """The text of a file that has to be read as a whole."""
     refuse_pipe(path)
     try:

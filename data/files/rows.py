@@ -39,6 +39,7 @@ MARKS = (frozenset(("a", "1", "left", "first")), frozenset(("b", "2", "right", "
 _AFTER_MARK = re.compile(r"[ _](?:(?:is|was|are)[ _])?(?:better|best|wins|won|preferred|chosen)$")
 _BEFORE_MARK = re.compile(rf"^(?:model|option|assistant|{'|'.join(TEXT_WORDS)})[ _]?")
 _CHOSEN = {"tick", "x", "✓", "1", "true", "yes", "on", "selected"}
+_UNMAPPED = AspectColumns()
 _ANY = Scale(-1e300, 1e300)
 
 
@@ -227,6 +228,9 @@ class RowReader:
             if self._names.empty == "skip" and (value is None or value == [] or not str(value).strip()):
                 self._notes.add("{} records without a text are left out")
                 return None
+            if isinstance(value, str) and value.isascii() and value.strip():
+                messages.append(("", value))
+                continue
             remedy = record.remedy or "fill it in, or leave such records out: --columns empty=skip"
             found = messages_in(value)
             messages += found or [("", _listed(replace(record, remedy=remedy), column, blank=False))]
@@ -265,7 +269,7 @@ class RowReader:
         else:
             cells = {task.aspect(name): list(found) for name, found in columns.ratings.items()}
         for aspect, of_aspect in cells.items():
-            mapped = self._names.aspects.get(aspect.name, AspectColumns())
+            mapped = self._names.aspects.get(aspect.name, _UNMAPPED)
             for cell in of_aspect:
                 for field, value in self._values(record, cell, mapped, aspect):
                     with redirect_errors(self._bad_cell):
@@ -278,7 +282,7 @@ class RowReader:
         if cell.value:
             named: object = float(cell.value) if looks_like_a_number(cell.value) else cell.value
             return [(cell.column, named)] if code_of(value) in _CHOSEN else []
-        if isinstance(value, str) and code_of(value) in mapped.ratings:
+        if mapped.ratings and isinstance(value, str) and code_of(value) in mapped.ratings:
             return [(cell.column, value)]
         values = record.values_in(cell.column, aspect.scale)
         # A comma in a cell that was read as ratings was a decimal comma.
@@ -287,8 +291,7 @@ class RowReader:
         return values
 
     def _rating(self, record: Record, value: object, aspect: Aspect, mapped: AspectColumns, field: str) -> float:
-        code = code_of(value)
-        if code in mapped.ratings:
+        if mapped.ratings and (code := code_of(value)) in mapped.ratings:
             value = mapped.ratings[code]
         elif isinstance(value, str) and mapped.labels:
             raise record.error(
@@ -313,7 +316,7 @@ class RowReader:
         name = record.text(column).strip()
         names = {normalized_name(aspect.name): aspect for aspect in reversed(task.aspects)}
         for aspect in task.aspects:
-            mapped = self._names.aspects.get(aspect.name, AspectColumns()).column
+            mapped = self._names.aspects.get(aspect.name, _UNMAPPED).column
             names |= dict.fromkeys(map(normalized_name, [mapped] if isinstance(mapped, str) else mapped), aspect)
         if normalized_name(name) not in names:
             near = did_you_mean(name, [aspect.name for aspect in task.aspects], "did you mean ratings of {}?")

@@ -47,7 +47,6 @@ def averaged(corpus: Corpus) -> Corpus:
 BROKEN: list[tuple[str, Callable[[Corpus], Corpus], str]] = [
     ("no groups", lambda c: replace(c, groups=()), "no groups"),
     ("an id twice", changed(lambda g: replace(g, id="2")), "group id occurs twice"),
-    ("a source twice", changed(lambda g: replace(g, source=" snow\n")), "source text occurs twice"),
     ("a blank source", changed(lambda g: replace(g, source=" ")), "group '1': an id or a text is empty"),
     ("a blank context", changed(lambda g: replace(g, context=" ")), "is empty"),
     ("a blank candidate", with_candidate(" "), "candidate 'new': an id or a text is empty"),

@@ -220,7 +220,6 @@ def toned(*groups: tuple[float | None, ...]) -> Corpus:
 TONE = Task("t", "source", "text", (Aspect("tone", "Kind?", Scale(1, 5)), Aspect("solved", "Solved?", Scale(0, 1))))
 MANY = toned(*((1, 2 + i % 3) for i in range(30)))
 SINGLE = toned(*((1.0 + i % 5,) for i in range(12)))
-TWICE = replace(MANY, groups=(*MANY.groups, replace(MANY.groups[3], id="again", source=" source\n3")))
 
 
 def parted(given: Corpus, aspect: str = "tone", **more: Any) -> Callable[[], object]:
@@ -241,7 +240,6 @@ CORPORA = [
     row("folds of equal ratings", folded(toned(*((3, 3),) * 20, (1, 2)), 4), None, "too few ratings"),
     row("folds of few texts", folded(SINGLE, 4), None, "too few ratings of tone"),
     row("folds of equal texts", folded(toned(*((3,),) * 24), 4), None, "are equal"),
-    row("a source twice", parted(TWICE), None, "same source text", "made.jsonl"),
     row("a split of four", parted(toned(*((1, 2),) * 4)), None, "at least 2 groups"),
     row("an aspect of no task", parted(MANY, "tune"), "aspects", "'tone'"),
     *(

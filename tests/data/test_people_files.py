@@ -1,0 +1,355 @@
+"""Files of ratings as people have them: one step gives the right figures, or two, if a question has to be answered."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from debate_judge.data.corpus_statistics import corpus_statistics
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.columns import ColumnNames
+from debate_judge.data.files.draft import Draft, draft_mapping
+from debate_judge.data.files.formats import detect_format
+from debate_judge.data.files.groups import load
+from debate_judge.data.files.task_file import read_task
+from debate_judge.data.schema import Corpus
+from debate_judge.data.splits import split
+
+CASES = Path(__file__).parents[3] / "shared" / "cases" / "files"
+Rows = Sequence[dict[str, Any]]
+
+
+class Read(NamedTuple):
+    """What is checked of a corpus."""
+
+    texts: int
+    means: dict[str, float]
+    """Aspect -> mean of all ratings; of pairs, the share of comparisons that the first text wins, ties being half."""
+    raters: int = 1
+
+
+def written(path: Path, rows: Rows) -> Path:
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(rows)
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def read(path: Path | str, folder: Path, *answers: tuple[str, str]) -> tuple[Draft, Corpus]:
+    """The draft of a file, and its corpus after a line of the drafted task file was replaced by each answer."""
+    draft = draft_mapping(detect_format(path), ColumnNames(), "task")
+    toml = draft.toml()
+    for question, line in answers:
+        assert f"# {question}" in toml, toml
+        toml = toml.replace(f"# {question}", line, 1)
+    (folder / "task.toml").write_text(toml)
+    return draft, load(path, read_task(folder / "task.toml"))
+
+
+def figures(corpus: Corpus) -> Read:
+    statistics = corpus_statistics(corpus)
+    pairs = {a.name for a in corpus.task.aspects if any(group.is_pair(a) for group in corpus.groups)}
+    means = {a.aspect.name: round(a.mean, 3) for a in statistics.aspects}
+    for name in pairs:
+        first = [value for group in corpus.groups for value in group.candidates[0].ratings.get(name, ())]
+        means[name] = round(sum(first) / len(first), 3)
+    return Read(statistics.candidates, means, max(a.raters[1] for a in statistics.aspects))
+
+
+def said(n: int, words: int = 7) -> str:
+    """The n-th of several different texts."""
+    names = ["ash", "birch", "cedar", "dune", "elm", "fern", "gorse", "heath", "iris", "juniper", "kelp", "larch"]
+    return " ".join(names[(n * (k + 3) + k * k) % len(names)] for k in range(words)).capitalize() + f" {n}."
+
+
+# --- kinds of files, with invented rows ---
+
+HITS = [
+    {
+        "WorkerId": w,
+        **{f"Input.ask{i}": said(10 * h + i) for i in (1, 2)},
+        **{f"Input.reply{i}": said(100 + 10 * h + i) for i in (1, 2)},
+        "Answer.mark1": 1 + h,
+        "Answer.mark2": 5 - h,
+    }
+    for h in range(4)
+    for w in ("w1", "w2")
+]
+SYSTEMS = [
+    {
+        "article": said(n, 20),
+        "summary_tea": said(40 + n),
+        "summary_oak": said(80 + n),
+        "tea_clarity": 2,
+        "oak_clarity": 4,
+    }
+    for n in range(6)
+]
+CODED = [
+    {"prompt": said(n), "response 1": said(20 + n), "response 2": said(50 + n), "label": (0, 0, 1, 2)[n % 4]}
+    for n in range(8)
+]
+WORDS = [
+    {
+        "query": said(n),
+        "reply": said(20 + n),
+        "clear": ("Poor", "Good", "Fair")[n % 3],
+        "useful": f"{1 + n % 5} - level",
+        "stars": "★" * (1 + n % 3) + "☆" * (2 - n % 3),
+        "safe": ("Yes", "No", "Unsure")[n % 3],
+    }
+    for n in range(12)
+]
+TICKED = [
+    {
+        "WorkerId": w,
+        "AssignmentStatus": ("Approved", "Rejected")[n == 3],
+        "Input.text": said(n),
+        **{f"Answer.tone.{v}": str(v == 1 + (n + k) % 3).lower() for v in (1, 2, 3)},
+    }
+    for n in range(6)
+    for k, w in enumerate("ab")
+]
+ARENA = [
+    {
+        "prompt": json.dumps([said(n)]),
+        "response_a": json.dumps([said(20 + n)]),
+        "response_b": json.dumps([said(50 + n)]),
+        **{
+            f"winner_{side}": int(side == ("model_a", "model_b", "tie")[n % 3])
+            for side in ("model_a", "model_b", "tie")
+        },
+    }
+    for n in range(9)
+]
+NAMED = [
+    {
+        "worker": w,
+        "aspect": a,
+        "original": said(n),
+        "mine_text": said(20 + n),
+        "their_text": said(50 + n),
+        "winner": ("mine", "alike one", "similar")[n % 3] if False else ("mine", "similar")[n % 2],
+    }
+    for n in range(6)
+    for w in "ab"
+    for a in ("wit", "tone")
+]
+SCORES = [
+    {"original": said(n), "simplified": said(30 + n), "fluency": 10.5 * (n + 1), "fluency_zscore": (n - 3) / 2.25}
+    for n in range(8)
+]
+TWICE = [
+    {"Annotator": w, "Text": said(0 if n == 5 else n), "Model": "AB"[n % 2], "Fluent": 1 + (n + int(w)) % 5}
+    for n in range(8)
+    for w in "123"
+]
+CODES_99 = [
+    {"query": said(n), "reply": said(20 + n), "warm": (1, 3, 5, 99)[n % 4], "kind": (2, 4, -1, 5)[n % 4]}
+    for n in range(12)
+]
+RANKS = [
+    {"source": said(n), "system": s, "output": said(20 + 3 * n + k), "rank": k + 1}
+    for n in range(6)
+    for k, s in enumerate("abc")
+]
+ERRORS = [
+    {"system": "s", "rater": r, "source": said(n), "target": said(30 + n), "severity": severity}
+    for n in range(5)
+    for r in "ab"
+    for severity in (("Minor", "Major") if n % 2 else ("No-error",))
+]
+GRADED = [
+    {
+        "prompt": said(n),
+        "answer_a": said(20 + n),
+        "answer_b": said(50 + n),
+        "preference": ("A is much better", "B is slightly better", "about the same")[n % 3],
+    }
+    for n in range(9)
+]
+DATA = [
+    {
+        "dialog": said(n, 12),
+        "response": said(30 + n),
+        "annotator": w,
+        "sense": 1 + (n + k) % 4,
+        "temperature": n % 3,
+        "rouge_l": n / 10,
+        "gpt_score": 1 + n % 5,
+    }
+    for n in range(8)
+    for k, w in enumerate("xyz")
+]
+SIBLINGS = [
+    {"prompt": said(n), "answer_a": said(20 + n), "answer_b": said(50 + n), "warm": 1 + n % 5} for n in range(8)
+]
+NESTED = [
+    {
+        "passage": said(n, 15),
+        "questions": [
+            {
+                "question": said(40 + 2 * n + k),
+                **{
+                    s: {"text": said(100 + 4 * n + 2 * k + (s == "t5")), "score": 1 + (n + k) % 5}
+                    for s in ("bart", "t5")
+                },
+            }
+            for k in (0, 1)
+        ],
+    }
+    for n in range(6)
+]
+LISTED = [
+    {"dialogue": said(n, 12), "summary": said(30 + n), "annotations": [{"clear": 2}, {"clear": 5}]} for n in range(6)
+]
+
+KINDS: list[Any] = [
+    pytest.param("hits.csv", HITS, (), Read(8, {"mark": 3.0}, 2), id="several texts in a row"),
+    pytest.param("systems.csv", SYSTEMS, (), Read(12, {"clarity": 3.0}), id="systems side by side"),
+    pytest.param(
+        "coded.jsonl",
+        CODED,
+        [('codes = {0 = "a", 1 = "b", 2 = "tie"}', 'codes = {0 = "a", 1 = "b", 2 = "tie"}')],
+        Read(16, {"preference": 0.625}),
+        id="verdicts as codes",
+    ),
+    pytest.param(
+        "words.csv",
+        WORDS,
+        (),
+        Read(12, {"clear": 2.0, "useful": 2.75, "stars": 2.0, "safe": 0.5}),
+        id="words of a scale",
+    ),
+    pytest.param("ticked.csv", TICKED, (), Read(6, {"tone": 2.0}, 2), id="a column for each value"),
+    pytest.param(
+        "kept.csv",
+        TICKED,
+        [('keep = {AssignmentStatus = "Approved"}', 'keep = {AssignmentStatus = "Approved"}')],
+        Read(5, {"tone": 2.1}, 2),
+        id="rejected records",
+    ),
+    pytest.param("arena.csv", ARENA, (), Read(18, {"preference": 0.5}), id="a column for each winner"),
+    pytest.param("named.csv", NAMED, (), Read(12, {"wit": 0.75, "tone": 0.75}, 2), id="pairs under other names"),
+    pytest.param("scores.csv", SCORES, (), Read(8, {"fluency": 47.25}), id="standardized copies"),
+    pytest.param("twice.csv", TWICE, (), Read(8, {"Fluent": 3.167}, 3), id="two texts that are equal"),
+    pytest.param("missing.csv", CODES_99, (), Read(12, {"warm": 3.0, "kind": 3.667}), id="codes for no rating"),
+    pytest.param("ranks.csv", RANKS, (), Read(18, {"rank": 2.0}), id="ranks"),
+    pytest.param("errors.csv", ERRORS, (), Read(5, {"severity": 3.6}, 2), id="a row an error, summed"),
+    pytest.param("graded.csv", GRADED, (), Read(18, {"preference": 0.583}), id="graded preferences"),
+    pytest.param("data.csv", DATA, (), Read(8, {"sense": 2.5}, 3), id="conditions and metrics"),
+    pytest.param("nested.jsonl", NESTED, (), Read(24, {"score": 2.75}), id="records inside of records"),
+    pytest.param("listed.jsonl", LISTED, (), Read(6, {"clear": 3.5}, 2), id="a list of annotations"),
+    pytest.param(
+        "siblings.csv",
+        SIBLINGS,
+        [('text = "answer_b"', 'text = "answer_b"')],
+        Read(8, {"warm": 2.625}),
+        id="one of two texts",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "rows", "answers", "expected"), KINDS)
+def test_a_kind_of_file_is_read_in_two_steps(
+    tmp_path: Path, name: str, rows: Rows, answers: Sequence[tuple[str, str]], expected: Read
+) -> None:
+    draft, corpus = read(written(tmp_path / name, rows), tmp_path, *answers)
+    assert figures(corpus) == expected
+    assert draft.is_open == (name in ("coded.jsonl", "siblings.csv"))
+
+
+def test_a_file_that_needs_an_answer_is_not_read_without_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "coded.jsonl", CODED)
+    with pytest.raises(InputError, match="may mean any text"):
+        read(path, tmp_path)
+
+
+def test_an_object_of_records_is_read_by_its_keys(tmp_path: Path) -> None:
+    rows = {f"plan_{n}": {"input": said(n), "response": said(20 + n), "score": 1 + n % 5} for n in range(10)}
+    (tmp_path / "a.json").write_text(json.dumps(rows, indent=1))
+    assert figures(read(tmp_path / "a.json", tmp_path)[1]) == Read(10, {"score": 3.0})
+
+
+def test_ratings_and_texts_of_two_files_are_joined(tmp_path: Path) -> None:
+    scores = [{"id": f"d{n}", "system": s, "Factual": n % 2} for n in range(6) for s in "ab"]
+    texts = [
+        {"id": f"d{n}", "system": s, "document": said(n, 20), "summary": said(50 + 2 * n + (s == "b"))}
+        for n in range(6)
+        for s in "ab"
+    ]
+    first, second = written(tmp_path / "scores.jsonl", scores), written(tmp_path / "texts.jsonl", texts)
+    with pytest.raises(InputError, match=r"scores.jsonl\+.*texts.jsonl"):
+        read(first, tmp_path)
+    assert figures(read(f"{first}+{second}", tmp_path)[1]) == Read(12, {"Factual": 0.5})
+
+
+def test_an_empty_text_is_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [
+        {
+            "prompt": said(n),
+            "response_a": "" if n == 3 else said(20 + n),
+            "response_b": said(50 + n),
+            "winner": "ab"[n % 2],
+        }
+        for n in range(8)
+    ]
+    draft, corpus = read(written(tmp_path / "a.jsonl", rows), tmp_path)
+    assert len(corpus.groups) == 7
+    assert draft.settings["empty"] == "skip"
+    assert "1 records without a text are left out" in caplog.text
+
+
+def test_equal_sources_under_several_ids_stay_in_one_part(tmp_path: Path) -> None:
+    rows = [{"group": n, "source": said(n % 12, 9), "text": said(50 + n), "tone": 1 + n % 5} for n in range(48)]
+    _, corpus = read(written(tmp_path / "a.csv", rows), tmp_path)
+    parts = split(corpus, aspects=["tone"], seed=0)
+    sources = [{group.source for group in part.groups} for part in (parts.train, parts.dev, parts.held_out)]
+    assert (len(corpus.groups), sum(map(len, sources)), len(set().union(*sources))) == (48, 12, 12)
+
+
+def test_the_error_for_names_that_are_not_ours_names_all_and_a_command(tmp_path: Path) -> None:
+    rows = [{"question": said(n), "answer": said(20 + n), "annotator": "x", "tone": 3} for n in range(3)]
+    path = written(tmp_path / "a.csv", rows)
+    with pytest.raises(InputError, match="text=answer,source=question,rater=annotator") as caught:
+        load(path, "summarization")
+    assert f"debate check {path}" in str(caught.value)
+
+
+# --- the cases that were found with public files, where they are present ---
+
+SHARED = [
+    ("01-yes-no-several-raters/safe.csv", (), Read(24, {"safe": 0.764}, 3)),
+    ("02-mturk-several-texts-per-hit/batch.csv", (), Read(40, {"pair": 3.075}, 3)),
+    ("03-pairs-label-0-1-2/pairs.jsonl", ['codes = {0 = "a", 1 = "b", 2 = "tie"}'], Read(80, {"preference": 0.55})),
+    ("06-systems-side-by-side/wide.csv", (), Read(60, {"fluency": 2.9, "relevance": 2.867})),
+    ("12-candidate-advice-contradicts/events.csv", (), Read(20, {"Fluent": 2.95, "Coherence": 2.867}, 3)),
+    ("13-pairs-with-other-names/pairwise.csv", (), Read(40, {"fluency": 0.588, "meaning": 0.537}, 2)),
+    ("14-arena-conversations/arena.jsonl", (), Read(40, {"preference": 0.525}, 2)),
+    ("15-one-empty-output/pairs.jsonl", (), Read(58, {"preference": 0.414})),
+    ("17-object-keyed-by-id/evals.json", (), Read(20, {"score": 3.55})),
+    ("19-likert-strings/likert.csv", (), Read(30, {"helpful": 3.333, "clear": 2.5, "stars": 3.033, "fluency": 2.933})),
+    ("20-one-hot-radio-buttons/batch.csv", (), Read(20, {"fluency": 3.0}, 3)),
+    ("21-one-hot-winners/arena.csv", (), Read(60, {"preference": 0.55})),
+    ("22-zscores-joined-as-raters/da.csv", (), Read(30, {"fluency": 65.112, "meaning": 55.791})),
+    ("25-ratings-without-texts/scores.jsonl+25-ratings-without-texts/texts.jsonl", (), Read(20, {"Factuality": 0.45})),
+]
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="the cases of public files are not part of the project")
+@pytest.mark.parametrize(("names", "answers", "expected"), SHARED, ids=[row[0][:30] for row in SHARED])
+def test_a_case_gives_the_figures_of_its_note(
+    tmp_path: Path, names: str, answers: Sequence[str], expected: Read
+) -> None:
+    path = "+".join(str(CASES / name) for name in names.split("+"))
+    _, corpus = read(path, tmp_path, *((line, line) for line in answers))
+    assert figures(corpus) == expected
