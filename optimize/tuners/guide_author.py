@@ -18,6 +18,9 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize.tuners import GUIDE_WORDS
 from debate_judge.optimize.tuners.persona import NO_ISSUE_RIGHTLY, WritePersona, count_effects, effects_text
 from debate_judge.optimize.tuners.rated_sources import MAX_PROMPT_TOKENS, RatedSource, first_quotation, pack
+from debate_judge.programs.lm import loop
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.usage import REPLY_KEYS
 from debate_judge.programs.roles.parsing import escape
 
 PERSONA_WORDS = 130
@@ -172,19 +175,26 @@ class GuideAuthor:
             "limit": f"At most {words} words, as counted by the blanks between them.",
             **inputs,
         }
-        problem, text = "", ""
-        for _ in range(2):
-            try:
-                with dspy.context(lm=self.lm, adapter=dspy.ChatAdapter(), disable_history=True):
-                    answer = dspy.Predict(signature)(**fields, correction=problem or "none")
-            except dspy.AdapterParseError:
-                problem = "The reply could not be read: it needs every field under its header."
-                continue
-            text = escape(str(answer.get(field) or "").strip())
-            problem = _problem(field, text, accepted_words, sources)
-            if not problem:
-                return text
-        return shorten(text, accepted_words, sources) or None
+        problem, text, keys = "", "", list[str]()
+        token = REPLY_KEYS.set(keys)
+        try:
+            for _ in range(2):
+                try:
+                    with dspy.context(lm=self.lm, adapter=dspy.ChatAdapter(), disable_history=True):
+                        answer = dspy.Predict(signature)(**fields, correction=problem or "none")
+                except dspy.AdapterParseError:
+                    problem = "The reply could not be read: it needs every field under its header."
+                    continue
+                text = escape(str(answer.get(field) or "").strip())
+                problem = _problem(field, text, accepted_words, sources)
+                if not problem:
+                    return text
+        finally:
+            REPLY_KEYS.reset(token)
+        text = shorten(text, accepted_words, sources)
+        if not text and isinstance(self.lm, JudgeLM):
+            loop.run(self.lm.discard(keys))
+        return text or None
 
 
 def _problem(field: str, text: str, words: int, sources: Sequence[RatedSource]) -> str:

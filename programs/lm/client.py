@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -103,6 +103,11 @@ class JudgeLM(dspy.LM):
     def share_budget(self, first: JudgeLM) -> None:
         """Before the first call: spend from the budget of `first`, so that the cap is one for both."""
         self.recorded_engine.share_budget(first.recorded_engine, self.price)
+
+    async def discard(self, keys: Iterable[str]) -> None:
+        """Forget replies that could not be used, so that the next run asks again: the server may have been mended."""
+        for key in keys:
+            await self.store.discard(key)
 
     async def get_or_create(self, key: str, role: str, create: Callable[[], Awaitable[Reply]]) -> Reply:
         """The reply stored under `key`, else that of `create`, which one caller of all processes executes."""

@@ -45,7 +45,7 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.parameters import ProviderParameters
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore, wait_or_claim
-from debate_judge.programs.lm.usage import CALL_TAG, CallTag, Meter
+from debate_judge.programs.lm.usage import CALL_TAG, REPLY_KEYS, CallTag, Meter
 
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed", "logprobs")
 """The fields of a request's config that are sent."""
@@ -159,6 +159,8 @@ class RecordedEngine:
             # Where the provider allows no longer reply, the one that was cut off stands.
             with suppress(lm15.InvalidRequestError, lm15.ContextLengthError):
                 key, reply = await self._reply(longer)
+        if (keys := REPLY_KEYS.get()) is not None:
+            keys.append(key)
         return response_of(request.model, key, reply)
 
     async def _reply(self, request: Request) -> tuple[str, Reply]:

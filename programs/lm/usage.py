@@ -26,6 +26,9 @@ class CallTag:
 CALL_TAG: ContextVar[CallTag | None] = ContextVar("call_tag", default=None)
 """Set around a call, read by the LM's engine. Without a tag, as in DSPy's proposers, equal requests are new samples."""
 
+REPLY_KEYS: ContextVar[list[str] | None] = ContextVar("reply_keys", default=None)
+"""A list that the engine adds the keys of the replies to, so that a caller can discard those that it cannot use."""
+
 
 @dataclass
 class Usage:

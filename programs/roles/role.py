@@ -311,9 +311,7 @@ async def ask(
     else:
         failure = ReplyFailure("unreadable reply", problem + adapter.reply_excerpt(), 2)
     if isinstance(lm := dspy.settings.lm, JudgeLM):
-        # The next run asks again: the server may have been mended.
-        for key in replies:
-            await lm.store.discard(key)
+        await lm.discard(replies)
     return failure
 
 

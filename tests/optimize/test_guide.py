@@ -151,7 +151,10 @@ def test_an_unreadable_reply_is_one_proposal_less_and_never_the_end() -> None:
         def __call__(self, prompt: str) -> str:
             return "no fields here" if "[[ ## rated ## ]]" in prompt else super().__call__(prompt)
 
-    assert guide_of(tuned(Mute("large"))[0]) == ""
+    judge, lm = tuned(Mute("large"))
+    assert guide_of(judge) == ""
+    # The next compile asks again.
+    assert all(reply.text != "no fields here" for reply in lm.store._replies.values())
 
 
 def test_sources_that_exceed_the_limit_are_written_about_in_parts_and_merged(monkeypatch: pytest.MonkeyPatch) -> None:
