@@ -373,6 +373,8 @@ def _next_command(
     """The command to run next, for the aspects that can be compiled."""
     import shlex
 
+    from debate_judge.runs.flags.judge import together_question
+
     if not corpus.rated_aspects():
         return ["Say which columns hold ratings, e.g. --columns " + f"{corpus.task.aspects[0].name}=COLUMN"]
     if not compilable:
@@ -389,6 +391,7 @@ def _next_command(
     drafted = draft is not None and not draft.built_in
     step = "Save the task (--write-task), correct it, then see" if drafted and not saved else "See"
     return [
+        *together_question(len(group.candidates) for group in corpus.groups),
         f"{step} what a compile would cost; nothing is spent:",
         Verbatim(f"  {' '.join(words)} --lm PROVIDER/MODEL --estimate"),
     ]

@@ -82,16 +82,25 @@ def _most_calls(search: Search, points: Sequence[Point]) -> dict[str, Point]:
 
 def _cheapest(settings: SearchSettings) -> SearchSettings:
     """A search that prunes all it may, whose sampler suggests single calls, and that chooses the fewest calls."""
-    sampler = _fixed_sampler(settings.seed, rounds=0)
+    sampler = _FixedRounds(0, settings.seed)
     return replace(settings, storage=None, pruner=_PruneEverything(), sampler=sampler, choose=_fewest_calls)
 
 
 def _costliest(settings: SearchSettings, longest: int) -> SearchSettings:
     """A search that prunes nothing, whose sampler suggests the longest debates, and that chooses the most calls."""
-    sampler = _fixed_sampler(settings.seed, rounds=longest)
+    sampler = _FixedRounds(longest, settings.seed)
     pruner = optuna.pruners.NopPruner()
     return replace(settings, storage=None, pruner=pruner, sampler=sampler, choose=_most_calls)
 
 
-def _fixed_sampler(seed: int, **fixed: object) -> optuna.samplers.BaseSampler:
-    return optuna.samplers.PartialFixedSampler(fixed, optuna.samplers.RandomSampler(seed=seed))
+class _FixedRounds(optuna.samplers.RandomSampler):
+    """Suggests at random, with one number of rounds."""
+
+    def __init__(self, rounds: int, seed: int) -> None:
+        super().__init__(seed)
+        self._rounds = rounds
+
+    def sample_independent(self, study: optuna.Study, trial: Any, param_name: str, param_distribution: Any) -> Any:
+        if param_name == "rounds":
+            return self._rounds
+        return super().sample_independent(study, trial, param_name, param_distribution)

@@ -25,6 +25,7 @@ from debate_judge.optimize.search.choice_scores import PARTS, ChoicePart, search
 from debate_judge.optimize.search.study import SEARCH_LIMITS
 from debate_judge.optimize.selection import calibration_label
 from debate_judge.optimize.settings import Settings
+from debate_judge.programs import options_of
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.reply import replies_folder
@@ -37,6 +38,7 @@ from debate_judge.runs.estimates.dry_run import (
     reply_tokens,
 )
 from debate_judge.runs.estimates.items import sampled_groups, text_totals
+from debate_judge.runs.flags.judge import together_question
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -96,7 +98,9 @@ def notes(settings: Settings) -> list[str]:
     most = f"at most {SEARCH_LIMITS[settings.effort].candidates:,} candidates of each aspect"
     search = SEARCH_NOTE.format(most=most, effort=settings.effort)
     folds = [FOLDS_NOTE] if settings.folds != 1 else []
-    return [search, *folds]
+    together = "together" in options_of(settings.judge) and "together" not in settings.options()
+    sizes = [len(group.candidates) for group in load(settings).corpus.groups] if together else []
+    return [*together_question(sizes), search, *folds]
 
 
 def _row_name(stage: str, role: str) -> str:

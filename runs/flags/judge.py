@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,19 @@ class JudgeOptionFlags:
         values = {name: getattr(self, name) for name in ("score_mode", "together", "roles")}
         options |= {name: value for name, value in values.items() if value is not None}
         return read_text_files(options)
+
+
+def together_question(candidates: Iterable[int]) -> list[str]:
+    """The question whether candidates of a source may share calls, with what that saves; `candidates` are their numbers
+    by source. Empty where each source has one."""
+    together, sizes = 8, list(candidates)
+    fewer = sum(sizes) / max(1, sum(math.ceil(size / together) for size in sizes))
+    if fewer < 1.5:
+        return []
+    return [
+        "One answer at a time, or several answers to the same source? For those who score lists, "
+        f"`-J together={together}` makes about {fewer:.2g} times fewer LM calls."
+    ]
 
 
 def parse_option_value(text: str) -> Any:

@@ -13,6 +13,7 @@ from debate_judge import data
 from debate_judge.data.files.task_file import find_task, read_task
 from debate_judge.data.schema import Scale
 from debate_judge.runs.check import main
+from debate_judge.runs.flags.judge import together_question
 from tests.printed_output import unwrapped
 
 
@@ -155,3 +156,9 @@ def test_answers_of_yes_and_no_by_several_raters_have_an_agreement(
         )
     )
     assert "Krippendorff" in output(capsys, path)
+
+
+def test_it_asks_whether_answers_to_one_source_may_share_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "`-J together=8` makes about 6 times fewer LM calls" in unwrapped(output(capsys, "sample"))
+    assert together_question([1, 1, 2]) == []
+    assert "about 8 times" in together_question([16, 16])[0]
