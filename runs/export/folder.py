@@ -39,8 +39,8 @@ from debate_judge.runs.export.manifest import (
     calibration_record,
     demo_counts,
     program_fingerprint,
-    program_state,
     read,
+    save_state,
     task_record,
 )
 
@@ -95,18 +95,17 @@ def save(
     """
     folder = Path(folder)
     kinds = {aspect_judge.judge.kind for aspect_judge in judge.aspects.values()}
-    states = {aspect: program_state(aspect_judge.judge) for aspect, aspect_judge in judge.aspects.items()}
-    manifest = _manifest(judge, states) | {
-        "name": name,
-        "lm": _lm_record(lm),
-        **({"columns": columns} if (columns := _text_columns(judge.task)) else {}),
-        "versions": _versions(),
-        "evidence": _portable(redact(evidence)),
-    }
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
     try:
-        _write(temporary, manifest, states)
+        manifest = _manifest(judge, _write_states(judge, temporary)) | {
+            "name": name,
+            "lm": _lm_record(lm),
+            **({"columns": columns} if (columns := _text_columns(judge.task)) else {}),
+            "versions": _versions(),
+            "evidence": _portable(redact(evidence)),
+        }
+        _write(temporary, manifest)
         # An export that cannot be read back must not replace one that can.
         written = read(temporary, kinds)
         for aspect, aspect_judge in judge.aspects.items():
@@ -215,16 +214,27 @@ def _text_columns(task: Task) -> dict[str, str]:
     return {name: column for name, column in task.columns.items() if isinstance(column, str)}
 
 
-def _manifest(judge: CompiledJudge, states: Mapping[str, State]) -> dict[str, Any]:
-    aspects: dict[str, Any] = {}
+def _write_states(judge: CompiledJudge, folder: Path) -> dict[str, tuple[str, State]]:
+    """Aspect -> the file of its judge's state, and the state."""
+    (folder / "state").mkdir(parents=True)
+    states = {}
     for number, (name, aspect_judge) in enumerate(judge.aspects.items(), 1):
+        # The number keeps names different that would be the same on a file system.
         file_name = re.sub(r"[^\w.-]", "_", name)
+        file = f"state/{number}-{file_name}.json"
+        states[name] = file, save_state(aspect_judge.judge, folder / file)
+    return states
+
+
+def _manifest(judge: CompiledJudge, saved: Mapping[str, tuple[str, State]]) -> dict[str, Any]:
+    states = {name: state for name, (_, state) in saved.items()}
+    aspects: dict[str, Any] = {}
+    for name, aspect_judge in judge.aspects.items():
         aspects[name] = {
             "kind": aspect_judge.judge.kind,
             "config": aspect_judge.judge.config(),
             "granularity": aspect_judge.granularity,
-            # The number keeps names different that would be the same on a file system.
-            "state": f"state/{number}-{file_name}.json",
+            "state": saved[name][0],
         }
         if aspect_judge.calibration is not None:
             aspects[name]["calibration"] = calibration_record(aspect_judge.calibration)
@@ -273,10 +283,7 @@ def _portable(value: Any) -> Any:
     return value
 
 
-def _write(folder: Path, manifest: Mapping[str, Any], states: Mapping[str, State]) -> None:
-    (folder / "state").mkdir(parents=True)
-    for aspect, state in states.items():
-        _write_json(folder / manifest["aspects"][aspect]["state"], state)
+def _write(folder: Path, manifest: Mapping[str, Any]) -> None:
     spec, note = manifest["lm"].get("spec", ""), manifest["evidence"].get("note")
     note = f" ({note})" if note else ""
     texts = sum(sum(entry.get("holds_texts", {}).values()) for entry in manifest["aspects"].values())
@@ -289,11 +296,8 @@ def _write(folder: Path, manifest: Mapping[str, Any], states: Mapping[str, State
         texts=f" Its prompts have {texts} rated texts of that data, which are in the folder `state`." if texts else "",
     )
     (folder / "README.md").write_text(readme, encoding="utf-8")
-    _write_json(folder / MANIFEST, manifest)
-
-
-def _write_json(file: Path, value: Any) -> None:
-    file.write_text(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps(manifest, ensure_ascii=False, indent=2, allow_nan=False)
+    (folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
 
 
 def _move_into_place(temporary: Path, folder: Path, fingerprint: str, kinds: Collection[str]) -> None:

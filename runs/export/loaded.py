@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -59,15 +61,17 @@ class LoadedJudge(dspy.Module):
     Args:
         export: The export.
         lm: The judge's LM; closed with the judge, and so is its store.
+        reopen: Connects an export in the same way, in another process: `save(..., save_program=True)` keeps it.
     """
 
-    def __init__(self, export: Export, lm: JudgeLM) -> None:
+    def __init__(self, export: Export, lm: JudgeLM, reopen: Callable[[Export], LoadedJudge]) -> None:
         super().__init__()
         self.judges = {name: aspect_judge.judge for name, aspect_judge in export.judge.aspects.items()}
         """Name of an aspect -> its judge; this is where DSPy finds the predictors."""
         self.manifest: Mapping[str, Any] = export.manifest
         self.fingerprint = export.fingerprint
         self._exported = export.judge
+        self._folder, self._reopen = export.folder, reopen
         self._cuts = cuts_in(export.manifest)
         self._runner = JudgeRunner(lm, progress=False)
 
@@ -110,6 +114,16 @@ class LoadedJudge(dspy.Module):
         if keywords.get("aspect") is not None:
             return predictions[aspects[0].name]
         return _by_aspect(predictions)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LoadedJudge:
+        # In this process a copy uses the same connections.
+        duplicate = self.__class__.__new__(self.__class__)
+        duplicate.__dict__.update(deepcopy(self.__dict__, memo))
+        return duplicate
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Connections cannot be pickled: the copy has the same program and makes its own.
+        return self._reopen, (Export(self.compiled, self.manifest, self._folder),)
 
     async def _judge_items(self, items: Sequence[Item], context_lm: Any | None = None) -> list[Judgement]:
         """Judge the items with the own LM on the loop of the runner, or with `context_lm` on the current loop."""
@@ -406,4 +420,13 @@ def open_judge(
     except BaseException:
         reply_store.close()
         raise
-    return LoadedJudge(export, client)
+    reopen = partial(
+        open_judge,
+        lm=lm,
+        api_base=api_base,
+        concurrency=concurrency,
+        store=store,
+        options=options,
+        max_tokens=max_tokens,
+    )
+    return LoadedJudge(export, client, reopen)

@@ -27,7 +27,7 @@ from debate_judge.programs.roles.examples import is_rated_example
 T = TypeVar("T")
 
 FORMAT = "debate-judge export"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Increased when kinds, configurations or predictors of judges are renamed; earlier exports are then refused."""
 
 MANIFEST = "manifest.json"
@@ -85,9 +85,25 @@ def program_fingerprint(task: object, aspects: object, states: Mapping[str, obje
     return fingerprint({"task": task, "aspects": aspects, "states": states})
 
 
-def program_state(judge: Judge) -> State:
-    """The judge's DSPy state without LMs and traces."""
-    return {name: {k: v for k, v in state.items() if k in _STATE_KEYS} for name, state in judge.dump_state().items()}
+def save_state(judge: Judge, file: Path) -> State:
+    """Write the judge's state by DSPy's own `save`, which DSPy's `load` reads; returns what it says of the program.
+
+    LMs are left out, and so are traces of the tuning, which quote texts.
+    """
+    bare = judge.deepcopy()
+    for _, predictor in bare.named_predictors():
+        predictor.lm, predictor.traces, predictor.train = None, [], []
+    bare.save(file)
+    return program_state(json_object(file))
+
+
+def program_state(state: Record) -> State:
+    """What a state says of the program: DSPy's own versions, LMs and traces left out."""
+    return {
+        name: {key: value for key, value in values.items() if key in _STATE_KEYS}
+        for name, values in state.values.items()
+        if name != "metadata" and isinstance(values, dict)
+    }
 
 
 def demo_counts(state: State) -> dict[str, int]:
@@ -117,7 +133,7 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
         task = manifest.task.task(manifest.columns)
     states = {name: _read_state(folder, entries.child(name), entry.state) for name, entry in manifest.aspects.items()}
     actual = program_fingerprint(
-        root.values["task"], root.values["aspects"], {name: state.values for name, state in states.items()}
+        root.values["task"], root.values["aspects"], {name: program_state(state) for name, state in states.items()}
     )
     if actual != manifest.fingerprint:
         raise root.error(
@@ -226,7 +242,7 @@ def calibration_record(calibration: Calibration) -> dict[str, Any]:
 def _load_states(judge: Judge, state: Record) -> None:
     """Load the predictors' states, with the tuned instructions, into the judge."""
     predictors = dict(judge.named_predictors())
-    if set(predictors) != set(state.values):
+    if set(predictors) != set(state.values) - {"metadata"}:
         raise state.error(
             "the state belongs to another judge: its predictors have other names",
             expected=", ".join(predictors) or "none",

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.reading import json_object
 from debate_judge.runs.export.folder import load, read
-from debate_judge.runs.export.manifest import SCHEMA_VERSION, program_fingerprint
+from debate_judge.runs.export.manifest import SCHEMA_VERSION, program_fingerprint, program_state
 from tests.refusals.refusal import row
 
 MANIFEST, STATE = "manifest.json", "state/1-tone.json"
@@ -33,9 +35,9 @@ def edited(file: str, edit: Callable[[Any], object], signed: bool = True) -> Cha
 def sign(export: Path) -> None:
     manifest = json.loads((export / MANIFEST).read_text(encoding="utf-8"))
     try:
-        states = {a: json.loads((export / e["state"]).read_text("utf-8")) for a, e in manifest["aspects"].items()}
+        states = {a: program_state(json_object(export / e["state"])) for a, e in manifest["aspects"].items()}
         manifest["fingerprint"] = program_fingerprint(manifest["task"], manifest["aspects"], states)
-    except (KeyError, OSError):
+    except (KeyError, InputError):
         return
     (export / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
 

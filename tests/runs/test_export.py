@@ -274,6 +274,19 @@ def test_an_exports_own_lm_answers_unless_a_context_names_another(export: Path, 
     assert [len(lm.prompts) for lm in lms] == [0, 1]
 
 
+def test_dspy_reads_the_states_and_keeps_a_whole_program(export: Path, tmp_path: Path) -> None:
+    manifest = json.loads((export / "manifest.json").read_text())
+    with load(export) as exported:
+        for aspect, entry in manifest["aspects"].items():
+            judge = build(entry["kind"], entry["config"])
+            judge.load(export / entry["state"])
+            assert judge.instructions() == exported.judges[aspect].instructions()
+        exported.save(tmp_path / "program", save_program=True)
+        with dspy.load(tmp_path / "program", allow_pickle=True) as loaded:
+            assert loaded.fingerprint == exported.fingerprint
+            assert loaded.lm is not exported.lm
+
+
 # --- in the process of a tool ---
 
 
