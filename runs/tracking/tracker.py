@@ -214,7 +214,7 @@ class Tracker:
 
     def log_debates(self, traced: Sequence[TracedDebate]) -> None:
         """Log debates as traces of the run, see `runs.tracking.run_contents`. They quote the texts of the data."""
-        with self._writing(), use_tracking_uri(self.tracking_store.uri):
+        with self._writing():
             log_debates(self.tracking_store, self.run_id, traced)
 
     def log_model(self, export: Path, *, name: str, registration: Registration | None) -> str:
@@ -232,18 +232,15 @@ class Tracker:
 
         from debate_judge.runs.tracking.model import log_model
 
-        with (
-            self._writing(),
-            use_tracking_uri(self.tracking_store.uri),
-            mlflow.start_run(run_id=self.run_id, nested=True),
-        ):
+        with self._writing(), mlflow.start_run(run_id=self.run_id, nested=True):
             return log_model(self.tracking_store, export, name, registration)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Raise whatever MLflow raises as a TrackingError."""
+        """Raise whatever MLflow raises as a TrackingError; some of its client's methods use the process's URI."""
         try:
-            yield
+            with use_tracking_uri(self.tracking_store.uri):
+                yield
         except Exception as error:
             raise TrackingError(
                 f"the tracking store failed during the run: {first_line(error)}\n"

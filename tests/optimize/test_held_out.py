@@ -1,4 +1,4 @@
-"""Held-out sources: a file of the user's own, and the ledger of uses of their figures."""
+"""Held-out sources: a file of the user's own."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_a_reply_is_charged_once_at_the_price_of_what_was_cached_to_whoever_wait
     with charged_to(asker):
         assert asyncio.run(store.get("0" * 32)) is None
         assert asyncio.run(store.get_or_claim("0" * 32)) is True
-    # The replies of a batch job come in a task that another judge may have started.
+    # A reply may come in a task that another judge has started.
     with charged_to(bringer):
         asyncio.run(store.put("0" * 32, "scorer", Reply("4", 100, 10, 60)))
     with charged_to(asker):
