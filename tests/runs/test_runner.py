@@ -21,6 +21,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import ADVOCATE, PLAIN
 from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, Unscored, Verdict, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.errors import TooManyUnscoredError
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore, Messages, Reply
@@ -106,7 +107,7 @@ def test_judgements_stand_beside_the_ratings_and_too_many_without_a_score_are_re
     assert [g.source_id for g in half] == [group.source_id for group in CORPUS.groups]
     assert calls_per_item(judgements) == 6 / 5
     require_scored(judgements, 0.2, "dev items")
-    with pytest.raises(InputError, match=r"1 of 5 dev items(.|\n)*1 unreadable reply"):
+    with pytest.raises(TooManyUnscoredError, match=r"1 of 5 dev items .*1 unreadable reply"):
         require_scored(judgements, 0.1, "dev items")
 
 
