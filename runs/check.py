@@ -281,7 +281,7 @@ def _raters(corpus: Corpus) -> list[OutputBlock]:
             for g, candidates, mean, by_rater in zip(corpus.groups, ids, means, ratings, strict=True)
         ]
         level: Level = "summary" if corpus.grouped else "sample"
-        agreement = compare_with_raters(groups, level=level, resamples=0)
+        agreement = compare_with_raters(groups, level=level)
         if agreement.raters > 1:
             figures = (agreement.alpha, None if agreement.ceiling is None else agreement.ceiling.value)
             rows.append([name, *("–" if value is None else f"{value:.2f}" for value in figures)])

@@ -8,7 +8,7 @@ Three measures for each judge and aspect, over all candidates that have both a s
 - `kappa`: of the decision "at least CUT" by the score and by the mean rating (Cohen, A coefficient of agreement for
   nominal scales, 1960); undefined where all ratings are on one side of the cut.
 
-Intervals are computed from jackknife pseudo-values over sources (`data.agreement.bootstrap.pseudo_values`), and those
+Intervals are computed from jackknife pseudo-values over sources (`data.agreement.estimates.pseudo_values`), and those
 of differences between judges from paired differences of these.
 """
 
@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, RatingScorePairs, rated_pairs
 from debate_judge.data.agreement.correlations import Floats, Statistic, concordance
 from debate_judge.data.agreement.decisions import DecisionRule
+from debate_judge.data.agreement.estimates import AgreementEstimate, GroupIndex, RatingScorePairs, rated_pairs
 from debate_judge.data.agreement.intervals import Measure, logit_interval, t_interval
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import Indices, bundle, pseudo_values
 from debate_judge.data.agreement.correlations import Floats, mid_ranks
+from debate_judge.data.agreement.estimates import Indices, bundle, pseudo_values
 from debate_judge.data.agreement.intervals import (
     CORRELATION_RANGE,
     SHARE_RANGE,
@@ -28,11 +28,14 @@ from debate_judge.data.agreement.intervals import (
 LABEL_MEASURES = ("precision", "recall", "f1")
 """Measures of one label as the positive one."""
 
+DRAWS = 10_000
+"""Draws from the posterior of a confusion matrix."""
+
 MEASURES = ("accuracy", "kappa", "balanced_accuracy", *LABEL_MEASURES, "auroc")
 
 
 def classify(
-    labels: Indices, decided: Indices, source: Indices, count: int, *, resamples: int = 10_000, seed: int = 0
+    labels: Indices, decided: Indices, source: Indices, count: int, *, intervals: bool = True, seed: int = 0
 ) -> tuple[dict[str, Measure], list[dict[str, Measure]]]:
     """Compare decisions with labels.
 
@@ -50,7 +53,7 @@ def classify(
         labels, decided: The raters' labels and the judge's decisions as numbers, shape (decisions,); at least one.
         source: Number of each decision's source.
         count: Number of different labels.
-        resamples, seed: Number of draws from the posterior; 0 gives no intervals at all.
+        intervals, seed: Whether there are intervals, and the seed of the draws from the posterior.
 
     Returns:
         The measures of all labels together, and for each label those of `LABEL_MEASURES`.
@@ -62,14 +65,14 @@ def classify(
         return _measures_of_matrices(np.array(matrix, dtype=float), occurs)
 
     x, y = labels.astype(float), decided.astype(float)
-    if resamples and 1 < len(labels) == len(np.unique(source)):
+    if intervals and 1 < len(labels) == len(np.unique(source)):
         table = np.zeros((count, count))
         np.add.at(table, (labels, decided), 1)
-        shares = np.random.default_rng(seed).dirichlet(table.ravel() + 0.5, size=resamples)
-        draws = _measures_of_matrices(shares.T.reshape(count, count, resamples), occurs)
+        shares = np.random.default_rng(seed).dirichlet(table.ravel() + 0.5, size=DRAWS)
+        draws = _measures_of_matrices(shares.T.reshape(count, count, DRAWS), occurs)
         estimates = [posterior_interval(v, row) for v, row in zip(of_rows(x[None], y[None])[:, 0], draws, strict=True)]
     else:
-        estimates = _with_intervals(of_rows, x, y, bundle(source, seed), intervals=resamples > 0)
+        estimates = _with_intervals(of_rows, x, y, bundle(source, seed), intervals=intervals)
     by_label = [dict(zip(LABEL_MEASURES, estimates[i : i + 3], strict=True)) for i in range(3, len(estimates), 3)]
     return dict(zip(MEASURES[:3], estimates[:3], strict=True)), by_label
 
@@ -96,7 +99,7 @@ def _with_intervals(
     ranges = [CORRELATION_RANGE if len(values) > 1 and i == 1 else SHARE_RANGE for i in range(len(values))]
     # A measure at an end of its range, which has no logit, is moved half a decision inwards.
     return [
-        logit_interval(value, error, units, value_range, 0.5 / (len(x) + 1), "logit")
+        logit_interval(value, error, units, value_range, 0.5 / (len(x) + 1))
         for value, error, value_range in zip(values, errors, ranges, strict=True)
     ]
 

@@ -18,9 +18,9 @@ from typing import Literal
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import Indices, number_in_order
 from debate_judge.data.agreement.classification import area_under_roc, classify
 from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.estimates import Indices, number_in_order
 from debate_judge.data.agreement.intervals import Measure
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
@@ -132,7 +132,7 @@ def evaluate_decisions(
     decision_rules: Mapping[str, DecisionRule],
     *,
     on_scale: bool = True,
-    resamples: int = 10_000,
+    intervals: bool = True,
     seed: int = 0,
 ) -> dict[str, DecisionResult]:
     """Compare a judge's decisions, derived from its scores, with the labels derived from ratings.
@@ -141,7 +141,7 @@ def evaluate_decisions(
         scores: Aspect name -> groups, of one judge.
         decision_rules: From `find_decision_rules`; aspects without a rule, or with no label, are left out.
         on_scale: Whether scores are on the raters' scale. If not, binary decisions have no cut.
-        resamples, seed: Of the intervals, see `classify`.
+        intervals, seed: See `classify`.
 
     Raises:
         InputError: The decisions are about pairs, and a group does not have two candidates.
@@ -151,7 +151,7 @@ def evaluate_decisions(
             name: replace(rule, cut=None) if rule.kind == "binary" else rule for name, rule in decision_rules.items()
         }
     results = {
-        name: _decision_result(groups, decision_rules[name], resamples, seed)
+        name: _decision_result(groups, decision_rules[name], intervals, seed)
         for name, groups in scores.items()
         if name in decision_rules
     }
@@ -168,7 +168,7 @@ def _has_distinct_ratings(group: GroupScores) -> bool:
 
 
 def _decision_result(
-    groups: Sequence[GroupScores], rule: DecisionRule, resamples: int, seed: int
+    groups: Sequence[GroupScores], rule: DecisionRule, intervals: bool, seed: int
 ) -> DecisionResult | None:
     ratings, scores, source = _labelled(groups, rule)
     if not len(ratings):
@@ -183,9 +183,9 @@ def _decision_result(
         decided = _label_numbers(scores[scored], rule.kind, rule.cut, rule.margin)
         decisions = _counts(decided, rule.kind)
         if scored.any():
-            measures, lower = _measures(labels[scored], decided, source_of_scored, rule.kind, resamples, seed)
+            measures, lower = _measures(labels[scored], decided, source_of_scored, rule.kind, intervals, seed)
     if scored.any():
-        auroc = _auroc(labels[scored], scores[scored], source_of_scored, rule.kind, resamples > 0, seed)
+        auroc = _auroc(labels[scored], scores[scored], source_of_scored, rule.kind, intervals, seed)
         measures = {**measures, "auroc": auroc}
     ties = sum(r == rule.threshold for g in groups for r in g.ratings) if rule.kind == "binary" else 0
     undecided, sources = int((~scored).sum()), len(np.unique(source))
@@ -233,15 +233,15 @@ def _counts(numbers: Indices, kind: DecisionKind) -> dict[str, int]:
 
 
 def _measures(
-    labels: Indices, decided: Indices, source: Indices, kind: DecisionKind, resamples: int, seed: int
+    labels: Indices, decided: Indices, source: Indices, kind: DecisionKind, intervals: bool, seed: int
 ) -> tuple[dict[str, Measure], dict[str, Measure]]:
     """The measures with the upper label as the positive one, and those with the lower one."""
     if kind == "pairs":
         # Labels that do not occur have no cells in the confusion matrix, whose posterior depends on their number.
         occurring, numbers = np.unique([labels, decided], return_inverse=True)
         labels, decided = numbers.reshape(2, -1)
-        return classify(labels, decided, source, max(2, len(occurring)), resamples=resamples, seed=seed)[0], {}
-    measures, (lower, upper) = classify(labels, decided, source, 2, resamples=resamples, seed=seed)
+        return classify(labels, decided, source, max(2, len(occurring)), intervals=intervals, seed=seed)[0], {}
+    measures, (lower, upper) = classify(labels, decided, source, 2, intervals=intervals, seed=seed)
     return measures | upper, lower
 
 

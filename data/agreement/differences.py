@@ -9,16 +9,15 @@ This assumes no normal distribution and keeps the type I error with any number o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, RatingScorePairs, bundle, rated_pairs
-from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
+from debate_judge.data.agreement.correlations import Floats, Statistic
+from debate_judge.data.agreement.estimates import AgreementEstimate, GroupIndex, bundle, estimate_level, rated_pairs
 from debate_judge.data.agreement.intervals import detectable_difference, groups_to_detect, t_interval
-from debate_judge.data.agreement.levels import estimate_level, system_sums
 from debate_judge.data.agreement.results import MIN_GROUPS_FOR_P_VALUE, Difference, GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import ROUNDING_ERROR, Level
@@ -34,9 +33,6 @@ MAX_EXACT_UNITS = 16
 RANDOM_FLIPS = 100_000
 """Number of random sign assignments with more units: a p-value of .05 then has a standard error of .0007."""
 
-_SYSTEM_FLIPS = 10_000
-"""Random sign assignments at system level, where each has to rank all systems again."""
-
 _CHUNK = 4096
 """Sign assignments that are computed at once."""
 
@@ -47,7 +43,6 @@ def compare(
     *,
     statistic: Statistic = "spearman",
     level: Level = "summary",
-    resamples: int = 10_000,
     seed: int = 0,
     family_size: int = 1,
 ) -> Difference:
@@ -58,16 +53,14 @@ def compare(
     correlation counts as 0.
 
     At summary level the interval is t on the paired group differences and the p-value flips their signs; at sample
-    level the jackknife's pseudo-values take the place of group values. At system level the interval is t with the
-    bootstrap's standard error, and a flip exchanges the two judges' standardized scores within a group.
+    level the jackknife's pseudo-values take the place of group values. At system level
+    there is neither.
 
     Args:
         a: Aspect name -> groups.
         b: The same aspects, groups, candidates and ratings with another judge's scores.
         statistic, level: The correlation, and where it is computed.
-        resamples: Number of times that the groups are resampled, jointly for all aspects, at system level; 0 for no
-            interval at any level.
-        seed: For the resampling and the flips.
+        seed: For the flips, and the bundles of many sources.
         family_size: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
 
     Raises:
@@ -78,33 +71,22 @@ def compare(
             "two judges can only be compared on the same aspects", expected=", ".join(a), found=", ".join(b)
         )
     index = GroupIndex.build(a, seed)
-    pairs: list[tuple[RatingScorePairs, RatingScorePairs]] = []
     differences: list[AgreementEstimate] = []
     for name in a:
         both = [rated_pairs(groups, index) for groups in _on_same_candidates(a[name], b[name])]
-        first, second = (
-            estimate_level(level, judge, [statistic], resamples=resamples, seed=seed).estimate for judge in both
-        )
+        first, second = (estimate_level(level, judge, [statistic]).estimate for judge in both)
         if not np.isnan(first.values[0]):
             differences.append(first - second)
-            pairs.append((both[0], both[1]))
     if not differences:
         return Difference(None, p_value=None, groups=0)
     mean = AgreementEstimate.mean(differences)
-    if mean.contributions is None:
-        p_value = _system_level_p_value(pairs, statistic, mean.sources, seed)
-    else:
-        p_value = sign_flip_p_value(mean.contributions[0, mean.included_sources], seed)
-    return _difference(mean, p_value, family_size if resamples else None)
-
-
-def _difference(mean: AgreementEstimate, p_value: float | None, family_size: int | None) -> Difference:
-    """The difference with its interval; without one where `family_size` is None."""
     value, error, groups = float(mean.values[0]), float(mean.standard_errors[0]), mean.sources
-    if family_size is None or math.isnan(error):
+    if mean.contributions is None:
+        return Difference(value, p_value=None, groups=groups)
+    p_value = sign_flip_p_value(mean.contributions[0, mean.included_sources], seed)
+    if math.isnan(error):
         return Difference(value, p_value=p_value, groups=groups)
-    replicates = None if mean.replicates is None else mean.replicates[0]
-    interval = t_interval(value, error, mean.independent_sources, family_size, replicates)
+    interval = t_interval(value, error, groups, family_size)
     low, high = np.array([interval.low, interval.high], dtype=float).clip(-2.0, 2.0).tolist()
     deviation = error * math.sqrt(groups)
     return Difference(value, low, high, interval.method, p_value=p_value, groups=groups, deviation=deviation)
@@ -132,35 +114,6 @@ def statistical_power(difference: Difference) -> Power | None:
         detectable_difference(difference.deviation, difference.groups),
         max(0, needed - difference.groups),
     )
-
-
-def _system_level_p_value(
-    pairs: Sequence[tuple[RatingScorePairs, RatingScorePairs]], statistic: Statistic, groups: int, seed: int
-) -> float | None:
-    """The p-value at system level by exchanging the judges' standardized scores in units, in all aspects at once."""
-    by_aspect = [_flipped_system_difference(*judges, statistic) for judges in pairs]
-    units = int(pairs[0][0].index.unit_of_group.max()) + 1
-
-    def difference(signs: Floats) -> Floats:
-        total: Floats = np.sum([difference_in(signs) for difference_in in by_aspect], axis=0)
-        return total
-
-    return permutation_p_value(difference, groups, units, seed=seed, flips=_SYSTEM_FLIPS)
-
-
-def _flipped_system_difference(
-    a: RatingScorePairs, b: RatingScorePairs, statistic: Statistic
-) -> Callable[[Floats], Floats]:
-    """A function from signs, shape (units, assignments), to differences of system-level correlations."""
-    (counts, rating_sums, a_sums), (*_, b_sums) = system_sums(a), system_sums(b)
-    sizes = counts.sum(axis=1)
-    ratings = np.round(rating_sums.sum(axis=1) / sizes, 12)
-
-    def correlation(weights: Floats) -> Floats:
-        means = np.round((a_sums @ weights + b_sums @ (1 - weights)) / sizes[:, None], 12).T
-        return np.nan_to_num(correlations(np.broadcast_to(ratings, means.shape), means, [statistic])[0])
-
-    return lambda signs: correlation((1 + signs) / 2) - correlation((1 - signs) / 2)
 
 
 def _on_same_candidates(
@@ -192,40 +145,25 @@ def _on_same_candidates(
 def sign_flip_p_value(contributions: Floats, seed: int) -> float | None:
     """The two-sided p-value of a sum of contributions of groups, shape (groups,), e.g. of paired differences divided by
     their number; None below `MIN_GROUPS_FOR_P_VALUE`."""
-    groups = len(contributions)
-    summed = np.bincount(bundle(np.arange(groups), seed), weights=contributions)
+    if len(contributions) < MIN_GROUPS_FOR_P_VALUE:
+        return None
+    summed = np.bincount(bundle(np.arange(len(contributions)), seed), weights=contributions)
     # Flipping a 0 changes nothing; without these units more cases are computed exactly.
     nonzero = summed[summed != 0]
-    return permutation_p_value(lambda signs: nonzero @ signs, groups, len(nonzero), seed=seed)
-
-
-def permutation_p_value(
-    statistic: Callable[[Floats], Floats], groups: int, units: int, *, seed: int, flips: int = RANDOM_FLIPS
-) -> float | None:
-    """The two-sided p-value of a statistic that is recomputed for flipped units; None with too few groups.
-
-    Args:
-        statistic: Signs of shape (units, assignments) -> values of shape (assignments,), odd in the signs.
-        groups: Number of groups that it is computed from.
-        units: Number of units that are flipped.
-        seed, flips: Of the random sign assignments where there are more than `MAX_EXACT_UNITS` units.
-    """
-    if groups < MIN_GROUPS_FOR_P_VALUE:
-        return None
-    if units < 2:
+    if len(nonzero) < 2:
         return 1.0  # Flipping a single unit leaves the absolute value as it is.
     from scipy.stats import permutation_test
 
     def rounded(signs: Floats, axis: int) -> Floats:
         # Rounded, so that the last digits do not decide whether a value equals the observed one.
-        return np.round(statistic(np.atleast_2d(signs).T).reshape(signs.shape[:-1]), 12)
+        return np.round(signs @ nonzero, 12)
 
     test = permutation_test(
-        (np.ones(units),),
+        (np.ones(len(nonzero)),),
         rounded,
         permutation_type="samples",
         vectorized=True,
-        n_resamples=1 << MAX_EXACT_UNITS if units <= MAX_EXACT_UNITS else flips,
+        n_resamples=1 << MAX_EXACT_UNITS if len(nonzero) <= MAX_EXACT_UNITS else RANDOM_FLIPS,
         batch=_CHUNK,
         axis=-1,
         rng=np.random.default_rng(seed),

@@ -5,25 +5,13 @@ The percentile bootstrap covers the true value in 82 % of cases with five groups
 
 - `t`: paired differences of group values. Value +- t(G - 1) standard errors, the classical interval (Student 1908).
   Where aspects have different groups, the standard error is that of a linearised ratio (Binder 1983).
-- `t-fisher-z`: means of group correlations. The same on Fisher's z of the mean, with the standard error divided by
-  1 - mean^2 (the delta method): correlations crowd towards 1 with a long tail below, and the plain interval, which is
-  symmetric, then covers .92 instead of .94 with five groups, and .80 where agreement is high. For a correlation
-  over the candidates of all groups, the jackknife's pseudo-values are the group values.
-- `fisher-z`: correlations over systems, which a single group hardly moves, so that the jackknife fails. On Fisher's z
-  (Fisher 1915), which is nearly normal, value +- t(G - 1) sqrt(G / (G - 1)) s, with s the bootstrap's standard
-  deviation. The root corrects for the variance over resamples of G groups, which is too small by (G - 1) / G (Efron
-  and Tibshirani 1993, chapter 6); t allows for the error of s. Over few systems a rank correlation takes few values,
-  next to which s says little, so that the interval is extended to the middle 95 % of the resamples (with 6 systems
-  and 50 groups it then covers .99, instead of .86). The coverage is near 95 % only with enough groups for precise
-  means of the systems: with few groups, noise in these means attenuates the correlation, which no interval corrects
-  (with made-up judges of SummEval it is .5 with 5 to 10 groups and .7 with 50, corrected for bias no higher).
-- `logit`: shares such as accuracy, F1 or AUROC, and kappa: as `t-fisher-z`, with the jackknife's influences, on the
-  logit of the value rescaled to 0..1. Precision and recall, which depend on few decisions, are covered in .94 to .98
-  of cases with up to ten groups.
-- `t-bootstrap`: paired differences of correlations over systems: as `fisher-z`, on the scale of the difference itself
-  and extended for the same reason (with 6 systems and 50 groups it then covers .95, instead of .88).
+- `logit`: means of group correlations, shares such as accuracy, F1 or AUROC, and kappa. The same on the logit of the
+  value rescaled to 0..1, which for a correlation is twice Fisher's z, with the standard error by the delta method:
+  correlations crowd towards 1 with a long tail below, and the plain interval, which is symmetric, then covers .92
+  instead of .94 with five groups, and .80 where agreement is high. Where a statistic is not a mean over groups, the
+  jackknife's pseudo-values are the group values.
 - `dirichlet`: decisions where each source has one. Quantiles of the posterior of the confusion matrix under Jeffreys'
-  prior, Dirichlet(counts + 1/2) (Brown, Cai and DasGupta 2001 for two cells). A bootstrap never draws a cell that
+  prior, Dirichlet(counts + 1/2) (Brown, Cai and DasGupta 2001 for two cells). The jackknife never fills a cell that
   happens to be empty, so its intervals of kappa and recall have no width where they should be widest.
 - `exact`: statistics at an end of their range in every group. Nothing varies, so the methods above give intervals
   without width; this is the bound on the share of groups that are different (Clopper and Pearson 1934).
@@ -40,14 +28,11 @@ import numpy as np
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.schema import ROUNDING_ERROR
 
-Method = Literal["t", "t-fisher-z", "fisher-z", "logit", "t-bootstrap", "dirichlet", "exact"]
+Method = Literal["t", "logit", "dirichlet", "exact"]
 
 METHODS: dict[Method, str] = {
-    "t-fisher-z": "t on the group values, on Fisher's z",
     "t": "t on the paired group differences",
-    "fisher-z": "t on Fisher's z with the bootstrap's deviation, extended to the middle 95 % of resamples",
-    "logit": "t on the jackknife's influences, on the logit",
-    "t-bootstrap": "t with the bootstrap's deviation, extended to the middle 95 % of resamples",
+    "logit": "t on the group values or the jackknife's pseudo-values, on the logit",
     "dirichlet": "draws from Dirichlet(counts + 1/2)",
     "exact": "Clopper-Pearson, because all groups are at one end of the range",
 }
@@ -70,7 +55,7 @@ class Measure:
     value: float | None
     """None where undefined, e.g. the precision of a judge that never decides for positive."""
     low: float | None = None
-    """Ends of the interval; None without a value, without resamples or with fewer than two groups."""
+    """Ends of the interval; None without a value, at system level or with fewer than two groups."""
     high: float | None = None
     method: Method | None = None
     """Method of the interval; None without one."""
@@ -111,26 +96,19 @@ def standard_error(influences: Floats) -> float:
     return math.sqrt(groups / (groups - 1) * math.fsum(influences**2)) if groups > 1 else math.nan
 
 
-def t_interval(
-    value: float, error: float, groups: int, family_size: int = 1, replicates: Floats | None = None
-) -> Measure:
-    """The interval `t` of a mean of paired differences of group values; with bootstrap replicates `t-bootstrap`.
+def t_interval(value: float, error: float, groups: int, family_size: int = 1) -> Measure:
+    """The interval `t` of a mean of paired differences of group values.
 
     Args:
         value: The difference.
         error: Its standard error; NaN for no interval.
         groups: Number of groups that it is computed from.
         family_size: As for `t_quantile`.
-        replicates: Differences of resampled groups, shape (resamples,), NaN where undefined.
     """
     if math.isnan(value) or math.isnan(error):
         return without_interval(value)
     half_width = t_quantile(groups, family_size) * error
-    interval = Measure(value, value - half_width, value + half_width, "t")
-    if replicates is None:
-        return interval
-    tail = _TAIL / family_size
-    return _extended(replace(interval, method="t-bootstrap"), *np.nanquantile(replicates, (tail, 1 - tail)).tolist())
+    return Measure(value, value - half_width, value + half_width, "t")
 
 
 def logit_interval(
@@ -139,11 +117,8 @@ def logit_interval(
     groups: int,
     value_range: tuple[float, float] = CORRELATION_RANGE,
     min_distance: float = ROUNDING_ERROR,
-    method: Method = "t-fisher-z",
 ) -> Measure:
-    """The interval `t-fisher-z` of a mean of group correlations, or `logit` of another statistic.
-
-    Both are one transformation: Fisher's z of r is half the logit of (r + 1) / 2.
+    """The interval `logit` of a mean of group correlations or of another statistic with a range.
 
     Args:
         value: The statistic.
@@ -152,43 +127,15 @@ def logit_interval(
         value_range: The lowest and the highest possible value.
         min_distance: Values nearer to an end of the range, which has no logit, are moved to this distance from it, as
             a share of the range.
-        method: Name of the method in the result.
     """
     if math.isnan(value) or math.isnan(error):
         return without_interval(value)
     if error < ROUNDING_ERROR:
-        return _degenerate_interval(value, groups, value_range, method)
+        return _degenerate_interval(value, groups, value_range)
     low, width = value_range[0], value_range[1] - value_range[0]
     share = min(max((value - low) / width, min_distance), 1 - min_distance)
     half_width = t_quantile(groups) * error / width / (share * (1 - share))
-    return _from_logit(value, share, half_width, value_range, method)
-
-
-def fisher_z_interval(value: float, replicates: Floats, groups: int, observations: int) -> Measure:
-    """The interval `fisher-z` of a correlation over systems, from its bootstrap replicates.
-
-    Args:
-        value: The correlation.
-        replicates: Shape (resamples,), NaN where undefined.
-        groups: Number of resampled groups that the value is computed from.
-        observations: Number of pairs of systems. A replicate at an end of the range, which has no z, is moved half a
-            pair inwards.
-    """
-    defined = replicates[~np.isnan(replicates)]
-    if groups < 2 or math.isnan(value) or len(defined) < 2:
-        return without_interval(value)
-    if np.ptp(defined) < ROUNDING_ERROR:
-        return _degenerate_interval(value, groups, CORRELATION_RANGE, "fisher-z")
-    from scipy.special import logit
-
-    share, shares = (value + 1) / 2, (defined + 1) / 2
-    min_distance = 0.5 / (observations + 1)
-    if 0 < share < 1:
-        min_distance = max(ROUNDING_ERROR, min(min_distance, share, 1 - share))
-    share, shares = min(max(share, min_distance), 1 - min_distance), np.clip(shares, min_distance, 1 - min_distance)
-    half_width = t_quantile(groups) * math.sqrt(groups / (groups - 1)) * float(np.std(logit(shares), ddof=1))
-    interval = _from_logit(value, share, half_width, CORRELATION_RANGE, "fisher-z")
-    return _extended(interval, *np.quantile(defined, (_TAIL, 1 - _TAIL)).tolist())
+    return _from_logit(value, share, half_width, value_range)
 
 
 def posterior_interval(value: float, draws: Floats) -> Measure:
@@ -234,7 +181,7 @@ def _power(shift: float, groups: float) -> float:
     return float(nct.sf(limit, groups - 1, shift) + np.nan_to_num(nct.cdf(-limit, groups - 1, shift)))
 
 
-def _degenerate_interval(value: float, groups: int, value_range: tuple[float, float], method: Method) -> Measure:
+def _degenerate_interval(value: float, groups: int, value_range: tuple[float, float]) -> Measure:
     """The interval where all groups have the same value: the exact bound at an end of the range, else without width."""
     width = value_range[1] - value_range[0]
     # With G of G groups at an end, at most this share of all groups is not there; at worst it is at the other end.
@@ -243,19 +190,17 @@ def _degenerate_interval(value: float, groups: int, value_range: tuple[float, fl
         return Measure(value, value_range[1] - bound, value_range[1], "exact")
     if abs(value - value_range[0]) < ROUNDING_ERROR:
         return Measure(value, value_range[0], value_range[0] + bound, "exact")
-    return Measure(value, value, value, method)
+    return Measure(value, value, value, "logit")
 
 
-def _from_logit(
-    value: float, share: float, half_width: float, value_range: tuple[float, float], method: Method
-) -> Measure:
+def _from_logit(value: float, share: float, half_width: float, value_range: tuple[float, float]) -> Measure:
     """The interval of `half_width` to each side of `share`, the value rescaled to 0..1, on the logit scale; it is
     extended to the value."""
     from scipy.special import expit, logit
 
     low, high = value_range
     ends = low + (high - low) * expit(logit(share) + np.array([-half_width, half_width]))
-    return _extended(Measure(value, float(ends[0]), float(ends[1]), method), value)
+    return _extended(Measure(value, float(ends[0]), float(ends[1]), "logit"), value)
 
 
 def _extended(interval: Measure, *values: float) -> Measure:

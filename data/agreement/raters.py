@@ -19,9 +19,6 @@ from debate_judge.data.agreement.results import Agreement, Difference, GroupScor
 from debate_judge.data.agreement.tables import agreement_table, level_correlation
 from debate_judge.data.schema import Level
 
-_MAX_RESAMPLES = 2000
-"""Maximum number of resamples for statistics that are computed once for every rater."""
-
 
 @dataclass(frozen=True, slots=True)
 class RaterAgreement:
@@ -62,7 +59,6 @@ def compare_with_raters(
     statistic: Statistic = "spearman",
     level: Level = "summary",
     on_scale: bool = True,
-    resamples: int = _MAX_RESAMPLES,
     seed: int = 0,
 ) -> RaterAgreement:
     """Compare a judge with the raters of one aspect.
@@ -71,20 +67,19 @@ def compare_with_raters(
         groups: Of one aspect, with the ratings of single raters.
         statistic, level: The correlation; reliability and noise correction are not defined at system level.
         on_scale: Whether the scores are on the raters' scale, so that differences from ratings are meaningful.
-        resamples, seed: For the intervals of the ceiling at system level; 0 gives no intervals.
+        seed: Of bundles and sign flips.
     """
     rater_count = max((len(values) for g in groups for values in g.raters), default=0)
     error, bias = error_and_bias(groups) if on_scale else (None, None)
     if rater_count < 2:
         return RaterAgreement(rater_count, error, bias)
-    resamples = min(resamples, _MAX_RESAMPLES)
     rater_scores = {f"rater {i + 1}": [_rater_as_judge(g, i) for g in groups] for i in range(rater_count)}
     judge_scores = {
         name: [replace(h, scores=g.scores) for g, h in zip(groups, rater_groups, strict=True)]
         for name, rater_groups in rater_scores.items()
     }
     tables = [
-        agreement_table(scores, levels=(level,), statistics=(statistic,), resamples=resamples, seed=seed)
+        agreement_table(scores, levels=(level,), statistics=(statistic,), seed=seed)
         for scores in (rater_scores, judge_scores)
     ]
     ceiling, judge = (table.average[level][statistic] for table in tables)
@@ -98,7 +93,7 @@ def compare_with_raters(
         bias,
         ceiling,
         judge,
-        compare(judge_scores, rater_scores, statistic=statistic, level=level, resamples=resamples, seed=seed),
+        compare(judge_scores, rater_scores, statistic=statistic, level=level, seed=seed),
         krippendorff_alpha(ratings),
         _kappa_of_raters(ratings, rater_count) if integers else None,
         _kappa_of_judge(groups, rater_count) if integers and on_scale else None,
@@ -170,13 +165,6 @@ def pairs_by_source(groups: Sequence[GroupScores]) -> list[Floats]:
 def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
     """Score minus mean rating of the candidates that have both, one array per source with such candidates."""
     return [pairs[:, 1] - pairs[:, 0] for pairs in pairs_by_source(groups)]
-
-
-def ratio_of_spreads(groups: Sequence[GroupScores]) -> float | None:
-    """Standard deviation of the scores divided by that of the ratings, of candidates that have both."""
-    pairs = pairs_by_source(groups)
-    ratings, scores = np.concatenate(pairs).std(axis=0).tolist() if pairs else (0.0, 0.0)
-    return scores / ratings if ratings > 0 else None
 
 
 def mean_and_error(by_source: Sequence[Floats]) -> tuple[float, float]:

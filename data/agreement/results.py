@@ -122,7 +122,8 @@ class Difference(Measure):
     """Standard deviation of the group differences: the standard error times the root of the number of sources."""
 
     def __str__(self) -> str:
-        p_value = f"no p: {WHY_NO_P_VALUE}" if self.p_value is None else f"p = {self.p_value:.3f}"
+        few = f"no p: {WHY_NO_P_VALUE}" if self.groups < MIN_GROUPS_FOR_P_VALUE else "no p"
+        p_value = few if self.p_value is None else f"p = {self.p_value:.3f}"
         return f"{_with_interval(self)} over {self.groups} groups, {p_value}"
 
 

@@ -9,15 +9,21 @@ of each other; `data/agreement/intervals.py` describes the methods.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, rated_pairs
 from debate_judge.data.agreement.correlations import STATISTICS, Statistic, correlations, nan_to_none
 from debate_judge.data.agreement.differences import compare
-from debate_judge.data.agreement.intervals import Measure, fisher_z_interval, logit_interval, without_interval
-from debate_judge.data.agreement.levels import LevelEstimate, estimate_level
+from debate_judge.data.agreement.estimates import (
+    AgreementEstimate,
+    GroupIndex,
+    LevelEstimate,
+    estimate_level,
+    rated_pairs,
+)
+from debate_judge.data.agreement.intervals import logit_interval
 from debate_judge.data.agreement.results import (
     LEVELS,
     Agreement,
@@ -61,14 +67,14 @@ def correlation(ratings: Sequence[float], scores: Sequence[float], statistic: St
 
 def level_correlation(groups: Sequence[GroupScores], statistic: Statistic, level: Level) -> float | None:
     """The correlation of one aspect at a level, without its interval."""
-    table = agreement_table({"": groups}, levels=(level,), statistics=(statistic,), resamples=0)
+    table = agreement_table({"": groups}, levels=(level,), statistics=(statistic,), intervals=False)
     return table.average[level][statistic].value
 
 
 def agreement_table(
     aspects: Mapping[str, Sequence[GroupScores]],
     *,
-    resamples: int = 10_000,
+    intervals: bool = True,
     seed: int = 0,
     levels: Iterable[Level] = LEVELS,
     statistics: Sequence[Statistic] = STATISTICS,
@@ -79,9 +85,8 @@ def agreement_table(
 
     Args:
         aspects: Aspect name -> groups. The same id in several aspects is the same group.
-        resamples: Number of bootstrap resamples of the groups, jointly for all aspects, for the intervals at system
-            level; 0 for no intervals at any level.
-        seed, levels, statistics: For the resampling; what to compute.
+        intervals: Whether intervals are computed; at system level there are none.
+        seed, levels, statistics: For the bundles of many sources; what to compute.
 
     Raises:
         InputError: no aspect, or a group id twice in one aspect.
@@ -91,14 +96,12 @@ def agreement_table(
     average: AgreementByLevel = {}
     for level in levels:
         estimates = {
-            name: estimate_level(
-                level, rated_pairs(groups, index), statistics, resamples=resamples, seed=seed, jackknife=resamples > 0
-            )
+            name: estimate_level(level, rated_pairs(groups, index), statistics, intervals=intervals)
             for name, groups in aspects.items()
         }
         for name, groups in aspects.items():
-            tables[name][level] = _agreements({name: groups}, estimates, level, statistics, resamples)
-        average[level] = _agreements(aspects, estimates, level, statistics, resamples)
+            tables[name][level] = _agreements({name: groups}, estimates, level, statistics, intervals)
+        average[level] = _agreements(aspects, estimates, level, statistics, intervals)
     return AgreementTable(tables, average)
 
 
@@ -107,7 +110,7 @@ def _agreements(
     estimates: Mapping[str, LevelEstimate],
     level: Level,
     statistics: Sequence[Statistic],
-    resamples: int,
+    intervals: bool,
 ) -> dict[Statistic, Agreement]:
     """The correlations at a level, averaged over aspects where there are several."""
     of_aspects = [estimates[name] for name in aspects]
@@ -122,7 +125,8 @@ def _agreements(
     )
     agreements: dict[Statistic, Agreement] = {}
     for i, statistic in enumerate(statistics):
-        interval = _interval(mean, i) if resamples else without_interval(float(mean.values[i]))
+        error = float(mean.standard_errors[i]) if intervals else math.nan
+        interval = logit_interval(float(mean.values[i]), error, mean.sources)
         values = [float(entry.estimate.values[i]) for entry in of_aspects]
         if level == "summary":
             # Of all rated groups, those without a correlation count 0.
@@ -143,11 +147,3 @@ def _agreements(
             value_undefined_as_zero=nan_to_none(float(np.mean(values))),
         )
     return agreements
-
-
-def _interval(estimate: AgreementEstimate, i: int) -> Measure:
-    """The interval of the i-th statistic."""
-    value = float(estimate.values[i])
-    if estimate.replicates is None:
-        return logit_interval(value, float(estimate.standard_errors[i]), estimate.sources)
-    return fisher_z_interval(value, estimate.replicates[i], estimate.independent_sources, estimate.observations)

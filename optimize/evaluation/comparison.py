@@ -224,13 +224,13 @@ def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) ->
     level, statistic = plan.data.level, plan.statistic
 
     def agreement(scores: Mapping[str, Sequence[GroupScores]]) -> float | None:
-        return agreement_table(scores, resamples=0, levels=(level,)).average[level][statistic].value
+        return agreement_table(scores, intervals=False, levels=(level,)).average[level][statistic].value
 
     by_fold = [evaluation.scores for evaluation in evaluations]
     return FoldFigures(
         tuple(evaluation.held_out.sources for evaluation in evaluations),
         tuple(agreement(scores["compiled"]) for scores in by_fold),
-        tuple(plan.paired_difference(scores["compiled"], scores["single"], resamples=0).value for scores in by_fold),
+        tuple(plan.paired_difference(scores["compiled"], scores["single"]).value for scores in by_fold),
     )
 
 

@@ -170,11 +170,10 @@ class ChoiceScores:
         self, variant: JudgeVariant, statistic: Statistic, level: Level, seed: int
     ) -> list[Agreement]:
         """Agreement of a variant after each number of rounds in `debated_rounds`, without Tie-breaker and unrounded."""
-        # It is for a chart, which needs fewer resamples than the evidence.
         agreements = []
         for rounds in range(self.debated_rounds[variant] + 1):
             scores, _ = self.scores(Point(variant.knowledge, variant.persona, rounds, False, "given"))
-            table = agreement_table({self.aspect.name: scores}, resamples=1000, seed=seed, levels=(level,))
+            table = agreement_table({self.aspect.name: scores}, seed=seed, levels=(level,))
             agreements.append(table.aspects[self.aspect.name][level][statistic])
         return agreements
 

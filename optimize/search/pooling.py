@@ -18,8 +18,8 @@ from typing import cast
 import numpy as np
 
 from debate_judge.data.agreement.absolute_agreement import MEASURES, AbsoluteScale, Objective, objective_value
-from debate_judge.data.agreement.bootstrap import pseudo_values
 from debate_judge.data.agreement.correlations import Floats, correlations
+from debate_judge.data.agreement.estimates import pseudo_values
 from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
 
 JACKKNIFE_BLOCKS = 25

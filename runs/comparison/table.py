@@ -152,10 +152,12 @@ def _interval_notes(comparison: Comparison) -> list[str]:
     tables = [table for r in comparison.rows for table in (*r.table.aspects.values(), r.table.average)]
     cells = [table[setup.level][setup.statistics[0]] for table in tables]
     used = {cell.method for cell in cells} | {d.method for d in comparison.differences.values()}
-    lines = [f"95 % intervals of the first statistic: {'; '.join(METHODS[m] for m in METHODS if m in used)}"]
     if setup.level == "system":
-        lines.append("system-level intervals and p-values are about these systems")
-        lines.append("few groups leave the systems' means noisy, which pulls system-level correlations towards 0")
+        return [
+            "correlations over systems have no intervals and no p-values: few groups leave the systems' means noisy, "
+            "which pulls these correlations towards 0"
+        ]
+    lines = [f"95 % intervals of the first statistic: {'; '.join(METHODS[m] for m in METHODS if m in used)}"]
     if any(p is None for p in comparison.corrected_p_values.values()):
         lines.append(f"differences are paired; no p-value is given: {WHY_NO_P_VALUE}")
     elif comparison.corrected_p_values:

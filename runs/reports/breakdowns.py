@@ -66,7 +66,7 @@ def decisions_by_category(
                 aspect: [group for group in groups if categories.get(group.group) == category]
                 for aspect, groups in scores.items()
             }
-            for aspect, result in evaluate_decisions(of_category, rules, resamples=0).items():
+            for aspect, result in evaluate_decisions(of_category, rules, intervals=False).items():
                 values = {m: result.measures[m].value if m in result.measures else None for m in ("accuracy", "kappa")}
                 counted = {**values, "decisions": sum(result.labels.values())}
                 by_aspect.setdefault(aspect, {}).setdefault(name, {})[category] = counted

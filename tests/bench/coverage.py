@@ -19,13 +19,12 @@ import numpy as np
 
 from debate_judge.data.agreement.absolute_agreement import MEASURES as ABSOLUTE
 from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, absolute_agreement, objective_value
-from debate_judge.data.agreement.bootstrap import AgreementEstimate, GroupIndex, rated_pairs
 from debate_judge.data.agreement.classification import MEASURES
 from debate_judge.data.agreement.correlations import correlations
 from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions
 from debate_judge.data.agreement.differences import compare, holm_adjusted
-from debate_judge.data.agreement.levels import estimate_level
-from debate_judge.data.agreement.tables import GroupScores, Level, agreement_table
+from debate_judge.data.agreement.estimates import GroupIndex, estimate_level, rated_pairs
+from debate_judge.data.agreement.tables import GroupScores, agreement_table
 from tests.bench.harness import Floats, Population, Row, groups_of, parser_of, populations, publish
 
 RESAMPLES = 400
@@ -48,8 +47,8 @@ def percentile(replicates: Floats) -> Span:
 def summary_intervals(population: Population, which: Sequence[int], seed: int) -> Spans:
     """Spearman within groups, and the difference of two judges, against means of resampled groups."""
     both = [population.groups(j, which) for j in (0, 1)]
-    cell = agreement_table({"x": both[0]}, resamples=1, levels=("summary",)).aspects["x"]["summary"]["spearman"]
-    apart = compare({"x": both[0]}, {"x": both[1]}, resamples=1, seed=seed)
+    cell = agreement_table({"x": both[0]}, levels=("summary",)).aspects["x"]["summary"]["spearman"]
+    apart = compare({"x": both[0]}, {"x": both[1]}, seed=seed)
     values = [_of_each_group(groups) for groups in both]
     drawn = np.random.default_rng(seed).integers(len(which), size=(RESAMPLES, len(which)))
     means = [_means(v[drawn]) for v in values]
@@ -60,14 +59,10 @@ def summary_intervals(population: Population, which: Sequence[int], seed: int) -
 
 
 def _of_each_group(groups: Sequence[GroupScores]) -> Floats:
-    estimate = _estimate(groups, "summary")
+    pairs = rated_pairs(groups, GroupIndex.build({"x": groups}, 0))
+    estimate = estimate_level("summary", pairs, ["spearman"]).estimate
     assert estimate.contributions is not None
     return np.where(estimate.included_sources, estimate.contributions[0] * estimate.sources, np.nan)
-
-
-def _estimate(groups: Sequence[GroupScores], level: Level, seed: int = 0) -> AgreementEstimate:
-    pairs = rated_pairs(groups, GroupIndex.build({"x": groups}, 0))
-    return estimate_level(level, pairs, ["spearman"], resamples=RESAMPLES, seed=seed).estimate
 
 
 def _means(values: Floats) -> Floats:
@@ -78,23 +73,13 @@ def _means(values: Floats) -> Floats:
 
 
 def pooled_intervals(population: Population, which: Sequence[int], seed: int) -> Spans:
-    """Spearman at sample and system level; for the latter also the difference of two judges."""
-    groups, others = (population.groups(j, which) for j in (0, 1))
-    table = agreement_table({"x": groups}, resamples=RESAMPLES, seed=seed, levels=("sample", "system")).aspects["x"]
-    cell, system = (table[level]["spearman"] for level in ("sample", "system"))  # type: ignore[index]
+    """Spearman at sample level."""
+    groups = population.groups(0, which)
+    cell = agreement_table({"x": groups}, seed=seed, levels=("sample",)).aspects["x"]["sample"]["spearman"]
     drawn = np.random.default_rng(seed).integers(len(which), size=(RESAMPLES, len(which)))
     sides = (np.array(side, dtype=float) for side in ([g.ratings for g in groups], [g.scores for g in groups]))
     replicates = correlations(*(side[drawn].reshape(RESAMPLES, -1) for side in sides), ["spearman"])[0]
-    spans: Spans = {"sample": ((cell.low, cell.high), percentile(replicates))}
-    if population.recurring:
-        apart = compare({"x": groups}, {"x": others}, resamples=RESAMPLES, level="system", seed=seed)
-        estimates = _estimate(groups, "system", seed), _estimate(others, "system", seed)
-        replicates, differences = estimates[0].replicates, (estimates[0] - estimates[1]).replicates
-        assert replicates is not None
-        assert differences is not None
-        spans["system"] = (system.low, system.high), percentile(replicates[0])
-        spans["system, difference"] = (apart.low, apart.high), percentile(differences[0])
-    return spans
+    return {"sample": ((cell.low, cell.high), percentile(replicates))}
 
 
 def absolute_intervals(population: Population, which: Sequence[int], seed: int) -> Spans:
@@ -136,23 +121,25 @@ SINGLE = "one candidate a source (x 4)"
 
 
 def _decided(population: Population, groups: Sequence[GroupScores], seed: int, names: Sequence[str]) -> Spans:
-    now = _decisions(population, groups, RESAMPLES, seed).measures
+    now = _decisions(population, groups, seed).measures
     rng = np.random.default_rng(seed)
     replicates: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(RESAMPLES // 4):
         drawn = [replace(groups[i], group=f"{n}") for n, i in enumerate(rng.integers(len(groups), size=len(groups)))]
-        measures = _decisions(population, drawn, 0).measures
+        measures = _decisions(population, drawn, intervals=False).measures
         for name in names:
             value = measures[name].value
             replicates[name].append(np.nan if value is None else value)
     return {name: ((now[name].low, now[name].high), percentile(np.array(replicates[name]))) for name in names}
 
 
-def _decisions(population: Population, groups: Sequence[GroupScores], resamples: int, seed: int = 0) -> DecisionResult:
+def _decisions(
+    population: Population, groups: Sequence[GroupScores], seed: int = 0, *, intervals: bool = True
+) -> DecisionResult:
     rule = DecisionRule("binary", *_cuts(population))
     # Ratings at the cut are positive here, and not those of raters who are evenly split.
     rule = replace(rule, threshold=rule.threshold - 1e-6)
-    return evaluate_decisions({"x": groups}, {"x": rule}, resamples=resamples, seed=seed)["x"]
+    return evaluate_decisions({"x": groups}, {"x": rule}, intervals=intervals, seed=seed)["x"]
 
 
 def _cuts(population: Population) -> tuple[float, float]:
@@ -166,16 +153,14 @@ INTERVALS = {summary_intervals: 1, pooled_intervals: 1, absolute_intervals: 1, d
 
 def truths(population: Population) -> dict[str, float | None]:
     first, second = (population.groups(j, population.everything) for j in (0, 1))
-    table = agreement_table({"x": first}, resamples=0).aspects["x"]
-    measures = _decisions(population, first, 0).measures
+    table = agreement_table({"x": first}, intervals=False).aspects["x"]
+    measures = _decisions(population, first, intervals=False).measures
     moved, cut = groups_of(population.ratings, _on_scale(population)), _cuts(population)[0]
     absolute = absolute_agreement({"x": {"x": moved}}, {"x": cut}, same_scale=True, seed=0)["x"]["x"].measures
     levels: dict[str, float | None] = {
         "summary": table["summary"]["spearman"].value,
-        "summary, difference": compare({"x": first}, {"x": second}, resamples=0).value,
+        "summary, difference": compare({"x": first}, {"x": second}).value,
         "sample": table["sample"]["spearman"].value,
-        "system": table["system"]["spearman"].value,
-        "system, difference": compare({"x": first}, {"x": second}, resamples=0, level="system").value,
     }
     levels |= {f"absolute {name}": measure.value for name, measure in absolute.items()}
     return levels | {f"{name}{more}": measures[name].value for name in MEASURES for more in ("", f", {SINGLE}")}
@@ -225,8 +210,8 @@ def type_one(population: Population, sizes: Sequence[int], replicates: int, seed
                 means = _means((first - _of_each_group(other))[drawn])
                 smaller = min((means <= 1e-12).sum(), (means >= -1e-12).sum())
                 old.append(min(1.0, 2 * (float(smaller) + 1) / (RESAMPLES + 1)))
-                new.append(compare({"x": reference}, {"x": other}, resamples=0, seed=replicate).p_value)
-            pooled = compare({"x": reference}, {"x": others[0]}, resamples=0, level="sample", seed=replicate).p_value
+                new.append(compare({"x": reference}, {"x": other}, seed=replicate).p_value)
+            pooled = compare({"x": reference}, {"x": others[0]}, level="sample", seed=replicate).p_value
             hits["p < .05, summary", size].append((_below(new[0]), old[0] < 0.05))
             hits["p < .05, sample", size].append((_below(pooled), False))
             both = [any(map(_below, holm_adjusted(values))) for values in (new, old)]

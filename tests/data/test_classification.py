@@ -16,7 +16,7 @@ Row = tuple[str, float, float]
 """Source, rating (1 is positive) and score (positive from .5 on)."""
 
 
-def decided(rows: list[Row], resamples: int = 1000, seed: int = 0) -> DecisionResult:
+def decided(rows: list[Row], intervals: bool = True, seed: int = 0) -> DecisionResult:
     by_source: dict[str, list[Row]] = {}
     for row in rows:
         by_source.setdefault(row[0], []).append(row)
@@ -25,7 +25,7 @@ def decided(rows: list[Row], resamples: int = 1000, seed: int = 0) -> DecisionRe
         for name, rows_of_source in by_source.items()
     ]
     rule = DecisionRule("binary", 0.5, 0.5)
-    return evaluate_decisions({"x": groups}, {"x": rule}, resamples=resamples, seed=seed)["x"]
+    return evaluate_decisions({"x": groups}, {"x": rule}, seed=seed)["x"]
 
 
 def values(result: DecisionResult) -> dict[str, float | None]:
@@ -38,7 +38,7 @@ TEN: list[Row] = [(str(i), label, score) for i, (label, score) in enumerate(OUTC
 
 
 def test_what_is_undefined_is_none_and_not_zero() -> None:
-    never = values(decided([("a", 1, 0.1), ("b", 0, 0.2)], resamples=0))
+    never = values(decided([("a", 1, 0.1), ("b", 0, 0.2)], intervals=False))
     # Nothing was called positive. Recall and F1 have a denominator all the same.
     assert (never["precision"], never["recall"], never["f1"], never["auroc"]) == (None, 0.0, 0.0, 0.0)
     same = decided([("a", 0, 0.1), ("b", 0, 0.2)])
@@ -112,7 +112,7 @@ def test_all_values_are_those_of_scikit_learn() -> None:
     score = np.round(label * 0.3 + rng.random(200) - 0.2, 1)
     yes = (score >= 0.5).astype(int)
     rows = [(str(i % 50), float(a), float(s)) for i, (a, s) in enumerate(zip(label, score, strict=True))]
-    result = decided(rows, resamples=0)
+    result = decided(rows, intervals=False)
     expected = {
         "accuracy": metrics.accuracy_score(label, yes),
         "kappa": metrics.cohen_kappa_score(label, yes),
@@ -130,7 +130,7 @@ def test_all_values_are_those_of_scikit_learn() -> None:
 
 
 def test_decisions_of_one_a_group_have_the_interval_of_jeffreys_prior() -> None:
-    measures = decided(TEN, resamples=40_000).measures
+    measures = decided(TEN).measures
     # 7 of 10 right, and half a decision in each of four cells, two of them right.
     assert (measures["accuracy"].low, measures["accuracy"].high) == pytest.approx(
         stats.beta(8, 4).interval(0.95), abs=0.01
@@ -144,7 +144,7 @@ def test_decisions_of_one_a_group_have_the_interval_of_jeffreys_prior() -> None:
 
 def test_a_recall_without_a_miss_has_an_interval_with_a_width() -> None:
     rows = [(str(i), *outcome) for i, outcome in enumerate([(1, 0.9)] * 5 + [(0, 0.1)] * 15)]
-    measures = decided(rows, resamples=20_000).measures
+    measures = decided(rows).measures
     assert (measures["recall"].value, measures["recall"].high) == (1.0, 1.0)
     assert measures["recall"].low == pytest.approx(stats.beta(5.5, 0.5).ppf(0.025), abs=0.015)
     assert measures["kappa"].low < 0.9
@@ -165,7 +165,7 @@ def test_groups_of_several_decisions_are_left_out_in_turn_and_laid_off_on_the_lo
 
 def test_groups_that_are_all_right_have_the_exact_bound() -> None:
     rows = [(f"g{i // 4}", *outcome) for i, outcome in enumerate([(1, 0.9), (0, 0.1)] * 20)]
-    measures = decided(rows, resamples=500).measures
+    measures = decided(rows).measures
     low = stats.binomtest(10, 10).proportion_ci(0.95, "exact").low
     assert (measures["accuracy"].low, measures["accuracy"].high) == pytest.approx((low, 1.0))
     assert (measures["kappa"].low, measures["kappa"].method) == (pytest.approx(2 * low - 1), "exact")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -19,14 +18,17 @@ from tests.data.scored_groups import group, random_groups
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_clearly_better_judge_its_mirror_and_itself(level: Level) -> None:
     good, bad = {"x": random_groups(701, noise=0.2)}, {"x": random_groups(702, noise=3.0)}
-    better, worse = (compare(*pair, level=level, resamples=400) for pair in ((good, bad), (bad, good)))
+    better, worse = (compare(*pair, level=level) for pair in ((good, bad), (bad, good)))
+    same = compare(good, good, level=level)
+    assert worse.value == pytest.approx(-better.value)
+    if level == "system":
+        assert better.value > 0
+        assert (better.low, better.p_value, same.value, same.groups) == (None, None, 0, 30)
+        return
     assert better.low > 0
-    assert better.p_value == worse.p_value
-    if level != "system":
-        # None of the random flips reaches the difference found: it would have to flip nearly all 30 groups.
-        assert better.p_value == pytest.approx(2 / 100_001)
-    assert (worse.value, worse.high) == (pytest.approx(-better.value), pytest.approx(-better.low))
-    same = compare(good, good, level=level, resamples=100)
+    # None of the random flips reaches the difference found: it would have to flip nearly all 30 groups.
+    assert better.p_value == worse.p_value == pytest.approx(2 / 100_001)
+    assert worse.high == pytest.approx(-better.low)
     assert (same.value, same.low, same.high, same.p_value, same.groups) == (0, 0, 0, 1, 30)
 
 
@@ -44,9 +46,9 @@ def test_compared_are_the_same_candidates_and_groups() -> None:
         group("judge constant", [1, 2, 3, 4], [1, 2, 3, 4], ids),
         group("both", [1, 2, 3, 4], [1, 3, 2, 4], ids),
     ]
-    difference = compare({"x": a}, {"x": b}, resamples=0)
+    difference = compare({"x": a}, {"x": b})
     assert difference.value == pytest.approx((0.2 - 1 - 1.5) / 3)
-    assert (difference.groups, difference.low, difference.p_value) == (3, None, None)
+    assert (difference.groups, difference.p_value) == (3, None)
 
 
 def test_differences_are_averaged_over_aspects_that_humans_ranked() -> None:
@@ -56,12 +58,12 @@ def test_differences_are_averaged_over_aspects_that_humans_ranked() -> None:
     b = {name: [group("g", rated, flat, ids)] for name, rated in (("x", up), ("y", up), ("z", flat))}
     b["y"] = [group("g", down, up, ids)]
     # x: 1 - 0, y: -1 - (-1), z: humans ranked nothing.
-    assert compare(a, b, resamples=0).value == pytest.approx(0.5)
+    assert compare(a, b).value == pytest.approx(0.5)
 
 
 def test_nothing_to_agree_with_is_no_difference() -> None:
     groups = {"x": [group("a", [3, 3], [1, 2])]}
-    difference = compare(groups, groups, resamples=10)
+    difference = compare(groups, groups)
     assert (difference.value, difference.low, difference.high, difference.p_value, difference.groups) == (
         None,
         None,
@@ -82,7 +84,7 @@ def test_holm_step_down() -> None:
 
 def test_the_interval_is_that_of_a_paired_t_test_and_the_p_value_that_of_all_sign_flips() -> None:
     a, b = random_groups(701, noise=0.5, groups=9), random_groups(702, noise=1.0, groups=9)
-    difference = compare({"x": a}, {"x": b}, resamples=1)
+    difference = compare({"x": a}, {"x": b})
     apart = [
         stats.spearmanr(x.ratings, x.scores).statistic - stats.spearmanr(y.ratings, y.scores).statistic
         for x, y in zip(a, b, strict=True)
@@ -108,18 +110,18 @@ def test_many_groups_are_flipped_at_random_or_in_bundles_near_the_exact_p_value(
     assert sign_flip_p_value(many, seed=0) == pytest.approx(stats.ttest_1samp(many, 0).pvalue, abs=0.02)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", ["summary", "sample"])
 def test_below_six_groups_there_is_no_p_value_and_the_text_says_why(level: Level) -> None:
     for groups, words in ((5, "no p: with fewer than 6"), (6, "p = ")):
         a, b = (random_groups(seed, noise=noise, groups=groups) for seed, noise in ((701, 0.2), (702, 3.0)))
-        difference = compare({"x": a}, {"x": b}, level=level, resamples=50)
+        difference = compare({"x": a}, {"x": b}, level=level)
         assert (difference.p_value is None) == (groups < 6)
         assert words in str(difference)
 
 
 def test_pooled_scores_are_compared_by_the_pseudo_values_of_groups() -> None:
     a, b = random_groups(701, noise=0.4, groups=7), random_groups(702, noise=1.2, groups=7)
-    difference = compare({"x": a}, {"x": b}, level="sample", resamples=1)
+    difference = compare({"x": a}, {"x": b}, level="sample")
 
     def pooled(side: Sequence[GroupScores]) -> float:
         pairs = [pair for g in side for pair in zip(g.ratings, g.scores, strict=True)]
@@ -134,20 +136,6 @@ def test_pooled_scores_are_compared_by_the_pseudo_values_of_groups() -> None:
     assert difference.p_value == pytest.approx(flipped.pvalue)
 
 
-def test_the_p_value_of_systems_exchanges_scores_within_groups() -> None:
-    a, b = random_groups(701, noise=0.4, groups=7), random_groups(702, noise=2.5, groups=7)
-    difference = compare({"x": a}, {"x": b}, level="system", statistic="pearson", resamples=0)
-    y = np.array([g.ratings for g in a], dtype=float).mean(axis=0)
-    x, z = (stats.zscore([g.scores for g in side], axis=None) for side in (a, b))
-    differences = []
-    for swap in itertools.product([False, True], repeat=7):
-        where = np.array(swap)[:, None]
-        means_a, means_b = np.where(where, z, x).mean(axis=0), np.where(where, x, z).mean(axis=0)
-        differences.append(stats.pearsonr(means_a, y).statistic - stats.pearsonr(means_b, y).statistic)
-    assert differences[0] == pytest.approx(difference.value)
-    assert difference.p_value == pytest.approx(np.mean(np.abs(differences) >= abs(differences[0]) - 1e-9))
-
-
 def test_a_cell_minus_a_cell_is_the_difference_where_a_judge_is_constant_in_some_groups() -> None:
     a = random_groups(701, noise=0.4)
     b = [
@@ -155,8 +143,8 @@ def test_a_cell_minus_a_cell_is_the_difference_where_a_judge_is_constant_in_some
         for i, g in enumerate(random_groups(702, noise=0.4))
     ]
     for level in LEVELS:
-        cells = [agreement_table({"x": side}, resamples=0).aspects["x"][level]["spearman"].value for side in (a, b)]
-        assert compare({"x": a}, {"x": b}, level=level, resamples=0).value == pytest.approx(cells[0] - cells[1])
+        cells = [agreement_table({"x": side}, intervals=False).aspects["x"][level]["spearman"].value for side in (a, b)]
+        assert compare({"x": a}, {"x": b}, level=level).value == pytest.approx(cells[0] - cells[1])
 
 
 def test_two_groups_have_a_detectable_difference() -> None:
@@ -181,8 +169,8 @@ def test_power_is_that_of_the_noncentral_t_distribution() -> None:
 
 def test_the_power_of_a_comparison_rests_on_its_deviation() -> None:
     a, b = random_groups(701, noise=0.5, groups=9), random_groups(702, noise=1.0, groups=9)
-    difference = compare({"x": a}, {"x": b}, resamples=1)
+    difference = compare({"x": a}, {"x": b})
     power = statistical_power(difference)
     assert power.detectable == detectable_difference(difference.deviation, 9)
     assert power.more_for_small == groups_to_detect(0.02, difference.deviation) - 9
-    assert statistical_power(compare({"x": a}, {"x": a}, resamples=1)) is None
+    assert statistical_power(compare({"x": a}, {"x": a})) is None

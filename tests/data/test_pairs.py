@@ -236,8 +236,8 @@ def test_intervals_of_pairs_are_those_of_their_sources() -> None:
     widths = []
     for groups, by in ((apart, ""), (together, "source {}")):
         decided = evaluate_decisions(groups, decision_rules)["preference"]
-        accuracy, table = decided.measures["accuracy"], agreement_table(groups, resamples=500).average
-        difference = compare(groups, {"preference": scores(other, by)}, resamples=500)
+        accuracy, table = decided.measures["accuracy"], agreement_table(groups).average
+        difference = compare(groups, {"preference": scores(other, by)})
         assert decided.sources == difference.groups == (10 if by else 80)
         spans = [accuracy, *(table[level]["pearson"] for level in ("summary", "sample")), difference]
         widths.append([(estimate.high or 0) - (estimate.low or 0) for estimate in spans])

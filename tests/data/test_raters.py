@@ -91,17 +91,17 @@ def test_differences_between_groups_count_at_sample_level_only() -> None:
 @pytest.mark.parametrize("noise", [0.4, 1.5])
 def test_the_correction_undoes_the_raters_noise(noise: float) -> None:
     groups = rated(noise, groups=400)
-    comparison = compare_with_raters(groups, statistic="pearson", level="sample", resamples=0)
+    comparison = compare_with_raters(groups, statistic="pearson", level="sample")
     # The mean of three raters has the variance 1 + noise^2 / 3.
     assert comparison.reliability == pytest.approx(1 / (1 + noise**2 / 3), abs=0.03)
-    raw = agreement_table({"x": groups}, resamples=0).aspects["x"]["sample"]["pearson"].value
+    raw = agreement_table({"x": groups}, intervals=False).aspects["x"]["sample"]["pearson"].value
     assert raw == pytest.approx(0.7 / math.sqrt(1 + noise**2 / 3), abs=0.03)
     assert comparison.noise_corrected == pytest.approx(0.7, abs=0.03)
 
 
 def test_each_rater_is_compared_with_the_mean_of_the_others_and_so_is_the_judge() -> None:
     groups = rated(0.8, groups=10)
-    comparison = compare_with_raters(groups, resamples=1)
+    comparison = compare_with_raters(groups)
     humans, judge = [], []
     for i in range(3):
         for g in groups:
@@ -119,11 +119,11 @@ def test_each_rater_is_compared_with_the_mean_of_the_others_and_so_is_the_judge(
 
 
 def test_points_have_kappas_and_other_ratings_have_none() -> None:
-    comparison = compare_with_raters(rated(0.5, points=True), resamples=0)
+    comparison = compare_with_raters(rated(0.5, points=True))
     assert comparison.kappa_of_raters > comparison.kappa_of_judge > 0
-    graded = compare_with_raters(rated(0.5), resamples=0)
+    graded = compare_with_raters(rated(0.5))
     assert (graded.kappa_of_raters, graded.kappa_of_judge) == (None, None)
-    elsewhere = compare_with_raters(rated(0.5, points=True), on_scale=False, resamples=0)
+    elsewhere = compare_with_raters(rated(0.5, points=True), on_scale=False)
     assert (elsewhere.kappa_of_judge, elsewhere.error, elsewhere.bias) == (None, None, None)
     assert elsewhere.kappa_of_raters == comparison.kappa_of_raters
 

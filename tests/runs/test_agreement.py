@@ -248,7 +248,7 @@ CHECKED = scores(((1, 0), (0.9, 0.2)), ((1, 0), (0.4, 0.6)), ((1, 0), (0.8, None
 
 
 def decided(groups: list[GroupScores], rule: DecisionRule = BINARY, **options: bool) -> DecisionResult:
-    return evaluate_decisions({"quality": groups}, {"quality": rule}, resamples=100, **options)["quality"]
+    return evaluate_decisions({"quality": groups}, {"quality": rule}, **options)["quality"]
 
 
 def values(result: DecisionResult) -> dict[str, float | None]:

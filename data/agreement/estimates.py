@@ -1,24 +1,26 @@
-"""Estimates with the influence of each source on them, from which intervals and tests are computed.
+"""Correlations at each level as estimates: a value with the influence of each source on it, from which intervals and
+tests are computed.
 
-The influences of sources on a mean over groups are known; those on other smooth statistics come from the jackknife.
-Correlations over systems are not smooth; they are recomputed for resampled sources, the bootstrap
-(`levels.system_level`). The unit of both is a source, or a random bundle of sources where there are many (the
-delete-a-group jackknife, Kott 2001). Undefined is NaN here.
+The influences of sources on a mean over groups are known; those on a correlation over all candidates come from the
+jackknife over sources, or over random bundles of sources where there are many (the delete-a-group jackknife, Kott
+2001). Correlations over systems have neither: a single source hardly moves such a correlation, and noise in the means
+of the systems attenuates it, which no interval corrects. Undefined is NaN here.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 from debate_judge.data.agreement.intervals import standard_error
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Level
 
 Indices = NDArray[np.intp]
 
@@ -100,8 +102,7 @@ class RatingScorePairs:
 
 @dataclass(frozen=True, slots=True)
 class AgreementEstimate:
-    """Statistics of one aspect, or averaged over aspects, with the data for their intervals: influences, or at system
-    level replicates."""
+    """Statistics of one aspect, or averaged over aspects, with the contributions of sources to them."""
 
     index: GroupIndex
     values: Floats
@@ -109,15 +110,9 @@ class AgreementEstimate:
     included_groups: NDArray[np.bool_]
     """Mask of the groups that the values are computed from, shape (groups,)."""
     contributions: Floats | None = None
-    """Summands of the values by source, shape (statistics, sources)."""
+    """Summands of the values by source, shape (statistics, sources); None without an interval."""
     influences: Floats | None = None
     """The same, centred: each group of an aspect contributes (value - mean) / groups instead of value / groups."""
-    replicates: Floats | None = None
-    """The values of resampled groups, shape (statistics, resamples), NaN where undefined."""
-    resampled_sources: int = 0
-    """At system level the number of sources, of the aspect with the fewest."""
-    observations: int = 0
-    """At system level the number of pairs of systems whose order is compared, likewise."""
 
     @classmethod
     def of_groups(cls, index: GroupIndex, by_group: Floats, included_groups: NDArray[np.bool_]) -> AgreementEstimate:
@@ -131,19 +126,6 @@ class AgreementEstimate:
             for values in (by_group, by_group - means)
         )
         return cls(index, means[:, 0], included_groups, contributions, influences)
-
-    @classmethod
-    def of_replicates(
-        cls,
-        index: GroupIndex,
-        values: Floats,
-        included_groups: NDArray[np.bool_],
-        replicates: Floats,
-        observations: int,
-    ) -> AgreementEstimate:
-        """Statistics at system level."""
-        sources = len(np.unique(index.source_of_group[included_groups]))
-        return cls(index, values, included_groups, None, None, replicates, sources, observations)
 
     @classmethod
     def mean(cls, aspects: Sequence[AgreementEstimate]) -> AgreementEstimate:
@@ -168,9 +150,6 @@ class AgreementEstimate:
             np.logical_or.reduce([e.included_groups for e in estimates]),
             weighted_sum([e.contributions for e in estimates]),
             weighted_sum([e.influences for e in estimates]),
-            weighted_sum([e.replicates for e in estimates]),
-            min(e.resampled_sources for e in estimates),
-            min(e.observations for e in estimates),
         )
 
     @property
@@ -183,19 +162,11 @@ class AgreementEstimate:
         return int(self.included_sources.sum())
 
     @property
-    def independent_sources(self) -> int:
-        """Number of sources that the standard errors are computed from."""
-        return self.sources if self.replicates is None else self.resampled_sources
-
-    @property
     def standard_errors(self) -> Floats:
-        """Shape (statistics,); NaN without influences and replicates, or with fewer than two sources."""
-        if self.influences is not None:
-            return np.array([standard_error(row[self.included_sources]) for row in self.influences])
-        sources = self.independent_sources
-        if self.replicates is None or self.replicates.shape[1] < 2 or sources < 2:
+        """Shape (statistics,); NaN without influences, or with fewer than two sources."""
+        if self.influences is None:
             return np.full(len(self.values), np.nan)
-        return np.asarray(math.sqrt(sources / (sources - 1)) * np.nanstd(self.replicates, axis=1, ddof=1))
+        return np.array([standard_error(row[self.included_sources]) for row in self.influences])
 
 
 def rated_pairs(groups: Sequence[GroupScores], index: GroupIndex) -> RatingScorePairs:
@@ -259,3 +230,118 @@ def pseudo_values(
         without[:, chunk] = np.nan_to_num(statistic(np.where(omitted, np.nan, x), np.where(omitted, np.nan, y)))
     pseudo = units * full - (units - 1) * without
     return np.asarray(pseudo - pseudo.mean(axis=1, keepdims=True) + full)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelEstimate:
+    """Correlations of one aspect at one level."""
+
+    estimate: AgreementEstimate
+    """Values are 0 where the scores are constant and the ratings are not."""
+    constant: NDArray[np.bool_]
+    """Mask of the groups with constant scores, shape (groups,)."""
+    without_constant: Floats
+    """The values without these groups, shape (statistics,)."""
+
+
+def estimate_level(
+    level: Level, pairs: RatingScorePairs, statistics: Sequence[Statistic], *, intervals: bool = True
+) -> LevelEstimate:
+    """Compute the correlations of one aspect at a level.
+
+    Without `intervals`, the sample level has no influences, which take a correlation without each source.
+    """
+    if level == "summary":
+        return _summary_level(pairs, statistics)
+    if level == "sample":
+        return _sample_level(pairs, statistics, intervals)
+    return _system_level(pairs, statistics)
+
+
+def _summary_level(pairs: RatingScorePairs, statistics: Sequence[Statistic]) -> LevelEstimate:
+    """The mean over groups of the correlation within the group.
+
+    Groups in which all ratings are equal are left out; those in which only the scores are all equal count 0.
+    """
+    values = _within_groups(pairs.ratings, pairs.scores, pairs, statistics)
+    ranked = ~np.isnan(_within_groups(pairs.ratings, pairs.ratings, pairs, ["pearson"])[0])
+    constant = ranked & np.isnan(values[0])
+    without_constant = AgreementEstimate.of_groups(pairs.index, values, ranked & ~constant).values
+    values[:, constant] = 0.0
+    return LevelEstimate(AgreementEstimate.of_groups(pairs.index, values, ranked), constant, without_constant)
+
+
+def _sample_level(pairs: RatingScorePairs, statistics: Sequence[Statistic], jackknife: bool) -> LevelEstimate:
+    """The correlation over all candidates of all groups; 0 where the ratings differ and the scores do not."""
+    if len(pairs.ratings) < 2 or np.ptp(pairs.ratings) == 0:
+        return _undefined_estimate(pairs, statistics)
+    values = correlations(pairs.ratings[None], pairs.scores[None], statistics)[:, 0]
+    constant = pairs.groups_with_pairs & bool(np.isnan(values).any())
+    estimate = AgreementEstimate(pairs.index, np.nan_to_num(values), pairs.groups_with_pairs)
+    if jackknife:
+        by_group = pairs.jackknife(lambda x, y: correlations(x, y, statistics))
+        estimate = replace(
+            AgreementEstimate.of_groups(pairs.index, by_group, pairs.groups_with_pairs), values=estimate.values
+        )
+    return LevelEstimate(estimate, constant, values)
+
+
+def _system_level(pairs: RatingScorePairs, statistics: Sequence[Statistic]) -> LevelEstimate:
+    """The correlation of mean ratings with mean scores over systems; 0 where only the mean scores do not differ.
+
+    A system is a candidate id with pairs in at least two groups; with fewer than three systems the value is undefined.
+    """
+    recurring = np.bincount(pairs.system)[pairs.system] > 1
+    system = np.unique(pairs.system[recurring], return_inverse=True)[1]
+    counts = np.bincount(system)
+    if len(counts) < 3:
+        return _undefined_estimate(pairs, statistics)
+    # Rounded, because equal means of different values may differ in their last digits and would not tie.
+    ratings, scores = (
+        np.round(np.bincount(system, weights=_standardized(values[recurring])) / counts, 13)
+        for values in (pairs.ratings, pairs.scores)
+    )
+    values = correlations(ratings[None], scores[None], statistics)[:, 0]
+    if np.isnan(values).any():
+        return _undefined_estimate(pairs, statistics, constant=bool(np.ptp(ratings) > 0))
+    included_groups = np.bincount(pairs.group[recurring], minlength=pairs.groups) > 0
+    estimate = AgreementEstimate(pairs.index, values, included_groups)
+    return LevelEstimate(estimate, np.zeros(pairs.groups, dtype=bool), values)
+
+
+def _standardized(values: Floats) -> Floats:
+    """Deviations from the mean in units of the standard deviation; 0 where all values are equal."""
+    if not len(values) or np.ptp(values) == 0:
+        return np.zeros(len(values))
+    deviations = values / np.abs(values).max()
+    deviations = deviations - deviations.mean()
+    return np.asarray(deviations / deviations.std())
+
+
+def _undefined_estimate(
+    pairs: RatingScorePairs, statistics: Sequence[Statistic], *, constant: bool = False
+) -> LevelEstimate:
+    """The estimate without a correlation: undefined, or 0 on all groups with pairs if only the scores are constant."""
+    included_groups = pairs.groups_with_pairs & constant
+    estimate = AgreementEstimate(pairs.index, np.full(len(statistics), 0.0 if constant else math.nan), included_groups)
+    return LevelEstimate(estimate, included_groups, np.full(len(statistics), math.nan))
+
+
+def _within_groups(x: Floats, y: Floats, pairs: RatingScorePairs, statistics: Sequence[Statistic]) -> Floats:
+    """The correlations of `x` with `y` in each group, shape (statistics, groups)."""
+    values = np.full((len(statistics), pairs.groups), np.nan)
+    sizes = np.bincount(pairs.group, minlength=pairs.groups)
+    order = np.argsort(pairs.group, kind="stable")
+    starts = np.cumsum(sizes) - sizes
+    # Groups of similar size share one padded matrix, for one vectorised call.
+    widths = np.where(sizes > 1, 2.0 ** np.ceil(np.log2(np.maximum(sizes, 1))), 0).astype(np.intp)
+    for width in np.unique(widths[widths > 0]):
+        columns = np.arange(width)
+        members = np.flatnonzero(widths == width)
+        for chunk in np.array_split(members, math.ceil(len(members) * width / 2**20)):
+            filled = columns < sizes[chunk, None]
+            pair_of_cell = order[np.where(filled, starts[chunk, None] + columns, 0)]
+            values[:, chunk] = correlations(
+                np.where(filled, x[pair_of_cell], np.nan), np.where(filled, y[pair_of_cell], np.nan), statistics
+            )
+    return values
