@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[1]
 READMES = ("README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))))
 OF_TOOLS = "docs/integrations.md"
 """Its examples are tried by test_docs.py, each with its tool."""
+OF_TUTORIAL = "docs/tutorial.md"
+"""Its commands are run in their order by test_tutorial.py."""
 OF_PAPERS = "docs/papers.md"
 """Its commands are tried by test_papers.py, on copies of their sets."""
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -198,7 +200,7 @@ def register(name: str) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("readme", [page for page in READMES if page not in (OF_TOOLS, OF_PAPERS)])
+@pytest.mark.parametrize("readme", [page for page in READMES if page not in (OF_TOOLS, OF_TUTORIAL, OF_PAPERS)])
 def test_the_commands_of_a_readme_work(
     readme: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

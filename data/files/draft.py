@@ -448,7 +448,7 @@ def role_of_name(name: str) -> str:
         return "source"
     for word in (words[-1], *words):
         for role, known in (("text", (*TEXT_WORDS, "simp", "simplified", "target")), ("source", SOURCE_WORDS)):
-            if word in known:
+            if any(word == name or (len(name) > 4 and word.startswith(name)) for name in known):
                 return role
         if word in CONTEXT_WORDS:
             return "context"
@@ -795,7 +795,9 @@ class _Drafter:
                 self.roles["source"] = self._listed(rest[0])
                 line = 'source = "none"'
                 self.questions.append(
-                    DraftQuestion(f"is {rest[0]!r} what the texts were written for? If not, write", [line])
+                    DraftQuestion(
+                        f"is {rest[0]!r} what {self.roles['text']!r} was written for? If not, write instead", [line]
+                    )
                 )
 
     def _other_texts(self, by_role: Mapping[str, list[str]]) -> None:
@@ -829,7 +831,7 @@ class _Drafter:
         self.roles["source"] = self._listed(order[0])
         if len(order) > 1:
             lines = [f"source = {_quoted(key)}" for key in order[1:]] + [f"source = {_quoted('+'.join(candidates))}"]
-            text = f"{order[0]!r} is read as the source, and {', '.join(map(repr, order[1:]))} not; else write"
+            text = f"{order[0]!r} is read as the source, and {', '.join(map(repr, order[1:]))} not; else write instead"
             self.questions.append(DraftQuestion(text, lines))
 
     def _single_text(self, free: Sequence[str], by_role: Mapping[str, list[str]]) -> None:
@@ -848,11 +850,9 @@ class _Drafter:
                 texts, key=lambda k: min((TEXT_WORDS.index(w) for w in tokens(k) if w in TEXT_WORDS), default=99)
             )
         else:
-            # The text differs where the source repeats; with as many of both, the source comes first.
-            has_source = bool(by_role["source"])
-            different = {key: len({*self.columns[key].keys}) for key in texts}
+            # Beside a source the longest is the text; else what it was written for comes first.
             length = {key: self.columns[key].average_length() for key in texts}
-            order = sorted(texts, key=lambda k: (-length[k] if has_source else -different[k], -texts.index(k)))
+            order = sorted(texts, key=lambda k: (-length[k] if by_role["source"] else 0, -texts.index(k)))
         self.roles["text"] = order[0]
         if len(order) > 1:
             lines = [f"text = {_quoted(key)}" for key in order[1:4]]
@@ -981,7 +981,7 @@ class _Drafter:
                 and not self.columns[k].numbers
             ]
             lines = [f"rater = {_quoted(name)}" for name in names] or ['repeated = "mean"', 'repeated = "separate"']
-            text_ = f"{repeated} of {total} rows repeat a text; each is read as the rating of another rater. Else write"
+            text_ = f"{repeated} of {total} rows repeat a text; each is read as the rating of another rater. Else write instead"
             self.questions.append(DraftQuestion(text_, lines))
 
     def _repeated(self, base: Sequence[str], rater: str, repeats: int) -> None:
@@ -1003,7 +1003,7 @@ class _Drafter:
             for how in ("mean", "separate", "first", "last", "sum")
             if how != self.settings["repeated"]
         ]
-        text = f"{repeats} ratings are of a text that the same rater has rated before; they are read {read}. Else write"
+        text = f"{repeats} ratings are of a text that the same rater has rated before; they are read {read}. Else write instead"
         self.questions.append(DraftQuestion(text, lines))
 
     def _severity_columns(self) -> list[str]:
@@ -1442,7 +1442,7 @@ class _Drafter:
             self.questions.append(DraftQuestion(text, ["lower_is_better = false"], name))
         if missing and not labels:
             far = ", ".join(f"{code:g}" for code in missing)
-            text = f"{far} is far from other values of {name} and is read as none; else write"
+            text = f"{far} is far from other values of {name} and is read as none; else write instead"
             self.questions.append(DraftQuestion(text, ["missing = []"], name))
 
     def _sums(self, column: str, labels: Mapping[str, float]) -> list[float]:
