@@ -1,11 +1,13 @@
 """Agreement of any scores with human ratings.
 
     python runs/agreement.py FILE
+    python runs/agreement.py ratings.csv+scores.jsonl    # two files, joined by group, candidate and aspect
     python runs/agreement.py FILE --json table.json --aspects coherence,relevance
     python runs/agreement.py FILE --scale 1-3        # rows with recorded reply texts in `samples`
     python runs/agreement.py FILE --cut 3.5          # yes/no ratings, and scores on another scale
 
-FILE has rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV. The command prints Pearson, Spearman
+FILE has rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV; or two files have the ratings, of each
+rater a row where there is a column rater, and the scores. The command prints Pearson, Spearman
 and Kendall's tau-b at summary, sample and system level, each with a 95 % interval over groups. Where ratings have two
 values, or every group is a pair, it adds accuracy, Cohen's kappa and the like. Where a rating is a list with one value
 per rater, it adds the human ceiling, the raters' reliability, and the error and bias of the scores.
@@ -46,7 +48,9 @@ _LEVEL_TITLES: dict[Level, str] = {
 class AgreementFlags:
     """Settings of the command `agreement`."""
 
-    file: str = setting(..., "file with rows of scores and ratings, .jsonl or .csv", name="FILE", metavar="FILE")
+    file: str = setting(
+        ..., "file with rows of scores and ratings, .jsonl or .csv, or RATINGS+SCORES", name="FILE", metavar="FILE"
+    )
     aspects: tuple[str, ...] = setting((), "aspects to report, comma-separated", default_text="all in the file")
     scale: str | None = setting(None, "scale on which recorded replies in `samples` are read", metavar="LOW-HIGH")
     decisions: Literal["auto", "binary", "pairs", "none"] = setting(

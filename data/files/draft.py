@@ -981,7 +981,9 @@ class _Drafter:
                 and not self.columns[k].numbers
             ]
             lines = [f"rater = {_quoted(name)}" for name in names] or ['repeated = "mean"', 'repeated = "separate"']
-            text_ = f"{repeated} of {total} rows repeat a text; each is read as the rating of another rater. Else write instead"
+            text_ = (
+                f"{repeated} of {total} rows repeat a text; each is read as one of another rater. Else write instead"
+            )
             self.questions.append(DraftQuestion(text_, lines))
 
     def _repeated(self, base: Sequence[str], rater: str, repeats: int) -> None:
@@ -1003,7 +1005,9 @@ class _Drafter:
             for how in ("mean", "separate", "first", "last", "sum")
             if how != self.settings["repeated"]
         ]
-        text = f"{repeats} ratings are of a text that the same rater has rated before; they are read {read}. Else write instead"
+        text = (
+            f"{repeats} ratings are of a text that the rater has rated before; they are read {read}. Else write instead"
+        )
         self.questions.append(DraftQuestion(text, lines))
 
     def _severity_columns(self) -> list[str]:

@@ -115,7 +115,9 @@ def is_supported(name: str) -> bool:
 
 
 def read_records(path: str | Path) -> Iterator[Record]:
-    """Stream the records of a file; one with another suffix is read as JSON lines or a JSON array."""
+    """Stream the records of a file, or of two joined by `+`; one with another suffix is JSON lines or a JSON array."""
+    if len(joined_files(str(path))) > 1:
+        return detect_format(path).opened(ColumnNames(), ReadingNotes(str(path)))
     return detect_format(path).records() if is_supported(str(path)) else json_records(Path(path))
 
 

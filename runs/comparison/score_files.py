@@ -66,14 +66,15 @@ def read_rated_scores(path: Path, *, scale: Scale | None = None, aspects: tuple[
         if aspects and aspect not in aspects:
             continue
         group, candidate = record.identifier("group"), record.identifier("candidate")
-        if (group, candidate, aspect) in by_key:
+        ratings, score = tuple(record.numbers("rating")), _score(record, scale, counts)
+        before, known_score = by_key.get((group, candidate, aspect), ((), score))
+        if before and (known_score != score or "rater" not in record.values):
             raise record.error(
                 f"candidate {candidate!r} of group {group!r} occurs twice for aspect {aspect!r}",
                 "candidate",
-                remedy=_REMEDY_DUPLICATE,
+                remedy=f"{_REMEDY_DUPLICATE}; a row of each rater needs a column rater",
             )
-        ratings, score = tuple(record.numbers("rating")), _score(record, scale, counts)
-        by_key[group, candidate, aspect] = ratings, score
+        by_key[group, candidate, aspect] = before + ratings, score
     if not by_key:
         raise InputError(
             "no row of scores", file=path, expected="rows of group, candidate, aspect, rating, score",

@@ -315,3 +315,18 @@ def test_table_json_and_metrics_say_what_their_figures_are() -> None:
     assert logged[f"{prefix}/accuracy_low"] == accuracy["low"]
     assert logged[f"{prefix}/f1_lower"] == record["lower_label"]["f1"]["value"] == 0.5
     assert logged[f"{prefix}/majority_accuracy"] == pytest.approx(4 / 7)
+
+
+def test_ratings_and_scores_are_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = [(f"g{g}", f"c{c}") for g in range(6) for c in range(4)]
+    named = [{"group": g, "candidate": c, "aspect": "tone"} for g, c in keys]
+    ratings = [
+        {**row, "rater": r, "rating": 1 + (3 * n + k) % 5} for n, row in enumerate(named) for k, r in enumerate("ab")
+    ]
+    scores = [{**row, "score": 1 + (3 * n) % 5, "reason": "so"} for n, row in enumerate(named)]
+    for name, rows in (("ratings.jsonl", ratings), ("scores.jsonl", scores)):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
+    assert command.main([f"{tmp_path / 'ratings.jsonl'}+{tmp_path / 'scores.jsonl'}"]) == 0
+    output = capsys.readouterr().out
+    assert "24 rows, 1 aspects" in output
+    assert "rater" in output
