@@ -98,7 +98,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     for aspect, calibration in result["calibration"].items():
         held_out = result["held_out"]["compiled"]["aspects"][aspect]["summary"]["spearman"]
         assert calibration["spearman_after"] == calibration["spearman"] == held_out["value"]
-        assert calibration["fitted_on"] == {"groups": 14, "candidates": 112}
+        assert calibration["fitted_on"] == {"groups": 11, "candidates": 66}
         knots = evidence["aspects"][aspect]["calibration"]["knots"]
         assert [[knot["score"], knot["raters"]] for knot in knots] == calibration["knots"]
         assert evidence["calibration"][aspect] == calibration
@@ -192,9 +192,9 @@ def test_sources_of_equal_ratings_count_and_are_part_of_the_estimate() -> None:
     data = written("rated.jsonl", lambda n, group: iter([rated(group, lambda r: r if n % 3 else 5)]))
     estimate = estimate_compile(Settings(data="rated.jsonl", max_rounds=0, folds=1), personas(None))
     result = compiled(*data, *QUICK, "--max-rounds", "0", *keys(preflight=False))
-    # 14 of the 24 sources are train and dev, 112 texts.
+    # 11 of the 18 sources are train and dev, 66 texts.
     calibration = result["calibration"]["relevance"]
-    assert calibration["fitted_on"] == {"groups": 14, "candidates": 112}
+    assert calibration["fitted_on"] == {"groups": 11, "candidates": 66}
     # The judge thinks less of these texts than their raters do.
     assert calibration["bias"]["value"] < calibration["bias_after"]["value"]
     assert calibration["change"]["value"] < 0
