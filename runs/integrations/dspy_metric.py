@@ -12,7 +12,7 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations.batching import SourceBatcher
+from debate_judge.runs.integrations.text_scorer import SingleTextScorer
 
 
 class ProgramMetric:
@@ -23,7 +23,7 @@ class ProgramMetric:
     uses its own LM, not the program's.
 
     Args:
-        judge: As for `SourceBatcher`.
+        judge: As for `SingleTextScorer`.
         source: Field of the example that holds the source.
         text: Field of the prediction that holds the text.
         aspects: Which aspects; all of the judge's by default.
@@ -39,7 +39,7 @@ class ProgramMetric:
         aspects: Sequence[str] | str | None = None,
         failure_score: float = 0.0,
     ) -> None:
-        self._batcher = SourceBatcher(judge, aspects)
+        self._scorer = SingleTextScorer(judge, aspects)
         self._source, self._text = source, text
         self._failure_score = failure_score
         self.unscored: dict[str, str] = {}
@@ -56,8 +56,8 @@ class ProgramMetric:
         pred_trace: Any = None,
     ) -> dspy.Prediction:
         source, text = _field(gold, self._source, "source"), _field(pred, self._text, "text")
-        scores = self._batcher.score(source=source, text=text)
-        task = self._batcher.judge.task
+        scores = self._scorer.score(source=source, text=text)
+        task = self._scorer.judge.task
         unit_scores = [to_unit(score.score, task.aspect(name)) for name, score in scores.items()]
         missing = [f"{name}: {score.reason}" for name, score in scores.items() if score.score is None]
         if missing:

@@ -24,7 +24,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import ScoreScale
 from debate_judge.programs.grouping import Item
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations.batching import Scores, SourceBatcher, empty_text_score
+from debate_judge.runs.integrations.text_scorer import Scores, SingleTextScorer, empty_text_score
 from debate_judge.runs.runner.streaming import Score
 from debate_judge.runs.scoring.output import PROVIDER_FAILED
 
@@ -216,7 +216,7 @@ def make_app(
     # The guard checks the key; this is only for /docs, where readers can then enter it.
     dependencies = [] if key is None else [Depends(HTTPBearer(auto_error=False))]
     app = FastAPI(title=f"debate judge: {judge.manifest['name']}", redoc_url=None, dependencies=dependencies)
-    metrics, batcher = ServiceMetrics(judge), SourceBatcher(judge, scale=scale)
+    metrics, scorer = ServiceMetrics(judge), SingleTextScorer(judge, scale=scale)
     app.add_middleware(RequestGuard, key=key, limits=limits or ServiceLimits(), metrics=metrics)
     app.exception_handler(InputError)(_input_error)
     app.exception_handler(dspy.LMError)(_lm_error)
@@ -225,7 +225,7 @@ def make_app(
     async def score(texts: TextToScore | list[TextToScore]) -> TextScores | list[TextScores]:
         """Score a text or a list of texts; those of one source share calls if the judge has `together`."""
         if isinstance(texts, TextToScore):
-            scores_by_text = [await batcher.ascore(**texts.model_dump())]
+            scores_by_text = [await scorer.ascore(**texts.model_dump())]
         else:
             scores_by_text = await _scores(judge, texts, scale)
         for name, aspect_score in (pair for scores in scores_by_text for pair in scores.items()):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import ScoreScale
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations.batching import SourceBatcher, empty_text_score
+from debate_judge.runs.integrations.text_scorer import SingleTextScorer, empty_text_score
 from debate_judge.runs.runner.streaming import Score
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def score_frame(
 
     Args:
         frame: A row for each text, in any order.
-        judge: As for `SourceBatcher`.
+        judge: As for `SingleTextScorer`.
         source: Column of the sources; an empty cell is a text that is judged by itself.
         text: Column of the texts; an empty cell has no score.
         context: Column of the contexts, if the task has them.
@@ -45,7 +45,7 @@ def score_frame(
         InputError: The frame lacks a column or has one of the new ones, or the export cannot be used.
         dspy.LMError: The LM cannot be used at all.
     """
-    loaded = SourceBatcher(judge, aspects).judge
+    loaded = SingleTextScorer(judge, aspects).judge
     names = [aspect.name for aspect in loaded.select_aspects(aspects)]
     columns = {"source": source, "text": text} | ({} if context is None else {"context": context})
     _check_columns(frame, columns, [c for name in names for c in _new_columns(name)])

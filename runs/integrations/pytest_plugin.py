@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from debate_judge.runs.integrations.batching import Scores, SourceBatcher
+    from debate_judge.runs.integrations.text_scorer import Scores, SingleTextScorer
 
 OPTION = "--debate-judge"
 
@@ -79,21 +79,21 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 
 @pytest.fixture(scope="session")
-def debate_judge_batcher(pytestconfig: pytest.Config) -> SourceBatcher:
+def debate_judge_scorer(pytestconfig: pytest.Config) -> SingleTextScorer:
     """The judge of `--debate-judge`, loaded once for the session."""
-    from debate_judge.runs.integrations.batching import SourceBatcher
+    from debate_judge.runs.integrations.text_scorer import SingleTextScorer
 
     export = pytestconfig.getoption(OPTION) or pytestconfig.getini("debate_judge")
     if not export:
         raise pytest.UsageError(
             f"the fixture `judge` needs an export: {OPTION} EXPORT, or debate_judge = in pytest.ini"
         )
-    return SourceBatcher(export)
+    return SingleTextScorer(export)
 
 
 @pytest.fixture
 def judge(
-    debate_judge_batcher: SourceBatcher,
+    debate_judge_scorer: SingleTextScorer,
     record_property: Callable[[str, object], None],
     request: pytest.FixtureRequest,
 ) -> Callable[..., JudgedText]:
@@ -101,10 +101,10 @@ def judge(
 
     Scores are properties of the test in JUnit's XML, and debates a section of its report.
     """
-    batcher = debate_judge_batcher
+    scorer = debate_judge_scorer
 
     def ask(text: str, *, source: str, aspect: str | None = None, context: str = "") -> JudgedText:
-        scores = batcher.score(source=source, text=text, context=context, aspects=aspect)
+        scores = scorer.score(source=source, text=text, context=context, aspects=aspect)
         for name, score in scores.items():
             record_property(f"debate_judge.{name}", _score_text(score.score))
         judged = JudgedText(scores)

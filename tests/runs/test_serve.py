@@ -26,8 +26,8 @@ from debate_judge import load
 from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.runs import serve
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations.batching import empty_text_score
 from debate_judge.runs.integrations.http_service import AspectScore, ServiceLimits, make_app
+from debate_judge.runs.integrations.text_scorer import empty_text_score
 from tests.fakes import ScriptedLM
 from tests.runs.integration_exports import save_judge, score_for, script
 

@@ -24,7 +24,7 @@ def empty_text_score() -> Score:
     return Score(None, None, None, None, "no text", detail, f"no text: {detail}", 0, EMPTY)
 
 
-class SourceBatcher:
+class SingleTextScorer:
     """Scores single texts with an exported judge, in any thread and on any event loop. A repeated text costs nothing,
     because the judge's store has its replies.
 
