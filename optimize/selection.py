@@ -123,4 +123,5 @@ def _log_trial(run: CompileRun, point: Point, outcomes: Mapping[str, Outcome]) -
     progress = run.runner.progress
     progress.best_value = agreement if progress.best_value is None else max(agreement, progress.best_value)
     if run.tracker is not None:
-        run.tracker.log_trial(f"{name}, {point.granularity}", asdict(params), metrics)
+        values = asdict(params)
+        run.tracker.log_trial(f"{name}, {point.granularity}", {"n": values.pop("rounds"), **values}, metrics)
