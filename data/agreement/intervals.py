@@ -63,12 +63,6 @@ class Measure:
     def to_json(self) -> dict[str, float | int | str | None]:
         return asdict(self)
 
-    def __str__(self) -> str:
-        if self.value is None:
-            return "undefined"
-        interval = "" if self.low is None or self.high is None else f" [{self.low:.3f}, {self.high:.3f}]"
-        return f"{self.value:.3f}{interval}"
-
 
 def without_interval(value: float) -> Measure:
     """The value alone; undefined for NaN."""

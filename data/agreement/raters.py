@@ -152,32 +152,23 @@ def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | t
     return mean_over_groups([np.abs(values) for values in differences]), mean_over_groups(differences)
 
 
-def pairs_by_source(groups: Sequence[GroupScores]) -> list[Floats]:
-    """Mean rating and score of the candidates that have both: an array of shape (candidates, 2) per source with such
-    candidates."""
-    by_source: dict[str, list[tuple[float, float]]] = {}
-    for g in groups:
-        pairs = [(r, s) for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None]
-        by_source.setdefault(g.source_id, []).extend(pairs)
-    return [np.array(pairs) for pairs in by_source.values() if pairs]
-
-
 def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
     """Score minus mean rating of the candidates that have both, one array per source with such candidates."""
-    return [pairs[:, 1] - pairs[:, 0] for pairs in pairs_by_source(groups)]
-
-
-def mean_and_error(by_source: Sequence[Floats]) -> tuple[float, float]:
-    """The mean over all values, one array per source, and its standard error over sources, NaN with fewer than two."""
-    count = sum(map(len, by_source))
-    value = math.fsum(v for values in by_source for v in values) / count
-    # Influences on a ratio of sums, because sources differ in size.
-    return value, standard_error(np.array([(values - value).sum() / count for values in by_source]))
+    by_source: dict[str, list[float]] = {}
+    for g in groups:
+        pairs = zip(g.ratings, g.scores, strict=True)
+        differences = [score - rating for rating, score in pairs if rating is not None and score is not None]
+        by_source.setdefault(g.source_id, []).extend(differences)
+    return [np.array(differences) for differences in by_source.values() if differences]
 
 
 def mean_over_groups(by_source: Sequence[Floats]) -> Measure:
     """The mean over all values, one array per source, with a t interval over the sources."""
-    return t_interval(*mean_and_error(by_source), len(by_source))
+    count = sum(map(len, by_source))
+    value = math.fsum(v for values in by_source for v in values) / count
+    # Influences on a ratio of sums, because sources differ in size.
+    error = standard_error(np.array([(values - value).sum() / count for values in by_source]))
+    return t_interval(value, error, len(by_source))
 
 
 def _rater_as_judge(group: GroupScores, rater: int) -> GroupScores:

@@ -87,8 +87,10 @@ class Agreement(Measure):
         return {name: getattr(self, name) for name in (*names, "value_without_constant", "value_undefined_as_zero")}
 
     def __str__(self) -> str:
+        interval = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
+        value = "undefined" if self.value is None else f"{self.value:.2f}{interval}"
         description = f"{self.level}-level {STATISTIC_NAMES[self.statistic]} over {self.groups} groups"
-        return f"{_with_interval(self)} {description} ({self.undefined} undefined, {self.unscored} unscored)"
+        return f"{value} {description} ({self.undefined} undefined, {self.unscored} unscored)"
 
 
 AgreementByLevel = dict[Level, dict[Statistic, Agreement]]
@@ -120,18 +122,6 @@ class Difference(Measure):
     """Number of sources that it is computed from."""
     deviation: float | None = None
     """Standard deviation of the group differences: the standard error times the root of the number of sources."""
-
-    def __str__(self) -> str:
-        few = f"no p: {WHY_NO_P_VALUE}" if self.groups < MIN_GROUPS_FOR_P_VALUE else "no p"
-        p_value = few if self.p_value is None else f"p = {self.p_value:.3f}"
-        return f"{_with_interval(self)} over {self.groups} groups, {p_value}"
-
-
-def _with_interval(result: Measure) -> str:
-    if result.value is None:
-        return "undefined"
-    interval = "" if result.low is None or result.high is None else f" [{result.low:.2f}, {result.high:.2f}]"
-    return f"{result.value:.2f}{interval}"
 
 
 def _table_json(table: AgreementByLevel) -> dict[str, object]:

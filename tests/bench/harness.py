@@ -93,8 +93,6 @@ class Population:
     name: str
     ratings: Floats
     judges: tuple[Floats, ...]
-    recurring: bool
-    """Whether candidate i is the same system in all groups."""
 
     def groups(self, judge: int, which: Sequence[int], columns: Sequence[int] | None = None) -> list[GroupScores]:
         """The scores of one judge for some groups, which may recur."""
@@ -110,7 +108,6 @@ def populations(spec: str, seed: int, judges: int = 5) -> Iterator[Population]:
     """One for each aspect in whose groups the ratings usually differ; its judges' agreement is .3 to .6."""
     corpus = data.load(spec)
     size = min(len(g.candidates) for g in corpus.groups)
-    ids = {tuple(c.id for c in g.candidates) for g in corpus.groups}
     tables = {
         name: np.array([[g.candidates[i].rating(name) for i in range(size)] for g in corpus.groups], dtype=float)
         for name in corpus.rated_aspects()
@@ -124,7 +121,7 @@ def populations(spec: str, seed: int, judges: int = 5) -> Iterator[Population]:
         for _ in range(judges):
             noise = rng.normal(size=ratings.shape) * rng.uniform(1.0, 4.0, size=(len(ratings), 1))
             scores.append(np.round(2 * (_standard(ratings) + others + noise)) / 2)
-        yield Population(f"{corpus.origin.name} {name}", ratings, tuple(scores), len(ids) == 1)
+        yield Population(f"{corpus.origin.name} {name}", ratings, tuple(scores))
 
 
 def _standard(values: Floats) -> Floats:

@@ -111,12 +111,11 @@ def test_many_groups_are_flipped_at_random_or_in_bundles_near_the_exact_p_value(
 
 
 @pytest.mark.parametrize("level", ["summary", "sample"])
-def test_below_six_groups_there_is_no_p_value_and_the_text_says_why(level: Level) -> None:
-    for groups, words in ((5, "no p: with fewer than 6"), (6, "p = ")):
+def test_below_six_groups_there_is_no_p_value(level: Level) -> None:
+    for groups in (5, 6):
         a, b = (random_groups(seed, noise=noise, groups=groups) for seed, noise in ((701, 0.2), (702, 3.0)))
         difference = compare({"x": a}, {"x": b}, level=level)
         assert (difference.p_value is None) == (groups < 6)
-        assert words in str(difference)
 
 
 def test_pooled_scores_are_compared_by_the_pseudo_values_of_groups() -> None:
