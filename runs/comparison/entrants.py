@@ -126,14 +126,14 @@ def choose_lms(
         InputError: Only an export gives the address of its LM.
     """
     first = next((spec.export for spec in specs if spec.export is not None), None)
-    default = lm or (OFFLINE if first is None else str(first.manifest["lm"]["spec"]))
+    default = lm or (OFFLINE if first is None else str(first.manifest.lm.spec))
     sampling: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
     given = {name: value for name, value in sampling.items() if value is not None}
     choices = []
     for judge in specs:
         export = judge.export or first
         own = str(judge.settings[LM]) if LM in judge.settings else None
-        name = own or lm or (default if export is None else str(export.manifest["lm"]["spec"]))
+        name = own or lm or (default if export is None else str(export.manifest.lm.spec))
         address = api_base if name.partition("/")[0] == default.partition("/")[0] else None
         compiled: dict[str, Any] = {}
         if export is not None:
@@ -264,7 +264,7 @@ def _display_name(address: str, export: Export) -> str:
     """An export's name in the table: that of its folder, in MLflow's registry, or of its run."""
     if not in_mlflow(address):
         return Path(address).name
-    return address.partition(":/")[2] if address.startswith("models:/") else str(export.manifest["name"])
+    return address.partition(":/")[2] if address.startswith("models:/") else str(export.manifest.name)
 
 
 def _preset_judge(spec: JudgeSpec, settings: Settings, persona_texts: Mapping[str, str]) -> Judge:

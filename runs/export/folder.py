@@ -31,17 +31,18 @@ from debate_judge.programs.lm.redaction import redact
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, fetch, in_mlflow
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import (
-    FORMAT,
     MANIFEST,
-    SCHEMA_VERSION,
+    AspectEntry,
+    CalibrationEntry,
     Export,
+    LMEntry,
+    Manifest,
     State,
-    calibration_record,
+    TaskEntry,
     demo_counts,
     program_fingerprint,
     read,
     save_state,
-    task_record,
 )
 
 __all__ = ["Export", "LoadedJudge", "load", "load_in_tool", "open_export", "open_judge", "read", "save"]
@@ -98,14 +99,7 @@ def save(
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
     try:
-        manifest = _manifest(judge, _write_states(judge, temporary)) | {
-            "name": name,
-            "lm": _lm_record(lm),
-            **({"columns": columns} if (columns := _text_columns(judge.task)) else {}),
-            "versions": _versions(),
-            "evidence": _portable(redact(evidence)),
-        }
-        _write(temporary, manifest)
+        _write(temporary, _manifest(judge, _write_states(judge, temporary), lm, evidence, name))
         # An export that cannot be read back must not replace one that can.
         written = read(temporary, kinds)
         for aspect, aspect_judge in judge.aspects.items():
@@ -226,37 +220,42 @@ def _write_states(judge: CompiledJudge, folder: Path) -> dict[str, tuple[str, St
     return states
 
 
-def _manifest(judge: CompiledJudge, saved: Mapping[str, tuple[str, State]]) -> dict[str, Any]:
-    states = {name: state for name, (_, state) in saved.items()}
-    aspects: dict[str, Any] = {}
-    for name, aspect_judge in judge.aspects.items():
-        aspects[name] = {
-            "kind": aspect_judge.judge.kind,
-            "config": aspect_judge.judge.config(),
-            "granularity": aspect_judge.granularity,
-            "state": saved[name][0],
-        }
-        if aspect_judge.calibration is not None:
-            aspects[name]["calibration"] = calibration_record(aspect_judge.calibration)
-        if texts := demo_counts(states[name]):
-            aspects[name]["holds_texts"] = texts
-    task = task_record(judge.task)
-    # Through JSON, because the fingerprint is checked on what is read back.
-    json_values = json.loads(json.dumps([task, aspects, states], allow_nan=False))
-    return {
-        "format": FORMAT,
-        "schema_version": SCHEMA_VERSION,
-        "fingerprint": program_fingerprint(*json_values),
-        "task": json_values[0],
-        "aspects": json_values[1],
+def _manifest(
+    judge: CompiledJudge,
+    saved: Mapping[str, tuple[str, State]],
+    lm: Mapping[str, Any],
+    evidence: Mapping[str, Any],
+    name: str,
+) -> Manifest:
+    aspects = {
+        aspect: AspectEntry(
+            kind=chosen.judge.kind,
+            config=chosen.judge.config(),
+            granularity=chosen.granularity,
+            state=saved[aspect][0],
+            calibration=None if chosen.calibration is None else CalibrationEntry.of(chosen.calibration),
+            holds_texts=demo_counts(saved[aspect][1]) or None,
+        )
+        for aspect, chosen in judge.aspects.items()
     }
+    manifest = Manifest(
+        fingerprint="unsigned",
+        name=name,
+        task=TaskEntry.of(judge.task),
+        columns=_text_columns(judge.task),
+        aspects=aspects,
+        lm=_lm_entry(lm),
+        versions=_versions(),
+        evidence=_portable(redact(evidence)),
+    )
+    written = manifest.values()
+    states = {aspect: state for aspect, (_, state) in saved.items()}
+    return manifest.model_copy(update={"fingerprint": program_fingerprint(written["task"], written["aspects"], states)})
 
 
-def _lm_record(lm: Mapping[str, Any]) -> dict[str, Any]:
-    record = {k: lm[k] for k in _LM_SETTINGS if k in lm}
-    if lm.get("api_base"):
-        record["api_base"] = without_credentials(str(lm["api_base"]))
-    return record
+def _lm_entry(lm: Mapping[str, Any]) -> LMEntry:
+    address = without_credentials(str(lm["api_base"])) if lm.get("api_base") else None
+    return LMEntry(**{k: lm[k] for k in _LM_SETTINGS if k in lm}, api_base=address)
 
 
 def _versions() -> dict[str, str]:
@@ -283,20 +282,20 @@ def _portable(value: Any) -> Any:
     return value
 
 
-def _write(folder: Path, manifest: Mapping[str, Any]) -> None:
-    spec, note = manifest["lm"].get("spec", ""), manifest["evidence"].get("note")
+def _write(folder: Path, manifest: Manifest) -> None:
+    spec, note, entries = manifest.lm.spec, manifest.evidence.get("note"), manifest.aspects.values()
     note = f" ({note})" if note else ""
-    texts = sum(sum(entry.get("holds_texts", {}).values()) for entry in manifest["aspects"].values())
+    texts = sum(sum((entry.holds_texts or {}).values()) for entry in entries)
     readme = _README.format(
-        name=manifest["name"],
-        task=manifest["task"]["name"],
-        aspects=", ".join(manifest["aspects"]),
-        lm=f"It was compiled with the LM {spec}{note}. " if spec else "",
-        scale=_ON_RATERS_SCALE if any("calibration" in entry for entry in manifest["aspects"].values()) else "",
+        name=manifest.name,
+        task=manifest.task.name,
+        aspects=", ".join(manifest.aspects),
+        lm=f"It was compiled with the LM {spec}{note}. ",
+        scale=_ON_RATERS_SCALE if any(entry.calibration for entry in entries) else "",
         texts=f" Its prompts have {texts} rated texts of that data, which are in the folder `state`." if texts else "",
     )
     (folder / "README.md").write_text(readme, encoding="utf-8")
-    text = json.dumps(manifest, ensure_ascii=False, indent=2, allow_nan=False)
+    text = json.dumps(manifest.values(), ensure_ascii=False, indent=2, allow_nan=False)
     (folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
 
 

@@ -7,7 +7,7 @@ An export may come from anywhere. Calls carry the texts and the user's key, so t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,8 +24,8 @@ def resolve_lm(
     Raises:
         InputError: Only the export gives the address.
     """
-    recorded = export.manifest["lm"]
-    spec = lm or recorded["spec"]
+    recorded = export.manifest.lm
+    spec = lm or recorded.spec
     address = unconfirmed_address(export, lm, api_base)
     if address is not None:
         raise InputError(
@@ -47,7 +47,7 @@ def resolve_lm(
             found=repr(spec),
             remedy="if you trust it, name it yourself with --lm",
         )
-    settings = {name: recorded[name] for name in ("temperature", "max_tokens") if recorded.get(name) is not None}
+    settings = recorded.model_dump(include={"temperature", "max_tokens"}, exclude_none=True)
     return spec, api_base, settings if max_tokens is None else {**settings, "max_tokens": max_tokens}
 
 
@@ -65,11 +65,11 @@ def attribute_spec_errors(export: Export, lm: str | None) -> Iterator[None]:
 
 def unconfirmed_address(export: Export, lm: str | None, api_base: str | None) -> str | None:
     """The export's address, if calls would go there and the user has not given it as well; else None."""
-    recorded: Mapping[str, Any] = export.manifest["lm"]
-    address: str | None = recorded.get("api_base")
-    if not address or api_base or (lm is not None and lm != recorded["spec"]):
+    recorded = export.manifest.lm
+    address = recorded.api_base
+    if not address or api_base or (lm is not None and lm != recorded.spec):
         return None
-    environment_address = os.environ.get(base_variable(recorded["spec"]))
+    environment_address = os.environ.get(base_variable(recorded.spec))
     return (
         None
         if environment_address and without_credentials(environment_address).rstrip("/") == address.rstrip("/")

@@ -68,7 +68,7 @@ class LoadedJudge(dspy.Module):
         super().__init__()
         self.judges = {name: aspect_judge.judge for name, aspect_judge in export.judge.aspects.items()}
         """Name of an aspect -> its judge; this is where DSPy finds the predictors."""
-        self.manifest: Mapping[str, Any] = export.manifest
+        self.manifest = export.manifest
         self.fingerprint = export.fingerprint
         self._exported = export.judge
         self._folder, self._reopen = export.folder, reopen

@@ -7,6 +7,7 @@ connects an export to an LM.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,40 +45,171 @@ State = dict[str, dict[str, Any]]
 """Predictor name -> its state."""
 
 
+def _refuse_empty(aspects: dict[str, AspectEntry]) -> dict[str, AspectEntry]:
+    if not aspects:
+        raise InputError("the export judges no aspect", expected="at least one aspect")
+    return aspects
+
+
+# --- the fields of the files, read and written ---
+
+
+class AspectOfTask(FileModel):
+    """An aspect of the task, with its scale."""
+
+    name: Text
+    definition: Text
+    low: Number
+    high: Number
+    step: Number
+    source: bool = True
+
+    @property
+    def aspect(self) -> Aspect:
+        return Aspect(self.name, self.definition, Scale(self.low, self.high, self.step), self.source)
+
+    @model_validator(mode="after")
+    def _has_a_scale(self) -> Self:
+        _ = self.aspect
+        return self
+
+
+class TaskEntry(FileModel):
+    """The task, without columns."""
+
+    name: Text
+    source_label: Text
+    candidate_label: Text
+    context_label: Text
+    aspects: list[AspectOfTask]
+
+    @classmethod
+    def of(cls, task: Task) -> TaskEntry:
+        aspects = [
+            AspectOfTask(
+                name=a.name,
+                definition=a.definition,
+                low=float(a.scale.low),
+                high=float(a.scale.high),
+                step=float(a.scale.step),
+                source=a.source,
+            )
+            for a in task.aspects
+        ]
+        return cls(
+            name=task.name,
+            source_label=task.source_label,
+            candidate_label=task.candidate_label,
+            context_label=task.context_label,
+            aspects=aspects,
+        )
+
+    def task(self, columns: Mapping[str, str]) -> Task:
+        aspects = tuple(entry.aspect for entry in self.aspects)
+        return Task(self.name, self.source_label, self.candidate_label, aspects, self.context_label, columns)
+
+
+class LMEntry(FileModel):
+    """The LM of the compile."""
+
+    spec: Text
+    temperature: Number | None = None
+    max_tokens: Number | None = None
+    api_base: Text | None = None
+
+
+class Knot(FileModel):
+    """A point of a calibration."""
+
+    score: Number
+    raters: Number
+
+
+class CalibrationEntry(FileModel):
+    """The map of an aspect's scores to the raters' scale."""
+
+    knots: list[Knot]
+    groups: int
+    candidates: int
+
+    @classmethod
+    def of(cls, calibration: Calibration) -> CalibrationEntry:
+        knots = [Knot(score=score, raters=rating) for score, rating in calibration.knots]
+        return cls(knots=knots, groups=calibration.groups, candidates=calibration.candidates)
+
+    @property
+    def calibration(self) -> Calibration:
+        return Calibration(tuple((knot.score, knot.raters) for knot in self.knots), self.groups, self.candidates)
+
+    @model_validator(mode="after")
+    def _has_increasing_knots(self) -> Self:
+        _ = self.calibration
+        return self
+
+
+class AspectEntry(FileModel):
+    """The judge of an aspect."""
+
+    kind: Text
+    config: dict[str, Any]
+    granularity: Granularity
+    state: Text
+    """The file of its predictors, below the export's folder."""
+    calibration: CalibrationEntry | None = None
+    holds_texts: dict[str, int] | None = None
+    """How many rated examples and other demonstrations its prompts have."""
+
+
+class Manifest(FileModel):
+    """`manifest.json`."""
+
+    format: Text = FORMAT
+    schema_version: int = SCHEMA_VERSION
+    fingerprint: Text
+    name: Text = ""
+    task: TaskEntry
+    columns: dict[str, Text] = Field(default_factory=dict)
+    aspects: Annotated[dict[str, AspectEntry], AfterValidator(_refuse_empty)]
+    lm: LMEntry
+    versions: dict[str, Any] = Field(default_factory=dict)
+    evidence: dict[str, Any]
+
+    def values(self) -> dict[str, Any]:
+        """As JSON values; `ValueError` if something is none."""
+        values: dict[str, Any] = json.loads(json.dumps(self.model_dump(exclude_none=True), allow_nan=False))
+        return values
+
+
+class _Field(FileModel):
+    prefix: AnyText
+    description: AnyText
+
+
+class _Signature(FileModel):
+    instructions: AnyText
+    fields: list[_Field]
+
+
+class _PredictorState(FileModel):
+    signature: _Signature
+    demos: list[dict[str, Any]] = Field(default_factory=list)
+
+
+# --- reading and writing ---
+
+
 @dataclass(frozen=True)
 class Export:
     """An exported judge, without an LM."""
 
     judge: CompiledJudge
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     folder: Path
 
     @property
     def fingerprint(self) -> str:
         """Hash of the program: task, aspects, configurations and instructions, but not the LM."""
-        return str(self.manifest["fingerprint"])
-
-
-def task_record(task: Task) -> dict[str, Any]:
-    """The task as JSON values."""
-    return {
-        "name": task.name,
-        "source_label": task.source_label,
-        "candidate_label": task.candidate_label,
-        "context_label": task.context_label,
-        "aspects": [
-            {
-                "name": a.name,
-                "definition": a.definition,
-                "low": float(a.scale.low),
-                "high": float(a.scale.high),
-                "step": float(a.scale.step),
-                # Only where it is false: older exports have no such field.
-                **({} if a.source else {"source": False}),
-            }
-            for a in task.aspects
-        ],
-    }
+        return self.manifest.fingerprint
 
 
 def program_fingerprint(task: object, aspects: object, states: Mapping[str, object]) -> str:
@@ -128,10 +260,11 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
     folder = _locate(Path(path))
     root = json_object(folder / MANIFEST, remedy=REMEDY)
     _check_format(root)
-    manifest, entries = validated(_Manifest, root), root.child("aspects")
+    manifest, entries = validated(Manifest, root), root.child("aspects")
     with root.child("task").located():
         task = manifest.task.task(manifest.columns)
-    states = {name: _read_state(folder, entries.child(name), entry.state) for name, entry in manifest.aspects.items()}
+    records = {name: entries.child(name) for name in manifest.aspects}
+    states = {name: _read_state(folder, records[name], entry.state) for name, entry in manifest.aspects.items()}
     actual = program_fingerprint(
         root.values["task"], root.values["aspects"], {name: program_state(state) for name, state in states.items()}
     )
@@ -143,15 +276,13 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
             found=actual,
             remedy="restore the folder, or change the judge in Python and save it with `runs.export.folder.save`",
         )
-    records = {name: entries.child(name) for name in states}
-    aspect_entries = {name: validated(_AspectEntry, record) for name, record in records.items()}
-    for name, entry in aspect_entries.items():
+    for name, entry in manifest.aspects.items():
         _require_trusted_judge(records[name], entry.kind, judges)
     judges_by_aspect = {
-        name: _aspect_judge(records[name], aspect_entries[name], state, task, name) for name, state in states.items()
+        name: _aspect_judge(records[name], entry, states[name], task, name) for name, entry in manifest.aspects.items()
     }
     ordered = {a.name: judges_by_aspect[a.name] for a in task.aspects if a.name in judges_by_aspect}
-    return Export(CompiledJudge(task, ordered), root.values, folder)
+    return Export(CompiledJudge(task, ordered), manifest, folder)
 
 
 def _locate(path: Path) -> Path:
@@ -216,7 +347,7 @@ def _require_trusted_judge(entry: Record, name: str, judges: Collection[str]) ->
         )
 
 
-def _aspect_judge(record: Record, entry: _AspectEntry, state: Record, task: Task, aspect: str) -> AspectJudge:
+def _aspect_judge(record: Record, entry: AspectEntry, state: Record, task: Task, aspect: str) -> AspectJudge:
     if aspect not in {a.name for a in task.aspects}:
         raise record.error("the task does not have this aspect", found=aspect)
     config = record.child("config")
@@ -231,12 +362,6 @@ def _aspect_judge(record: Record, entry: _AspectEntry, state: Record, task: Task
     calibration = None if entry.calibration is None else entry.calibration.calibration
     with record.located("granularity"):
         return AspectJudge(judge, entry.granularity, calibration)
-
-
-def calibration_record(calibration: Calibration) -> dict[str, Any]:
-    """The calibration as JSON values."""
-    knots = [{"score": score, "raters": rating} for score, rating in calibration.knots]
-    return {"knots": knots, "groups": calibration.groups, "candidates": calibration.candidates}
 
 
 def _load_states(judge: Judge, state: Record) -> None:
@@ -277,13 +402,13 @@ class DecisionCut(FileModel):
     cut: Number | None = None
 
 
-def evidence_part(manifest: Mapping[str, Any], name: str, expected: type[T]) -> T | None:
+def evidence_part(manifest: Manifest, name: str, expected: type[T]) -> T | None:
     """An entry of an export's evidence, validated as `expected`; None without it.
 
     Raises:
         InputError: It is not of this type.
     """
-    value = manifest["evidence"].get(name)
+    value = manifest.evidence.get(name)
     if value is None:
         return None
     try:
@@ -293,110 +418,7 @@ def evidence_part(manifest: Mapping[str, Any], name: str, expected: type[T]) -> 
         raise input_error(error, record) from None
 
 
-def cuts_in(manifest: Mapping[str, Any]) -> dict[str, DecisionCut]:
+def cuts_in(manifest: Manifest) -> dict[str, DecisionCut]:
     """Aspect -> the cut of the exported judge, for aspects whose ratings are decisions."""
     exported = (evidence_part(manifest, "exported", dict[str, str]) or {}).get("judge", "")
     return (evidence_part(manifest, "decisions", dict[str, dict[str, DecisionCut]]) or {}).get(exported, {})
-
-
-# --- the fields of the files ---
-
-
-class _AspectOfTask(FileModel):
-    name: Text
-    definition: Text
-    low: Number
-    high: Number
-    step: Number
-    source: bool = True
-
-    @property
-    def aspect(self) -> Aspect:
-        return Aspect(self.name, self.definition, Scale(self.low, self.high, self.step), self.source)
-
-    @model_validator(mode="after")
-    def _has_a_scale(self) -> Self:
-        _ = self.aspect
-        return self
-
-
-class _TaskEntry(FileModel):
-    name: Text
-    source_label: Text
-    candidate_label: Text
-    context_label: Text
-    aspects: list[_AspectOfTask]
-
-    def task(self, columns: Mapping[str, str]) -> Task:
-        aspects = tuple(entry.aspect for entry in self.aspects)
-        return Task(self.name, self.source_label, self.candidate_label, aspects, self.context_label, columns)
-
-
-class _StateEntry(FileModel):
-    state: Text
-
-
-class _LMEntry(FileModel):
-    spec: Text
-    temperature: Number | None = None
-    max_tokens: Number | None = None
-    api_base: Text | None = None
-
-
-def _refuse_empty(aspects: dict[str, _StateEntry]) -> dict[str, _StateEntry]:
-    if not aspects:
-        raise InputError("the export judges no aspect", expected="at least one aspect")
-    return aspects
-
-
-class _Manifest(FileModel):
-    """The fields of the manifest; the judges of aspects are read only after the fingerprint was checked."""
-
-    task: _TaskEntry
-    columns: dict[str, Text] = Field(default_factory=dict)
-    aspects: Annotated[dict[str, _StateEntry], AfterValidator(_refuse_empty)]
-    fingerprint: Text
-    lm: _LMEntry
-    evidence: dict[str, Any]
-
-
-class _Knot(FileModel):
-    score: Number
-    raters: Number
-
-
-class _CalibrationEntry(FileModel):
-    knots: list[_Knot]
-    groups: int
-    candidates: int
-
-    @property
-    def calibration(self) -> Calibration:
-        return Calibration(tuple((knot.score, knot.raters) for knot in self.knots), self.groups, self.candidates)
-
-    @model_validator(mode="after")
-    def _has_increasing_knots(self) -> Self:
-        _ = self.calibration
-        return self
-
-
-class _AspectEntry(_StateEntry):
-    kind: Text
-    config: dict[str, Any]
-    granularity: Granularity
-    calibration: _CalibrationEntry | None = None
-
-
-class _Field(FileModel):
-    prefix: AnyText
-    description: AnyText
-
-
-class _Signature(FileModel):
-    instructions: AnyText
-    fields: list[_Field]
-
-
-class _PredictorState(FileModel):
-    signature: _Signature
-    demos: list[dict[str, Any]] = Field(default_factory=list)

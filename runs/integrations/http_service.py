@@ -215,7 +215,7 @@ def make_app(
     """
     # The guard checks the key; this is only for /docs, where readers can then enter it.
     dependencies = [] if key is None else [Depends(HTTPBearer(auto_error=False))]
-    app = FastAPI(title=f"debate judge: {judge.manifest['name']}", redoc_url=None, dependencies=dependencies)
+    app = FastAPI(title=f"debate judge: {judge.manifest.name}", redoc_url=None, dependencies=dependencies)
     metrics, scorer = ServiceMetrics(judge), SingleTextScorer(judge, scale=scale)
     app.add_middleware(RequestGuard, key=key, limits=limits or ServiceLimits(), metrics=metrics)
     app.exception_handler(InputError)(_input_error)

@@ -81,7 +81,7 @@ class Scorer:
         import ray
 
         self._flags, self._columns, self._tally = flags, columns, tally
-        self._spec, self._name = flags.lm or export.manifest["lm"]["spec"], ray.get_runtime_context().get_worker_id()
+        self._spec, self._name = flags.lm or export.manifest.lm.spec, ray.get_runtime_context().get_worker_id()
         if options.budget and not ray.get(tally.take_share.remote()):
             problem = "error: an actor was killed, and what it had spent of the budget is not known"
             self._end_run(EXIT_LM, f"{problem}\n  remedy:   {RESUME_HINT}")

@@ -218,7 +218,7 @@ def connect_judge(export: Export, flags: ScoreFlags | ServeFlags, store: Path, o
 def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> LoadedJudge:
     """The judge that a command names, connected to its LM; prints notes on it."""
     export = export or find_export(flags)
-    compiled_lm = export.manifest["lm"]["spec"]
+    compiled_lm = export.manifest.lm.spec
     spec = flags.lm or compiled_lm
     if spec != compiled_lm:
         say(f"note: the judge was compiled with {compiled_lm}; its measured agreement does not cover {spec}")

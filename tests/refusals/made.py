@@ -19,7 +19,7 @@ from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.metrics import metric
 from debate_judge.programs.metrics.metric import RougeL
 from debate_judge.programs.roles.examples import RatedExample, with_examples
-from debate_judge.runs.export.manifest import cuts_in
+from debate_judge.runs.export.manifest import Manifest, cuts_in
 from debate_judge.runs.tracking.store import open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.data.files_of_rows import TASK as SUPPORT
@@ -65,8 +65,13 @@ STORES = [
 
 # --- evidence ---
 
+
+def manifest_with(evidence: dict[str, object]) -> Manifest:
+    return Manifest.model_construct(evidence=evidence)
+
+
 EVIDENCE = [
-    row(f"evidence of {field}", partial(cuts_in, {"evidence": evidence}), f"evidence.{field}", "")
+    row(f"evidence of {field}", partial(cuts_in, manifest_with(evidence)), f"evidence.{field}", "")
     for evidence, field in (
         ({"exported": {"judge": "x"}, "decisions": {"x": {"tone": {"cut": "3"}}}}, "decisions.x.tone.cut"),
         ({"exported": "compiled"}, "exported"),

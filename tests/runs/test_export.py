@@ -68,7 +68,7 @@ def test_demonstrations_are_exported_and_declared(tmp_path: Path) -> None:
     dict(judge.aspects["tone"].judge.named_predictors())["scorer"].demos = [demo]
     export = read(write(tmp_path / "x", judge))
     assert prompts(export.judge) == prompts(judge)
-    assert export.manifest["aspects"]["tone"]["holds_texts"] == {"demonstrations": 1}
+    assert export.manifest.aspects["tone"].holds_texts == {"demonstrations": 1}
 
 
 @pytest.mark.parametrize("precedents", [0, 1])
@@ -83,7 +83,7 @@ def test_rated_examples_are_exported_and_declared(tmp_path: Path, precedents: in
     assert examples_of(kept.judge.aspects["tone"].judge) == (example,)
     assert prompts(kept.judge) == prompts(judge)
     assert "PRIVATE" in str(prompts(kept.judge))
-    assert kept.manifest["aspects"]["tone"]["holds_texts"] == {"rated_examples": 1}
+    assert kept.manifest.aspects["tone"].holds_texts == {"rated_examples": 1}
     assert "1 rated texts" in (tmp_path / "x" / "README.md").read_text(encoding="utf-8")
 
 
@@ -112,8 +112,8 @@ def test_no_secret_and_no_path_of_this_machine_is_written(tmp_path: Path, monkey
     folder = write(tmp_path / "x", judge, lm=lm, evidence=evidence)
     assert not [text for text in (b"secret", str(tmp_path).encode(), b"Users") if text in content(folder)]
     manifest = read(folder).manifest
-    assert manifest["lm"] == {"spec": "openai/m", "temperature": 0.0, "api_base": "https://host:8000/v1"}
-    assert manifest["evidence"]["data"] == {"location": "ratings.jsonl", "also": "ratings.csv"}
+    assert manifest.values()["lm"] == {"spec": "openai/m", "temperature": 0.0, "api_base": "https://host:8000/v1"}
+    assert manifest.evidence["data"] == {"location": "ratings.jsonl", "also": "ratings.csv"}
 
 
 def test_addresses_are_kept_without_credentials(tmp_path: Path) -> None:
@@ -126,16 +126,16 @@ def test_addresses_are_kept_without_credentials(tmp_path: Path) -> None:
         None: None,
     }.items():
         folder = write(tmp_path / "x", lm={"spec": "openai/m", "api_base": address})
-        assert read(folder).manifest["lm"].get("api_base") == kept
+        assert read(folder).manifest.lm.api_base == kept
 
 
 def test_an_export_replaces_itself_keeps_another_program_and_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     write(tmp_path / "x", evidence={"n": 1})
     first = read(write(tmp_path / "x", evidence={"n": 2}))
-    assert first.manifest["evidence"] == {"n": 2}
+    assert first.manifest.evidence == {"n": 2}
     with pytest.raises(ValueError, match="JSON"):
         write(tmp_path / "x", evidence={"agreement": float("nan")})
-    assert read(tmp_path / "x").manifest["evidence"] == {"n": 2}
+    assert read(tmp_path / "x").manifest.evidence == {"n": 2}
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
     other = CompiledJudge(TASK, {"tone": AspectJudge(build("debate", JUDGES["single"].config))})
     write(tmp_path / "x", other)
