@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from debate_judge.data.agreement.absolute_agreement import OBJECTIVE_DESCRIPTIONS, AbsoluteScale, Objective
 from debate_judge.data.agreement.decisions import DecisionRule
-from debate_judge.data.agreement.results import STATISTIC_NAMES, ScoresByAspect
-from debate_judge.data.agreement.tables import Difference, Level, Statistic, compare
+from debate_judge.data.agreement.results import STATISTIC_NAMES
+from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
@@ -93,11 +93,6 @@ class CompilePlan:
     def objective(self) -> Objective:
         """What the search maximizes."""
         return self.settings.metric_choice.absolute_measure or self.statistic
-
-    def paired_difference(self, scores: ScoresByAspect, other: ScoresByAspect, **overrides: Any) -> Difference:
-        """The paired difference of two judges' scores by aspect, in the correlation and at the level of the plan."""
-        options = {"statistic": self.statistic, "level": self.data.level, "seed": self.settings.seed, **overrides}
-        return compare(scores, other, **options)
 
     @property
     def absolute_scales(self) -> dict[str, AbsoluteScale]:

@@ -19,25 +19,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from statistics import fmean
 from typing import Any, Literal
 
-from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement, absolute_agreement
-from debate_judge.data.agreement.decisions import DecisionResult, evaluate_decisions
-from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
+from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement
+from debate_judge.data.agreement.decisions import DecisionResult
+from debate_judge.data.agreement.raters import RaterAgreement
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table
 from debate_judge.data.calibration import CalibrationEffect, calibration_effect
-from debate_judge.optimize.evaluation.held_out import (
-    COMPARED,
-    HeldOutEvaluation,
-    ScoresByJudge,
-    merged_scores,
-)
+from debate_judge.optimize.evaluation.held_out import COMPARED, HeldOutEvaluation
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.search.pooling import EQUAL_COST_TOLERANCE
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
-from debate_judge.runs.reports.raters import several_raters
+from debate_judge.runs.comparison.judged import EvaluatedJudge, Scores
+from debate_judge.runs.comparison.results import Comparison, EvalSetup
 from debate_judge.runs.runner.runner import calls_per_item, require_scored
 
 COMPILED_MAPPED = "compiled-mapped"
@@ -59,45 +57,83 @@ class FoldFigures:
 
 @dataclass(frozen=True)
 class HeldOutComparison:
-    """The comparison on held-out."""
+    """The comparison on held-out; the judges are those of `COMPARED`, and `COMPILED_MAPPED` where there are maps."""
 
-    tables: Mapping[str, AgreementTable]
-    """Judge name, of `COMPARED` -> agreement."""
-    calls: Mapping[str, Mapping[str, float]]
-    """Judge name -> aspect -> LM calls per item."""
-    gain: Difference
-    """Compiled minus single call, in the reported correlation, averaged over aspects."""
-    gains: Mapping[str, Difference]
-    """Aspect -> compiled minus single call, with intervals that hold for all aspects together in 95 % of cases
-    (Bonferroni: each has the level 1 - .05 / aspects)."""
-    gain_of_knowledge: Difference
-    """The single call with the same knowledge minus the single call, averaged over aspects: the effect of what was
-    learnt about the raters."""
-    gain_over_informed: Difference
-    """Compiled minus the single call with the same knowledge, averaged over aspects: the effect of the debate."""
-    gain_over_uncompiled: Difference
-    """Compiled minus uncompiled, averaged over aspects."""
-    judgements: Mapping[str, Mapping[str, list[Judgement]]]
-    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the evaluation corpus, with folds each by the
-    judge of its fold."""
-    scores: ScoresByJudge
-    """Their scores by group."""
+    comparison: Comparison
+    """With folds, each source was judged by the judges of its fold."""
     calibrated: Mapping[str, Sequence[GroupScores]]
     """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
     a map are missing."""
-    decisions: Mapping[str, Mapping[str, DecisionResult]]
-    """Judge name, of `COMPARED` -> aspect -> decisions, for aspects whose ratings define any."""
-    rater_agreement: Mapping[str, Mapping[str, RaterAgreement]]
-    """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if there are only mean ratings."""
-    absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
-    """Judge name, of `COMPARED` or `COMPILED_MAPPED` -> aspect or average -> how close its scores are to the ratings;
-    empty for judges whose scores are not on the scale."""
     folds: FoldFigures | None = None
     """None for a single split."""
 
+    @cached_property
+    def tables(self) -> dict[str, AgreementTable]:
+        """Judge name -> agreement."""
+        return {row.name: row.table for row in self.comparison.rows}
+
+    @property
+    def scores(self) -> dict[str, Scores]:
+        """Judge name -> aspect -> scores by group."""
+        return {name: judge.scores for name, judge in self.comparison.judges.items()}
+
+    @property
+    def judgements(self) -> dict[str, Mapping[str, Sequence[Judgement]]]:
+        """Judge name -> aspect -> judgements in the order of the evaluation corpus."""
+        return {name: judge.judgements for name, judge in self.comparison.judges.items()}
+
+    @cached_property
+    def calls(self) -> dict[str, dict[str, float]]:
+        """Judge name, of `COMPARED` -> aspect -> LM calls per item."""
+        judges = self.comparison.judges
+        return {name: {a: calls_per_item(j) for a, j in judges[name].judgements.items()} for name in COMPARED}
+
     def calls_per_item(self, judge: str) -> float:
-        by_aspect = self.calls[judge]
-        return sum(by_aspect.values()) / len(by_aspect)
+        """LM calls per item, averaged over aspects."""
+        return fmean(self.calls[judge].values())
+
+    @cached_property
+    def gain(self) -> Difference:
+        """Compiled minus single call, in the reported correlation, averaged over aspects."""
+        return self.comparison.difference("compiled", "single")
+
+    @cached_property
+    def gains(self) -> dict[str, Difference]:
+        """Aspect -> compiled minus single call, with intervals that hold for all aspects together in 95 % of cases
+        (Bonferroni: each has the level 1 - .05 / aspects)."""
+        compiled, single = self.scores["compiled"], self.scores["single"]
+        difference = partial(self.comparison.setup.difference, family_size=len(compiled))
+        return {aspect: difference({aspect: compiled[aspect]}, {aspect: single[aspect]}) for aspect in compiled}
+
+    @cached_property
+    def gain_of_knowledge(self) -> Difference:
+        """The single call with the same knowledge minus the single call: the effect of what was learnt."""
+        return self.comparison.difference("informed_single", "single")
+
+    @cached_property
+    def gain_over_informed(self) -> Difference:
+        """Compiled minus the single call with the same knowledge: the effect of the debate."""
+        return self.comparison.difference("compiled", "informed_single")
+
+    @cached_property
+    def gain_over_uncompiled(self) -> Difference:
+        """Compiled minus uncompiled."""
+        return self.comparison.difference("compiled", "uncompiled")
+
+    @property
+    def decisions(self) -> Mapping[str, Mapping[str, DecisionResult]]:
+        """Judge name -> aspect -> decisions, for aspects whose ratings define any."""
+        return self.comparison.decisions
+
+    @property
+    def rater_agreement(self) -> Mapping[str, Mapping[str, RaterAgreement]]:
+        """Judge name -> aspect -> comparison with single raters; empty if there are only mean ratings."""
+        return self.comparison.rater_agreement
+
+    @property
+    def absolute_agreement(self) -> Mapping[str, Mapping[str, AbsoluteAgreement]]:
+        """Judge name -> aspect or average -> how close its scores are to the ratings; empty without a scale."""
+        return self.comparison.absolute_agreement
 
 
 def above_zero(agreement: Agreement) -> bool:
@@ -116,37 +152,39 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
         by_fold = [evaluation.judgements[name] for evaluation in evaluations]
         judgements = [j for by_aspect in by_fold for judged, _ in by_aspect.values() for j in judged]
         require_scored(judgements, plan.settings.max_unscored, f"held-out items ({name.replace('_', ' ')})")
-    scores, calibrated = merged_scores(plan, evaluations), _calibrated(plan, evaluations)
-    paired_difference = plan.paired_difference
+    calibrated = _calibrated(plan, evaluations)
+    judges = {name: _judge(plan, evaluations, name) for name in COMPARED}
+    if len(calibrated) == len(plan.data.aspects):
+        judges[COMPILED_MAPPED] = EvaluatedJudge(calibrated)
     return HeldOutComparison(
-        tables={name: agreement_table(scores[name], seed=plan.settings.seed) for name in COMPARED},
-        calls={name: _calls(evaluations, name) for name in COMPARED},
-        gain=paired_difference(scores["compiled"], scores["single"]),
-        gains={
-            aspect: paired_difference(
-                {aspect: aspect_scores}, {aspect: scores["single"][aspect]}, family_size=len(scores["compiled"])
-            )
-            for aspect, aspect_scores in scores["compiled"].items()
-        },
-        gain_of_knowledge=paired_difference(scores["informed_single"], scores["single"]),
-        gain_over_informed=paired_difference(scores["compiled"], scores["informed_single"]),
-        gain_over_uncompiled=paired_difference(scores["compiled"], scores["uncompiled"]),
-        judgements={name: _judgements(plan, evaluations, name) for name in COMPARED},
-        scores=scores,
-        calibrated=calibrated,
-        absolute_agreement=_absolute_agreement(plan, scores, calibrated),
-        decisions=_decisions(plan, scores),
-        rater_agreement=_rater_comparison(plan, scores),
-        folds=fold_figures(plan, evaluations) if plan.data.folds else None,
+        Comparison(comparison_setup(plan), judges, baseline="single"),
+        calibrated,
+        fold_figures(plan, evaluations) if plan.data.folds else None,
     )
 
 
-def _calls(evaluations: Sequence[HeldOutEvaluation], name: str) -> dict[str, float]:
-    """Aspect -> LM calls per item of a judge."""
-    return {
-        a: calls_per_item([j for e in evaluations for j in e.judgements[name][a][0]])
-        for a in evaluations[0].judgements[name]
+def comparison_setup(plan: CompilePlan) -> EvalSetup:
+    """What the held-out comparison measures."""
+    data, judge = plan.data, plan.judge
+    cuts = data.cuts if judge.on_scale and not judge.compares_pairs else {}
+    statistics, seed = (plan.statistic,), plan.settings.seed
+    return EvalSetup(data.evaluation_corpus, data.aspects, data.level, statistics, seed, cuts, data.decision_rules)
+
+
+def _judge(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], name: str) -> EvaluatedJudge:
+    """A compared judge on the evaluation corpus, with folds each group by the judge of its fold."""
+    groups = {
+        (aspect, group.group): group
+        for evaluation in evaluations
+        for aspect, of_aspect in evaluation.scores[name].items()
+        for group in of_aspect
     }
+    corpus = plan.data.evaluation_corpus
+    return EvaluatedJudge(
+        {a.name: [groups[a.name, group.id] for group in corpus.groups] for a in plan.data.aspects},
+        _judgements(plan, evaluations, name),
+        on_scale=(plan.single if name == "single" else plan.judge).on_scale,
+    )
 
 
 def _judgements(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation], judge: str) -> dict[str, list[Judgement]]:
@@ -180,45 +218,6 @@ def _calibrated(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> 
     return calibrated
 
 
-def _absolute_agreement(
-    plan: CompilePlan, scores: ScoresByJudge, calibrated: Mapping[str, Sequence[GroupScores]]
-) -> dict[str, dict[str, AbsoluteAgreement]]:
-    if not plan.judge.on_scale or plan.judge.compares_pairs:
-        return {}
-    judges = {name: scores[name] for name in COMPARED}
-    if len(calibrated) == len(plan.data.aspects):
-        judges[COMPILED_MAPPED] = calibrated
-    return absolute_agreement(
-        judges,
-        plan.data.cuts,
-        same_scale=len({aspect.scale for aspect in plan.data.aspects}) == 1,
-        seed=plan.settings.seed,
-    )
-
-
-def _rater_comparison(plan: CompilePlan, scores: ScoresByJudge) -> dict[str, dict[str, RaterAgreement]]:
-    if not several_raters(scores["compiled"]):
-        return {}
-
-    def compare_raters(groups: Sequence[GroupScores]) -> RaterAgreement:
-        return compare_with_raters(
-            groups,
-            statistic=plan.statistic,
-            level=plan.data.level,
-            seed=plan.settings.seed,
-            on_scale=plan.judge.on_scale,
-        )
-
-    return {name: {aspect: compare_raters(groups) for aspect, groups in scores[name].items()} for name in COMPARED}
-
-
-def _decisions(plan: CompilePlan, scores: ScoresByJudge) -> dict[str, dict[str, DecisionResult]]:
-    rules, seed = plan.data.decision_rules, plan.settings.seed
-    on_scale = {name: name == "single" or plan.judge.on_scale for name in COMPARED}
-    decisions = {name: evaluate_decisions(scores[name], rules, on_scale=on_scale[name], seed=seed) for name in COMPARED}
-    return {name: by_aspect for name, by_aspect in decisions.items() if by_aspect}
-
-
 def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) -> FoldFigures:
     """The figures of the single folds."""
     level, statistic = plan.data.level, plan.statistic
@@ -226,11 +225,11 @@ def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) ->
     def agreement(scores: Mapping[str, Sequence[GroupScores]]) -> float | None:
         return agreement_table(scores, intervals=False, levels=(level,)).average[level][statistic].value
 
-    by_fold = [evaluation.scores for evaluation in evaluations]
+    setup, by_fold = comparison_setup(plan), [evaluation.scores for evaluation in evaluations]
     return FoldFigures(
         tuple(evaluation.held_out.sources for evaluation in evaluations),
         tuple(agreement(scores["compiled"]) for scores in by_fold),
-        tuple(plan.paired_difference(scores["compiled"], scores["single"]).value for scores in by_fold),
+        tuple(setup.difference(scores["compiled"], scores["single"]).value for scores in by_fold),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -107,21 +107,4 @@ def judge_held_out(
     by_judge: dict[str, dict[str, list[Judgement]]] = {name: {} for name in judges_by_name}
     for (name, aspect), judgements in zip(passes, results, strict=True):
         by_judge[name][aspect.name] = judgements
-    return by_judge
-
-
-def merged_scores(
-    plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
-) -> dict[str, dict[str, list[GroupScores]]]:
-    """The scores of all folds, groups in corpus order."""
-    position = {group.id: number for number, group in enumerate(plan.data.corpus.groups)}
-    by_judge: dict[str, dict[str, list[GroupScores]]] = {}
-    for evaluation in evaluations:
-        for name, by_aspect in evaluation.scores.items():
-            for aspect, groups in by_aspect.items():
-                by_judge.setdefault(name, {}).setdefault(aspect, []).extend(groups)
-    if len(evaluations) > 1:
-        for by_aspect in by_judge.values():
-            for groups in by_aspect.values():
-                groups.sort(key=lambda group: position[group.group])
     return by_judge

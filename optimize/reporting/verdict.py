@@ -21,7 +21,8 @@ from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.reporting.formatting import describe_point
 from debate_judge.optimize.search.points import NO_KNOWLEDGE
 from debate_judge.programs.judge import Judgement
-from debate_judge.runs.reports import absolute_agreement, calibration, decisions, raters
+from debate_judge.runs.comparison.evidence import evidence
+from debate_judge.runs.reports import absolute_agreement, calibration
 from debate_judge.runs.reports.html.blocks import DataTable
 from debate_judge.runs.reports.text import agreement_description, interval, p_text, powers_text
 
@@ -76,21 +77,16 @@ def table_notes(result: Result) -> list[str]:
 
 def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
     """Title -> tables of further evidence on held-out, with notes below them; titles without evidence are missing."""
-    plan, held_out = result.plan, result.held_out
-    names = [*headings(result).values(), MAPPED_HEADING][: len(held_out.absolute_agreement)]
-    by_title: dict[str, list[DataTable | str]] = {"Decisions": [*decisions.tables(held_out.decisions)]}
-    if held_out.absolute_agreement:
-        by_title["Absolute agreement"] = [absolute_agreement.table(held_out.absolute_agreement, names)]
-    if held_out.rater_agreement:
-        by_title["Judge vs. individual raters"] = [
-            raters.table(held_out.rater_agreement, plan.data.level, plan.statistic)
-        ]
+    names = headings(result) | {COMPILED_MAPPED: MAPPED_HEADING}
+    by_title: dict[str, list[DataTable | str]] = {
+        kind.title: [*kind.tables] for kind in evidence(result.held_out.comparison, names)
+    }
     if result.calibration:
         by_title["Scores on the raters' scale"] = [
             calibration.table(result.calibration),
             calibration.rank_note(result.calibration),
         ]
-    return {title: parts for title, parts in by_title.items() if parts}
+    return by_title
 
 
 def verdict(result: Result) -> list[tuple[str, str]]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from debate_judge.data.agreement.decisions import DecisionResult, evaluate_decisions
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_json
 from debate_judge.programs.lm.client import JudgeLM
@@ -18,29 +16,21 @@ from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.comparison.entrants import Entrant, LMChoice
 from debate_judge.runs.comparison.evaluate import estimate_evaluation, evaluate, one_line
+from debate_judge.runs.comparison.evidence import SHARES, evidence
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.plan import ComparisonPlan, prepare
 from debate_judge.runs.comparison.report import RenderedComparison, write_report
-from debate_judge.runs.comparison.results import Comparison, compare_all
+from debate_judge.runs.comparison.results import Comparison
 from debate_judge.runs.comparison.table import judges_table, legend
 from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
 from debate_judge.runs.estimates.table import estimate_blocks
 from debate_judge.runs.flags.lm import lm_options, require_server
-from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
-from debate_judge.runs.reports import breakdowns
-from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows, cost_summary
-from debate_judge.runs.reports.decisions import tables as decision_tables
-from debate_judge.runs.reports.decisions import to_json as decisions_json
-from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import OutputBlock, show
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
-
-_SHARES = "Shares of scores"
-"""The section of the report that the terminal leaves out."""
 
 
 def run(flags: CompareFlags) -> None:
@@ -57,7 +47,7 @@ def run(flags: CompareFlags) -> None:
         rendered = compare_entrants(flags, plan, lms)
         show(judges_table(rendered.comparison), "", rendered.legend)
         for section, table in rendered.tables:
-            if section != _SHARES:
+            if section != SHARES:
                 show("", table)
         if flags.json:
             write_json(flags.json, rendered.record, "--json")
@@ -125,56 +115,17 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, lms: Mapping[LMC
         price = _price(lm, choice.spec)
         judges |= {name: replace(judge, price=price) for name, judge in evaluation.judges.items()}
     in_order = {entrant.name: judges[entrant.name] for entrant in plan.entrants if entrant.name in judges}
-    comparison = compare_all(setup, {**in_order, **plan.external}, baseline=plan.baseline, failed=failed)
-    views = list(_views(plan, comparison))
+    comparison = Comparison(setup, {**in_order, **plan.external}, plan.baseline, failed)
+    further = evidence(comparison)
     record = {**comparison.to_json(), **context.to_json(setup)}
-    for view in views:
-        record |= view.record
+    for kind in further:
+        record |= kind.record
     return RenderedComparison(
         comparison,
         legend(comparison, context),
-        tuple((view.section, table) for view in views for table in view.tables),
+        tuple((kind.title, table) for kind in further for table in kind.tables),
         record,
     )
-
-
-@dataclass(frozen=True)
-class _View:
-    """A further result from the table of judgements, in addition to the correlations."""
-
-    section: str
-    """Title of the report's section."""
-    tables: Sequence[DataTable]
-    record: Mapping[str, Any]
-
-
-def _views(plan: ComparisonPlan, comparison: Comparison) -> Iterator[_View]:
-    """The views that apply to these data and judges."""
-    setup, results = plan.setup, comparison.results
-    if comparison.absolute_agreement:
-        table = absolute_agreement_tables.table_by_judge(comparison.absolute_agreement)
-        record = absolute_agreement_tables.to_json(comparison.absolute_agreement)
-        yield _View("Absolute agreement", [table], {"absolute_agreement": record})
-    if plan.decision_rules:
-        decisions: dict[str, dict[str, DecisionResult]] = {}
-        for result in results:
-            options: Any = {"on_scale": result.judge.on_scale, "seed": setup.seed}
-            decisions[result.name] = evaluate_decisions(result.judge.scores, plan.decision_rules, **options)
-        yield _View("Decisions", decision_tables(decisions), {"decisions": decisions_json(decisions)})
-        scores = {result.name: result.judge.scores for result in results if result.judge.on_scale}
-        if by_category := breakdowns.decisions_by_category(scores, plan.decision_rules, setup.corpus):
-            tables = breakdowns.category_tables(by_category)
-            yield _View("Decisions by category", tables, {"decisions_by_category": by_category})
-    judges = {result.name: result.judge.scores for result in results if setup.on_scale(result.judge)}
-    if shares := breakdowns.score_shares(judges, [a for a in setup.aspects if a.name not in plan.decision_rules]):
-        yield _View(_SHARES, breakdowns.score_shares_tables(shares), {"score_shares": shares})
-    if any(rater_tables.several_raters(result.judge.scores) for result in results):
-        by_judge = {
-            result.name: setup.compare_with_raters(result.judge.scores, on_scale=result.judge.on_scale)
-            for result in results
-        }
-        table = rater_tables.table(by_judge, setup.level, setup.statistics[0])
-        yield _View("Judge vs. individual raters", [table], {"raters": rater_tables.to_json(by_judge)})
 
 
 def _usable_entrants(

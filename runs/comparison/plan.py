@@ -9,7 +9,7 @@ from typing import Any
 
 from debate_judge import data
 from debate_judge.data.agreement.absolute_agreement import decision_cuts
-from debate_judge.data.agreement.decisions import DecisionRule, find_decision_rules
+from debate_judge.data.agreement.decisions import find_decision_rules
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_writable
@@ -121,8 +121,6 @@ class ComparisonPlan:
     """Name -> scores from a file."""
     baseline: str
     """The first judge, which the others are compared with."""
-    decision_rules: Mapping[str, DecisionRule]
-    """Aspect -> its decision, for aspects whose ratings are categories."""
     context: ComparisonContext
 
     @property
@@ -153,7 +151,7 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     part, groups = select_part(corpus, aspect_names, flags.part, flags.seed, compiled_on)
     decision_rules = find_decision_rules(corpus.groups, aspects)
     cuts = decision_cuts(aspects, decision_rules, flags.cut)
-    setup = EvalSetup(part, aspects, level, statistics, flags.seed, cuts)
+    setup = EvalSetup(part, aspects, level, statistics, flags.seed, cuts, decision_rules)
     external = _external_judges(flags.external, setup, corpus, {entrant.name for entrant in built})
     plan = ComparisonPlan(
         setup,
@@ -161,7 +159,6 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
         external,
         # Compared with a judge on the sources that it was compiled on, no other would say anything.
         _first_judge([*(e.name for e in built if not e.overlap(part)), *external, *(e.name for e in built)]),
-        decision_rules,
         ComparisonContext(
             flags.part,
             groups,

@@ -127,12 +127,10 @@ def _agreement(rendered: RenderedComparison) -> list[ReportBlock]:
     comparison, setup = rendered.comparison, rendered.comparison.setup
     first = setup.statistics[0]
     series = tuple(
-        LineSeries(
-            result.name, tuple(IntervalValue.of(result.agreement(setup, column)[first]) for column in setup.columns)
-        )
+        LineSeries(result.name, tuple(IntervalValue.of(result.agreement(column)[first]) for column in setup.columns))
         for result in comparison.results
     )
-    label = correlation_label(comparison.rows[0].agreement(setup, setup.columns[-1])[first])
+    label = correlation_label(comparison.rows[0].agreement(setup.columns[-1])[first])
     blocks: list[ReportBlock] = [judges_table(comparison, all_intervals=True, caption=rendered.legend)]
     if series:
         blocks.append(JudgesChart("Agreement with the raters", label, setup.columns, series))
@@ -159,21 +157,19 @@ def _rounds_charts(comparison: Comparison, entrants: Sequence[Entrant]) -> list[
         if len(names) > 1 and sorted(names) == list(range(len(names))):
             results_by_rounds = [results[names[n]] for n in range(len(names))]
             series = [
-                LineSeries(
-                    c, tuple(IntervalValue.of(result.agreement(setup, c)[first]) for result in results_by_rounds)
-                )
+                LineSeries(c, tuple(IntervalValue.of(result.agreement(c)[first]) for result in results_by_rounds))
                 for c in setup.columns
             ]
-            label = correlation_label(results_by_rounds[-1].agreement(setup, setup.columns[-1])[first])
+            label = correlation_label(results_by_rounds[-1].agreement(setup.columns[-1])[first])
             blocks.append(LineChart(f"{judge}: agreement by the number of rounds n", label, tuple(series)))
     return blocks
 
 
 def _cost_chart(comparison: Comparison) -> list[ReportBlock]:
-    setup, first = comparison.setup, comparison.setup.statistics[0]
+    first = comparison.setup.statistics[0]
     points = []
     for result in comparison.results:
-        value = result.agreement(setup, AVERAGE)[first].value
+        value = result.agreement(AVERAGE)[first].value
         if value is not None and result.judge.calls is not None:
             points.append(CostPoint(result.judge.calls, value, result.name))
     pareto_front: list[CostPoint] = []
@@ -182,7 +178,7 @@ def _cost_chart(comparison: Comparison) -> list[ReportBlock]:
             pareto_front.append(point)
     if len(points) < 2:
         return []
-    label = correlation_label(comparison.results[0].agreement(setup, AVERAGE)[first])
+    label = correlation_label(comparison.results[0].agreement(AVERAGE)[first])
     return [CostChart("Average agreement", label, tuple(points), tuple(pareto_front))]
 
 
@@ -279,7 +275,7 @@ def _log(
         for result in comparison.rows:
             # Agreement on sources of a compile is no evidence, and must not be sorted among figures that are.
             agreement = "in_sample_agreement" if result.judge.compiled_on else "agreement"
-            average = result.agreement(setup, AVERAGE)[setup.statistics[0]]
+            average = result.agreement(AVERAGE)[setup.statistics[0]]
             metrics = {
                 **interval_metrics(agreement, average),
                 "calls_per_item": result.judge.calls,

@@ -1,12 +1,17 @@
-"""Comparison of judges on the same items: agreement, paired differences and corrected p-values."""
+"""The comparison of judges on the same sources: agreement, paired differences, decisions, raters, absolute agreement.
+
+`debate compare` and the compile compute their figures here; a figure is computed when it is first asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement, absolute_agreement
+from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions
 from debate_judge.data.agreement.differences import holm_adjusted_by_name, statistical_power
 from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
 from debate_judge.data.agreement.tables import (
@@ -21,6 +26,7 @@ from debate_judge.data.agreement.tables import (
 )
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.runs.comparison.judged import EvaluatedJudge, Scores
+from debate_judge.runs.reports.raters import several_raters
 
 AVERAGE = "average"
 """Name of the column with averages over aspects."""
@@ -39,6 +45,8 @@ class EvalSetup:
     """Seed of the resampling."""
     cuts: Mapping[str, float] = field(default_factory=dict)
     """Aspect -> the cut of yes/no decisions, for absolute agreement; without cuts that is not computed."""
+    decision_rules: Mapping[str, DecisionRule] = field(default_factory=dict)
+    """Aspect -> the decision that its ratings define, for aspects whose ratings define one."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -48,21 +56,11 @@ class EvalSetup:
 
     def agreement(self, scores: Scores, levels: Sequence[Level] | None = None) -> AgreementTable:
         """Agreement at the given levels, by default at `level`."""
-        levels = (self.level,) if levels is None else levels
-        return agreement_table(scores, seed=self.seed, levels=levels)
+        return agreement_table(scores, seed=self.seed, levels=(self.level,) if levels is None else levels)
 
-    def difference(self, a: Scores, b: Scores) -> Difference:
-        """Agreement of `a` minus that of `b`, paired by group."""
-        options: Any = {"level": self.level, "seed": self.seed}
-        return compare(a, b, statistic=self.statistics[0], **options)
-
-    def compare_with_raters(self, scores: Scores, *, on_scale: bool) -> dict[str, RaterAgreement]:
-        """Aspect -> a judge's agreement compared with that of individual raters, in the first statistic."""
-        options: Any = {"level": self.level, "seed": self.seed}
-        return {
-            name: compare_with_raters(groups, statistic=self.statistics[0], on_scale=on_scale, **options)
-            for name, groups in scores.items()
-        }
+    def difference(self, a: Scores, b: Scores, **options: Any) -> Difference:
+        """Agreement of `a` minus that of `b`, paired by group; `options` are those of `compare`."""
+        return compare(a, b, statistic=self.statistics[0], level=self.level, seed=self.seed, **options)
 
     def on_scale(self, judge: EvaluatedJudge) -> bool:
         """Whether all scores of a judge are on the raters' scale; scores from a file may not be."""
@@ -74,26 +72,23 @@ class EvalSetup:
             if score is not None
         )
 
-    def absolute_agreement(self, judges: Mapping[str, EvaluatedJudge]) -> dict[str, dict[str, AbsoluteAgreement]]:
-        """Absolute agreement of the judges that score on the raters' scale, and their changes from the first one."""
-        scores = {name: judge.scores for name, judge in judges.items() if self.on_scale(judge)}
-        if not scores or not self.cuts:
-            return {}
-        same_scale = len({aspect.scale for aspect in self.aspects}) == 1
-        return absolute_agreement(scores, self.cuts, same_scale=same_scale, seed=self.seed)
-
 
 @dataclass(frozen=True)
 class JudgeResult:
-    """One row of the table."""
+    """One judge of a comparison."""
 
     name: str
     judge: EvaluatedJudge
-    table: AgreementTable
+    setup: EvalSetup
 
-    def agreement(self, setup: EvalSetup, column: str) -> dict[Statistic, Agreement]:
+    @cached_property
+    def table(self) -> AgreementTable:
+        """Agreement at all levels."""
+        return self.setup.agreement(self.judge.scores, LEVELS)
+
+    def agreement(self, column: str) -> dict[Statistic, Agreement]:
         """Agreement in an aspect, or on `AVERAGE`, at the level of the comparison."""
-        return (self.table.average if column == AVERAGE else self.table.aspects[column])[setup.level]
+        return (self.table.average if column == AVERAGE else self.table.aspects[column])[self.setup.level]
 
     def to_json(self) -> dict[str, object]:
         judge = self.judge
@@ -117,28 +112,116 @@ class JudgeResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All entrants on one corpus."""
+    """All judges on one corpus."""
 
     setup: EvalSetup
-    results: tuple[JudgeResult, ...]
-    in_sample: tuple[JudgeResult, ...]
-    """Judges that were compiled on some of these groups: no evidence, and compared with no other judge."""
+    judges: Mapping[str, EvaluatedJudge]
+    """Those that were compiled on some of the groups get a row and nothing else."""
     baseline: str
-    differences: Mapping[str, Difference]
-    """Entrant -> its difference to the baseline in the first statistic, on average over aspects."""
-    corrected_p_values: Mapping[str, float | None]
-    """Entrant -> p-value of that difference, corrected over entrants (Holm); None below six groups."""
-    absolute_agreement: Mapping[str, Mapping[str, AbsoluteAgreement]]
-    """Entrant -> aspect or `AVERAGE` -> absolute agreement; the baseline first, if it is on the raters' scale."""
-    best: Mapping[str, str | None]
-    """Aspect, or `AVERAGE` -> the entrant that differs from every other one, or None; corrected over all columns."""
+    """The judge that the others are compared with; if it has no scores, there are no differences."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Entrant -> why it has no row."""
+    """Judge -> why it has no row."""
+
+    @cached_property
+    def rows(self) -> tuple[JudgeResult, ...]:
+        """All rows of the table; judges that were compiled on some of the groups come last."""
+        rows = [JudgeResult(name, judge, self.setup) for name, judge in self.judges.items()]
+        return tuple(sorted(rows, key=lambda row: row.judge.compiled_on > 0))
 
     @property
-    def rows(self) -> tuple[JudgeResult, ...]:
-        """All rows of the table."""
-        return (*self.results, *self.in_sample)
+    def results(self) -> tuple[JudgeResult, ...]:
+        """The rows that are evidence."""
+        return tuple(row for row in self.rows if not row.judge.compiled_on)
+
+    @property
+    def in_sample(self) -> tuple[JudgeResult, ...]:
+        """Judges that were compiled on some of these groups: no evidence, and compared with no other judge."""
+        return tuple(row for row in self.rows if row.judge.compiled_on)
+
+    def difference(self, name: str, other: str, **options: Any) -> Difference:
+        """The agreement of a judge minus that of another one, averaged over aspects, in the first statistic."""
+        return self.setup.difference(self.judges[name].scores, self.judges[other].scores, **options)
+
+    @cached_property
+    def differences(self) -> dict[str, Difference]:
+        """Judge -> its difference to the baseline in the first statistic, on average over aspects."""
+        names = [result.name for result in self.results]
+        if self.baseline not in names:
+            return {}
+        return {name: self.difference(name, self.baseline) for name in names if name != self.baseline}
+
+    @cached_property
+    def corrected_p_values(self) -> dict[str, float | None]:
+        """Judge -> p-value of that difference, corrected over judges (Holm); None below six groups."""
+        return holm_adjusted_by_name({name: difference.p_value for name, difference in self.differences.items()})
+
+    @cached_property
+    def best(self) -> dict[str, str | None]:
+        """Aspect, or `AVERAGE` -> the judge that differs from every other one (p < 0.05, Holm over all columns).
+
+        The correction is over all columns, because a reader sees all stars of a table at once: corrected within each
+        column only, many tables of equally good judges would have a star somewhere.
+        """
+        columns = {column: self._first_and_p_values(column) for column in self.setup.columns}
+        corrected = holm_adjusted_by_name(
+            {(column, other): p for column, (_, p_values) in columns.items() for other, p in p_values.items()}
+        )
+        best = {
+            column: first
+            if p_values and all((p := corrected[column, other]) is not None and p < 0.05 for other in p_values)
+            else None
+            for column, (first, p_values) in columns.items()
+        }
+        return best if AVERAGE in best else {**best, AVERAGE: best[self.setup.columns[0]]}
+
+    def _first_and_p_values(self, column: str) -> tuple[str, dict[str, float | None]]:
+        """The judge with the best value of a column, and the p-value of its difference to every other one."""
+        statistic = self.setup.statistics[0]
+        values = {result.name: result.agreement(column)[statistic].value for result in self.results}
+        ranked = sorted((name for name, value in values.items() if value is not None), key=lambda n: -(values[n] or 0))
+
+        def scores(name: str) -> Scores:
+            by_aspect = self.judges[name].scores
+            return by_aspect if column == AVERAGE else {column: by_aspect[column]}
+
+        first = next(iter(ranked), "")
+        return first, {other: self.setup.difference(scores(first), scores(other)).p_value for other in ranked[1:]}
+
+    @cached_property
+    def absolute_agreement(self) -> dict[str, dict[str, AbsoluteAgreement]]:
+        """Judge -> aspect or `AVERAGE` -> absolute agreement, of judges on the raters' scale; changes are from the
+        first one, the baseline if that is on the scale."""
+        results = sorted(self.results, key=lambda result: result.name != self.baseline)
+        scores = {result.name: result.judge.scores for result in results if self.setup.on_scale(result.judge)}
+        if not scores or not self.setup.cuts:
+            return {}
+        same_scale = len({aspect.scale for aspect in self.setup.aspects}) == 1
+        return absolute_agreement(scores, self.setup.cuts, same_scale=same_scale, seed=self.setup.seed)
+
+    @cached_property
+    def decisions(self) -> dict[str, dict[str, DecisionResult]]:
+        """Judge -> aspect -> agreement of decisions, for aspects whose ratings define any."""
+        rules, seed = self.setup.decision_rules, self.setup.seed
+        decisions = {
+            result.name: evaluate_decisions(result.judge.scores, rules, on_scale=result.judge.on_scale, seed=seed)
+            for result in self.results
+        }
+        return {name: by_aspect for name, by_aspect in decisions.items() if by_aspect}
+
+    @cached_property
+    def rater_agreement(self) -> dict[str, dict[str, RaterAgreement]]:
+        """Judge -> aspect -> comparison with individual raters; empty if there are only mean ratings."""
+        setup = self.setup
+        if not any(several_raters(result.judge.scores) for result in self.results):
+            return {}
+        options: Any = {"statistic": setup.statistics[0], "level": setup.level, "seed": setup.seed}
+        return {
+            result.name: {
+                aspect: compare_with_raters(groups, on_scale=result.judge.on_scale, **options)
+                for aspect, groups in result.judge.scores.items()
+            }
+            for result in self.results
+        }
 
     def to_json(self) -> dict[str, object]:
         differences = {
@@ -158,72 +241,3 @@ class Comparison:
             "best": dict(self.best),
             "failed": dict(self.failed),
         }
-
-
-def compare_all(
-    setup: EvalSetup,
-    judges: Mapping[str, EvaluatedJudge],
-    *,
-    baseline: str,
-    failed: Mapping[str, str] | None = None,
-) -> Comparison:
-    """Agreement of each entrant, its paired difference to the baseline with corrected p-values, and the best.
-
-    Args:
-        setup: The groups, aspects and statistics.
-        judges: Entrant -> its scores; those that were compiled on some of the groups get a row and nothing else.
-        baseline: The entrant that the others are compared with; if it has no scores, there are no differences.
-        failed: Entrant -> why it has no scores.
-    """
-    columns = setup.columns
-    rows = [JudgeResult(name, judge, setup.agreement(judge.scores, LEVELS)) for name, judge in judges.items()]
-    results = tuple(row for row in rows if not row.judge.compiled_on)
-    judges = {row.name: row.judge for row in results}
-    base = judges.get(baseline)
-    others = [name for name in judges if base is not None and name != baseline]
-    differences = {name: setup.difference(judges[name].scores, base.scores) for name in others if base}
-    comparisons = {column: _column_comparison(setup, results, column) for column in columns}
-    corrected = holm_adjusted_by_name({name: d.p_value for name, d in differences.items()})
-    best = _best(comparisons)
-    best.setdefault(AVERAGE, best[columns[0]])
-    # The baseline comes first, because changes are from the first judge.
-    absolute = setup.absolute_agreement({**({} if base is None else {baseline: base}), **judges})
-    in_sample = tuple(row for row in rows if row.judge.compiled_on)
-    return Comparison(setup, results, in_sample, baseline, differences, corrected, absolute, best, dict(failed or {}))
-
-
-ColumnComparison = tuple[str, Mapping[str, float | None]]
-"""The entrant with the best value of a column, and the p-value of its difference to every other one."""
-
-
-def _column_comparison(setup: EvalSetup, results: Sequence[JudgeResult], column: str) -> ColumnComparison | None:
-    statistic = setup.statistics[0]
-
-    def value(result: JudgeResult) -> float | None:
-        return result.agreement(setup, column)[statistic].value
-
-    def scores(result: JudgeResult) -> Scores:
-        return result.judge.scores if column == AVERAGE else {column: result.judge.scores[column]}
-
-    ranked = sorted((r for r in results if value(r) is not None), key=lambda r: -(value(r) or 0.0))
-    if len(ranked) < 2:
-        return None
-    first, others = ranked[0], ranked[1:]
-    return first.name, {other.name: setup.difference(scores(first), scores(other)).p_value for other in others}
-
-
-def _best(comparisons: Mapping[str, ColumnComparison | None]) -> dict[str, str | None]:
-    """Column -> the entrant that differs from every other one (p < 0.05, Holm over all columns), or None.
-
-    The correction is over all columns, because a reader sees all stars of a table at once: corrected within each column
-    only, many tables of equally good judges would have a star somewhere.
-    """
-    p_values = {
-        (column, other): p for column, result in comparisons.items() if result for other, p in result[1].items()
-    }
-    corrected = holm_adjusted_by_name(p_values)
-
-    def is_best(column: str, comparison: ColumnComparison) -> bool:
-        return all((p := corrected[column, other]) is not None and p < 0.05 for other in comparison[1])
-
-    return {column: result[0] if result and is_best(column, result) else None for column, result in comparisons.items()}

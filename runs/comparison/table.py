@@ -32,7 +32,7 @@ def judges_table(comparison: Comparison, *, all_intervals: bool = False, caption
     for result in comparison.rows:
         cells = []
         for column in columns:
-            agreements = [result.agreement(comparison.setup, column)[s] for s in comparison.setup.statistics]
+            agreements = [result.agreement(column)[s] for s in comparison.setup.statistics]
             values = "/".join(format_value(a.value) for a in agreements) + " *" * (
                 comparison.best[column] == result.name
             )

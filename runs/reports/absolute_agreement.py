@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from debate_judge.data.agreement.absolute_agreement import AVERAGE, MEASURES, AbsoluteAgreement
 from debate_judge.data.agreement.intervals import Measure
@@ -13,7 +13,6 @@ AbsoluteAgreementByJudge = Mapping[str, Mapping[str, AbsoluteAgreement]]
 """Judge -> aspect or average -> its absolute agreement; the others are compared with the first judge."""
 
 _NAMES = {"mae": "mean absolute error", "kappa": "kappa of decisions"}
-_SHORT_NAMES = {"mae": "error", "ccc": "CCC", "kappa": "kappa"}
 
 _MEASURES_TEXT = (
     "over all candidates, with 95 % intervals over sources: mean absolute error in points (lower is better), "
@@ -22,31 +21,19 @@ _MEASURES_TEXT = (
 )
 
 
-def table(by_judge: AbsoluteAgreementByJudge, headings: Sequence[str]) -> DataTable:
-    """For each measure a row for every aspect, and one for their average; `headings` are the names of the judges."""
+def table(by_judge: AbsoluteAgreementByJudge) -> DataTable:
+    """A row for each aspect and judge, the average over aspects last."""
+    aspects = list(next(iter(by_judge.values())))
+    shown = aspects[:1] if len(aspects) == 2 else aspects
     rows = []
-    aspects = next(iter(by_judge.values()))
-    for measure in MEASURES:
-        for aspect, aspect_figures in aspects.items():
-            if aspect == AVERAGE and len(aspects) == 2:
-                continue
-            cut_text = f" at {aspect_figures.cut:g}" if measure == "kappa" and aspect_figures.cut is not None else ""
-            cells = [interval(by_aspect[aspect].measures[measure]) for by_aspect in by_judge.values()]
-            rows.append([f"{_SHORT_NAMES[measure]}{cut_text}, {aspect}", *cells])
-    return DataTable(["measure, aspect", *headings], rows, f"Absolute agreement on held-out, {_MEASURES_TEXT}")
-
-
-def table_by_judge(by_judge: AbsoluteAgreementByJudge) -> DataTable:
-    """A row for each judge, and a column for each measure: on average over aspects, or of the only aspect."""
-    rows = []
-    for judge, by_aspect in by_judge.items():
-        figures = by_aspect[AVERAGE] if len(by_aspect) > 2 else next(iter(by_aspect.values()))
-        cells = [interval(figures.measures[m]) + _change_text(figures.changes.get(m)) for m in MEASURES]
-        rows.append([judge, *cells, str(figures.candidates)])
-    cuts = {aspect: figures.cut for aspect, figures in next(iter(by_judge.values())).items() if figures.cut is not None}
+    for aspect in shown:
+        for judge, by_aspect in by_judge.items():
+            figures = by_aspect[aspect]
+            cells = [interval(figures.measures[m]) + _change_text(figures.changes.get(m)) for m in MEASURES]
+            cut = "–" if figures.cut is None else f"{figures.cut:g}"
+            rows.append([aspect, judge, *cells, cut, str(figures.candidates)])
     caption = f"Absolute agreement, {_MEASURES_TEXT}; in parentheses the change from the first judge, paired by source"
-    cut_text = f"at {next(iter(cuts.values())):g}" if len(set(cuts.values())) == 1 else "at each aspect's cut"
-    return DataTable(["judge", "error", "CCC", f"kappa {cut_text}", "scores"], rows, caption)
+    return DataTable(["aspect", "judge", "error", "CCC", "kappa", "cut", "scores"], rows, caption, keys=2)
 
 
 def _change_text(change: Measure | None) -> str:

@@ -23,10 +23,10 @@ from debate_judge.runs.comparison.entrants import Entrant, build_entrants, parse
 from debate_judge.runs.comparison.evaluate import Evaluation, evaluate
 from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.plan import ComparisonContext
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, compare_all
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup
 from debate_judge.runs.comparison.table import format_usd, judges_table, legend
 from debate_judge.runs.flags.declaration import split_commas
-from debate_judge.runs.reports.absolute_agreement import table_by_judge
+from debate_judge.runs.reports.absolute_agreement import table
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
@@ -83,7 +83,7 @@ def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
     done = evaluated(lm, [broken, *entrants_of("single")])
     assert (list(done.judges), list(done.failed)) == (["single"], ["broken"])
     # As the baseline it leaves the table without differences.
-    comparison = compare_all(SETUP, done.judges, baseline="broken", failed=done.failed)
+    comparison = Comparison(SETUP, done.judges, baseline="broken", failed=done.failed)
     assert (comparison.differences, comparison.to_json()["failed"]) == ({}, done.failed)
     with pytest.raises(InputError, match="log-probabilities"):
         evaluated(lm, [broken])
@@ -118,7 +118,7 @@ def test_the_table_says_who_saw_candidates_side_by_side() -> None:
     entries = evaluated(make_lm("offline"), judges, on).judges
     assert entries["side"].scores == entries["alone"].scores
     assert [entry.calls for entry in entries.values()] == pytest.approx([1, 1 / 3])
-    comparison = compare_all(on, entries, baseline="alone")
+    comparison = Comparison(on, entries, baseline="alone")
     assert [result.to_json()["together"] for result in comparison.results] == [1, 3]
     text = legend(comparison, ComparisonContext("all", "all 2 groups", 0, ("offline",)))
     assert "side: up to 3 candidates" in text
@@ -151,7 +151,7 @@ def compared(judges: Mapping[str, tuple[Score, Score]], baseline: str, on: EvalS
     """Judges by their scores of coherence and fluency."""
     names = [aspect.name for aspect in on.aspects]
     entries = {name: evaluated_judge(on, **dict(zip(names, scores, strict=False))) for name, scores in judges.items()}
-    return compare_all(on, entries, baseline=baseline)
+    return Comparison(on, entries, baseline=baseline)
 
 
 def test_the_best_of_a_column_is_marked_where_it_differs_from_every_other_corrected_over_all_columns() -> None:
@@ -179,14 +179,15 @@ def test_distances_are_those_of_judges_on_the_raters_scale_alone() -> None:
     scores = {"high": lambda rating, group: min(5.0, rating + 1), "off": wrong, "metric": right, "right": right}
     entries = {name: evaluated_judge(on, coherence=score, fluency=score) for name, score in scores.items()}
     entries["metric"] = replace(entries["metric"], on_scale=False)
-    agreement = compare_all(on, entries, baseline="right").absolute_agreement
+    agreement = Comparison(on, entries, baseline="right").absolute_agreement
     # The baseline first, for changes are from it.
     assert list(agreement) == ["right", "high"]
     # 1, 2, 3, 4, 5 become 2, 3, 4, 5, 5: four of five a point off.
-    table = table_by_judge(agreement)
-    assert table.header[1:4] == ("error", "CCC", "kappa at 4")
-    assert (table.rows[1][1], table.rows[1][-1]) == ("0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])", "240")
-    assert compare_all(replace(on, cuts={}), entries, baseline="right").absolute_agreement == {}
+    shown = table(agreement)
+    assert shown.header == ("aspect", "judge", "error", "CCC", "kappa", "cut", "scores")
+    assert [row[:2] for row in shown.rows[-2:]] == [(AVERAGE, "right"), (AVERAGE, "high")]
+    assert (shown.rows[-1][2], shown.rows[-1][-1]) == ("0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])", "240")
+    assert Comparison(replace(on, cuts={}), entries, baseline="right").absolute_agreement == {}
 
 
 def test_the_text_marks_the_best_and_gives_the_interval_of_the_average() -> None:
