@@ -20,7 +20,6 @@ from debate_judge.optimize.result import Result
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.comparison.evidence import SHARES
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import command_words
 from debate_judge.runs.reports.costs import calls_text, cost_rows, cost_summary
@@ -87,9 +86,7 @@ def _trials(result: Result) -> list[str]:
 
 def _evidence(result: Result) -> list[OutputBlock]:
     printed: list[OutputBlock] = []
-    for title, parts in evidence_tables(result).items():
-        if title == SHARES:
-            continue
+    for title, parts in evidence_tables(result, printed=True).items():
         if title == "Decisions":
             parts = ["Held-out decisions", *(line for part in parts for line in ("", part))]
         printed += ["", *parts, ""]

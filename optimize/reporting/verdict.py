@@ -75,18 +75,20 @@ def table_notes(result: Result) -> list[str]:
     return [*undefined_groups(result), *([f"Split: {joined}"] if joined else []), *paired_differences(result)]
 
 
-def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
-    """Title -> tables of further evidence on held-out, with notes below them; titles without evidence are missing."""
+def evidence_tables(result: Result, *, printed: bool = False) -> dict[str, list[DataTable | str]]:
+    """Title -> tables of further evidence on held-out, with notes below them, for the report or, `printed`, for the
+    terminal; titles without evidence are missing."""
     names = headings(result) | {COMPILED_MAPPED: MAPPED_HEADING}
     by_title: dict[str, list[DataTable | str]] = {
-        kind.title: [*kind.tables] for kind in evidence(result.held_out.comparison, names)
+        kind.title: [*(kind.printed if printed else kind.tables)]
+        for kind in evidence(result.held_out.comparison, names)
     }
     if result.calibration:
         by_title["Scores on the raters' scale"] = [
             calibration.table(result.calibration),
             calibration.rank_note(result.calibration),
         ]
-    return by_title
+    return {title: parts for title, parts in by_title.items() if parts}
 
 
 def verdict(result: Result) -> list[tuple[str, str]]:

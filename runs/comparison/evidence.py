@@ -10,9 +10,6 @@ from debate_judge.runs.comparison.results import Comparison
 from debate_judge.runs.reports import absolute_agreement, breakdowns, decisions, raters
 from debate_judge.runs.reports.tables import DataTable
 
-SHARES = "Shares of scores"
-"""The section of the report that the terminal leaves out."""
-
 
 @dataclass(frozen=True)
 class Evidence:
@@ -23,6 +20,13 @@ class Evidence:
     tables: tuple[DataTable, ...]
     record: Mapping[str, Any]
     """Key -> JSON values."""
+    brief: tuple[DataTable, ...] | None = None
+    """Tables for the terminal; None for all."""
+
+    @property
+    def printed(self) -> tuple[DataTable, ...]:
+        """The tables for the terminal."""
+        return self.tables if self.brief is None else self.brief
 
 
 def evidence(comparison: Comparison, names: Mapping[str, str] | None = None) -> list[Evidence]:
@@ -39,9 +43,9 @@ def evidence(comparison: Comparison, names: Mapping[str, str] | None = None) -> 
 
     found = []
     if by_judge := comparison.absolute_agreement:
-        table = absolute_agreement.table(named(by_judge))
+        table, averages = (absolute_agreement.table(named(by_judge), brief=brief) for brief in (False, True))
         record = {"absolute_agreement": absolute_agreement.to_json(by_judge)}
-        found.append(Evidence("Absolute agreement", (table,), record))
+        found.append(Evidence("Absolute agreement", (table,), record, (averages,)))
     if decided := comparison.decisions:
         tables = tuple(decisions.tables(named(decided)))
         found.append(Evidence("Decisions", tables, {"decisions": decisions.to_json(decided)}))
@@ -52,7 +56,8 @@ def evidence(comparison: Comparison, names: Mapping[str, str] | None = None) -> 
     on_scale = {result.name: result.judge.scores for result in results if setup.on_scale(result.judge)}
     rated = [aspect for aspect in setup.aspects if aspect.name not in setup.decision_rules]
     if shares := breakdowns.score_shares(on_scale, rated):
-        found.append(Evidence(SHARES, tuple(breakdowns.score_shares_tables(shares)), {"score_shares": shares}))
+        tables = tuple(breakdowns.score_shares_tables(shares))
+        found.append(Evidence("Shares of scores", tables, {"score_shares": shares}, ()))
     if compared := comparison.rater_agreement:
         table = raters.table(named(compared), setup.level, setup.statistics[0])
         found.append(Evidence("Judge vs. individual raters", (table,), {"raters": raters.to_json(compared)}))

@@ -16,7 +16,7 @@ from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.comparison.entrants import Entrant, LMChoice
 from debate_judge.runs.comparison.evaluate import estimate_evaluation, evaluate, one_line
-from debate_judge.runs.comparison.evidence import SHARES, evidence
+from debate_judge.runs.comparison.evidence import evidence
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.plan import ComparisonPlan, prepare
@@ -46,9 +46,8 @@ def run(flags: CompareFlags) -> None:
             lm.share_budget(clients[0])
         rendered = compare_entrants(flags, plan, lms)
         show(judges_table(rendered.comparison), "", rendered.legend)
-        for section, table in rendered.tables:
-            if section != SHARES:
-                show("", table)
+        for table in (table for kind in rendered.evidence for table in kind.printed):
+            show("", table)
         if flags.json:
             write_json(flags.json, rendered.record, "--json")
         write_report(flags, plan, rendered, clients)
@@ -123,7 +122,7 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, lms: Mapping[LMC
     return RenderedComparison(
         comparison,
         legend(comparison, context),
-        tuple((kind.title, table) for kind in further for table in kind.tables),
+        tuple(further),
         record,
     )
 

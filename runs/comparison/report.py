@@ -15,6 +15,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import fingerprint
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.comparison.entrants import Entrant
+from debate_judge.runs.comparison.evidence import Evidence
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.plan import ComparisonPlan
@@ -57,8 +58,8 @@ class RenderedComparison:
 
     comparison: Comparison
     legend: str
-    tables: tuple[tuple[str, DataTable], ...] = ()
-    """(section, table) of each view other than the correlations."""
+    evidence: tuple[Evidence, ...] = ()
+    """Further figures, besides the correlations."""
     record: Mapping[str, Any] = field(default_factory=dict)
     """The JSON of `--json`, every number finite or null."""
 
@@ -77,8 +78,7 @@ def comparison_report(
         "Agreement against cost": _cost_chart(comparison),
         "Agreement by rounds": _rounds_charts(comparison, plan.entrants),
     }
-    for section, table in rendered.tables:
-        sections.setdefault(section, []).append(table)
+    sections |= {kind.title: list(kind.tables) for kind in rendered.evidence}
     sections |= {
         "Scores against ratings": _score_charts(setup, judged_scores),
         "Cost": _cost_tables(comparison, lms),

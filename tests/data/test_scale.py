@@ -197,8 +197,10 @@ def test_what_is_undefined_is_left_out() -> None:
     results = absolute_agreement({"x": above}, {"style": 0.5, "facts": 0.5}, same_scale=False, seed=0)["x"]
     assert results["style"].measures["kappa"].value is None, "all ratings are on one side"
     assert results[AVERAGE].measures["mae"].value is None, "points of different scales"
-    cells = [row[1] for row in table({"x": results}, ["x"]).rows]
-    assert cells.count("–") == 4
+    shown = table({"x": results})
+    assert [row[:2] for row in shown.rows] == [("style", "x"), ("facts", "x"), (AVERAGE, "x")]
+    # Kappa of both aspects and on average, the error on average.
+    assert sum(cell == "–" for row in shown.rows for cell in row[2:5]) == 4
     unscored = {"style": [replace(g, scores=(None,) * 4) for g in above["style"]]}
     figures = absolute_agreement({"x": unscored}, CUTS, same_scale=True, seed=0)["x"]["style"]
     assert {measure.value for measure in figures.measures.values()} == {None}

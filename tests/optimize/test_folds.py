@@ -211,8 +211,10 @@ def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
     folded: FoldedCompile, gain: Difference, calls: float, expected: str, why: str
 ) -> None:
     by_judge = {**folded.result.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}}
-    plan = folded.result.plan
-    choice = choose_export(plan, folded.result.compiled, replace(folded.result.held_out, gain=gain, calls=by_judge))
+    plan, held_out = folded.result.plan, replace(folded.result.held_out)
+    # In place of what is computed when it is first asked for.
+    vars(held_out).update(gain=gain, calls=by_judge)
+    choice = choose_export(plan, folded.result.compiled, held_out)
     assert choice.name == expected
     assert why in choice.reason
     judge = choice.judge.aspects["coherence"].judge
