@@ -12,7 +12,7 @@ from debate_judge.runs.reports.tables import DataTable
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceSection:
     """One kind of further figures."""
 
     title: str
@@ -29,7 +29,7 @@ class Evidence:
         return self.tables if self.brief is None else self.brief
 
 
-def evidence(comparison: Comparison, names: Mapping[str, str] | None = None) -> list[Evidence]:
+def evidence(comparison: Comparison, names: Mapping[str, str] | None = None) -> list[EvidenceSection]:
     """The kinds of figures that these data and judges have.
 
     Args:
@@ -45,20 +45,20 @@ def evidence(comparison: Comparison, names: Mapping[str, str] | None = None) -> 
     if by_judge := comparison.absolute_agreement:
         table, averages = (absolute_agreement.table(named(by_judge), brief=brief) for brief in (False, True))
         record = {"absolute_agreement": absolute_agreement.to_json(by_judge)}
-        found.append(Evidence("Absolute agreement", (table,), record, (averages,)))
+        found.append(EvidenceSection("Absolute agreement", (table,), record, (averages,)))
     if decided := comparison.decisions:
         tables = tuple(decisions.tables(named(decided)))
-        found.append(Evidence("Decisions", tables, {"decisions": decisions.to_json(decided)}))
+        found.append(EvidenceSection("Decisions", tables, {"decisions": decisions.to_json(decided)}))
         scores = {result.name: result.judge.scores for result in results if result.judge.on_scale}
         if by_category := breakdowns.decisions_by_category(scores, setup.decision_rules, setup.corpus):
             tables = tuple(breakdowns.category_tables(by_category))
-            found.append(Evidence("Decisions by category", tables, {"decisions_by_category": by_category}))
+            found.append(EvidenceSection("Decisions by category", tables, {"decisions_by_category": by_category}))
     on_scale = {result.name: result.judge.scores for result in results if setup.on_scale(result.judge)}
     rated = [aspect for aspect in setup.aspects if aspect.name not in setup.decision_rules]
     if shares := breakdowns.score_shares(on_scale, rated):
         tables = tuple(breakdowns.score_shares_tables(shares))
-        found.append(Evidence("Shares of scores", tables, {"score_shares": shares}, ()))
+        found.append(EvidenceSection("Shares of scores", tables, {"score_shares": shares}, ()))
     if compared := comparison.rater_agreement:
         table = raters.table(named(compared), setup.level, setup.statistics[0])
-        found.append(Evidence("Judge vs. individual raters", (table,), {"raters": raters.to_json(compared)}))
+        found.append(EvidenceSection("Judge vs. individual raters", (table,), {"raters": raters.to_json(compared)}))
     return found

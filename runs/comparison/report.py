@@ -15,7 +15,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import fingerprint
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.comparison.entrants import Entrant
-from debate_judge.runs.comparison.evidence import Evidence
+from debate_judge.runs.comparison.evidence import EvidenceSection
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.plan import ComparisonPlan
@@ -58,7 +58,7 @@ class RenderedComparison:
 
     comparison: Comparison
     legend: str
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[EvidenceSection, ...] = ()
     """Further figures, besides the correlations."""
     record: Mapping[str, Any] = field(default_factory=dict)
     """The JSON of `--json`, every number finite or null."""
