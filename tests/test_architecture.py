@@ -30,7 +30,7 @@ ROOMS = {
     "data": (
         ("errors",),
         ("schema",),
-        ("tasks", "near_duplicates", "requirements", "sources", "agreement", "testing"),
+        ("tasks", "near_duplicates", "requirements", "agreement", "testing"),
         ("splits", "calibration", "corpus_statistics"),
         ("folds",),
         ("files",),
