@@ -27,10 +27,10 @@ from debate_judge.runs.reports.terminal import OutputBlock, Verbatim, show
 
 if TYPE_CHECKING:
     from debate_judge.data.corpus_statistics import AspectStatistics, CorpusStatistics
-    from debate_judge.data.files.draft import Draft
     from debate_judge.data.files.formats import RecordFile
     from debate_judge.data.schema import Corpus, Level
     from debate_judge.data.splits import Splits
+    from debate_judge.runs.draft import Draft
 
 _STANDARD_DEVIATIONS = (
     (0.14, "on average over four aspects"),
@@ -109,8 +109,8 @@ def _run(flags: CheckFlags) -> int:
 def _draft(flags: CheckFlags, file: RecordFile | str) -> Draft | None:
     """The draft of a mapping; None if a task is named."""
     from debate_judge.data.files.columns import ColumnNames
-    from debate_judge.data.files.draft import draft_mapping
     from debate_judge.data.files.formats import RecordFile, short_name
+    from debate_judge.runs.draft import draft_mapping
 
     names = ColumnNames.parse(flags.columns)
     if flags.task is not None or not isinstance(file, RecordFile):

@@ -33,24 +33,19 @@ ROLES = (
 PREFERENCE = "preference"
 """The aspect of verdicts on pairs that name no aspect."""
 
-SOURCE_WORDS = (
-    *("source", "question", "prompt", "input", "query", "request", "instruction", "article", "document", "passage"),
-    *("dialogue", "history", "conversation", "message", "email", "ticket", "src", "original", "orig", "premise"),
+
+def word_list(text: str) -> tuple[str, ...]:
+    """The words that bars divide."""
+    return tuple(text.split("|"))
+
+
+SOURCE_WORDS = word_list(
+    "source|question|prompt|input|query|request|instruction|article|document|passage|dialogue|history|"
+    "conversation|message|email|ticket|src|original|orig|premise"
 )
-TEXT_WORDS = (
-    *(
-        "text",
-        "response",
-        "answer",
-        "output",
-        "reply",
-        "completion",
-        "generation",
-        "generated",
-        "prediction",
-        "summary",
-    ),
-    *("hypothesis", "translation", "candidate", "story", "simplification", "paraphrase", "content"),
+TEXT_WORDS = word_list(
+    "text|response|answer|output|reply|completion|generation|generated|prediction|summary|hypothesis|"
+    "translation|candidate|story|simplification|paraphrase|content"
 )
 """Words in the names of columns of texts; a mapping is drafted and suggested by them, never read."""
 _RATER = "rater|annotator|judge|human|expert|worker|person"

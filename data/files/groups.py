@@ -37,6 +37,7 @@ from debate_judge.data.files.columns import (
     text_columns,
 )
 from debate_judge.data.files.formats import RecordFile, detect_format, short_name
+from debate_judge.data.files.names import missing_columns_error, refuse_other_meaning, siblings
 from debate_judge.data.files.records import Record, first_records
 from debate_judge.data.files.rows import Rating, Row, RowReader, flat, inner_records
 from debate_judge.data.files.task_file import find_task
@@ -259,8 +260,6 @@ def _check_columns(
     head: Sequence[Record], names: ColumnNames, task: Task | None, notes: ReadingNotes, gather: bool
 ) -> None:
     """Check that the mapping finds texts; note what it leaves out; refuse names that mean something else."""
-    from debate_judge.data.files import draft
-
     rows = [flat(record) for record in head]
     keys = list(dict.fromkeys(key for row in rows for key in map(str, row.values)))
     found = Keys(keys)
@@ -269,9 +268,9 @@ def _check_columns(
     require_columns(names, rows[0], keys, task)
     texts = text_columns(found, task, names)
     if not texts:
-        raise draft.missing_columns_error(rows, keys)
+        raise missing_columns_error(rows, keys)
     unread = [key for key in keys if key not in {column for text in texts for column in text.used}]
-    draft.refuse_other_meaning(rows, texts[0], unread, names, gather=gather)
+    refuse_other_meaning(rows, texts[0], unread, names, gather=gather)
     known = [*ROLES[:8], *(aspect.name for aspect in task.aspects)]
     unused = [name for name in known if name not in {*texts[0].roles, *texts[0].ratings}]
     notes.add_unread((key for key in unread if key not in names.keep), unused)
@@ -279,8 +278,8 @@ def _check_columns(
         notes.add(
             "pairs, the columns {} and {}".format(*(str(texts[0].column(r)) for r in ("response_a", "response_b")))
         )
-    if siblings := draft.siblings(texts[0].column("text"), unread) if len(texts) == 1 else []:
-        notes.add(f"{', '.join(map(repr, siblings))} may be texts of their own; debate check drafts a pattern for them")
+    if others := siblings(texts[0].column("text"), unread) if len(texts) == 1 else []:
+        notes.add(f"{', '.join(map(repr, others))} may be texts of their own; debate check drafts a pattern for them")
 
 
 def _refuse_repeated_texts(rows: Sequence[Row], repeated_is_said: bool) -> None:

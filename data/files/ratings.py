@@ -7,7 +7,7 @@ ratings, too. Nothing is clamped, and words such as "yes" are ratings only on a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import (
@@ -27,9 +27,6 @@ YES_NO_WORDS = {
 
 _FRACTION = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
 """A fraction or percentage, such as `4/5` or `80 %`, with its first number."""
-
-_MAX_WORDS, _MAX_WORD_LENGTH = 11, 40
-"""Number and length of different words in a column up to which they may be ratings in words."""
 
 _TWO_NUMBERS = re.compile(r"([+-]?[0-9]+),(0|[1-9][0-9]*)")
 """Two whole numbers with a comma between them, unless the second has a leading 0: `3,05` is a decimal fraction."""
@@ -134,26 +131,3 @@ def number_remedy(value: object) -> str | None:
         return f"write decimals with a point: {point}, and several raters in a cell with a semicolon: {semicolon}"
     match = _FRACTION.fullmatch(text)
     return f"write the number alone: {match[1].replace(',', '.')} and not {match[0]}" if match else None
-
-
-def how_to_write_ratings(record: Record, column: str, present: Sequence[object]) -> str:
-    """How to write or name a column's values to have them read as ratings; empty if they do not resemble ratings."""
-    first = present[0] if present else None
-    if isinstance(first, dict) and isinstance(record.values.get(column), list):
-        return "write one row per rating, with the columns aspect, rating and rater"
-    if isinstance(first, dict):
-        numbers = [str(name) for name, value in first.items() if isinstance(value, int | float)]
-        entry = f"ratings={column}" if len(numbers) > 1 else f"{column}={column}.{numbers[0]}" if numbers else ""
-        return f"name the ratings inside it: --columns {entry}" if entry else ""
-    texts = [value.strip() for value in present if isinstance(value, str)]
-    if texts and all(re.fullmatch(r"\d{4}-\d\d-\d\d.*", text) for text in texts):
-        return "spreadsheets make dates of ratings such as 4/5: enter them again, as numbers"
-    if texts and all(re.fullmatch(r"\[?\d+(?:[,/] ?\d+){2,}\]?|\[[\d., ]+\]", text) for text in texts):
-        return "write the ratings of several raters as 4;5"
-    if texts and all(map(looks_like_a_number, texts)):
-        return "write the numbers without quotes"
-    distinct = list(dict.fromkeys(texts))
-    are_few = 1 < len(distinct) <= _MAX_WORDS and 2 * len(distinct) <= len(present)
-    if not are_few or len(texts) < len(present) or max(map(len, texts)) > _MAX_WORD_LENGTH:
-        return ""
-    return "if these are ratings, write a number for each word: " + ", ".join(map(repr, distinct))

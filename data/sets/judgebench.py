@@ -29,7 +29,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import PREFERENCE, code_of
-from debate_judge.data.files.draft import families, role_of_name
+from debate_judge.data.files.names import families, role_of_name
 from debate_judge.data.files.ratings import YES_NO_WORDS, rating_of
 from debate_judge.data.files.reading import read_text
 from debate_judge.data.files.records import Record

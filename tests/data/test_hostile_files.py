@@ -11,10 +11,10 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import groups, reading, rows
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.draft import draft_mapping
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.files.records import Record
+from debate_judge.runs.draft import draft_mapping
 from tests.data.files_of_rows import TASK
 
 

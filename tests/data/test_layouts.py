@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.draft import Draft, draft_mapping
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.tools import parsed, tool_of
 from debate_judge.data.schema import Aspect, RatedGroup, Scale, Task
 from debate_judge.data.testing import check_corpus
+from debate_judge.runs.draft import Draft, draft_mapping
 
 FOLDER = Path(__file__).parent / "exports"
 TASK = Task(

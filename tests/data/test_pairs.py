@@ -15,7 +15,6 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table, compare
 from debate_judge.data.corpus_statistics import corpus_statistics
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.draft import draft_mapping
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import iter_groups
 from debate_judge.data.folds import default_folds
@@ -23,6 +22,7 @@ from debate_judge.data.schema import Aspect, Corpus, Scale, Task
 from debate_judge.data.splits import split
 from debate_judge.data.tasks import PAIRS
 from debate_judge.data.testing import check_corpus
+from debate_judge.runs.draft import draft_mapping
 
 ROW = {"question": "Which river?", "response_a": "The Ash.", "response_b": "Water."}
 

@@ -13,12 +13,12 @@ import pytest
 from debate_judge.data.corpus_statistics import corpus_statistics
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.draft import Draft, draft_mapping
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.task_file import read_task
 from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import split
+from debate_judge.runs.draft import Draft, draft_mapping
 
 CASES = Path(__file__).parents[3] / "shared" / "cases" / "files"
 Rows = Sequence[dict[str, Any]]

@@ -14,11 +14,11 @@ import pytest
 from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.draft import Draft, draft_mapping
 from debate_judge.data.files.formats import detect_format, read_records
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.schema import Candidate, Scale
 from debate_judge.data.splits import split
+from debate_judge.runs.draft import Draft, draft_mapping
 from tests.data.files_of_rows import TASK
 
 Ratings = dict[str, tuple[float, ...]]

@@ -11,12 +11,12 @@ from typing import Any
 
 from debate_judge import data
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.draft import draft_mapping
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.files.reading import toml
 from debate_judge.data.files.task_file import find_task, read_task
 from debate_judge.data.sets import faireval, summeval, topical_chat
+from debate_judge.runs.draft import draft_mapping
 from tests.data import test_public_sets as public
 from tests.data.files_of_rows import TASK
 from tests.data.test_inputs import GOOD as GOOD_TASK

@@ -17,13 +17,13 @@ import pytest
 from debate_judge import data
 from debate_judge.data.files import groups, reading, workbook
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.draft import draft_mapping
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.sets import faireval, hub
 from debate_judge.data.tasks import SUMMARIZATION
+from debate_judge.runs.draft import draft_mapping
 from tests.data.files_of_rows import TASK
 from tests.data.test_formats import parquet
 from tests.data.test_formats import workbook as sheet_file

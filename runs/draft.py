@@ -12,14 +12,14 @@ import re
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 from operator import itemgetter
 from typing import Any
 
-from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import (
     PREFERENCE,
     ROLES,
@@ -28,12 +28,24 @@ from debate_judge.data.files.columns import (
     ColumnNames,
     Keys,
     ReadingNotes,
-    TextColumns,
     code_of,
     name_without_rater,
     normalized_name,
+    word_list,
 )
 from debate_judge.data.files.formats import RecordFile, joined_files
+from debate_judge.data.files.names import (
+    COMMENT_WORDS,
+    CONTEXT_WORDS,
+    RATER_NAME,
+    REFERENCE_WORDS,
+    Family,
+    families,
+    is_rater_name,
+    missing_columns_error,
+    role_of_name,
+    tokens,
+)
 from debate_judge.data.files.ratings import YES_NO_WORDS, number_remedy
 from debate_judge.data.files.records import Record, allows_decimal_comma, is_missing, looks_like_a_number
 from debate_judge.data.files.rows import (
@@ -48,76 +60,16 @@ from debate_judge.data.files.task_file import usable_name
 from debate_judge.data.schema import Scale, Task
 from debate_judge.data.tasks import PAIRS, TASKS
 
-CONTEXT_WORDS = ("context", "background", "fact", "facts", "knowledge", "policy", "passages", "evidence")
-REFERENCE_WORDS = ("reference", "references", "ref", "refs", "gold")
-CANDIDATE_WORDS = ("system", "model", "architecture", "method", "generator", "sys")
-ASPECT_WORDS = ("aspect", "criterion", "criteria", "dimension", "metric", "quality", "attribute", "category")
-RATING_WORDS = (
-    "rating",
-    "score",
-    "value",
-    "grade",
-    "label",
-    "points",
-    "mark",
-    "stars",
-    "judgement",
-    "judgment",
-    "severity",
+CANDIDATE_WORDS = word_list("system|model|architecture|method|generator|sys")
+ASPECT_WORDS = word_list("aspect|criterion|criteria|dimension|metric|quality|attribute|category")
+RATING_WORDS = word_list("rating|score|value|grade|label|points|mark|stars|judgement|judgment|severity")
+VERDICT_WORDS = word_list("winner|preference|preferred|better|verdict|choice|vote|label|best")
+STATUS = word_list(
+    "accept|accepted|approved|canceled|cancelled|discarded|draft|ignore|ignored|invalid|reject|rejected|"
+    "skipped|submitted|valid"
 )
-COMMENT_WORDS = (
-    "comment",
-    "comments",
-    "rationale",
-    "reason",
-    "explanation",
-    "note",
-    "notes",
-    "feedback",
-    "justification",
-)
-VERDICT_WORDS = ("winner", "preference", "preferred", "better", "verdict", "choice", "vote", "label", "best")
-STATUS = {
-    *(
-        "approved",
-        "accepted",
-        "accept",
-        "submitted",
-        "rejected",
-        "reject",
-        "ignore",
-        "ignored",
-        "cancelled",
-        "canceled",
-    ),
-    *("discarded", "draft", "skipped", "invalid", "valid"),
-}
-_GOOD_STATUS = ("approved", "accepted", "accept", "submitted", "valid")
-RATER_NAME = re.compile(
-    r"(?:annotator|labell?er|rater|reviewer|evaluator|assessor|grader|scorer|judge|coder|worker|expert|user|participant"
-    r"|respondent|turker|crowd_?worker)(?:_(?:id|e?_?mail|name|login|key|uuid|initials|number|nr|no|index))?|username"
-    r"|(?:prolific|mturk|amt)_p?id"
-    r"|(?:annotated|labell?ed|rated|reviewed|evaluated|assessed|graded|scored|judged|coded|completed|created)_by"
-    r"(?:_(?:id|e?_?mail|name))?"
-)
-"""Names of columns of raters, normalized."""
+_GOOD_STATUS = word_list("approved|accepted|accept|submitted|valid")
 _NUMBERED_RATER = re.compile(rf"(?:{RATER_NAME.pattern}|[arp])_?\d+")
-_NO_TEXT = {
-    "id",
-    "ids",
-    "name",
-    "type",
-    "url",
-    "link",
-    "len",
-    "length",
-    "idx",
-    "index",
-    "lang",
-    "language",
-    "time",
-    "date",
-}
 _NOT_A_RATING = re.compile(
     r"(?:.*[_.])?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|turn|rank_id|seg"
     r"|seconds|duration|latency|cost|age|key)|time_(?:taken|spent)|.*work_?time.*"
@@ -136,32 +88,14 @@ _LOWER = re.compile(r"(?:.*_)?(?:rank|ranking|errors?|mistakes?|penalty|penaltie
 _NAME_WITH_SCALE = re.compile(r"(.*\S)\s*[(\[]\s*(-?\d{1,3})\s*(?:-|–|\.\.|to)\s*(\d{1,3})\s*[)\]]\s*")
 """Name of a column that ends in its scale, as surveys write it: `Coherence (1-5)`."""
 _ITEM_NAME = re.compile(r"(?:.*\.)?(?:q|question|item|statement|criterion|aspect|dimension)")
-"""Names whose numbers count what was rated, and not raters: `DraftQuestion 1`, `DraftQuestion 2`."""
+"""Names whose numbers count what was rated, and not raters: `Question 1`, `Question 2`."""
 _LEADING = re.compile(
     r"\(?(-?\d+(?:\.\d+)?)\)?\s*(?:[-–—:.)=/]\s*)?(?=[^\d\s.,]).*|.*[^\d\s].*\((-?\d+)\)|(\d+) stars?"
 )
-_SEVERITIES = {
-    "no-error": 0,
-    "no error": 0,
-    "none": 0,
-    "neutral": 0,
-    "minor": 1,
-    "moderate": 3,
-    "major": 5,
-    "critical": 10,
-}
-_UNSURE = {
-    "unsure",
-    "not sure",
-    "maybe",
-    "don't know",
-    "dont know",
-    "unclear",
-    "cannot tell",
-    "can't tell",
-    "skip",
-    "n/a",
-}
+_SEVERITIES = dict.fromkeys(("no-error", "no error", "none", "neutral"), 0) | dict(
+    minor=1, moderate=3, major=5, critical=10
+)
+_UNSURE = word_list("can't tell|cannot tell|don't know|dont know|maybe|n/a|not sure|skip|unclear|unsure")
 _SCALES = (
     "strongly disagree|disagree,somewhat disagree|neutral,neither,neither agree nor disagree"
     "|agree,somewhat agree|strongly agree",
@@ -389,10 +323,6 @@ class Column:
         return [word for word in self.words if word.casefold() in _UNSURE and word not in self.labels]
 
     @cached_property
-    def is_id(self) -> bool:
-        return not self.is_text and not self.numbers and not self.labels and not self.choices
-
-    @cached_property
     def codes(self) -> list[str]:
         """The different values of its cells, at most 20."""
         found: dict[str, None] = {}
@@ -405,7 +335,9 @@ class Column:
 
     @cached_property
     def keys(self) -> list[str]:
-        return [" ".join(str(cell).split()) for cell in self.cells]
+        # Long texts are only compared, so that their hashes do.
+        texts = (" ".join(str(cell).split()) for cell in self.cells)
+        return [text if len(text) < 100 else str(hash(text)) for text in texts]
 
     def average_length(self) -> float:
         return sum(len(str(v)) for v in self.cells if v is not None) / max(1, len(self.cells))
@@ -425,158 +357,6 @@ def _leading_number(label: str) -> float | None:
         return float(len(stars[1]))
     match = _LEADING.fullmatch(label)
     return float(next(filter(None, match.groups()))) if match and any(match.groups()) else None
-
-
-def tokens(name: str) -> list[str]:
-    """The words of a column's name, in lower case, without a first word such as `Input.` that says where it is from."""
-    name = re.sub(r"^(?:Input|Answer)\.", "", name)
-    return [
-        word.lower() for word in re.split(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])", name) if word
-    ]
-
-
-def role_of_name(name: str) -> str:
-    """The role that a column probably has by its name; empty for other names."""
-    words = [word for word in tokens(name) if not word.isdigit() and len(word) > 1]
-    if not words or words[-1] in _NO_TEXT:
-        return ""
-    if any(word in REFERENCE_WORDS for word in words):
-        return "reference"
-    if any(word in COMMENT_WORDS for word in words[-1:]):
-        return "comment"
-    if any(word in ("src", "source", "orig", "original") for word in words):
-        return "source"
-    for word in (words[-1], *words):
-        for role, known in (("text", (*TEXT_WORDS, "simp", "simplified", "target")), ("source", SOURCE_WORDS)):
-            if any(word == name or (len(name) > 4 and word.startswith(name)) for name in known):
-                return role
-        if word in CONTEXT_WORDS:
-            return "context"
-    return ""
-
-
-def siblings(column: str | None, others: Iterable[str]) -> list[str]:
-    """Columns whose names differ from one of a text in a number, a letter, or one word, and that hold texts by name."""
-    if column is None:
-        return []
-    return [
-        other for other in others if _difference(column, other) and role_of_name(other) == role_of_name(column) != ""
-    ]
-
-
-def _difference(first: str, second: str) -> tuple[str, str, str] | None:
-    """The pattern that two names share, with the part in which they differ: `summary_{x}`, bart, t5."""
-    # A number is a part of its own after a word, as in `response1`, and not in a short name such as `x1` or `t5`.
-    digits = r"(?<=[A-Za-z]{4})(?=[0-9])" if re.search(r"[^A-Za-z0-9]", first) else r"(?<=[A-Za-z])(?=[0-9])"
-    split = rf"([^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])|(?<=[0-9]{{2}})(?=[A-Za-z])|{digits})"
-    parts = [re.split(split, name) for name in (first, second)]
-    a, b = ([part for part in each if part] for each in parts)
-    # A part that differs may itself be of several words: `gpt-4` and `bart`.
-    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    end = next((i for i, (x, y) in enumerate(zip(a[::-1], b[::-1], strict=False)) if x != y), min(len(a), len(b)))
-    end = min(end, len(a) - start, len(b) - start)
-    middle = ["".join(each[start : len(each) - end]) for each in (a, b)]
-    before, after = "".join(a[:start]), "".join(a[len(a) - end :])
-    if not all(middle) or not (before.strip("._- ") or after.strip("._- ")):
-        return None
-    return f"{before}{{x}}{after}", middle[0], middle[1]
-
-
-@dataclass
-class Family:
-    """Columns whose names differ in one part."""
-
-    pattern: str
-    """With `{x}` for the part."""
-    members: dict[str, str]
-    """Part -> column."""
-
-    @property
-    def numbered(self) -> bool:
-        return all(part.isdigit() for part in self.members)
-
-    def named(self, placeholder: str) -> str:
-        return self.pattern.replace("{x}", f"{{{placeholder}}}")
-
-
-def families(names: Sequence[str]) -> list[Family]:
-    """The largest families first; those that differ in numbers before those that differ in words."""
-    found: dict[str, dict[str, str]] = defaultdict(dict)
-    for i, first in enumerate(names):
-        for second in names[i + 1 :] if len(names) <= 300 else names[i + 1 : i + 60]:
-            if shared := _difference(first, second):
-                found[shared[0]] |= {shared[1]: first, shared[2]: second}
-    all_families = [Family(pattern, members) for pattern, members in found.items()]
-    return sorted(all_families, key=lambda f: (not f.numbered, -len(f.members)))
-
-
-# --- errors that name what is missing ---
-
-
-def missing_columns_error(rows: Sequence[Record], keys: Sequence[str]) -> InputError:
-    """The error for a table without a column `text`: it names all that seems to be missing, and a command."""
-    first = rows[0]
-    columns = {key: Column(key, [row.values.get(key) for row in rows], first.format == "csv") for key in keys[:200]}
-    maybe: dict[str, str] = {}
-    for key, column in columns.items():
-        role = "rater" if _is_rater_name(key) else role_of_name(key)
-        if role and (role == "rater" or column.is_text or (tokens(key) or [""])[-1] in (*TEXT_WORDS, *SOURCE_WORDS)):
-            maybe.setdefault(role, key)
-    entries = [f"{role}={maybe[role]}" for role in ("text", "source", "rater") if role in maybe]
-    remedy = f"name them, e.g. --columns {','.join(entries)}; " if "text" in maybe else ""
-    return first.error(
-        "the field 'text' is missing",
-        "text",
-        expected="a column text, with what was rated; if there are any, source (what it was written for) and rater",
-        found="fields " + ", ".join(keys) if keys else "no fields",
-        remedy=f"{remedy}debate check {first.file} drafts a mapping"
-        + (f"; {near}" if (near := did_you_mean("text", list(keys))) else ""),
-    )
-
-
-def refuse_other_meaning(
-    rows: Sequence[Record], columns: TextColumns, unread: Sequence[str], names: ColumnNames, *, gather: bool
-) -> None:
-    """Ask which column is the source, or the text, where a column with that name holds something else, or none has the
-    name and one that is not read is probably it. Roles that the mapping names are not asked about.
-
-    Raises:
-        InputError: There is such a column.
-    """
-    plain = [key for key in unread if "." not in key]
-    for role, words in (("source", SOURCE_WORDS), ("text", TEXT_WORDS)):
-        column = columns.column(role)
-        other = next((key for key in plain if normalized_name(key) in words), None)
-        if role in names.roles or (role == "text" and columns.is_pair):
-            continue
-        if column is None and role == "source":
-            near = other or next((k for k in plain if did_you_mean("source", [k], cutoff=0.6)), None)
-            if near and not columns.is_pair:
-                raise rows[0].error(
-                    "the field 'source' is missing",
-                    "source",
-                    found=rows[0].field_names,
-                    remedy=(f"did you mean {near!r}? " if near != other else "")
-                    + f"say which it is: --columns source={near}, or source=none if texts have no source",
-                )
-        if column is None or other is None or not gather:
-            continue
-        cells, texts = ({str(row.values.get(c) or "").strip() for row in rows} for c in (column, other))
-        short = len(cells) < len(texts) and max(map(len, cells)) * len(texts) < sum(map(len, texts))
-        differ = 2 * len(texts) >= len(cells) and not all(map(looks_like_a_number, texts))
-        if short or (role == "text" and columns.column("source") is None and differ):
-            raise rows[0].error(
-                f"is {column!r} or {other!r} the {role}?",
-                column,
-                found=f"{len(cells):,} values, e.g. {min(cells)!r:.60}, and {len(texts):,} in {other!r}",
-                remedy=f"say which: --columns {role}={other}, or {role}={column}"
-                + (f"; --columns source={column},text={other} if both" if role == "text" else ""),
-            )
-
-
-def _is_rater_name(name: str) -> bool:
-    snake = normalized_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2] or name))
-    return any(RATER_NAME.fullmatch(form) for form in (snake, normalized_name(name)))
 
 
 # --- the draft ---
@@ -719,7 +499,7 @@ class _Drafter:
         for key, column in self.columns.items():
             bad = [code for code in column.codes if code in STATUS and code not in _GOOD_STATUS]
             good = [code for code in column.codes if code in _GOOD_STATUS]
-            if good and bad and {*column.codes} <= STATUS and "keep" not in self.settings:
+            if good and bad and {*column.codes} <= {*STATUS} and "keep" not in self.settings:
                 left_out = sum(code_of(cell) in bad for cell in column.cells)
                 kept = next(str(cell) for cell in column.cells if code_of(cell) in good)
                 self.understood[key] = f"a status: {left_out} of {len(column.cells)} records are {' or '.join(bad)}"
@@ -962,7 +742,7 @@ class _Drafter:
             return
         if not repeated:
             return
-        rated = [key for key in self.columns if _is_rater_name(key) and key not in self.roles.values()]
+        rated = [key for key in self.columns if is_rater_name(key) and key not in self.roles.values()]
         if "sheet" in self.columns:
             rated.append("sheet")
         unexplained = {key: total - self._distinct([*base, key]) for key in rated}
@@ -1045,7 +825,7 @@ class _Drafter:
         found = []
         for key, column in self.columns.items():
             words = tokens(key)
-            if key in texts or not words or column.is_text or _is_rater_name(key):
+            if key in texts or not words or column.is_text or is_rater_name(key):
                 continue
             named = any(word in VERDICT_WORDS for word in words) or _NUMBERED_RATER.fullmatch(normalized_name(key))
             if (
@@ -1314,7 +1094,7 @@ class _Drafter:
                     patterns[pattern].append(key)
                     break
         for family in families(list(patterns)):
-            if all(_NUMBERED_RATER.fullmatch(normalized_name(part)) or _is_rater_name(part) for part in family.members):
+            if all(_NUMBERED_RATER.fullmatch(normalized_name(part)) or is_rater_name(part) for part in family.members):
                 merged = [key for pattern in family.members.values() for key in patterns.pop(pattern, [])]
                 patterns[family.named("rater")] = merged
         used: set[str] = set()
@@ -1352,7 +1132,7 @@ class _Drafter:
         for key in keys:
             name = key.removeprefix("ratings.")
             base = name_without_rater(name)
-            if base and (_is_rater_name(base) or base in ("r", "a", "p")):
+            if base and (is_rater_name(base) or base in ("r", "a", "p")):
                 by_base["rating"].append(key)
             elif base and not _ITEM_NAME.fullmatch(base) and not _NUMBERED_RATER.fullmatch(base):
                 by_base[base].append(key)
@@ -1381,7 +1161,7 @@ class _Drafter:
             members = {*family.members.values()}
             if used & members:
                 continue
-            by_name = all(_is_rater_name(re.sub(r"[_ .-]?\d+$", "", part)) for part in family.members)
+            by_name = all(is_rater_name(re.sub(r"[_ .-]?\d+$", "", part)) for part in family.members)
             numbered = re.search(rf"(?:^|[^A-Za-z])(?:{RATER_NAME.pattern}|[arp])[_ .-]?\{{x\}}", family.pattern, re.I)
             if by_name or (family.numbered and numbered):
                 cells = [cell for key in family.members.values() for cell in self.columns[key].cells]

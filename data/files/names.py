@@ -1,0 +1,194 @@
+"""What names of columns probably mean, for drafts and for the errors of files whose columns have other names.
+
+Nothing is read by these: a mapping says what a column is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.files.columns import (
+    SOURCE_WORDS,
+    TEXT_WORDS,
+    ColumnNames,
+    TextColumns,
+    normalized_name,
+    word_list,
+)
+from debate_judge.data.files.records import Record, looks_like_a_number
+
+CONTEXT_WORDS = word_list("context|background|fact|facts|knowledge|policy|passages|evidence")
+REFERENCE_WORDS = word_list("reference|references|ref|refs|gold")
+COMMENT_WORDS = word_list("comment|comments|rationale|reason|explanation|note|notes|feedback|justification")
+_NO_TEXT = word_list("date|id|ids|idx|index|lang|language|len|length|link|name|time|type|url")
+RATER_NAME = re.compile(
+    r"(?:annotator|labell?er|rater|reviewer|evaluator|assessor|grader|scorer|judge|coder|worker|expert|user|participant"
+    r"|respondent|turker|crowd_?worker)(?:_(?:id|e?_?mail|name|login|key|uuid|initials|number|nr|no|index))?|username"
+    r"|(?:prolific|mturk|amt)_p?id"
+    r"|(?:annotated|labell?ed|rated|reviewed|evaluated|assessed|graded|scored|judged|coded|completed|created)_by"
+    r"(?:_(?:id|e?_?mail|name))?"
+)
+"""Names of columns of raters, normalized."""
+
+
+def tokens(name: str) -> list[str]:
+    """The words of a column's name, in lower case, without a first word such as `Input.` that says where it is from."""
+    name = re.sub(r"^(?:Input|Answer)\.", "", name)
+    return [
+        word.lower() for word in re.split(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])", name) if word
+    ]
+
+
+def role_of_name(name: str) -> str:
+    """The role that a column probably has by its name; empty for other names."""
+    words = [word for word in tokens(name) if not word.isdigit() and len(word) > 1]
+    if not words or words[-1] in _NO_TEXT:
+        return ""
+    if any(word in REFERENCE_WORDS for word in words):
+        return "reference"
+    if any(word in COMMENT_WORDS for word in words[-1:]):
+        return "comment"
+    if any(word in ("src", "source", "orig", "original") for word in words):
+        return "source"
+    for word in (words[-1], *words):
+        for role, known in (("text", (*TEXT_WORDS, "simp", "simplified", "target")), ("source", SOURCE_WORDS)):
+            if any(word == name or (len(name) > 4 and word.startswith(name)) for name in known):
+                return role
+        if word in CONTEXT_WORDS:
+            return "context"
+    return ""
+
+
+def siblings(column: str | None, others: Iterable[str]) -> list[str]:
+    """Columns whose names differ from one of a text in a number, a letter, or one word, and that hold texts by name."""
+    if column is None:
+        return []
+    return [
+        other for other in others if _difference(column, other) and role_of_name(other) == role_of_name(column) != ""
+    ]
+
+
+def _difference(first: str, second: str) -> tuple[str, str, str] | None:
+    """The pattern that two names share, with the part in which they differ: `summary_{x}`, bart, t5."""
+    # A number is a part of its own after a word, as in `response1`, and not in a short name such as `x1` or `t5`.
+    digits = r"(?<=[A-Za-z]{4})(?=[0-9])" if re.search(r"[^A-Za-z0-9]", first) else r"(?<=[A-Za-z])(?=[0-9])"
+    split = rf"([^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])|(?<=[0-9]{{2}})(?=[A-Za-z])|{digits})"
+    parts = [re.split(split, name) for name in (first, second)]
+    a, b = ([part for part in each if part] for each in parts)
+    # A part that differs may itself be of several words: `gpt-4` and `bart`.
+    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    end = next((i for i, (x, y) in enumerate(zip(a[::-1], b[::-1], strict=False)) if x != y), min(len(a), len(b)))
+    end = min(end, len(a) - start, len(b) - start)
+    middle = ["".join(each[start : len(each) - end]) for each in (a, b)]
+    before, after = "".join(a[:start]), "".join(a[len(a) - end :])
+    if not all(middle) or not (before.strip("._- ") or after.strip("._- ")):
+        return None
+    return f"{before}{{x}}{after}", middle[0], middle[1]
+
+
+@dataclass
+class Family:
+    """Columns whose names differ in one part."""
+
+    pattern: str
+    """With `{x}` for the part."""
+    members: dict[str, str]
+    """Part -> column."""
+
+    @property
+    def numbered(self) -> bool:
+        return all(part.isdigit() for part in self.members)
+
+    def named(self, placeholder: str) -> str:
+        return self.pattern.replace("{x}", f"{{{placeholder}}}")
+
+
+def families(names: Sequence[str]) -> list[Family]:
+    """The largest families first; those that differ in numbers before those that differ in words."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for i, first in enumerate(names):
+        for second in names[i + 1 :] if len(names) <= 300 else names[i + 1 : i + 60]:
+            if shared := _difference(first, second):
+                found[shared[0]] |= {shared[1]: first, shared[2]: second}
+    all_families = [Family(pattern, members) for pattern, members in found.items()]
+    return sorted(all_families, key=lambda f: (not f.numbered, -len(f.members)))
+
+
+# --- errors that name what is missing ---
+
+
+def missing_columns_error(rows: Sequence[Record], keys: Sequence[str]) -> InputError:
+    """The error for a table without a column `text`: it names all that seems to be missing, and a command."""
+    first = rows[0]
+    maybe: dict[str, str] = {}
+    for key in keys[:200]:
+        role = "rater" if is_rater_name(key) else role_of_name(key)
+        if role and (
+            role == "rater" or _has_texts(rows, key) or (tokens(key) or [""])[-1] in (*TEXT_WORDS, *SOURCE_WORDS)
+        ):
+            maybe.setdefault(role, key)
+    entries = [f"{role}={maybe[role]}" for role in ("text", "source", "rater") if role in maybe]
+    remedy = f"name them, e.g. --columns {','.join(entries)}; " if "text" in maybe else ""
+    return first.error(
+        "the field 'text' is missing",
+        "text",
+        expected="a column text, with what was rated; if there are any, source (what it was written for) and rater",
+        found="fields " + ", ".join(keys) if keys else "no fields",
+        remedy=f"{remedy}debate check {first.file} drafts a mapping"
+        + (f"; {near}" if (near := did_you_mean("text", list(keys))) else ""),
+    )
+
+
+def refuse_other_meaning(
+    rows: Sequence[Record], columns: TextColumns, unread: Sequence[str], names: ColumnNames, *, gather: bool
+) -> None:
+    """Ask which column is the source, or the text, where a column with that name holds something else, or none has the
+    name and one that is not read is probably it. Roles that the mapping names are not asked about.
+
+    Raises:
+        InputError: There is such a column.
+    """
+    plain = [key for key in unread if "." not in key]
+    for role, words in (("source", SOURCE_WORDS), ("text", TEXT_WORDS)):
+        column = columns.column(role)
+        other = next((key for key in plain if normalized_name(key) in words), None)
+        if role in names.roles or (role == "text" and columns.is_pair):
+            continue
+        if column is None and role == "source":
+            near = other or next((k for k in plain if did_you_mean("source", [k], cutoff=0.6)), None)
+            if near and not columns.is_pair:
+                raise rows[0].error(
+                    "the field 'source' is missing",
+                    "source",
+                    found=rows[0].field_names,
+                    remedy=(f"did you mean {near!r}? " if near != other else "")
+                    + f"say which it is: --columns source={near}, or source=none if texts have no source",
+                )
+        if column is None or other is None or not gather:
+            continue
+        cells, texts = ({str(row.values.get(c) or "").strip() for row in rows} for c in (column, other))
+        short = len(cells) < len(texts) and max(map(len, cells)) * len(texts) < sum(map(len, texts))
+        differ = 2 * len(texts) >= len(cells) and not all(map(looks_like_a_number, texts))
+        if short or (role == "text" and columns.column("source") is None and differ):
+            raise rows[0].error(
+                f"is {column!r} or {other!r} the {role}?",
+                column,
+                found=f"{len(cells):,} values, e.g. {min(cells)!r:.60}, and {len(texts):,} in {other!r}",
+                remedy=f"say which: --columns {role}={other}, or {role}={column}"
+                + (f"; --columns source={column},text={other} if both" if role == "text" else ""),
+            )
+
+
+def _has_texts(rows: Sequence[Record], key: str) -> bool:
+    """Whether a column holds texts of several words."""
+    texts = [value for row in rows[:50] if isinstance(value := row.values.get(key), str)]
+    return bool(texts) and sum(len(text.split()) for text in texts) >= 3 * len(texts)
+
+
+def is_rater_name(name: str) -> bool:
+    snake = normalized_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2] or name))
+    return any(RATER_NAME.fullmatch(form) for form in (snake, normalized_name(name)))
