@@ -46,7 +46,7 @@ ROOMS = {
         ("testing",),
     ),
     "runs": (
-        ("flags", "runner", "mlflow_setup"),
+        ("flags", "runner", "mlflow_setup", "draft"),
         ("export",),
         ("scoring",),
         ("tracking", "integrations"),
