@@ -51,7 +51,7 @@ def _run(flags: ScoreFlags) -> int:
     if flags.estimate is not None:
         return _estimate(flags)
     if flags.engine == "ray":
-        from debate_judge.runs.scoring.ray_data import score_with_ray
+        from debate_judge.runs.ray_engine import score_with_ray
 
         return score_with_ray(flags)
     with load_judge(flags) as judge:

@@ -51,7 +51,7 @@ ROOMS = {
         ("scoring",),
         ("tracking", "integrations"),
         ("human_ratings", "reports"),
-        ("estimates",),
+        ("estimates", "ray_engine"),
         ("comparison",),
         ("agreement", "check", "compare", "report", "score"),
         ("serve",),

@@ -1,4 +1,4 @@
-"""Scoring new texts, in one process or in Ray's actors: reads groups and yields scores for the rows."""
+"""Scoring new texts: reads groups and yields scores for the rows."""
 
 from __future__ import annotations
 
