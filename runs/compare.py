@@ -31,8 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             require_server(flags.lm, flags.api_base, flags.store)
         from debate_judge.runs.comparison.job import run
 
-        run(flags)
-        return 0
+        return run(flags)
 
     return run_main(work, RESUME_HINT)
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator
 
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import EXPORT, JSON_FILE, REPORT, SEED, STORE, DataFlags
+from debate_judge.runs.flags.common import EXPORT, JSON_FILE, MAX_UNSCORED, REPORT, SEED, STORE, DataFlags
 from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE
 from debate_judge.runs.flags.lm import MAX_TOKENS, EstimateFlags, LimitFlags, PreflightFlags
@@ -78,6 +78,7 @@ class TableFlags:
         default_text="what the data allow, the two correlations of the task's papers",
     )
     cut: float | None = CUT
+    max_unscored: float = MAX_UNSCORED
     report: Literal["none", "plain", "full"] = REPORT
     name: str | None = setting(None, "name of the run in MLflow", affects_results=False)
     tracking_uri: str | None = setting(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_json
 from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.errors import TooManyUnscoredError
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import StoreError, replies_folder
 from debate_judge.programs.lm.store import SqlStore
@@ -26,19 +27,22 @@ from debate_judge.runs.comparison.table import judges_table, legend
 from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
 from debate_judge.runs.estimates.table import estimate_blocks
 from debate_judge.runs.flags.lm import lm_options, require_server
+from debate_judge.runs.flags.parser import EXIT_LM, RESUME_HINT
+from debate_judge.runs.flags.text_layout import print_error
 from debate_judge.runs.reports.costs import cost_rows, cost_summary
 from debate_judge.runs.reports.terminal import OutputBlock, show
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.runner import JudgeRunner, require_scored
 
 
-def run(flags: CompareFlags) -> None:
-    """Run a comparison and print its tables and other outputs."""
+def run(flags: CompareFlags) -> int:
+    """Run a comparison and print its tables and other outputs; returns the exit code, `EXIT_LM` if a judge left too
+    many texts without a score."""
     plan = prepare(flags)
     if flags.estimate is not None:
         show(*estimate_comparison(flags, plan))
-        return
+        return 0
     with ExitStack() as stack:
         lms = {choice: _open_lm(flags, choice, stack) for choice in plan.lms}
         clients = list(lms.values())
@@ -55,6 +59,10 @@ def run(flags: CompareFlags) -> None:
             if lm.meter.requested and choice.spec != OFFLINE:
                 heading = [f"{choice.spec}:"] if len(lms) > 1 else []
                 show("", *heading, *cost_summary(cost_rows(lm.meter, lm.price)), file=sys.stderr)
+    for name in rendered.incomplete:
+        reason = rendered.comparison.failed[name]
+        print_error(f"{name}: {reason}\n  remedy:   fix the cause, or allow more with max-unscored, and {RESUME_HINT}")
+    return EXIT_LM if rendered.incomplete else 0
 
 
 def _open_lm(flags: CompareFlags, choice: LMChoice, stack: ExitStack) -> JudgeLM:
@@ -100,19 +108,29 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, lms: Mapping[LMC
     """Evaluate all entrants, LM by LM, and compute the views of the table.
 
     Raises:
-        dspy.LMError: An LM cannot be used; replies so far are in its store.
+        dspy.LMError: An LM cannot be used, or every judge left too many texts without a score; replies so far are in
+            its store.
         InputError: No judge of an LM could score anything.
     """
     setup, context = plan.setup, plan.context
     judges: dict[str, EvaluatedJudge] = {}
     failed: dict[str, str] = {}
+    incomplete: dict[str, TooManyUnscoredError] = {}
     for choice, lm in lms.items():
         with JudgeRunner(lm) as runner:
             usable, unusable = _usable_entrants(flags, plan, choice, runner)
             evaluation = evaluate(runner, usable, setup.corpus, setup.aspects)
         failed |= {**unusable, **evaluation.failed}
         price = _price(lm, choice.spec)
-        judges |= {name: replace(judge, price=price) for name, judge in evaluation.judges.items()}
+        for name, judge in evaluation.judges.items():
+            try:
+                judgements = [j for of_aspect in judge.judgements.values() for j in of_aspect]
+                require_scored(judgements, flags.max_unscored, "texts")
+                judges[name] = replace(judge, price=price)
+            except TooManyUnscoredError as error:
+                incomplete[name], failed[name] = error, one_line(error)
+    if incomplete and not judges:
+        raise next(iter(incomplete.values()))
     in_order = {entrant.name: judges[entrant.name] for entrant in plan.entrants if entrant.name in judges}
     comparison = Comparison(setup, {**in_order, **plan.external}, plan.baseline, failed)
     further = evidence(comparison)
@@ -124,6 +142,7 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, lms: Mapping[LMC
         legend(comparison, context),
         tuple(further),
         record,
+        tuple(incomplete),
     )
 
 

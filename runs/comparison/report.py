@@ -62,6 +62,8 @@ class RenderedComparison:
     """Further figures, besides the correlations."""
     record: Mapping[str, Any] = field(default_factory=dict)
     """The JSON of `--json`, every number finite or null."""
+    incomplete: tuple[str, ...] = ()
+    """Judges without figures, because they left more texts without a score than `max-unscored` allows."""
 
 
 def comparison_report(

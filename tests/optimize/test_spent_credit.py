@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge.optimize.compile import main
+from debate_judge.runs.compare import main as compare
 from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
@@ -41,7 +42,9 @@ def test_a_compile_whose_calls_fail_ends_without_a_verdict_and_resumes(
     healthy, broken, mended = tmp_path / "healthy", tmp_path / "broken", False
 
     def script(body: bytes, attempt: int) -> str | None:
-        return fault if server.answered.total() >= 60 and not mended else None
+        # Refusals of a judge's prompts leave texts unscored; one of the author's prompt would end the run by itself.
+        refused = fault == "credit" or b"You are the " in body
+        return fault if server.answered.total() >= 60 and refused and not mended else None
 
     with FaultyServer(answer, script) as server:
         assert compiled(broken, server) == 3
@@ -57,3 +60,22 @@ def test_a_compile_whose_calls_fail_ends_without_a_verdict_and_resumes(
         server.answered.clear()
         assert compiled(healthy, server) == 0
     assert result(broken) == result(healthy)
+
+
+def test_a_compared_judge_that_scores_too_few_texts_has_no_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    data, broken = small_corpus(tmp_path), True
+    with FaultyServer(answer, lambda body, attempt: "400" if broken and b"the Critic" in body else None) as server:
+        flags = ["--data", str(data), "--aspects", "coherence", "--part", "all", "--judges", "single,debate[rounds=1]"]
+        flags += ["--lm", "openai/m", "--api-base", server.url, "--store", str(tmp_path / "store")]
+        arguments = [*flags, *keys(report="none", preflight=False)]
+        assert compare(arguments) == 3
+        text = capsys.readouterr()
+        assert "48 of 48 texts have no score" in text.err
+        assert "run the command again" in text.err
+        assert "debate[rounds=1]" not in text.out.split("single")[-1].splitlines()[0]
+        broken = False
+        assert compare(arguments) == 0
+        assert max(server.answered.values()) == 1
