@@ -21,7 +21,7 @@ from debate_judge.optimize.evaluation.comparison import (
 from debate_judge.optimize.evaluation.held_out import COMPARED, HeldOutEvaluation
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import guides
-from debate_judge.optimize.reporting.verdict import verdict
+from debate_judge.optimize.reporting.verdict import exported_calls, verdict
 from debate_judge.optimize.search.study import SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.client import JudgeLM
@@ -130,7 +130,11 @@ class Result:
         splits, origin = plan.data.splits, plan.data.corpus.origin
         return {
             "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
-            "exported": {"judge": self.exported.name, "why": self.exported.reason},
+            "exported": {
+                "judge": self.exported.name,
+                "why": self.exported.reason,
+                "lm_calls_per_item": exported_calls(self),
+            },
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             "decisions": decision_tables.to_json(held_out.decisions),
             "absolute_agreement": absolute_agreement_tables.to_json(held_out.absolute_agreement),

@@ -23,7 +23,9 @@ def describe_point(point: Point, calls: float = 1.0, tie_break_share: float | No
     elif point.rounds == 0 and point.knowledge != NO_KNOWLEDGE:
         parts.append(point.knowledge)
     if point.tie_breaker and point.rounds:
-        parts.append("tie-breaker" + ("" if tie_break_share is None else f" for {tie_break_share:.0%} of the items"))
+        parts.append(
+            "tie-breaker" + ("" if tie_break_share is None else f" for {100 * tie_break_share:.0f} % of the items")
+        )
     if point.granularity != "given":
         parts.append(f"{point.granularity} points")
     return ", ".join(parts)

@@ -136,21 +136,26 @@ def _part(name: str, gain: Difference) -> str:
     return f"{name} {gain.value:+.2f} [{gain.low:.2f}, {gain.high:.2f}]{significant}"
 
 
+def exported_calls(result: Result) -> dict[str, float]:
+    """Aspect -> LM calls per item of the exported judge, on held-out; with folds on the sources that it was chosen on,
+    since it was not measured on others."""
+    held_out, exported = result.held_out, result.exported.name
+    if exported == "single" or not held_out.folds:
+        return dict(held_out.calls[exported])
+    return {aspect: search.chosen.calls for aspect, search in result.searches.items()}
+
+
 def _costs(result: Result) -> str:
-    """The exported judge in each aspect, with its LM calls per item; on held-out, or with folds on the sources that it
-    was chosen on, since it was not measured on others."""
-    held_out = result.held_out
-    single_calls = held_out.calls_per_item("single")
+    calls, single_calls = exported_calls(result), result.held_out.calls_per_item("single")
+    mean = f"{fmean(calls.values()):.1f} LM calls per item"
     if result.exported.name == "single":
-        return f"{single_calls:.1f} LM calls per item."
+        return f"{mean}."
     aspects: dict[str, list[str]] = {}
-    calls = []
     for aspect, search in result.searches.items():
-        calls.append(search.chosen.calls if held_out.folds else held_out.calls["compiled"][aspect])
         choice = describe_point(search.chosen.point, search.chosen.calls, _tie_break_share(result, aspect))
-        aspects.setdefault(f"{choice} ({calls[-1]:.1f})", []).append(aspect)
+        aspects.setdefault(f"{choice} ({calls[aspect]:.1f})", []).append(aspect)
     choices = "; ".join(f"{', '.join(names)}: {choice}" for choice, names in aspects.items())
-    return f"{fmean(calls):.1f} LM calls per item, against {single_calls:.1f} for a single call. {choices}."
+    return f"{mean}, against {single_calls:.1f} for a single call. {choices}."
 
 
 def _tie_break_share(result: Result, aspect: str) -> float:

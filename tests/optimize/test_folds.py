@@ -9,7 +9,8 @@ import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import dspy
 import numpy as np
@@ -23,12 +24,15 @@ from debate_judge.data.agreement.tables import GroupScores, correlation
 from debate_judge.data.calibration import Calibration
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.evaluation.comparison import _calibrated, choose_export
+from debate_judge.optimize.reporting.verdict import verdict
 from debate_judge.optimize.result import Result
+from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, TunerContext
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
-from debate_judge.programs.judge import Judge
+from debate_judge.programs.judge import Judge, Verdict
+from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.config_keys import keys
@@ -220,6 +224,28 @@ def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
     judge = choice.judge.aspects["coherence"].judge
     compiled_judge = folded.result.compiled.aspects["coherence"].judge
     assert (judge is compiled_judge) if expected == "compiled" else judge.debate_config.rounds == 0
+
+
+def test_costs_are_those_of_the_exported_judge_and_not_of_the_folds(folded: FoldedCompile) -> None:
+    result = folded.result
+    chosen = result.searches["coherence"].chosen
+    dear = replace(chosen, calls=2.4, point=replace(chosen.point, rounds=1, tie_breaker=True))
+    turns = (Turn("scorer", 0, "", 3.0), Turn("critic", 1, "Too high."), Turn("scorer", 1, "", 3.0))
+    decided = Transcript((*turns, Turn("tie-breaker", 1, "", 2.0)))
+    judgements = [Verdict(3.0, 1, "rounds over", 3, Transcript(turns))] * 3 + [
+        Verdict(2.0, 1, "tie-breaker", 4, decided)
+    ]
+    scores = cast(ChoiceScores, SimpleNamespace(judgements=lambda point: judgements))
+    searches = {"coherence": replace(result.searches["coherence"], chosen=dear, scores=scores)}
+    for name, expected in (
+        ("compiled", "2.4 LM calls per item, against 1.0 for a single call. coherence: "),
+        ("single", "1.0 LM calls per item."),
+    ):
+        exported = replace(result.exported, name=name)
+        answers = dict(verdict(replace(result, searches=searches, exported=exported)))
+        assert answers["What does it cost?"].startswith(expected)
+        assert ("tie-breaker for 25 % of the items" in answers["What does it cost?"]) == (name == "compiled")
+        assert "4-fold nested cross-validation" in answers["How was it measured?"]
 
 
 # --- by the command ---
