@@ -76,6 +76,8 @@ _NOT_A_RATING = re.compile(
     r"|(?!judge$|expert$)(?:" + RATER_NAME.pattern + r")|unnamed:.*|column_\d+_\(no_name\)|sheet"
 )
 """Names of columns with ids, dates, durations, lengths or raters, and of those without a name."""
+_BEFORE_NUMBER = re.compile(rf"(?:^|[^A-Za-z])(?:{RATER_NAME.pattern}|[arp])[_ .-]?\{{x\}}", re.I)
+"""The end of the name of a rater in a pattern, before its number."""
 _STATISTIC = re.compile(
     r"(?:mean|avg|average|median|std|sd|z|zscore|z_score|norm(?:ali[sz]ed)?|raw_mean)_(?P<after>.+)"
     r"|(?P<before>.+)_(?:mean|avg|average|median|std|sd|sum|total|z|zscore|z_score|z_scores|norm(?:ali[sz]ed)?|rank)"
@@ -109,6 +111,7 @@ _SCALES = (
     "incorrect,wrong|partially correct,partly correct|correct",
     "negative,neg,n|neutral|positive,pos,p",
     "worse|same|better",
+    "none|mild,slight,weak|moderate|strong,severe",
 )
 """Scales of words, lowest first; commas divide alternatives."""
 _COMMON_ENDS = (
@@ -116,6 +119,7 @@ _COMMON_ENDS = (
     *((1, 7), (1, 10), (0, 10), (1, 100), (0, 100)),
 )
 _SYMMETRIC_ENDS = (1, 2, 3, 5, 10, 100)
+_TICKS = {"0", "1", "true", "false", "yes", "no", "x", "✓", "on", ""}
 _MAX_VALUES, _MAX_LABELS, _MAX_LABEL = 101, 11, 40
 _MAX_ASPECTS, _MAX_COLUMNS = 100, 5_000
 _MIN_SHARE = 0.8
@@ -278,8 +282,9 @@ class Column:
     def is_list(self) -> bool:
         """Whether every cell is a list of texts, as JSON."""
         cells = [cell for cell in self.cells if not is_missing(cell)]
-        texts = (listed_texts(cell) for cell in cells)
-        return bool(cells) and all(t and not all(map(looks_like_a_number, t)) for t in texts)
+        texts = [listed_texts(cell) for cell in cells]
+        words = sum(len(text.split()) for of_cell in texts for text in of_cell or ())
+        return bool(cells) and all(texts) and words >= 2 * sum(map(len, filter(None, texts)))
 
     @cached_property
     def is_text(self) -> bool:
@@ -311,7 +316,9 @@ class Column:
                 steps = [step.split(",") for step in scale.split("|")]
                 at = {w: n for w in known for n, step in enumerate(steps) if w.casefold() in step}
                 if len(at) == len(known) and len({*at.values()}) == len(at):
-                    return {word: float(rank) for rank, word in enumerate(sorted(known, key=at.__getitem__), start=1)}
+                    first = 0 if len(known) == 2 else 1
+                    ordered = sorted(known, key=at.__getitem__)
+                    return {word: float(rank) for rank, word in enumerate(ordered, start=first)}
         if len(known) == 2 and len(known) < len(self.words) and all(word.lower() in YES_NO_WORDS for word in known):
             return {
                 word: float(YES_NO_WORDS[word.lower()]) for word in sorted(known, key=lambda w: YES_NO_WORDS[w.lower()])
@@ -893,8 +900,9 @@ class _Drafter:
         """Columns of which exactly one is ticked in each row."""
         for family in families(columns):
             members = [self.columns[key] for key in family.members.values()]
-            flags = all({*column.codes} <= {"0", "1", "true", "false", "yes", "no", ""} for column in members)
-            if len(members) > 1 and flags and all(len(c.codes) > 1 for c in members):
+            flags = all({*column.codes} <= _TICKS for column in members)
+            blank = [any(is_missing(cell) for cell in column.cells) for column in members]
+            if len(members) > 1 and flags and all(len(c.codes) + b > 1 for c, b in zip(members, blank, strict=True)):
                 ticks = [sum(_ticked(cell) for cell in row) for row in zip(*(c.cells for c in members), strict=True)]
                 if sum(n <= 1 for n in ticks) == len(ticks) and sum(n == 1 for n in ticks) >= 0.9 * len(ticks):
                     return family
@@ -1027,10 +1035,13 @@ class _Drafter:
             base = _STATISTIC.fullmatch(normalized_name(key))
             stem = base and (base["after"] or base["before"])
             of_raters = any(name_without_rater(other) == stem for other in possible)
-            if base and (stem in names or of_raters):
+            spread = base and re.search(r"(?:^|_)(?:std|sd|var)(?:_|$)", normalized_name(key))
+            if spread or (base and (stem in names or of_raters)):
                 self.understood[key] = f"a statistic of {names.get(str(stem), stem)!r}, not read"
             elif _METRIC.fullmatch(normalized_name(key)):
                 self.understood[key] = "an automatic metric by its name, not read"
+            elif len(possible) > 1 and self._looks_standardized(self.columns[key]):
+                self.understood[key] = "fractions on both sides of 0, as of standardized scores; not read"
             elif not nested and self._never_differs(key):
                 self.understood[key] = "the same from all raters of a text, so no rating; not read"
             else:
@@ -1059,6 +1070,12 @@ class _Drafter:
         if comments and len(self.aspects) == 1 and not self.aspects[0].comment and self.keys.named("comment") is None:
             self.roles.setdefault("comment", comments[0])
 
+    @staticmethod
+    def _looks_standardized(column: Column) -> bool:
+        numbers = column.numbers
+        fractions = sum(not number.is_integer() for number in numbers)
+        return bool(numbers) and min(numbers) < 0 < max(numbers) and 2 * fractions > len(numbers)
+
     def _never_differs(self, key: str) -> bool:
         """Whether a column never differs within a text although several raters rated it."""
         if not self.roles.get("rater") and self.settings.get("repeated") != "raters":
@@ -1081,20 +1098,10 @@ class _Drafter:
             return list(keys)
         placeholder = re.findall(r"\{(\w+)[:}]", text)[0]
         parts = [bound[placeholder] for bound, _ in self.keys.matching(text, {})]
-        patterns: dict[str, list[str]] = defaultdict(list)
-        for key in keys:
-            for part in sorted(parts, key=len, reverse=True):
-                if _holds_part(key, part):
-                    pattern = re.sub(
-                        rf"(?<![A-Za-z0-9]){re.escape(part)}(?![A-Za-z0-9])|{re.escape(part)}$",
-                        f"{{{placeholder}}}",
-                        key,
-                        count=1,
-                    )
-                    patterns[pattern].append(key)
-                    break
+        patterns = self._patterns_of_texts(keys, text, parts)
         for family in families(list(patterns)):
-            if all(_NUMBERED_RATER.fullmatch(normalized_name(part)) or is_rater_name(part) for part in family.members):
+            named = all(_NUMBERED_RATER.fullmatch(normalized_name(p)) or is_rater_name(p) for p in family.members)
+            if named or (family.numbered and _BEFORE_NUMBER.search(family.pattern)):
                 merged = [key for pattern in family.members.values() for key in patterns.pop(pattern, [])]
                 patterns[family.named("rater")] = merged
         used: set[str] = set()
@@ -1107,22 +1114,36 @@ class _Drafter:
                 self._aspect(name, [pattern], Column(name, cells, self.is_table))
         return [key for key in keys if key not in used]
 
+    @staticmethod
+    def _patterns_of_texts(keys: Sequence[str], text: str, parts: Sequence[str]) -> dict[str, list[str]]:
+        """Pattern with the placeholder of the text -> columns that match it, of those that name one of the texts."""
+        placeholder = re.findall(r"\{(\w+)[:}]", text)[0]
+        # Where the text is called `sys1`, `rater1_sys1` is about it, and not about the first of anything.
+        stem = re.search(r"([A-Za-z]*)\{", text)
+        whole = stem[1] if stem and any(f"{stem[1]}{part}" in key for key in keys for part in parts) else ""
+        patterns: dict[str, list[str]] = defaultdict(list)
+        for key in keys:
+            named = [p for p in parts if (f"{whole}{p}" in key if whole else _holds_part(key, p))]
+            if named:
+                part = re.escape(whole + max(named, key=len))
+                place = part if whole else rf"(?<![A-Za-z0-9]){part}(?![A-Za-z0-9])|{part}$"
+                patterns[re.sub(place, f"{whole}{{{placeholder}}}", key, count=1)].append(key)
+        return patterns
+
     def _ticked_ratings(self, keys: Sequence[str]) -> list[str]:
         """Radio buttons with a column for each value; returns the other columns."""
         remaining = list(keys)
-        while family := self._one_hot(
-            [key for key in remaining if {*self.columns[key].codes} <= {"0", "1", "true", "false", "yes", "no"}]
-        ):
+        while family := self._one_hot([key for key in remaining if {*self.columns[key].codes} <= _TICKS]):
             parts = list(family.members)
-            if not all(looks_like_a_number(part) for part in parts):
-                column = Column("", [part for part in parts for _ in (0, 1)], False)
-                if len(column.labels) != len(parts):
-                    break
             cells: list[object] = [
                 next((p for p, k in family.members.items() if _ticked(row.values.get(k))), None) for row in self.rows
             ]
             stem = re.sub(r"^(?:Input|Answer)\.", "", family.pattern).replace("{x}", "").strip("_.- ")
-            self._aspect(self._usable(stem or "rating"), [family.named("value")], Column(stem, cells, True))
+            column = Column(stem, cells, True)
+            if not all(map(looks_like_a_number, parts)) and len(column.labels) < len(parts):
+                # In the order of the columns, for want of another one.
+                column.labels = {part: float(rank) for rank, part in enumerate(parts, start=1)}
+            self._aspect(self._usable(stem or "rating"), [family.named("value")], column)
             remaining = [key for key in remaining if key not in family.members.values()]
         return remaining
 
@@ -1162,7 +1183,7 @@ class _Drafter:
             if used & members:
                 continue
             by_name = all(is_rater_name(re.sub(r"[_ .-]?\d+$", "", part)) for part in family.members)
-            numbered = re.search(rf"(?:^|[^A-Za-z])(?:{RATER_NAME.pattern}|[arp])[_ .-]?\{{x\}}", family.pattern, re.I)
+            numbered = _BEFORE_NUMBER.search(family.pattern)
             if by_name or (family.numbered and numbered):
                 cells = [cell for key in family.members.values() for cell in self.columns[key].cells]
                 stem = family.pattern.replace(numbered[0] if numbered else "{x}", "").strip("_.- ()")
@@ -1402,7 +1423,7 @@ def _ends(lowest: float, highest: float, integers: bool) -> tuple[float, float]:
 
 
 def _ticked(cell: object) -> bool:
-    return code_of(cell) in {"1", "true", "yes", "x"} if cell is not None else False
+    return cell is not None and code_of(cell) in {"1", "true", "yes", "x", "✓", "on"}
 
 
 def _is_empty(value: object) -> bool:
