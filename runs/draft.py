@@ -397,6 +397,9 @@ class _Drafter:
         """The column that is taken for the text as long as the question which it is stays open."""
         self.rows = self._read()
         keys = list(dict.fromkeys(key for row in self.rows for key in map(str, row.values)))
+        rating = Keys(keys).named("rating") if Keys(keys).named("aspect") else None
+        # Rows of a comment alone, or of a text that nobody rated, say nothing about raters.
+        self.rows = [row for row in self.rows if rating is None or not is_missing(row.values.get(rating))] or self.rows
         if len(keys) > _MAX_COLUMNS:
             raise self.rows[0].error(
                 f"{len(keys):,} different fields",
@@ -417,11 +420,15 @@ class _Drafter:
             heads: dict[object, set[str]] = defaultdict(set)
             for record in self.file.sheet("*"):
                 heads[record.values.get("sheet")] = set(record.values)
-            if len({frozenset(head) for head in heads.values()}) == 1:
-                self.settings["sheet"] = "*"
-                names = names.model_copy(update={"sheet": "*"})
+            alike, shared = len({frozenset(head) for head in heads.values()}) == 1, set.intersection(*heads.values())
+            if alike or (len(heads) == 2 and len(shared) > 1):
+                self.settings["sheet"] = sheet = "*" if alike else "+".join(map(str, heads))
+                names = names.model_copy(update={"sheet": sheet})
         records = list(limit_memory(inner_records(self.file.opened(names, notes), names.records), self.file.name))
         path = names.records
+        if records and {"annotations", "instances"} <= records[0].values.keys():
+            remedy = f"name the layout: debate check judgebench={self.file.name}"
+            raise records[0].error("a file in the layout of JUDGE-BENCH", remedy=remedy)
         for _ in range(3 if not names.records else 0):
             inner = self._list_of_records(records)
             if not inner:
@@ -518,7 +525,8 @@ class _Drafter:
         return [
             k
             for k, c in self.columns.items()
-            if c.is_text or (role_of_name(k) in ("text", "source") and self._may_be_text(c))
+            if normalized_name(k) not in ("candidate", "group", "rater", "task", "aspect", "winner")
+            and (c.is_text or (role_of_name(k) in ("text", "source") and self._may_be_text(c)))
         ]
 
     @staticmethod

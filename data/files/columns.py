@@ -105,7 +105,7 @@ class ColumnNames(ClosedModel):
     records: str = ""
     """Path of the list of records inside of each record, or of the file: `instances[]`, `documents[].answers[]`."""
     sheet: str = ""
-    """Name of a workbook's sheet; `*` reads all, and the column `sheet` has their names."""
+    """Name of a workbook's sheet, or two joined by +; `*` reads all, and the column `sheet` has their names."""
     join: str = ""
     """Columns, joined by +, that two files have in common."""
     keep: dict[str, str | list[str]] = Field(default_factory=dict)

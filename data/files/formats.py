@@ -81,9 +81,13 @@ class RecordFile:
     def opened(self, names: ColumnNames, notes: ReadingNotes) -> Iterator[Record]:
         """The records as a mapping says: its sheet, the object around its list, and two files joined; those of tools
         as rows of ratings."""
-        records = self._opened(names)
-        if self.second is not None:
-            records = _joined(records, self.second, names, notes)
+        records, second, sheet = self._opened(names), self.second, self.sheet
+        first_sheet, plus, other_sheet = names.sheet.partition("+")
+        if sheet is not None and plus:
+            records = sheet(first_sheet)
+            second = RecordFile(f"{self.name}, sheet {other_sheet}", "", True, lambda: sheet(other_sheet))
+        if second is not None:
+            records = _joined(records, second, names, notes)
         return tools.rows(records, notes.add, "candidate" in names.roles)
 
     def _opened(self, names: ColumnNames) -> Iterator[Record]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import xlsxwriter
 
 from debate_judge.data.corpus_statistics import corpus_statistics
 from debate_judge.data.errors import InputError
@@ -291,6 +292,36 @@ def test_ratings_and_texts_of_two_files_are_joined(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"scores.jsonl\+.*texts.jsonl"):
         read(first, tmp_path)
     assert figures(read(f"{first}+{second}", tmp_path)[1]) == Read(12, {"Factual": 0.5})
+
+
+def sheets(path: Path, **contents: list[list[Any]]) -> Path:
+    with xlsxwriter.Workbook(path) as book:
+        for name, rows in contents.items():
+            sheet = book.add_worksheet(name)
+            for number, row in enumerate(rows):
+                sheet.write_row(number, 0, row)
+    return path
+
+
+@pytest.mark.integration
+def test_sheets_are_raters_or_are_joined(tmp_path: Path) -> None:
+    header, texts = ["Question", "Answer"], [[said(n), said(20 + n)] for n in range(6)]
+    rated = {who: [[*header, "Useful (1-5)"], *([*row, 1 + k + n % 3] for n, row in enumerate(texts))]
+             for k, who in enumerate(("Ann", "Ben"))}  # fmt: skip
+    draft, corpus = read(sheets(tmp_path / "a.xlsx", **rated), tmp_path)
+    assert (figures(corpus), draft.roles["rater"]) == (Read(6, {"Useful": 2.5}, 2), "sheet")
+    keyed = [["id", *header], *([n, *row] for n, row in enumerate(texts))]
+    ratings = [["id", "Useful"], *([n, 1 + n % 3] for n in range(6))]
+    _, corpus = read(sheets(tmp_path / "b.xlsx", texts=keyed, ratings=ratings), tmp_path)
+    assert figures(corpus) == Read(6, {"Useful": 2.0})
+
+
+def test_the_layout_of_judge_bench_is_named(tmp_path: Path) -> None:
+    (tmp_path / "set.json").write_text(
+        json.dumps({"annotations": [{"metric": "x"}], "instances": [{"instance": "A."}]})
+    )
+    with pytest.raises(InputError, match="judgebench="):
+        read(tmp_path / "set.json", tmp_path)
 
 
 def test_an_empty_text_is_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
