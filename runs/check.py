@@ -98,6 +98,7 @@ def _run(flags: CheckFlags) -> int:
         *_counts(statistics),
         "",
         *_aspects(statistics, _reversed(corpus)),
+        *_outcomes(corpus),
         *_raters(corpus),
         *feasibility,
         "",
@@ -243,6 +244,19 @@ def _aspects(statistics: CorpusStatistics, upside_down: set[str]) -> list[Output
     within = "of one group" if statistics.group_sizes[2] > 1 else "of the whole file"
     note = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"
     return [DataTable(header, rows), "", *lines, note]
+
+
+def _outcomes(corpus: Corpus) -> list[OutputBlock]:
+    """How often each text of pairs won, by the names of the texts."""
+    lines: list[OutputBlock] = []
+    for aspect in corpus.task.aspects:
+        pairs = [group for group in corpus.groups if group.is_pair(aspect)]
+        wins = Counter(c.id for group in pairs for c in group.candidates for v in c.ratings[aspect.name] if v > 0.5)
+        ties = sum(v == 0.5 for group in pairs for v in group.candidates[0].ratings[aspect.name])
+        if pairs and len(wins) <= 2:
+            counts = ", ".join(f"{name} wins {count:,}" for name, count in sorted(wins.items()))
+            lines.append(f"{aspect.name}: {counts}, ties {ties:,}")
+    return lines
 
 
 def _as_given(figures: AspectStatistics, upside_down: set[str]) -> AspectStatistics:
