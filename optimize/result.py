@@ -130,11 +130,8 @@ class Result:
         splits, origin = plan.data.splits, plan.data.corpus.origin
         return {
             "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
-            "exported": {
-                "judge": self.exported.name,
-                "why": self.exported.reason,
-                "lm_calls_per_item": exported_calls(self),
-            },
+            "exported": {"judge": self.exported.name, "why": self.exported.reason},
+            "exported_lm_calls_per_item": exported_calls(self),
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             "decisions": decision_tables.to_json(held_out.decisions),
             "absolute_agreement": absolute_agreement_tables.to_json(held_out.absolute_agreement),
