@@ -48,6 +48,9 @@ from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
 from debate_judge.runs.reports.tables import DataTable, markdown
 from debate_judge.runs.reports.text import correlation_label, interval, interval_metrics, p_text
 
+_MAX_DIFFERENCES = 10
+"""Texts that are listed for each judge."""
+
 _MAX_CHARTED_JUDGES = 6
 """Judges with charts of scores against ratings; the page lists the debates of all judges."""
 
@@ -83,6 +86,7 @@ def comparison_report(
     sections |= {kind.title: list(kind.tables) for kind in rendered.evidence}
     sections |= {
         "Scores against ratings": _score_charts(setup, judged_scores),
+        "Where judges differ most from the raters": _largest_differences(setup, judged_scores),
         "Cost": _cost_tables(comparison, lms),
         "Reproduce": _reproduce(flags, plan),
     }
@@ -188,6 +192,26 @@ def _score_charts(setup: EvalSetup, judged_scores: Mapping[str, JudgedScores]) -
     blocks: list[ReportBlock] = []
     for name in list(judged_scores)[:_MAX_CHARTED_JUDGES]:
         blocks += [Paragraph("", name), *score_charts(setup.aspects, judged_scores[name])]
+    return blocks
+
+
+def _largest_differences(setup: EvalSetup, judged_scores: Mapping[str, JudgedScores]) -> list[ReportBlock]:
+    """The texts on which each judge is farthest from the raters' mean; the reasons stand with the debates."""
+    blocks: list[ReportBlock] = []
+    for name, judged in list(judged_scores.items())[:_MAX_CHARTED_JUDGES] if setup.aspects else ():
+        if not judged.on_scale:
+            continue
+        rows = [
+            (abs(score - rating), (group.group, candidate, aspect, f"{rating:.2f}", f"{score:.2f}"))
+            for aspect, groups in judged.scores.items()
+            for group in groups
+            for candidate, rating, score in zip(group.candidates, group.ratings, group.scores, strict=True)
+            if rating is not None and score is not None
+        ]
+        largest = sorted(rows, key=lambda row: -row[0])[:_MAX_DIFFERENCES]
+        header = ("group", "candidate", "aspect", "raters", "judge")
+        caption = f"{name}: the reasons are in the debates of these texts"
+        blocks += [DataTable(header, [row for _, row in largest], caption, keys=2)] if largest else []
     return blocks
 
 

@@ -132,6 +132,14 @@ def test_statistics_and_tests_are_explained_under_the_table(command: Compare) ->
     assert len(CompareFlags.FLAGS) + 1 <= 22, "a screen of flags; --config is the last"
 
 
+def test_the_report_lists_the_texts_on_which_a_judge_is_farthest_from_the_raters(command: Compare) -> None:
+    path = command.folder / "t.json"
+    assert command.run("single", "--json", str(path), "--config", "report=plain") == 0
+    page = (command.folder / "t-report.html").read_text()
+    table = page.partition("Where judges differ most from the raters")[2]
+    assert "the reasons are in the debates of these texts" in table
+
+
 @pytest.mark.integration
 def test_settings_make_judges_of_their_own_in_table_report_and_estimate(command: Compare) -> None:
     personas = command.folder / "mine.toml"
