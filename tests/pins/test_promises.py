@@ -27,7 +27,7 @@ LATENCY = 0.02
 IN_PROCESS = "import sys; from debate_judge.optimize.cli import main; sys.exit(main(sys.argv[1:]))"
 AT_A_SIGN = f"import dspy, debate_judge.runs.score; print('ready', flush=True); input(); {IN_PROCESS}"
 pytestmark = [pytest.mark.skipif(os.name == "nt", reason="the system has no kill -9"), pytest.mark.integration]
-TEXTS = 24
+TEXTS = 18
 """Sources, of two candidates each."""
 
 
@@ -83,7 +83,8 @@ def test_a_killed_run_goes_on_to_the_same_file_and_pays_only_what_was_in_flight_
         for _ in range(kills):
             running.append(subprocess.Popen([sys.executable, "-c", IN_PROCESS, *arguments(export, server, out)]))
             assert running[-1].wait(600) == -signal.SIGKILL
-            assert out.read_bytes() != expected
+            # A file of this name is complete.
+            assert not out.exists()
         debate(*arguments(export, server, out))
         assert calls <= server.requests <= calls + kills * CONCURRENCY
     assert out.read_bytes() == expected
@@ -142,5 +143,5 @@ def test_no_text_changes_the_score_of_another(export: Path, tmp_path: Path) -> N
     hostile = [*HOSTILE.values(), *OF_TABLES.values()]
     plain = second_scores([f"A plain sentence, number {n}." for n in range(TEXTS)], export, tmp_path / "plain")
     assert len(plain) == 2 * TEXTS
-    for start in (0, len(hostile) - TEXTS):
+    for start in (0, TEXTS, len(hostile) - TEXTS):
         assert second_scores(hostile[start : start + TEXTS], export, tmp_path / f"hostile-{start}") == plain
