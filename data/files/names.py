@@ -6,6 +6,7 @@ Nothing is read by these: a mapping says what a column is.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ def missing_columns_error(rows: Sequence[Record], keys: Sequence[str]) -> InputE
         "text",
         expected="a column text, with what was rated; if there are any, source (what it was written for) and rater",
         found="fields " + ", ".join(keys) if keys else "no fields",
-        remedy=f"{remedy}debate check {first.file} drafts a mapping"
+        remedy=f"{remedy}or draft a mapping: debate check {shlex.quote(first.file)} --write-task task.toml"
         + (f"; {near}" if (near := did_you_mean("text", list(keys))) else ""),
     )
 
