@@ -116,14 +116,14 @@ class DryRunTransport(LocalTransport):
         if case.name != "expected":
             for name in [name for name in prompt.outputs if field_name(name) in OVERRIDES]:
                 fields |= OVERRIDES[field_name(name)][case.name == "upper"](prompt, fields[name])
-        if case.name == "lower":
-            # NO ISSUE is all that such a reply says.
-            free_text = [name for name in free_text if fields[name] != parsing.NO_ISSUE]
+        # NO ISSUE is all that such a reply says; with words added it would be a criticism.
+        free_text = [name for name in free_text if fields[name] != parsing.NO_ISSUE]
         if prompt.input("candidates"):
             count = len({name.rpartition("_")[2] for name in prompt.outputs})
             tokens = max(tokens, round(tokens * count * SHARE_PER_SCORE))
-        # In the upper case the LM gives none, and G-Eval asks for samples.
-        with_logprobs = bool(settings.get("logprobs")) and "score" in fields and case.name != "upper"
+        # In the upper case the LM gives none to G-Eval, which asks for samples then; others cannot do without them.
+        gives_logprobs = case.name != "upper" or not prompt.input("steps")
+        with_logprobs = bool(settings.get("logprobs")) and "score" in fields and gives_logprobs
         if with_logprobs:
             fields["score"] = f"{round(float(fields['score']))}"
         _pad(case, fields, free_text, user, min(tokens, settings.get("max_tokens") or tokens))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections.abc import Sequence
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,25 +18,20 @@ from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
 from tests.runs.score_command import over_http
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
-    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
-]
+pytestmark = pytest.mark.integration
 
-FORK: Any = multiprocessing.get_context("fork" if hasattr(os, "fork") else None)
+
+def _compiled(begin: Barrier, arguments: Sequence[str]) -> None:
+    begin.wait(60)
+    os._exit(main(arguments))
 
 
 def test_compiles_at_once_pay_once_for_what_they_have_in_common(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    begin = FORK.Barrier(2)
-
-    def compiled(*arguments: str) -> None:
-        begin.wait(60)
-        os._exit(main(arguments))
-
+    spawn = multiprocessing.get_context("spawn")
+    begin = spawn.Barrier(2)
     with FaultyServer(over_http(debater(score=lambda prompt: str(1 + len(prompt) % 5))), latency=0.01) as server:
         data = small_corpus(tmp_path, groups=8, candidates=3)
         # Once for both: MLflow is imported, and its tables made, in seconds.
@@ -44,7 +40,7 @@ def test_compiles_at_once_pay_once_for_what_they_have_in_common(
         common += ["--store", str(tmp_path / "store"), "--aspects", "coherence", "--tuner", "none", "--effort", "light"]
         common += ["--max-rounds", "0", *keys(trials=1, preflight=False, report="none")]
         runs = (["--name", "one"], ["--name", "another", "--seed", "1"])
-        processes = [FORK.Process(target=compiled, args=(*common, *more), daemon=True) for more in runs]
+        processes = [spawn.Process(target=_compiled, args=(begin, (*common, *more)), daemon=True) for more in runs]
         for process in processes:
             process.start()
         for process in processes:
