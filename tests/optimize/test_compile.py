@@ -107,7 +107,8 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     for aspect, calibration in result["calibration"].items():
         held_out = result["held_out"]["compiled"]["aspects"][aspect]["summary"]["spearman"]
         assert calibration["spearman_after"] == calibration["spearman"] == held_out["value"]
-        assert calibration["fitted_on"] == {"groups": 11, "candidates": 66}
+        # All of train and dev, or dev alone where the chosen judge has seen every train source.
+        assert calibration["fitted_on"] in ({"groups": 11, "candidates": 66}, {"groups": 6, "candidates": 36})
         knots = evidence["aspects"][aspect]["calibration"]["knots"]
         assert [[knot["score"], knot["raters"]] for knot in knots] == calibration["knots"]
         assert evidence["calibration"][aspect] == calibration
