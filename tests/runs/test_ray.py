@@ -58,26 +58,28 @@ def rows_of(out: Path) -> pd.DataFrame:
     return pd.concat([reader(file) for file in out.iterdir()]).sort_values("id", ignore_index=True)
 
 
-def test_rows_are_those_of_one_process_in_every_format_and_are_paid_once(
-    command: ScoreCommand, server: FaultyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "suffix", [".parquet", *(pytest.param(suffix, marks=pytest.mark.soak) for suffix in (".csv", ".jsonl"))]
+)
+def test_rows_are_those_of_one_process_and_are_paid_once(
+    suffix: str, command: ScoreCommand, server: FaultyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = frame(40)
+    texts, out = frame(40), tmp_path / f"out{suffix}"
     texts.loc[7, "text"] = 'reply,\n"quoted" 7'
     texts.to_parquet(tmp_path / "in.parquet")
     texts.to_csv(tmp_path / "in.csv", index=False)
     texts.iloc[:30].to_json(tmp_path / "in-0.jsonl", orient="records", lines=True)
     texts.iloc[30:].to_json(tmp_path / "in-1.jsonl", orient="records", lines=True)
-    for source, name in (("in.parquet", "out.parquet"), ("in.csv", "out.csv"), ("in-*.jsonl", "out.jsonl")):
-        assert command(**{"in": tmp_path / source, "out": tmp_path / name}) == 0, capsys.readouterr().err
+    files = {"in": tmp_path / f"in{'-*' if suffix == '.jsonl' else ''}{suffix}", "out": out}
+    assert command(**files) == 0, capsys.readouterr().err
     with load(command.program, api_base=server.url, store=tmp_path / "store") as judge:
         expected = score_frame(texts, judge)
-    for name in ("out.parquet", "out.csv", "out.jsonl"):
-        pd.testing.assert_frame_equal(rows_of(tmp_path / name), expected, check_dtype=False)
+    pd.testing.assert_frame_equal(rows_of(out), expected, check_dtype=False)
     assert server.answered.total() == len(server.answered) == 40 * CALLS
-    files = sorted((tmp_path / "out.parquet").iterdir())
-    assert command(**{"in": tmp_path / "in.parquet", "out": tmp_path / "out.parquet"}) == 0
-    assert sorted((tmp_path / "out.parquet").iterdir()) == files
-    assert command("--aspects", "tone", **{"in": tmp_path / "in.csv", "out": tmp_path / "out.csv"}) == EXIT_INPUT
+    written = sorted(out.iterdir())
+    assert command(**files) == 0
+    assert sorted(out.iterdir()) == written
+    assert command("--aspects", "tone", **files) == EXIT_INPUT
     assert "other rows" in capsys.readouterr().err
 
 
@@ -125,6 +127,7 @@ def test_a_killed_driver_goes_on_where_it_was(command: ScoreCommand, server: Fau
     assert server.answered.total() - len(server.answered) <= IN_FLIGHT
 
 
+@pytest.mark.soak
 def test_what_ends_a_run_is_said_as_by_one_process(
     command: ScoreCommand, server: FaultyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
