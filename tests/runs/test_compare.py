@@ -128,7 +128,7 @@ def test_statistics_and_tests_are_explained_under_the_table(command: Compare) ->
     assert all(part in output for part in ("fewer than 6 groups", "judge"))
     table = command.table("rouge-l", "--metric", "system/kendall,pearson")
     assert (table["level"], table["statistics"]) == ("system", ["kendall", "pearson"])
-    assert "τ-b/r" in command.output()
+    assert "coherence τ-b/r" in command.output()
     assert len(CompareFlags.FLAGS) + 1 <= 22, "a screen of flags; --config is the last"
 
 
