@@ -60,7 +60,8 @@ def log_plan(plan: CompilePlan, tracker: Tracker) -> None:
 def write_export(result: Result) -> None:
     """Write the exported judge with its evidence into the folder of the export."""
     settings = result.plan.settings
-    sampling = {name: result.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
+    given = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
+    sampling = {name: value if value == "none" else result.lm.kwargs.get(name) for name, value in given.items()}
     lm = {"spec": settings.lm, "api_base": result.lm.endpoint or None, **sampling}
     folder.save(
         result.export,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import sys
+from functools import cache
 from typing import Any
 
 from debate_judge.data.errors import InputError, did_you_mean
@@ -17,9 +20,11 @@ from debate_judge.programs.lm.http.address import (
     without_credentials,
 )
 from debate_judge.programs.lm.local_transport import LocalTransport
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.options import LMOptions, MaxTokens, Temperature
 from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, price_of
 from debate_judge.programs.lm.reply import ReplyStore
+
+_LOG = logging.getLogger(__name__)
 
 FREE = Price(0.0, 0.0, 0.0)
 
@@ -33,8 +38,8 @@ def make_lm(
     api_base: str | None = None,
     store: ReplyStore | None = None,
     concurrency: int = 16,
-    temperature: float | None = 0.0,
-    max_tokens: int | None = 2000,
+    temperature: Temperature = 0.0,
+    max_tokens: MaxTokens = 2000,
     options: LMOptions | None = None,
     transport: LocalTransport | None = None,
     flag: str = "--lm",
@@ -46,8 +51,8 @@ def make_lm(
         api_base: Address of the provider's server; by default from the environment, or else the provider's own.
         store: Keeps replies, so that no call is paid for twice; in memory by default.
         concurrency: Maximum number of calls in flight.
-        temperature: Sampling temperature; 0 as in DEBATE, appendix E.1. Not sent to reasoning models.
-        max_tokens: Maximum length of a reply, in tokens. Not sent to reasoning models.
+        temperature: Sampling temperature; 0 as in DEBATE, appendix E.1. `none`: not sent, as to models that refuse it.
+        max_tokens: Maximum length of a reply, in tokens; `none` likewise.
         options: Rate limits, retries, budget, prices.
         transport: Answers in place of the server, without network or key; the keys of calls stay the same.
         flag: The flag that the spec comes from, for messages.
@@ -64,15 +69,18 @@ def make_lm(
 
         return JudgeLM(offline.MODEL, transport=transport or offline.OfflineTransport(), price=FREE, **common)
     api_base = server_address(spec, api_base)
-    if is_reasoning_model(spec):
-        temperature = max_tokens = None
+    made = transport or transport_for(spec, api_base, flag)
+    settings = {"temperature": temperature, "max_tokens": max_tokens}
+    refused = [name for name in refused_settings(spec) if settings[name] != "none"]
+    if refused and transport is None:
+        _note_refused(spec, *refused)
+    sampling = {name: None if value == "none" or name in refused else value for name, value in settings.items()}
     return JudgeLM(
         spec,
-        transport=transport or transport_for(spec, api_base, flag),
+        transport=made,
         endpoint=without_credentials(api_base or os.environ.get(base_variable(spec)) or ""),
         price=_price(spec, api_base, options),
-        temperature=temperature,
-        max_tokens=max_tokens,
+        **sampling,
         **common,
     )
 
@@ -118,6 +126,22 @@ def is_reasoning_model(spec: str) -> bool:
     """Whether the model is one of OpenAI's that refuse a temperature and a limit on the reply's length."""
     family = spec.rpartition("/")[2].lower()
     return re.match(r"(o[1345](-(mini|nano|pro))?(-\d{4}-\d{2}-\d{2})?$|gpt-[5-9](?!.*-chat))", family) is not None
+
+
+def refused_settings(spec: str) -> tuple[str, ...]:
+    """The settings that the model is known to refuse, by its name or by LiteLLM's table, where that is loaded."""
+    if is_reasoning_model(spec):
+        return "temperature", "max_tokens"
+    litellm = sys.modules.get("litellm")
+    table = {} if litellm is None else litellm.model_cost
+    entry = table.get(spec) or table.get(spec.partition("/")[2]) or {}
+    return ("temperature",) if entry.get("supports_sampling_params") is False else ()
+
+
+@cache
+def _note_refused(spec: str, *names: str) -> None:
+    """Once, although a run may make several LMs of one model."""
+    _LOG.warning("%s takes no %s, which is left out", spec, " and no ".join(name.replace("_", "-") for name in names))
 
 
 def server_address(spec: str, api_base: str | None) -> str | None:

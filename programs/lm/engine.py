@@ -154,7 +154,7 @@ class RecordedEngine:
     async def _complete(self, request: Request) -> Response:
         key, reply = await self._reply(request)
         limit = request.config.max_tokens
-        if reply.finish == "length" and limit:
+        if reply.finish == "length" and limit and self._parameters.allow_more_tokens(limit):
             longer = replace(request, config=replace(request.config, max_tokens=4 * limit))
             # Where the provider allows no longer reply, the one that was cut off stands.
             with suppress(lm15.InvalidRequestError, lm15.ContextLengthError):

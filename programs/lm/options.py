@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from debate_judge.data.errors import InputError
+
+Temperature = float | Literal["none"]
+"""Of sampling; `none` leaves it to the provider."""
+MaxTokens = int | Literal["none"]
+"""Longest reply, in tokens; `none` leaves it to the provider."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs import JUDGES, build, build_preset, options_of
 from debate_judge.programs.compiled import AspectJudge, default_granularity
 from debate_judge.programs.judge import Judge
+from debate_judge.programs.lm.options import MaxTokens, Temperature
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_mlflow
@@ -43,8 +44,8 @@ class LMChoice:
     spec: str
     """PROVIDER/MODEL, or offline."""
     api_base: str | None = None
-    temperature: float = 0.0
-    max_tokens: int = 2000
+    temperature: Temperature = 0.0
+    max_tokens: MaxTokens = 2000
     flag: str = field(default="--lm", compare=False)
     """The flag that names it, for messages."""
 
@@ -110,8 +111,8 @@ def choose_lms(
     specs: Sequence[JudgeSpec],
     lm: str | None = None,
     api_base: str | None = None,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
+    temperature: Temperature | None = None,
+    max_tokens: MaxTokens | None = None,
 ) -> list[LMChoice]:
     """The LM of each judge: that in its brackets, else `lm`, else the export's; of a preset that of the first export.
 

@@ -10,7 +10,7 @@ from debate_judge.programs import JUDGES
 from debate_judge.runs.flags.common import EXPORT, JSON_FILE, MAX_UNSCORED, REPORT, SEED, STORE, DataFlags
 from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE
-from debate_judge.runs.flags.lm import MAX_TOKENS, EstimateFlags, LimitFlags, PreflightFlags
+from debate_judge.runs.flags.lm import MAX_TOKENS, AtLeast0, AtLeast1, EstimateFlags, LimitFlags, PreflightFlags
 from debate_judge.runs.flags.metric import CUT, MetricChoice
 
 
@@ -63,8 +63,10 @@ class JudgesLMFlags(PreflightFlags):
         "PROVIDER/MODEL, or offline for the built-in stand-in (text statistics, no LM)",
         default_text="as the first export was compiled, or offline",
     )
-    temperature: float | None = setting(None, "sampling temperature", ge=0, default_text="as compiled, or 0")
-    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, default_text="as compiled, or 2000")
+    temperature: AtLeast0 | None = setting(
+        None, "sampling temperature; none leaves it to the provider", default_text="as compiled, or 0"
+    )
+    max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled, or 2000")
 
 
 @flag_group("table")

@@ -13,7 +13,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.dry_run import REPLY_TOKENS, EstimateCase
 from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import Item
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.options import LMOptions, MaxTokens
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.estimates.dry_run import (
     DryRunStore,
@@ -114,7 +114,7 @@ def scoring_target(
     store: str | Path | None,
     options: LMOptions | None,
     *,
-    max_tokens: int | None = None,
+    max_tokens: MaxTokens | None = None,
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS,
 ) -> EstimateTarget:
     """The LM of an export's judge, or the given LM, address and longest reply; without a store, no stored replies."""

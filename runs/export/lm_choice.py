@@ -13,11 +13,12 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.http.address import base_variable, without_credentials
+from debate_judge.programs.lm.options import MaxTokens
 from debate_judge.runs.export.manifest import MANIFEST, Export
 
 
 def resolve_lm(
-    export: Export, lm: str | None, api_base: str | None, max_tokens: int | None = None
+    export: Export, lm: str | None, api_base: str | None, max_tokens: MaxTokens | None = None
 ) -> tuple[str, str | None, dict[str, Any]]:
     """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here.
 

@@ -32,7 +32,7 @@ from debate_judge.programs.grouping import (
 from debate_judge.programs.judge import Judge, Judgement, call_result, cut_of
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.loop import run
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.options import LMOptions, MaxTokens
 from debate_judge.programs.lm.reply import InMemoryStore, replies_folder
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
@@ -406,7 +406,7 @@ def open_judge(
     concurrency: int,
     store: Path | None,
     options: LMOptions | None = None,
-    max_tokens: int | None = None,
+    max_tokens: MaxTokens | None = None,
 ) -> LoadedJudge:
     """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.options`."""
     spec, api_base, settings = resolve_lm(export, lm, api_base, max_tokens)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
@@ -113,8 +113,9 @@ class LMEntry(FileModel):
     """The LM of the compile."""
 
     spec: Text
-    temperature: Number | None = None
-    max_tokens: Number | None = None
+    temperature: Number | Literal["none"] | None = None
+    """`none` if it was left to the provider by a setting; None if the model refuses it."""
+    max_tokens: Number | Literal["none"] | None = None
     api_base: Text | None = None
 
 

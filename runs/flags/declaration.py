@@ -22,7 +22,7 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
 import pydantic.dataclasses
 from pydantic.fields import FieldInfo
@@ -137,6 +137,8 @@ class SettingField:
         annotation = self.field.annotation
         if get_origin(annotation) in (Union, types.UnionType):
             annotation = next(part for part in get_args(annotation) if part is not type(None))
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
         return tuple if get_origin(annotation) is tuple else annotation
 
     @property
@@ -229,7 +231,8 @@ def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
         return unknown_name_error(name.replace("_", " "), flag, str(value), setting_field.choices)
     if error_type.startswith(("greater_than", "less_than")):
         problem = "number too small" if error_type.startswith("greater") else "number too large"
-        return InputError(problem, field=flag, expected=_range(setting_field.option("bounds")), found=value)
+        bounds = setting_field.option("bounds") or first["ctx"]
+        return InputError(problem, field=flag, expected=_range(bounds), found=value)
     # Format csv, so that the remedy for a text does not say to remove quotes.
     invalid = input_error(error, Record({}, "", format="csv")).replaced(field=flag, found=value)
     expects_list = setting_field.value_type is tuple and error_type != "value_error"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from debate_judge.programs.lm.http.address import base_variable, default_address, normalize_address, require_listening
 from debate_judge.programs.lm.options import LMOptions
@@ -13,7 +16,12 @@ _DEFAULTS = LMOptions()
 _TIMEOUT_FACTOR = _DEFAULTS.deadline / _DEFAULTS.attempt_timeout
 """Time limit of a call with its retries, as a multiple of the time limit of an attempt."""
 
-MAX_TOKENS = "longest reply, in tokens; a reply that is cut off is requested again with four times as many"
+MAX_TOKENS = (
+    "longest reply, in tokens; a reply that is cut off is requested again with four times as many; none leaves it to "
+    "the provider"
+)
+AtLeast0 = Annotated[float, Field(ge=0)] | Literal["none"]
+AtLeast1 = Annotated[int, Field(ge=1)] | Literal["none"]
 
 
 @flag_group("LM")
@@ -36,8 +44,10 @@ class LMFlags(PreflightFlags):
     """The LM of all roles and how its replies are sampled."""
 
     lm: str = setting("offline", "PROVIDER/MODEL, or offline: text statistics, no LM")
-    temperature: float = setting(0.0, "sampling temperature, except where several samples of one score are drawn", ge=0)
-    max_tokens: int = setting(2000, MAX_TOKENS, ge=1)
+    temperature: AtLeast0 = setting(
+        0.0, "sampling temperature, except where several samples of one score are drawn; none leaves it to the provider"
+    )
+    max_tokens: AtLeast1 = setting(2000, MAX_TOKENS)
 
 
 def require_server(

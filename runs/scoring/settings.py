@@ -16,6 +16,7 @@ from debate_judge.runs.flags.common import (
 from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
 from debate_judge.runs.flags.lm import (
     MAX_TOKENS,
+    AtLeast1,
     ConnectionFlags,
     EstimateFlags,
     LimitFlags,
@@ -52,7 +53,7 @@ class ScoreFlags(PreflightFlags, LimitFlags, EstimateFlags, EngineFlags):
     transcripts: str | None = setting(None, "also write every debate to this file, as JSON lines", metavar="FILE")
     max_unscored: float = MAX_UNSCORED
     store: str = STORE
-    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, default_text="as compiled")
+    max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled")
 
 
 @flag_group("service")
@@ -90,4 +91,4 @@ class ServeFlags(ServiceFlags, ConnectionFlags, LimitFlags):
     )
     lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
     store: str = STORE
-    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, default_text="as compiled")
+    max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled")
