@@ -74,13 +74,12 @@ def make_lm(
     refused = [name for name in refused_settings(spec) if settings[name] != "none"]
     if refused and transport is None:
         _note_refused(spec, *refused)
-    sampling = {name: None if value == "none" or name in refused else value for name, value in settings.items()}
+    common |= {name: None if value == "none" or name in refused else value for name, value in settings.items()}
     return JudgeLM(
         spec,
         transport=made,
         endpoint=without_credentials(api_base or os.environ.get(base_variable(spec)) or ""),
         price=_price(spec, api_base, options),
-        **sampling,
         **common,
     )
 

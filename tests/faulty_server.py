@@ -38,7 +38,7 @@ FAULTS = {
     "stalled": "half of the body comes, then nothing",
     "dropped": "the connection is closed without an answer",
     "cut": "the connection is closed halfway through the body",
-    "garbage": "200 with broken JSON",
+    "garbage": "200 with broken JSON, without a text",
     "page": "200 with an HTML page, as a captive portal sends",
     "empty": "200 without choices",
     "twice": "a good answer, sent twice on one connection",
@@ -47,12 +47,14 @@ FAULTS = {
     "late noise": "the same, when the connection is in use again",
     "mislabelled": "a good answer that calls itself HTML",
     "long": "the reply ends at the limit on its length",
+    "copy": "a good answer with the id of all others that are equal",
+    "cached": "a good answer that a gateway has given before, and says so",
     "unreadable": "a good answer with nothing of the protocol in it",
     "withheld": "the reply was withheld by a content filter",
     "refused": "the request was refused by a content filter",
 }
 ANSWERED = {
-    "twice", "echo", "noise", "late noise", "mislabelled", "long", "unreadable", "withheld", "refused"
+    "twice", "echo", "noise", "late noise", "mislabelled", "copy", "cached", "long", "unreadable", "withheld", "refused"
 }  # fmt: skip
 """Faults that are answers all the same: a client that asks the very same again pays twice."""
 
@@ -191,7 +193,9 @@ class _Connection(asyncio.Protocol):
             "500": (500, b'{"error": {"message": "The server had an error"}}', ()),
             "502": (502, b"<html><h1>502 Bad Gateway</h1></html>", html),
             "503": (503, b'{"error": {"message": "Overloaded"}}', wait),
-            "garbage": (200, broken[: len(broken) // 2], ()),
+            "copy": (200, completion(self.server.answer(body), name=self.server.answer(body)), ()),
+            "cached": (200, broken, (("x-litellm-cache-key", "4711"),)),
+            "garbage": (200, broken[: broken.index(b'"message"')], ()),
             "page": (200, b"<html>Please log in</html>", html),
             "empty": (200, b'{"id": "x", "choices": [], "usage": null}', ()),
             "long": (200, completion(self.server.answer(body)[:20], "length", name), ()),

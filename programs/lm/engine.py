@@ -45,6 +45,7 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.parameters import ProviderParameters
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore, wait_or_claim
+from debate_judge.programs.lm.samples import CopyWatch
 from debate_judge.programs.lm.usage import CALL_TAG, REPLY_KEYS, CallTag, Meter
 
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed", "logprobs")
@@ -124,6 +125,7 @@ class RecordedEngine:
         self._retry_wait = RetryWait(options.first_wait, options.max_wait)
         self._repeats = Counter[str]()
         self._parameters = ProviderParameters(model)
+        self._copies = CopyWatch(model)
         self._running: dict[str, _Call] = {}
         self.limiter = Limiter(concurrency, options, self._budget)
         self._claim_ahead = asyncio.Semaphore(max(1, concurrency // 8))
@@ -365,6 +367,7 @@ class RecordedEngine:
             self._on_failure(call, error, estimate, sent_at)
             raise error from None
         self._on_reply(reply, call.tag, estimate, call.size)
+        self._copies.observe(call.messages, call.tag.sample, reply)
         self.limiter.on_success()
         return reply
 

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from debate_judge.data.errors import InputError
 
+IMPOSSIBLE = -9999.0
+"""Log-probability of a token that has none; servers that write a number there write this one."""
 Messages = list[dict[str, Any]]
 """Texts with their roles (system, user, assistant), as OpenAI's chat protocol has them."""
 
@@ -34,7 +36,11 @@ class Reply:
     """If requested: for each token, that token and the most likely alternatives, with log-probabilities."""
 
     seconds: float | None = field(default=None, compare=False)
-    """How long the LM took; None for a reply from the store, which does not keep it."""
+    """How long the LM took; None for a reply from the store, which keeps neither this nor what follows."""
+    id: str | None = field(default=None, compare=False)
+    """What the server calls it."""
+    from_cache: bool = field(default=False, compare=False)
+    """Whether a gateway says that it is from its cache."""
 
     def __post_init__(self) -> None:
         # A reply must be the same when it comes from the store: UTF-8 cannot hold every Python string.
@@ -53,8 +59,9 @@ def validated_reply(
 ) -> Reply:
     """A reply from untrusted values, of a server.
 
-    Invalid counts become 0 (unknown), invalid log-probabilities None; characters that UTF-8 or a database cannot hold
-    are replaced.
+    Invalid counts become 0 (unknown). Alternatives whose log-probability is no finite number are left out, and a token
+    for which it is none has `IMPOSSIBLE`; log-probabilities without any number, or for what are no texts, become None.
+    Characters that UTF-8 or a database cannot hold are replaced.
 
     Args:
         text: The reply's text.
@@ -81,10 +88,23 @@ def _count(value: Any) -> int:
 
 def _logprobs(value: Any) -> tuple[tuple[tuple[str, float], ...], ...] | None:
     try:
-        cleaned = tuple(tuple((_storable(token), float(p)) for token, p in alternatives) for alternatives in value)
-    except (TypeError, ValueError, OverflowError, AttributeError):
+        numbers = [[(_storable(token), _finite(p)) for token, p in alternatives] for alternatives in value]
+    except (TypeError, ValueError, AttributeError):
         return None
-    return cleaned if cleaned and all(math.isfinite(p) for alternatives in cleaned for _, p in alternatives) else None
+    if not all(numbers) or all(p is None for alternatives in numbers for _, p in alternatives):
+        return None
+    return tuple(
+        ((token, IMPOSSIBLE if p is None else p), *((other, q) for other, q in others if q is not None))
+        for (token, p), *others in numbers
+    )
+
+
+def _finite(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 class StoreError(InputError):

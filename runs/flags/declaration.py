@@ -22,7 +22,18 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import pydantic.dataclasses
 from pydantic.fields import FieldInfo

@@ -22,12 +22,19 @@ from dspy import lm15
 from tenacity import AsyncRetrying, RetryCallState
 
 from debate_judge.programs.lm import limits as limiter
-from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError, describe, lm_error, redact_error
+from debate_judge.programs.lm.errors import (
+    UNUSABLE,
+    BudgetSpentError,
+    ProviderDownError,
+    describe,
+    lm_error,
+    redact_error,
+)
 from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
 from debate_judge.programs.lm.limits import NO_TOKENS, Budget, Limiter, RetryWait, TokenEstimate, retry_after
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.redaction import redact, redact_text
-from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.reply import IMPOSSIBLE, Reply
 from debate_judge.programs.lm.store import SqlStore
 from tests.stores import get, key, put
 
@@ -224,19 +231,52 @@ def test_invalid_log_probabilities_are_none(token: tuple[Any, Any], tmp_path: Pa
     assert stored(tmp_path, reply) == reply
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        *(b"[]", b"{}", b"null", b'{"choices": "x"}', b'{"choices": [null]}'),
-        b'{"choices": [{"message": {"content": 4}}]}',
-        # A lone surrogate is no JSON.
-        b'{"choices": [{"message": {"content": "a\\ud800"}}]}',
-        # A number that is too large for a float.
-        completion("4", logprobs={"content": [{"token": "4", "logprob": 1}]}).replace(b": 1}", b": 1e999}"),
-    ],
-)
-def test_a_response_that_is_no_completion_is_retried(raw: bytes) -> None:
-    with pytest.raises(lm15.ServerError):
+def test_single_log_probabilities_that_are_no_numbers_cost_neither_the_others_nor_the_reply(tmp_path: Path) -> None:
+    top = [{"token": "4", "logprob": -0.5}, {"token": "3", "logprob": "N"}, {"token": "2", "logprob": None}]
+    content = [{"token": "4", "logprob": -1e99, "top_logprobs": top}, {"token": ".", "logprob": -1e99}]
+    # Python's servers write these words, which are no JSON, and one wrote a number that is too large.
+    raw = completion("4 NaN", logprobs={"content": content}).replace(b'"N"', b"NaN").replace(b"-1e+99", b"-Infinity", 1)
+    reply = read_reply(raw.replace(b"-1e+99", b"-1e999"))
+    assert reply.text == "4 NaN"
+    assert reply.logprobs == ((("4", IMPOSSIBLE), ("4", -0.5)), ((".", IMPOSSIBLE),))
+    assert stored(tmp_path, reply) == reply
+
+
+def choice(**changes: object) -> bytes:
+    """A completion with changes to its choice."""
+    value = json.loads(completion("fine"))
+    value["choices"][0] |= changes
+    return json.dumps(value).encode()
+
+
+NOT_PAID = [
+    *(b"[]", b"{}", b"null", b"OK", b"", b'{"choices": "x"}', b'{"choices": [null]}', b'{"choices": []}'),
+    choice(message=None),
+    *(b"<html>Please log in</html>", b'{"detail": "Not Found"}', b'{"error": "upstream failed"}'),
+]
+PAID = [
+    *(choice(finish_reason=word) for word in ("error", "tool_calls", "function_call", "unknown", 3)),
+    *(choice(message=message) for message in ({"content": 4}, {"content": [{"type": "image"}, 3]})),
+    choice(error={"code": 502, "message": "the provider failed"}),
+    # An error beside an answer.
+    completion("fine").replace(b'{"', b'{"error": {"message": "overloaded"}, "', 1),
+    completion("fine")[:-20],
+    b'data: {"choices": [{"delta": {"content": "fine"}}]}\n\ndata: [DONE]\n\n',
+    # A lone surrogate is no JSON.
+    b'{"choices": [{"message": {"content": "a\\ud800"}}]}',
+]
+
+
+@pytest.mark.parametrize("raw", [*NOT_PAID, *PAID])
+def test_what_is_no_completion_is_no_reply_and_its_tokens_are_paid_once_more_at_most(raw: bytes) -> None:
+    with pytest.raises(lm15.ServerError) as caught:
+        read_reply(raw)
+    assert (caught.value.provider_code == UNUSABLE) == (raw in PAID)
+
+
+@pytest.mark.parametrize("raw", [b'{"detail": "Budget has been exceeded"}', b'{"error": "insufficient credit"}'])
+def test_words_about_money_in_a_success_are_about_money(raw: bytes) -> None:
+    with pytest.raises(lm15.BillingError):
         read_reply(raw)
 
 

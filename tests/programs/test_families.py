@@ -82,7 +82,14 @@ def completion(path: str, finish: str) -> dict[str, Any]:
         return {"candidates": [candidate], "usageMetadata": counts}
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
     usage = {"prompt_tokens": 30, "completion_tokens": 4, "total_tokens": 34}
-    return {"id": uuid4().hex, "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    return {
+        "id": uuid4().hex,
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 def error(path: str, words: str, status: bytes = b"400 Bad Request") -> bytes:
@@ -140,7 +147,7 @@ SENT = {"temperature": 0.0, "max_tokens": 8000, "logprobs": 20}
     [
         ("HTTP 400: max_tokens must be at most 256, code: 400", Refusal("max_tokens", 256)),
         ("the max_tokens limit is 4,096; you asked for 8000", Refusal("max_tokens", 4096)),
-        ("input length and `max_tokens` exceed context limit: 197000 + 8000 > 200000", Refusal("max_tokens", 3000, False)),
+        ("length and `max_tokens` exceed context limit: 197000 + 8000 > 200000", Refusal("max_tokens", 3000, False)),
         ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 96 `inputs` tokens and 8000 `max_new_tokens`",
          Refusal("max_tokens", 4000, False)),
         ("maximum context length is 4096 tokens. However, you requested about 8096 tokens (96 of text input, 8000 in "

@@ -12,18 +12,22 @@ from pathlib import Path
 import dspy
 import pytest
 
+from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.faulty_server import FAULTS, FaultyServer
 from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, lm_at, scores
 
 pytestmark = pytest.mark.integration
 # Requests that are not made again, or not the same.
 NOT_REPEATED = {"400", "credit", "spent", "forbidden", "failed", "no temperature", "no max_tokens", "4096 tokens"}
-SIMPLE = sorted(FAULTS.keys() - NOT_REPEATED - {"slow", "stalled", "echo", "late noise", "withheld", "refused"})
+SIMPLE = sorted(
+    FAULTS.keys() - NOT_REPEATED - {"slow", "stalled", "echo", "late noise", "cached", "copy", "withheld", "refused"}
+)
 
 
 @pytest.mark.parametrize("fault", SIMPLE)
@@ -245,6 +249,17 @@ def test_a_reply_that_is_cut_off_is_asked_for_again_within_the_limit_that_the_se
     work = items(6)
     with FaultyServer(answer, script) as server:
         assert scores(judge(lm_at(server), work)) == [expected(item) for item in work]
+
+
+@pytest.mark.parametrize("fault", ["cached", "copy", None])
+def test_samples_that_are_copies_of_one_reply_are_noticed_and_said_once(
+    fault: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FaultyServer(answer, lambda body, attempt: fault) as server, JudgeRunner(lm_at(server), progress=False) as run:
+        judgements = run.judge(Debate(rounds=0, score_mode="sampled:3"), items(3))
+    assert scores(judgements) == [1 + 7 * letter % 5 for letter in range(3)]
+    notes = [record.message for record in caplog.records if "several samples are one reply" in record.message]
+    assert len(notes) == (fault is not None)
 
 
 def test_a_paid_answer_that_is_no_reply_is_asked_for_once_more_and_not_four_times() -> None:

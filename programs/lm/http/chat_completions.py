@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -75,7 +77,8 @@ class OpenAITransport:
         except (aiohttp.ClientError, ValueError, OSError) as error:
             raise interpret_exception(error) from None
         if 200 <= response.status < 300:
-            return read_reply(response.body)
+            reply = read_reply(response.body)
+            return replace(reply, from_cache=is_cache_hit(response.headers))
         text = redact_text(response.body[:2000].decode(errors="replace"), self._key)
         return interpret_error(response.status, text, retry_after(response.headers))
 
@@ -101,6 +104,14 @@ def interpret_exception(error: Exception) -> lm15.LM15Error:
     return lm15.TransportError(f"incomplete response: {redact_text(str(text))[:500]}", provider_code=code)
 
 
+def is_cache_hit(headers: Mapping[str, str]) -> bool:
+    """Whether a gateway says that it has answered from its cache."""
+    return any(
+        "cache" in name.lower() and ("hit" in value.lower().split() or name.lower() == "x-litellm-cache-key")
+        for name, value in headers.items()
+    )
+
+
 def completion_id(body: bytes) -> str | None:
     """The id of a completion; None for any other response, or if the server gives none."""
     try:
@@ -123,12 +134,11 @@ def request_body(model: str, messages: Messages, settings: Mapping[str, Any]) ->
 def read_reply(raw: bytes) -> Reply:
     """Parse a successful response. Anything but a completion is a server error, which is retried."""
     try:
-        response = orjson.loads(raw)
-        if error := response.get("error"):
-            # Some gateways send one with status 200, even beside an empty choice.
-            code = error.get("code") if isinstance(error, dict) else None
-            return interpret_error(code if isinstance(code, int) and code >= 400 else 500, _excerpt(raw, 500), None)
-        choice = response["choices"][0]
+        response = _parsed(raw)
+        choice = (response.get("choices") or [{}])[0]
+        if error := response.get("error") or choice.get("error"):
+            # Some gateways send one with status 200, even beside a choice or in it.
+            return interpret_error(_status(error), _excerpt(raw, 500), None, _unusable(raw))
         message = choice["message"]
         usage = response.get("usage")
         usage = usage if isinstance(usage, dict) else {}
@@ -138,15 +148,44 @@ def read_reply(raw: bytes) -> Reply:
             finish = "content_filter"
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-        return validated_reply(
+        reply = validated_reply(
             _text(message.get("content")) or message.get("refusal") or "",
             (usage.get("prompt_tokens"), _output_tokens(usage), cached),
             _FINISH_REASONS[finish],
             _logprobs(choice.get("logprobs")),
         )
+        if reply.finish == "stop" and not reply.text.strip() and not reply.output_tokens:
+            raise ValueError("no text, and no tokens of one")
+        answer_id = response.get("id")
+        return replace(reply, id=answer_id if isinstance(answer_id, str) else None)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        text = f"the server's answer is not a chat completion: {_excerpt(raw, 200)!r}"
-        raise lm15.ServerError(text, provider_code=UNUSABLE if b'"completion_tokens"' in raw else None) from error
+        text = f"the server's answer is not a chat completion: {_excerpt(raw, 500)!r}"
+        if b'"choices"' not in raw:
+            # Perhaps an error in a form of its own. With choices in it, the words may be those of a text.
+            return interpret_error(500, text, None, _unusable(raw))
+        raise lm15.ServerError(text, provider_code=_unusable(raw)) from error
+
+
+def _parsed(raw: bytes) -> Any:
+    """The JSON value in a body."""
+    try:
+        return orjson.loads(raw)
+    except ValueError:
+        # Python's servers write NaN and -Infinity, which JSON does not have, for log-probabilities.
+        value = json.loads(raw, parse_constant=lambda _: None)
+        # Halves of surrogate pairs are no JSON either, and no text.
+        orjson.dumps(value)
+        return value
+
+
+def _unusable(raw: bytes) -> str | None:
+    """`UNUSABLE` if a body that is no completion seems to hold a text, or counts tokens: then it is to be paid."""
+    return UNUSABLE if any(word in raw for word in (b"_tokens", b'"content"', b'"delta"')) else None
+
+
+def _status(error: object) -> int:
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and code >= 400 else 500
 
 
 def _excerpt(raw: bytes, limit: int) -> str:
@@ -182,8 +221,11 @@ def _logprobs(logprobs: Any) -> object:
         return None
 
 
-def interpret_error(status: int, text: str, wait: float | None) -> Reply:
-    """Raise the error of `dspy.lm15` for an error status; return an empty reply if a content filter withheld it."""
+def interpret_error(status: int, text: str, wait: float | None, code: str | None = None) -> Reply:
+    """Raise the error of `dspy.lm15` for an error status; return an empty reply if a content filter withheld it.
+
+    `code` is the error's `provider_code`.
+    """
     lowered = text.lower()
     if status in (400, 403) and any(word in lowered for word in _FILTER):
         return Reply("", finish="content_filter")
@@ -197,4 +239,4 @@ def interpret_error(status: int, text: str, wait: float | None) -> Reply:
     elif status == 429 and "request too large" in lowered:
         # A single call that exceeds what the account may use in a minute.
         error_class = lm15.InvalidRequestError
-    raise error_class(f"HTTP {status}: {text[:500]}", status=status, retry_after=wait)
+    raise error_class(f"HTTP {status}: {text[:500]}", status=status, retry_after=wait, provider_code=code)

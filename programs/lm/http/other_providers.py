@@ -16,6 +16,7 @@ import orjson
 from dspy import lm15
 
 from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.programs.lm.errors import UNUSABLE
 from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
 from debate_judge.programs.lm.http.connections import BODY_LIMIT, RejectedResponseError, check_headers, close_sessions
 from debate_judge.programs.lm.limits import retry_after
@@ -74,7 +75,7 @@ class LiteLLMTransport:
         # LiteLLM adds the version to Anthropic's address, and to no other.
         address = api_base and (api_base.removesuffix("/v1") if spec.startswith("anthropic/") else api_base)
         self._api_base = {"api_base": address} if address else {}
-        self._uses_openai_client = provider == "azure" or provider in litellm.constants.openai_compatible_providers
+        self._uses_openai_client = provider in ("azure", "openai", *litellm.constants.openai_compatible_providers)
         """Whether LiteLLM uses OpenAI's client, which takes the session and not LiteLLM's client."""
 
     async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
@@ -91,11 +92,7 @@ class LiteLLMTransport:
             completion = await self._complete(model=model, messages=messages, num_retries=0, max_retries=0, **options)
         except Exception as error:
             return _interpret_exception(error)
-        reply = read_reply(orjson.dumps(completion.model_dump()))
-        if not (reply.text or reply.output_tokens) and reply.finish == "stop":
-            # Gateways fail like this with status 200; such a reply must not be stored.
-            raise lm15.ServerError("the server's answer has no text and names no tokens")
-        return reply
+        return read_reply(orjson.dumps(completion.model_dump()))
 
     async def aclose(self) -> None:
         """Nothing to close: all LMs share the session."""
@@ -109,6 +106,9 @@ def _interpret_exception(error: Exception) -> Reply:
     text = redact_text(str(error))
     if type(error).__name__ in ("APIConnectionError", "Timeout") or not isinstance(status, int):
         raise lm15.TransportError(text[:500]) from None
+    if status < 400:
+        # LiteLLM could not read an answer.
+        raise lm15.ServerError(text[:500], provider_code=UNUSABLE) from None
     return interpret_error(status, text[:2000], retry_after(getattr(response, "headers", None) or {}))
 
 
