@@ -50,7 +50,7 @@ def _run(settings: Settings, estimate: str | None) -> int:
     if estimate is None:
         require_server(settings.lm, settings.api_base, settings.store)
         require_server(*settings.reflection, settings.store, flag="--reflection-lm", stored_under=settings.lm)
-    with _progress_lines():
+    with _messages(verbose=settings.verbose):
         return _compile(settings) if estimate is None else _estimate(settings, estimate)
 
 
@@ -68,7 +68,7 @@ def _estimate(settings: Settings, reply_lengths: str) -> int:
 
 def _compile(settings: Settings) -> int:
     from debate_judge.optimize.job import compile_judge
-    from debate_judge.optimize.reporting.summary import next_steps, summary
+    from debate_judge.optimize.reporting.summary import summary
     from debate_judge.runs.flags.judge import personas
     from debate_judge.runs.tracking.tracker import TrackingError
 
@@ -78,22 +78,21 @@ def _compile(settings: Settings) -> int:
     except TrackingError as error:
         print_error(error)
         return EXIT_TRACKING
-    show(*summary(result), next_steps(result))
+    show(*summary(result, verbose=settings.verbose))
     if settings.json:
         write_json(settings.json, result.to_json(), cli_name(Settings, "json"))
     return 0
 
 
 @contextmanager
-def _progress_lines() -> Iterator[None]:
-    """Show the project's own progress on stderr; other libraries' loggers stay as they are."""
+def _messages(*, verbose: bool) -> Iterator[None]:
+    """Show the project's warnings on stderr, and if `verbose` all messages; other loggers stay as they are."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger = logging.getLogger("debate_judge")
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)
     try:
-        logger.info("loading libraries")
         yield
     finally:
         logger.removeHandler(handler)

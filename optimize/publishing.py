@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.errors import InputError
@@ -25,9 +27,7 @@ from debate_judge.runs.reports import absolute_agreement as absolute_agreement_t
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_rows
-from debate_judge.runs.reports.html.blocks import CostChart, JudgesChart, LineChart
-from debate_judge.runs.reports.html.charts import figure
-from debate_judge.runs.reports.html.document import DebateTexts, Report
+from debate_judge.runs.reports.html.page import Report
 from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
 from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.run_contents import named_prompts
@@ -98,7 +98,6 @@ def log_result(result: Result, tracker: Tracker) -> Result:
         {f"chosen/{a}": describe_point(s.chosen.point, s.chosen.calls) for a, s in result.searches.items()}
     )
     report, texts = compile_report(result)
-    _log_figures(report, tracker)
     tracker.log_text("instructions-diff.txt", instruction_diff(plan, result.compiled))
     tracker.log_text("guides.txt", guides_text(result.compiled))
     by_aspect = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
@@ -121,7 +120,7 @@ def log_result(result: Result, tracker: Tracker) -> Result:
     return replace(result, tracked=tracked, report=report_page)
 
 
-def _write_report(result: Result, tracker: Tracker, report: Report, texts: DebateTexts) -> Path | None:
+def _write_report(result: Result, tracker: Tracker, report: Report, texts: Mapping[str, Any]) -> Path | None:
     """Write the report beside the export and log it in the run; returns the page.
 
     If the page cannot be written, this is only a warning, because the compile has been paid for by now.
@@ -158,25 +157,6 @@ def _log_model(result: Result, tracker: Tracker) -> None:
         )
     instructions = {aspect: _instructions_in_use(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
     tracker.log_prompts(plan.name, named_prompts(plan.model_name, instructions))
-
-
-_FIGURES = {
-    "Agreement on held-out sources": ("held-out", "{}"),
-    "Agreement by rounds and persona": ("{}-rounds", "{}: agreement by rounds, on train and dev"),
-    "Agreement against cost": (
-        "{}-cost",
-        "{}: agreement against LM calls per item, on train and dev",
-    ),
-}
-"""Section of the report -> file and title of each of its charts; {} is its title on the page."""
-
-
-def _log_figures(report: Report, tracker: Tracker) -> None:
-    for section in report.sections:
-        for block in section.blocks:
-            if section.title in _FIGURES and isinstance(block, CostChart | JudgesChart | LineChart):
-                file, title = (text.format(block.title) for text in _FIGURES[section.title])
-                tracker.log_figure(f"figures/{file}.png", figure(block, title, report.stand_in or None))
 
 
 def _instructions_in_use(judge: Judge) -> dict[str, str]:

@@ -80,8 +80,8 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """Whether the judge is good and better than a single call, what it costs, what is exported: a line each."""
-        return "\n".join(f"{question} {answer}" for question, answer in verdict(self))
+        """Agreement, gain over a single call and its parts, what is exported, how it was measured: a line each."""
+        return "\n".join(verdict(self))
 
     def agreement(self, judge: str, aspect: str | None = None) -> Agreement:
         """Held-out agreement of a judge of `COMPARED` in one aspect, or averaged, in the correlation and at the level

@@ -92,6 +92,7 @@ class OutputFlags:
     report: Literal["none", "plain", "full"] = REPORT
     store: str = STORE
     json: str | None = JSON_FILE
+    verbose: bool = setting(False, "print all tables of the report, and messages of the run", affects_results=False)
 
 
 @command_settings
@@ -105,7 +106,7 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
     FLAGS: ClassVar = (
         *("data", "held_out", "columns", "task", "aspects", "judge", "judge_option", "lm", "api_base", "reflection_lm"),
         *("tuner", "effort", "max_rounds", "examples", "folds", "metric", "budget", "rpm", "concurrency", "name"),
-        *("store", "tracking_uri", "seed"),
+        *("store", "tracking_uri", "seed", "verbose"),
     )
 
     @property

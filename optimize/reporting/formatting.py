@@ -10,11 +10,10 @@ from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs.compiled import CompiledJudge
 
 
-def describe_point(point: Point, calls: float = 1.0, tie_break_share: float | None = None) -> str:
+def describe_point(point: Point, calls: float = 1.0) -> str:
     """A choice in words, e.g. `guide, n = 2, devils-advocate, tie-breaker, half points`.
 
-    Without rounds, some judges make several `calls` per item, and metrics none. `tie_break_share` is the share of the
-    items that the Tie-breaker was asked about, if it is known.
+    Without rounds, some judges make several `calls` per item, and metrics none.
     """
     single = "single call" if round(calls) == 1 else "n = 0"
     parts = [single] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]
@@ -23,9 +22,7 @@ def describe_point(point: Point, calls: float = 1.0, tie_break_share: float | No
     elif point.rounds == 0 and point.knowledge != NO_KNOWLEDGE:
         parts.append(point.knowledge)
     if point.tie_breaker and point.rounds:
-        parts.append(
-            "tie-breaker" + ("" if tie_break_share is None else f" for {100 * tie_break_share:.0f} % of the items")
-        )
+        parts.append("tie-breaker")
     if point.granularity != "given":
         parts.append(f"{point.granularity} points")
     return ", ".join(parts)

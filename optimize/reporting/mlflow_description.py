@@ -9,11 +9,11 @@ from typing import Any
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.optimize.evaluation.comparison import HeldOutComparison
 from debate_judge.optimize.plan import CompilePlan
-from debate_judge.optimize.reporting.verdict import agreement_rows, headings, metric_name, verdict
+from debate_judge.optimize.reporting.verdict import agreement_table, metric_name, verdict
 from debate_judge.optimize.result import Result
 from debate_judge.programs.judge import Unscored, reason_of
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.reports.tables import DataTable, markdown
+from debate_judge.runs.reports.tables import markdown
 from debate_judge.runs.tracking.run_contents import TracedDebate
 
 MAX_DEBATES = 200
@@ -25,11 +25,10 @@ SAMPLED_DEBATES = 12
 
 def description(result: Result) -> str:
     """The verdict and the table of held-out agreement, as Markdown."""
-    rows = [[*row[:-2], row[-1]] for row in agreement_rows(result, "/")]
     lines = [
-        *(f"**{question}** {answer}\n" for question, answer in verdict(result)),
+        *(f"{sentence}\n" for sentence in verdict(result)),
         f"Held-out {metric_name(result)} with the human ratings, with 95 % intervals:\n",
-        markdown(DataTable(["", *headings(result).values(), "chosen"], rows)),
+        markdown(agreement_table(result)),
     ]
     if result.plan.settings.lm == OFFLINE:
         lines.append("\nThe LM was the offline stand-in: text statistics, no language model.")

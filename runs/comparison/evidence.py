@@ -20,13 +20,6 @@ class EvidenceSection:
     tables: tuple[DataTable, ...]
     record: Mapping[str, Any]
     """Key -> JSON values."""
-    brief: tuple[DataTable, ...] | None = None
-    """Tables for the terminal; None for all."""
-
-    @property
-    def printed(self) -> tuple[DataTable, ...]:
-        """The tables for the terminal."""
-        return self.tables if self.brief is None else self.brief
 
 
 def evidence(comparison: Comparison, names: Mapping[str, str] | None = None) -> list[EvidenceSection]:
@@ -43,9 +36,9 @@ def evidence(comparison: Comparison, names: Mapping[str, str] | None = None) -> 
 
     found = []
     if by_judge := comparison.absolute_agreement:
-        table, averages = (absolute_agreement.table(named(by_judge), brief=brief) for brief in (False, True))
+        table = absolute_agreement.table(named(by_judge))
         record = {"absolute_agreement": absolute_agreement.to_json(by_judge)}
-        found.append(EvidenceSection("Absolute agreement", (table,), record, (averages,)))
+        found.append(EvidenceSection("Absolute agreement", (table,), record))
     if decided := comparison.decisions:
         tables = tuple(decisions.tables(named(decided)))
         found.append(EvidenceSection("Decisions", tables, {"decisions": decisions.to_json(decided)}))
@@ -57,7 +50,7 @@ def evidence(comparison: Comparison, names: Mapping[str, str] | None = None) -> 
     rated = [aspect for aspect in setup.aspects if aspect.name not in setup.decision_rules]
     if shares := breakdowns.score_shares(on_scale, rated):
         tables = tuple(breakdowns.score_shares_tables(shares))
-        found.append(EvidenceSection("Shares of scores", tables, {"score_shares": shares}, ()))
+        found.append(EvidenceSection("Shares of scores", tables, {"score_shares": shares}))
     if compared := comparison.rater_agreement:
         table = raters.table(named(compared), setup.level, setup.statistics[0])
         found.append(EvidenceSection("Judge vs. individual raters", (table,), {"raters": raters.to_json(compared)}))

@@ -90,6 +90,7 @@ class TableFlags:
         affects_results=False,
     )
     json: str | None = JSON_FILE
+    verbose: bool = setting(False, "print all tables of the report as well", affects_results=False)
 
 
 @command_settings
@@ -99,5 +100,5 @@ class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags
     FLAGS: ClassVar = (
         *("data", "columns", "task", "aspects", "part", "seed", "judges", "external", "store"),
         *("metric", "name", "tracking_uri", "json", "lm", "api_base", "concurrency", "rpm", "budget"),
-        "estimate",
+        *("estimate", "verbose"),
     )

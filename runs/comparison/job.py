@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -23,14 +23,14 @@ from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.plan import ComparisonPlan, prepare
 from debate_judge.runs.comparison.report import RenderedComparison, write_report
 from debate_judge.runs.comparison.results import Comparison
-from debate_judge.runs.comparison.table import judges_table, legend
+from debate_judge.runs.comparison.table import heading, judges_table, notes, verdict
 from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
 from debate_judge.runs.estimates.table import estimate_blocks
 from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.flags.parser import EXIT_LM, RESUME_HINT
 from debate_judge.runs.flags.text_layout import print_error
-from debate_judge.runs.reports.costs import cost_rows, cost_summary
-from debate_judge.runs.reports.terminal import OutputBlock, show
+from debate_judge.runs.reports.costs import calls_text, cost_table
+from debate_judge.runs.reports.terminal import OutputBlock, Verbatim, show
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner, require_scored
@@ -49,20 +49,39 @@ def run(flags: CompareFlags) -> int:
         for lm in clients[1:]:
             lm.share_budget(clients[0])
         rendered = compare_entrants(flags, plan, lms)
-        show(judges_table(rendered.comparison), "", rendered.legend)
-        for table in (table for kind in rendered.evidence for table in kind.printed):
-            show("", table)
         if flags.json:
             write_json(flags.json, rendered.record, "--json")
-        write_report(flags, plan, rendered, clients)
-        for choice, lm in lms.items():
-            if lm.meter.requested and choice.spec != OFFLINE:
-                heading = [f"{choice.spec}:"] if len(lms) > 1 else []
-                show("", *heading, *cost_summary(cost_rows(lm.meter, lm.price)), file=sys.stderr)
+        show(*summary(flags, plan, rendered, clients))
     for name in rendered.incomplete:
         reason = rendered.comparison.failed[name]
         print_error(f"{name}: {reason}\n  remedy:   fix the cause, or allow more with max-unscored, and {RESUME_HINT}")
     return EXIT_LM if rendered.incomplete else 0
+
+
+def summary(
+    flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, clients: Sequence[JudgeLM]
+) -> list[OutputBlock]:
+    """What is printed: one screen, and before it, if verbose, all tables of the report. Writes the report, too."""
+    comparison, context = rendered.comparison, plan.context
+    blocks: list[OutputBlock] = []
+    if flags.verbose:
+        for kind in evidence(comparison):
+            blocks += [part for table in kind.tables for part in (table, "")]
+        blocks += [*rendered.notes, ""]
+        blocks += [part for lm in clients if lm.meter.requested for part in (cost_table(lm.meter, lm.price), "")]
+    places = write_report(flags, plan, rendered, clients)
+    return [
+        *blocks,
+        heading(comparison, context),
+        "",
+        judges_table(comparison),
+        "",
+        *verdict(comparison),
+        *(f"{result.name}: {result.judge.note}" for result in comparison.rows if result.judge.note),
+        *([context.lm_note] if context.stand_in else []),
+        *(calls_text(lm.meter, lm.price) for lm in clients if lm.meter.requested),
+        *(["", Verbatim("\n".join(f"{word:<8}{place}" for word, place in places.items()))] if places else []),
+    ]
 
 
 def _open_lm(flags: CompareFlags, choice: LMChoice, stack: ExitStack) -> JudgeLM:
@@ -133,17 +152,10 @@ def compare_entrants(flags: CompareFlags, plan: ComparisonPlan, lms: Mapping[LMC
         raise next(iter(incomplete.values()))
     in_order = {entrant.name: judges[entrant.name] for entrant in plan.entrants if entrant.name in judges}
     comparison = Comparison(setup, {**in_order, **plan.external}, plan.baseline, failed)
-    further = evidence(comparison)
     record = {**comparison.to_json(), **context.to_json(setup)}
-    for kind in further:
+    for kind in evidence(comparison):
         record |= kind.record
-    return RenderedComparison(
-        comparison,
-        legend(comparison, context),
-        tuple(further),
-        record,
-        tuple(incomplete),
-    )
+    return RenderedComparison(comparison, tuple(notes(comparison, context)), record, tuple(incomplete))
 
 
 def _usable_entrants(

@@ -1,4 +1,4 @@
-"""The table of all judges and its legend. Only renders; computes no figure."""
+"""The table of all judges, the findings and the notes about it. Only renders; computes no figure."""
 
 from __future__ import annotations
 
@@ -9,46 +9,41 @@ from debate_judge.data.agreement.results import STATISTIC_NAMES, WHY_NO_P_VALUE
 from debate_judge.data.agreement.tables import Agreement, Statistic
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.plan import ComparisonContext
-from debate_judge.runs.comparison.results import Comparison, JudgeResult
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, JudgeResult
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval, p_cell, power_text
 
 SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
 
 
-def judges_table(comparison: Comparison, *, all_intervals: bool = False, caption: str = "") -> DataTable:
+def judges_table(comparison: Comparison, *, all_intervals: bool = False) -> DataTable:
     """Aspects x statistics, average, LM calls and cost per item, paired difference to the baseline with p-value.
 
     Args:
         comparison: The results; a value that is the best of its column has a star (`Comparison.best`).
         all_intervals: Show intervals in all columns, and not only in that of the average.
-        caption: The table's caption.
     """
-    symbols = "/".join(SYMBOLS[s] for s in comparison.setup.statistics)
-    columns, priced = comparison.setup.columns, any(result.judge.usd_per_thousand for result in comparison.rows)
-    has_unscored = any(result.judge.unscored for result in comparison.rows)
-    timed = any(result.judge.seconds_per_item for result in comparison.rows)
+    statistics, columns = comparison.setup.statistics, comparison.setup.columns
+    symbols = "/".join(SYMBOLS[s] for s in statistics)
+    last_columns: dict[str, dict[str, str]] = {}
     rows = []
     for result in comparison.rows:
         cells = []
         for column in columns:
-            agreements = [result.agreement(column)[s] for s in comparison.setup.statistics]
-            values = "/".join(format_value(a.value) for a in agreements) + " *" * (
-                comparison.best[column] == result.name
+            agreements = [result.agreement(column)[s] for s in statistics]
+            star = " *" if comparison.best[column] == result.name else ""
+            with_interval = all_intervals or column == columns[-1]
+            cells.append(
+                "/".join(format_value(a.value) for a in agreements)
+                + star
+                + (_interval_suffix(agreements[0]) if with_interval else "")
             )
-            cells.append(values + (_interval_suffix(agreements[0]) if all_intervals or column == columns[-1] else ""))
         name = f"{result.name} (compiled on these sources)" if result.judge.compiled_on else result.name
-        rows.append([name, *cells, *_last_cells(comparison, result, timed, priced, has_unscored)])
-    usd, unscored = ["$ per 1,000 items"] * priced, ["unscored"] * has_unscored
-    last_columns = [
-        "LM calls per item",
-        *["LM seconds per item"] * timed,
-        *usd,
-        f"Δ to {comparison.baseline}",
-        "p (Holm)",
-        *unscored,
-    ]
-    return DataTable(["judge", *(f"{column} {symbols}" for column in columns), *last_columns], rows, caption)
+        rows.append((name, *cells))
+        for heading, cell in _last_cells(comparison, result).items():
+            last_columns.setdefault(heading, {})[name] = cell
+    header = ("judge", *(f"{column} {symbols}" for column in columns), *last_columns)
+    return DataTable(header, [(*row, *(column[row[0]] for column in last_columns.values())) for row in rows])
 
 
 def format_value(value: float | None) -> str:
@@ -67,41 +62,61 @@ def _interval_suffix(agreement: Agreement) -> str:
     return f" [{agreement.low:.3f}, {agreement.high:.3f}]"
 
 
-def _last_cells(
-    comparison: Comparison, result: JudgeResult, timed: bool, priced: bool, has_unscored: bool
-) -> list[str]:
-    seconds, usd = result.judge.seconds_per_item, result.judge.usd_per_thousand
+def _last_cells(comparison: Comparison, result: JudgeResult) -> dict[str, str]:
+    """Heading -> cell, of the columns after those of agreement; columns that no judge needs are left out."""
+    judge, rows = result.judge, comparison.rows
+    cells = {"LM calls per item": "–" if judge.calls is None else f"{judge.calls:.2f}"}
+    if any(row.judge.seconds_per_item for row in rows):
+        cells["LM seconds per item"] = "–" if judge.seconds_per_item is None else f"{judge.seconds_per_item:.2f}"
+    if any(row.judge.usd_per_thousand for row in rows):
+        cells["$ per 1,000 items"] = "–" if judge.usd_per_thousand is None else format_usd(judge.usd_per_thousand)
     difference = comparison.differences.get(result.name)
+    cells[f"Δ to {comparison.baseline}"] = "–" if difference is None else interval(difference)
+    cells["p (Holm)"] = "–" if difference is None else p_cell(comparison.corrected_p_values[result.name])
+    if any(row.judge.unscored for row in rows):
+        cells["unscored"] = str(sum(judge.unscored.values()))
+    return cells
+
+
+def heading(comparison: Comparison, context: ComparisonContext) -> str:
+    """What the numbers of the table are, and which groups they are from."""
+    setup = comparison.setup
+    names = " / ".join(STATISTIC_NAMES[statistic] for statistic in setup.statistics)
+    return f"{setup.level}-level {names} with the mean human rating; {context.groups}"
+
+
+def verdict(comparison: Comparison) -> list[str]:
+    """Which judge is the best, and judges whose figures are no evidence or missing."""
+    best, count = comparison.best[AVERAGE], comparison.setup.corpus.sources
+    found = (
+        f"{best} is the best judge on average: it differs from every other one (p < 0.05, Holm over all columns)."
+        if best
+        else f"{count} sources are too few to tell which judge is the best on average: none differs from every other "
+        "one (p < 0.05, Holm over all columns)."
+    )
+    groups = len(comparison.setup.corpus.groups)
     return [
-        "–" if result.judge.calls is None else f"{result.judge.calls:.2f}",
-        *(["–" if seconds is None else f"{seconds:.2f}"] if timed else []),
-        *(["–" if usd is None else format_usd(usd)] if priced else []),
-        "–" if difference is None else interval(difference),
-        "–" if difference is None else p_cell(comparison.corrected_p_values[result.name]),
-        *([str(sum(result.judge.unscored.values()))] if has_unscored else []),
+        *([found] if len(comparison.results) > 1 else []),
+        *(
+            f"{result.name} was compiled on {result.judge.compiled_on} of these {groups} groups: its figures are no "
+            "evidence, and it is compared with no judge."
+            for result in comparison.in_sample
+        ),
+        *(f"{name} has no row, because it could score nothing: {why}" for name, why in comparison.failed.items()),
+        *(
+            [f"There are no differences: the baseline {comparison.baseline} has no row."]
+            if comparison.baseline in comparison.failed
+            else []
+        ),
     ]
 
 
-# --- the legend ---
-
-
-def legend(comparison: Comparison, context: ComparisonContext) -> str:
-    """What the numbers are, which groups they come from, and their limits."""
-    setup = comparison.setup
-    lines = [
-        f"{setup.level}-level {' / '.join(STATISTIC_NAMES[s] for s in setup.statistics)} with the mean human rating; "
-        f"{context.groups}",
-        *_in_sample_notes(comparison),
+def notes(comparison: Comparison, context: ComparisonContext) -> list[str]:
+    """How the figures were made, and their limits."""
+    return [
+        heading(comparison, context),
         *_interval_notes(comparison),
-        *(
-            [
-                "*: differs from every other judge in its column (p < 0.05, Holm over all columns)"
-                if any(comparison.best.values())
-                else "no *: in no column does a judge differ from every other one (p < 0.05, Holm over all columns)"
-            ]
-            if len(comparison.results) > 1
-            else []
-        ),
+        *(["*: differs from every other judge in its column"] if any(comparison.best.values()) else []),
         *(
             f"{name} against {comparison.baseline}: {text}"
             for name, difference in comparison.differences.items()
@@ -115,48 +130,31 @@ def legend(comparison: Comparison, context: ComparisonContext) -> str:
         ),
         _price_note(comparison, context),
         *([context.lm_note] if context.stand_in else []),
-        *(f"{result.name}: {result.judge.note}" for result in comparison.rows if result.judge.note),
-        *_shared_call_notes(comparison),
-        *_unscored_notes(comparison),
-        *(f"{name} has no row, because it could score nothing: {why}" for name, why in comparison.failed.items()),
-    ]
-    if comparison.baseline in comparison.failed:
-        lines.append(f"no differences: the baseline {comparison.baseline} has no row")
-    return "\n".join(lines)
-
-
-def _in_sample_notes(comparison: Comparison) -> list[str]:
-    count = len(comparison.setup.corpus.groups)
-    return [
-        f"{result.name} was compiled on {result.judge.compiled_on} of these {count} groups: its figures are no "
-        "evidence, and it is compared with no judge"
-        for result in comparison.in_sample
-    ]
-
-
-def _shared_call_notes(comparison: Comparison) -> list[str]:
-    """Which judges read several candidates in one call, and how many at most."""
-    by_size: dict[int, list[str]] = {}
-    for result in comparison.rows:
-        by_size.setdefault(result.judge.together, []).append(result.name)
-    return [
-        f"{', '.join(names)}: up to {size} candidates of a source were judged side by side, in shared calls"
-        for size, names in by_size.items()
-        if size > 1
+        *(
+            f"{result.name}: up to {result.judge.together} candidates of a source in one call"
+            for result in comparison.rows
+            if result.judge.together > 1
+        ),
+        *(
+            f"{result.name} left {sum(result.judge.unscored.values())} unscored: "
+            + ", ".join(f"{reason} {count}" for reason, count in result.judge.unscored.items())
+            for result in comparison.rows
+            if result.judge.unscored
+        ),
     ]
 
 
 def _interval_notes(comparison: Comparison) -> list[str]:
     """How intervals and p-values of the first statistic are made."""
     setup = comparison.setup
-    tables = [table for r in comparison.rows for table in (*r.table.aspects.values(), r.table.average)]
-    cells = [table[setup.level][setup.statistics[0]] for table in tables]
-    used = {cell.method for cell in cells} | {d.method for d in comparison.differences.values()}
     if setup.level == "system":
         return [
             "correlations over systems have no intervals and no p-values: few groups leave the systems' means noisy, "
             "which pulls these correlations towards 0"
         ]
+    tables = [table for r in comparison.rows for table in (*r.table.aspects.values(), r.table.average)]
+    cells = [table[setup.level][setup.statistics[0]] for table in tables]
+    used = {cell.method for cell in cells} | {d.method for d in comparison.differences.values()}
     lines = [f"95 % intervals of the first statistic: {'; '.join(METHODS[m] for m in METHODS if m in used)}"]
     if any(p is None for p in comparison.corrected_p_values.values()):
         lines.append(f"differences are paired; no p-value is given: {WHY_NO_P_VALUE}")
@@ -172,38 +170,24 @@ def _constant_group_notes(comparison: Comparison) -> list[str]:
     """How many groups have constant scores (counted as 0; also the value without them) or ratings (left out)."""
     level, statistic = comparison.setup.level, comparison.setup.statistics[0]
     cells = {result.name: result.table.average[level][statistic] for result in comparison.rows}
-    lines = []
-    if any(cell.constant for cell in cells.values()):
-        by_judge = ", ".join(
-            f"{name} {cell.constant} (without them {format_value(cell.value_without_constant)})"
-            for name, cell in cells.items()
-            if cell.constant
-        )
-        lines.append(
-            f"groups to which a judge gave equal scores count 0, in cells and differences; over all aspects: {by_judge}"
-        )
-    counts = {name: cell.undefined for name, cell in cells.items()}
-    if any(counts.values()):
-        all_equal = len(set(counts.values())) == 1
-        by_judge = str(counts.popitem()[1]) if all_equal else ", ".join(f"{n} {count}" for n, count in counts.items())
-        lines.append(f"groups whose ratings are all equal, left out, over all aspects: {by_judge}")
-    return lines
+    constant = ", ".join(
+        f"{name} {cell.constant} (without them {format_value(cell.value_without_constant)})"
+        for name, cell in cells.items()
+        if cell.constant
+    )
+    undefined = ", ".join(f"{name} {cell.undefined}" for name, cell in cells.items() if cell.undefined)
+    return [
+        *([f"groups to which a judge gave equal scores count 0; over all aspects: {constant}"] if constant else []),
+        *([f"groups whose ratings are all equal, left out, over all aspects: {undefined}"] if undefined else []),
+    ]
 
 
 def _price_note(comparison: Comparison, context: ComparisonContext) -> str:
-    if set(context.lms) <= {OFFLINE}:
+    """What the US dollars are, or why there are none."""
+    if not any(result.judge.price for result in comparison.rows) and context.stand_in:
         return "no price: the offline LM is free; with a real LM $ is what each judge would cost alone"
     judges = [result.judge for result in comparison.rows]
     unpriced = dict.fromkeys(j.lm for j in judges if j.lm not in ("", OFFLINE) and j.price is None)
     if unpriced:
-        return f"no price is known for {', '.join(unpriced)}: --config prices=FILE would give $"
+        return f"no price is known for {', '.join(unpriced)}: prices=FILE would give $"
     return "$: what each judge would cost alone, replies that it shares with others or that were stored included"
-
-
-def _unscored_notes(comparison: Comparison) -> list[str]:
-    return [
-        f"{result.name} left {sum(result.judge.unscored.values())} unscored: "
-        + ", ".join(f"{reason} {count}" for reason, count in result.judge.unscored.items())
-        for result in comparison.rows
-        if result.judge.unscored
-    ]

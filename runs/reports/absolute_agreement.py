@@ -21,10 +21,10 @@ _MEASURES_TEXT = (
 )
 
 
-def table(by_judge: AbsoluteAgreementByJudge, *, brief: bool = False) -> DataTable:
-    """A row for each aspect and judge, the average over aspects last; if `brief` this or the only aspect alone."""
+def table(by_judge: AbsoluteAgreementByJudge) -> DataTable:
+    """A row for each aspect and judge, the average over several aspects last."""
     aspects = list(next(iter(by_judge.values())))
-    shown = aspects[:1] if len(aspects) == 2 else aspects[-1:] if brief else aspects
+    shown = aspects[:1] if len(aspects) == 2 else aspects
     rows = []
     for aspect in shown:
         for judge, by_aspect in by_judge.items():

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Usage
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import OutputBlock
 
-_HEADER = ("role", "round", "calls", "cache hits", "input fresh", "input cached", "output", "not paid for again")
+_HEADER = ("role", "round", "calls", "from cache", "input", "cached input", "output", "tokens from cache")
 
 
-def calls_text(meter: Meter) -> str:
-    """The number of LM calls that were made, and of those that stored replies answered."""
-    executed, stored = meter.executed.total(), meter.requested.total() - meter.executed.total()
-    return f"{executed:,} LM calls" + (f" ({stored:,} more from cache)" if stored > 0 else "")
+def calls_text(meter: Meter, price: Price | None = None) -> str:
+    """The number of LM calls that were answered, of those from the cache and those that failed, and the money spent."""
+    answered, cached = meter.executed.total(), meter.total.cache_hits
+    failed = meter.requested.total() - answered - cached
+    text = f"{answered:,} LM calls" + (f" ({cached:,} more from cache)" if cached else "")
+    usd = 0.0 if price is None else sum(meter.cost(price).values())
+    return text + (f", {failed:,} failed" if failed > 0 else "") + (f", ${usd:.2f}" if usd else "")
 
 
 def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:
@@ -41,19 +42,9 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str, empty: float | None) -> f
     return None if None in values else sum(values) if values else empty
 
 
-def cost_summary(rows: Sequence[Mapping[str, Any]]) -> list[OutputBlock]:
-    """The rows of `cost_rows` for the terminal, with a legend."""
-    legend, *notes = _legend_and_notes(rows)
-    return [legend, _table(rows), *notes]
-
-
 def cost_table(meter: Meter, price: Price | None) -> DataTable:
-    """The cost of a run for its report, with the legend as caption."""
+    """The cost of a run by role and round."""
     rows = cost_rows(meter, price)
-    return replace(_table(rows), caption="\n".join(_legend_and_notes(rows)))
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> DataTable:
     # A stand-in that costs nothing needs no column of zeros.
     priced = rows[-1]["usd"] is not None and any(row["usd"] or row["usd_saved"] for row in rows)
     body = []
@@ -61,23 +52,19 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> DataTable:
         numbers = [row[name] for name in ("calls", "cache_hits", "fresh_input", "cached_input", "output", "stored")]
         texts = [row["role"], "" if row["round"] is None else str(row["round"]), *(f"{n:,}" for n in numbers)]
         body.append([*texts, *([f"{row['usd']:.4f}"] if priced else [])])
-    return DataTable((*_HEADER, *(["US dollars"] if priced else [])), body, total=True)
+    header = (*_HEADER, *(["US dollars"] if priced else []))
+    return DataTable(header, body, caption="\n".join(_notes(rows)), total=True)
 
 
-def _legend_and_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A legend of the columns, and what is unknown."""
-    lines = [
-        "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for. Cache hits are "
-        "replies found in the store; they, with their tokens in the last column, were not paid for again."
-    ]
+def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A legend, and what is unknown."""
+    lines = ["Tokens by role and round. Cached input is the provider's; replies from the cache are not paid for again."]
     if rows[-1]["uncounted"]:
-        lines.append(
-            f"The server did not report the tokens of {rows[-1]['uncounted']:,} calls; the table does not have them."
-        )
+        lines.append(f"The server did not report the tokens of {rows[-1]['uncounted']:,} calls.")
     if rows[-1]["usd"] is None:
-        lines.append("The price of this LM is unknown: with --config prices=FILE the table has US dollars.")
+        lines.append("No price is known for this LM; give one with prices=FILE.")
     elif rows[-1]["usd_saved"]:
-        lines.append(f"Without the store of replies ${rows[-1]['usd_saved']:.4f} more would have been spent.")
+        lines.append(f"Without the cache ${rows[-1]['usd_saved']:.4f} more would have been spent.")
     return lines
 
 

@@ -30,6 +30,11 @@ def interval(figure: HasInterval | None, sign: Literal["", "+"] = "") -> str:
     return f"{figure.value:{sign}.2f} [{figure.low:{sign}.2f}, {figure.high:{sign}.2f}]"
 
 
+def value_text(value: float | None) -> str:
+    """Two decimals, or a dash where there is no value."""
+    return "–" if value is None else f"{value:.2f}"
+
+
 def interval_metrics(name: str, figure: HasInterval | None) -> dict[str, float | None]:
     """A figure as metrics of a run: NAME, and the ends of its interval, NAME_low and NAME_high; empty for None."""
     return {} if figure is None else {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}

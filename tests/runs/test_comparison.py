@@ -24,7 +24,7 @@ from debate_judge.runs.comparison.evaluate import Evaluation, evaluate
 from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.plan import ComparisonContext
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup
-from debate_judge.runs.comparison.table import format_usd, judges_table, legend
+from debate_judge.runs.comparison.table import format_usd, judges_table, notes
 from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.reports.absolute_agreement import table
 from debate_judge.runs.runner.judge_usage import UsageByJudge
@@ -120,8 +120,8 @@ def test_the_table_says_who_saw_candidates_side_by_side() -> None:
     assert [entry.calls for entry in entries.values()] == pytest.approx([1, 1 / 3])
     comparison = Comparison(on, entries, baseline="alone")
     assert [result.to_json()["together"] for result in comparison.results] == [1, 3]
-    text = legend(comparison, ComparisonContext("all", "all 2 groups", 0, ("offline",)))
-    assert "side: up to 3 candidates" in text
+    text = notes(comparison, ComparisonContext("all", "all 2 groups", 0, ("offline",)))
+    assert [note for note in text if note.startswith("side: up to 3 candidates")]
 
 
 # --- who is told apart from whom ---

@@ -37,7 +37,7 @@ from debate_judge.runs.estimates.dry_run import (
 )
 from debate_judge.runs.estimates.items import QuestionSample, estimate_scoring
 from debate_judge.runs.estimates.table import estimate_blocks
-from debate_judge.runs.reports.costs import cost_rows, cost_summary
+from debate_judge.runs.reports.costs import calls_text, cost_rows, cost_table
 from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
@@ -240,13 +240,15 @@ def test_each_role_and_round_has_its_row_and_what_is_not_known_is_said() -> None
     # 400 fresh at 1, 600 cached at half, 100 of output at 4 dollars a million.
     assert (rows[0]["usd"], rows[0]["usd_saved"]) == pytest.approx(((400 + 300 + 400) / 1e6, (500 + 200) / 1e6))
     prices = (None, price, Price(0.0, 0.0, 0.0))
-    unpriced, priced, free = (printed(*cost_summary(cost_rows(meter, each))) for each in prices)
+    unpriced, priced, free = (printed(cost_table(meter, each)) for each in prices)
     assert "prices=FILE" in unpriced
-    assert "dollars" not in unpriced.splitlines()[2] + free
+    assert "US dollars" not in unpriced + free
     assert "$0.0007 more" in priced
     assert "did not report" not in priced
     meter.count_reply("scorer", Reply("e"))
-    assert "of 1 calls" in printed(*cost_summary(cost_rows(meter, price)))
+    assert "of 1 calls" in printed(cost_table(meter, price))
+    meter.requested["scorer"] = 6
+    assert calls_text(meter, price) == "4 LM calls (1 more from cache), 1 failed, $0.00"
     # An LM without a price is not billed at the price of another.
     meter.prices["reflection"] = None
     meter.count_reply("reflection", Reply("f", 1000, 100))

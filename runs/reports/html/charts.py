@@ -1,60 +1,33 @@
-"""Draws the charts of a report: for the page as SVG with the page's own colours and font, for MLflow as figures.
+"""Draws the four kinds of charts of a report as SVG in the colours of the page, which follow light and dark.
 
-On the page, legends are HTML, so that they wrap on a phone. Built on `matplotlib.figure.Figure` without pyplot, so that
-no global state is changed and any thread may draw. Series differ by marker as well as by colour.
+Series differ by marker as well as by colour. Legends are HTML, so that they wrap on a phone.
 """
 
 from __future__ import annotations
 
 import html
-import io
+import math
 import random
-import re
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-from debate_judge.runs.reports.html.blocks import (
-    CostChart,
-    CostPoint,
-    DistributionChart,
-    IntervalValue,
-    JudgesChart,
-    LineChart,
-    ScatterChart,
-)
+_WIDTH, _RIGHT, _TOP, _CHARACTER = 440.0, 12.0, 8.0, 6.4
+"""Width of a chart, its margins, and the width of a character, in the units of the SVG."""
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+_SERIES = 7
+"""Number of `--series-N` colours in the page's style."""
 
-AnyChart = LineChart | CostChart | JudgesChart | ScatterChart | DistributionChart
-
-_MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖", "|": "┃", "ring": "◯"}
-"""matplotlib's name of a marker -> a similar character; the first seven are for series, the last one is ours."""
-
-_RING = "ring"
-
-_ROUNDS = "rounds n (0 is a single call of the Scorer)"
-
-_SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000001")
-"""The palette of Okabe and Ito for all kinds of colour vision. The page replaces it by its own, in light and dark."""
-
-_INK, _MUTED, _RULE, _GROUND = "#0a0b01", "#8a8a8a", "#e4e4e4", "#fffffe"
-_CSS = {
-    _INK: "currentColor",
-    _MUTED: "var(--muted)",
-    _RULE: "var(--rule)",
-    _GROUND: "var(--ground)",
-    **{colour.lower(): f"var(--series-{number})" for number, colour in enumerate(_SERIES)},
+_MARKS = {
+    "●": "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0",
+    "■": "M-3.6,-3.6h7.2v7.2h-7.2z",
+    "▲": "M0,-4.6L4.6,3.6H-4.6z",
+    "◆": "M0,-5L5,0L0,5L-5,0z",
+    "▼": "M0,4.6L4.6,-3.6H-4.6z",
 }
-"""Colour in a figure -> colour of the page. Figures have no other colours, and none is a default of matplotlib."""
+"""Character for the legend -> outline of the marker."""
 
-_WIDTH, _PAGE_WIDTH = 4.4, 11.0
-"""Widths of charts for a phone and for the page, in inches; their texts then have the size of the page's."""
-
-_RC: Any = {"svg.fonttype": "none", "font.size": 10, "axes.linewidth": 0.8}
+_INK, _MUTED, _RULE, _BLUE = "currentColor", "var(--muted)", "var(--rule)", "var(--series-0)"
 
 _MAX_NAMED = 10
 """Points of a chart up to which all are numbered."""
@@ -62,275 +35,255 @@ _MAX_NAMED = 10
 _MAX_INTERVALS = 6
 """Lines of a chart up to which all have intervals."""
 
+Point = tuple[float, ...]
+"""x and y, and for a value with an interval its ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The points of a series, in the order in which they are joined or numbered."""
+
+    name: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart as its numbers.
+
+    `dots`: values with intervals (x) of each series in each row (y, from 0). `lines`: values with intervals (y) by the
+    number of rounds (x). `costs`: agreement (y) by LM calls per item (x); a series for each judge, those of the Pareto
+    front first. `scatter`: score (y) by mean rating (x).
+    """
+
+    title: str
+    draw: Literal["dots", "lines", "costs", "scatter"]
+    caption: str
+    series: tuple[Series, ...]
+    rows: tuple[str, ...] = ()
+    ceiling: tuple[float | None, ...] = ()
+    """Of `dots`: the human ceiling of each row; empty without individual ratings."""
+    chosen: tuple[str, float, float] | None = None
+    """Name, x and y of the judge that was chosen."""
+    front: int = 0
+    """Of `costs`: the number of series on the Pareto front."""
+    scale: tuple[float, float] | None = None
+    """Of `scatter`: the ends of the scale, if the scores are on it."""
+    kind: Literal["chart"] = "chart"
+
 
 @dataclass(frozen=True, slots=True)
 class LegendEntry:
-    """A mark of the chart and its meaning."""
+    """A mark of a chart and its meaning."""
 
     mark: str
-    """A marker of matplotlib, or a number in the chart."""
+    """A character, or the number of a point."""
     colour: str
     text: str
-
-    @property
-    def character(self) -> str:
-        """A character similar to the mark."""
-        return _MARKERS.get(self.mark, self.mark)
-
-    @property
-    def css(self) -> str:
-        return _CSS[self.colour.lower()]
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnChart:
-    """A chart as the page shows it."""
+    """What the page shows of a chart."""
 
-    title: str
     svg: str
     legend: tuple[LegendEntry, ...]
-    caption: str
-    wide: str = ""
-    """The SVG as wide as the page, for wide screens."""
-    kind: str = "chart"
 
 
-def draw(chart: AnyChart, name: str) -> DrawnChart:
-    """Draw a chart for the page; `name` is unique on the page."""
-    axes, legend, caption = _draw_chart(chart, _WIDTH)
-    label = f"{chart.title}: {_aria_label(chart)}"
-    wide = _inline_svg(_draw_chart(chart, _PAGE_WIDTH)[0], f"{name}w", label) if isinstance(chart, JudgesChart) else ""
-    return DrawnChart(chart.title, _inline_svg(axes, name, label), tuple(legend), caption, wide)
+def draw(chart: Mapping[str, Any]) -> DrawnChart:
+    """Draw a `Chart`, given as JSON values."""
+    plot, legend = _DRAW[chart["draw"]](chart)
+    return DrawnChart(plot.svg(f"{chart['title']}: {chart['caption']}"), tuple(legend))
 
 
-def figure(chart: AnyChart, title: str, note: str | None = None) -> Figure:
-    """A chart as a figure with title and legend, to be saved with `bbox_inches="tight"`.
+class _Plot:
+    """Axes with a grid, and what is drawn on them in the coordinates of the data."""
 
-    `note` is printed below the title, e.g. that the LM was a stand-in.
-    """
-    axes, legend, caption = _draw_chart(chart, 7.2)
-    heading = "\n".join(filter(None, (title, caption, note)))
-    axes.set_title(heading, fontsize=10, loc="left", color=_INK)
-    for entry in legend:
-        ring = entry.mark == _RING
-        style: dict[str, Any] = {"mfc": "none", "ms": 9} if ring else {}
-        marker = "o" if ring else entry.mark if entry.mark in _MARKERS else f"${entry.mark}$"
-        axes.plot([], [], ls="none", marker=marker, color=entry.colour, label=_figure_text(entry.text, 100), **style)
-    if legend:
-        # Outside of the axes, where it covers no intervals.
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8.5, borderaxespad=0.0)
-    drawn_figure: Figure = axes.figure  # type: ignore[assignment]
-    return drawn_figure
+    def __init__(
+        self, x: Sequence[float], y: Sequence[float], *, height: float = 290.0, left: float = 44.0, bottom: float = 40.0
+    ) -> None:
+        """`x` and `y` are values that the axes must cover."""
+        self.x, self.y = _padded(x), _padded(y)
+        self.left, self.right, self.height, self.bottom = left, _WIDTH - _RIGHT, height, height - bottom
+        self.parts: list[str] = []
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """The place of a point."""
+        (x0, x1), (y0, y1) = self.x, self.y
+        across = (x - x0) / (x1 - x0) * (self.right - self.left)
+        return self.left + across, self.bottom - (y - y0) / (y1 - y0) * (self.bottom - _TOP)
+
+    def line(self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.2, dash: str = "") -> None:
+        path = " ".join(f"{px:.1f},{py:.1f}" for px, py in (self.at(*point) for point in points))
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"{dashed}/>')
+
+    def mark(self, x: float, y: float, mark: str, colour: str, opacity: float = 1.0) -> None:
+        px, py = self.at(x, y)
+        faint = f' opacity="{opacity}"' if opacity < 1 else ""
+        self.parts.append(f'<path d="{_MARKS[mark]}" transform="translate({px:.1f},{py:.1f})" fill="{colour}"{faint}/>')
+
+    def ring(self, x: float, y: float) -> None:
+        px, py = self.at(x, y)
+        self.parts.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="8" fill="none" stroke="{_INK}" stroke-width="1.6"/>')
+
+    def text(self, px: float, py: float, text: str, anchor: str = "middle", colour: str = _INK) -> None:
+        self.parts.append(
+            f'<text x="{px:.1f}" y="{py:.1f}" text-anchor="{anchor}" fill="{colour}">{html.escape(text)}</text>'
+        )
+
+    def x_axis(self, ticks: Sequence[float], label: str = "", *, grid: bool = True) -> None:
+        for tick in ticks:
+            if grid:
+                self.line([(tick, self.y[0]), (tick, self.y[1])], _RULE, 0.8)
+            self.text(self.at(tick, 0)[0], self.bottom + 15, f"{tick:g}")
+        self.line([(self.x[0], self.y[0]), (self.x[1], self.y[0])], _MUTED, 0.8)
+        self.text((self.left + self.right) / 2, self.height - 6, label)
+
+    def y_axis(self, ticks: Sequence[float], label: str = "") -> None:
+        for tick in ticks:
+            self.line([(self.x[0], tick), (self.x[1], tick)], _RULE, 0.8)
+            self.text(self.left - 6, self.at(0, tick)[1] + 4, f"{tick:g}", "end")
+        self.line([(self.x[0], self.y[0]), (self.x[0], self.y[1])], _MUTED, 0.8)
+        middle = (_TOP + self.bottom) / 2
+        if label:
+            self.parts.append(f'<g transform="translate(12,{middle:.0f}) rotate(-90)">')
+            self.text(0, 0, label)
+            self.parts.append("</g>")
+
+    def svg(self, label: str) -> str:
+        """The element; `label` is for screen readers."""
+        title = html.escape(label)
+        return (
+            f'<svg viewBox="0 0 {_WIDTH:g} {self.height:g}" role="img" aria-label="{title}" font-size="11">'
+            f"{''.join(self.parts)}</svg>"
+        )
 
 
-Drawing = tuple["Axes", list[LegendEntry], str]
-"""A chart's axes, legend and caption."""
+Drawing = tuple[_Plot, list[LegendEntry]]
 
 
-def _draw_chart(chart: AnyChart, width: float) -> Drawing:
-    if isinstance(chart, LineChart):
-        return _line_chart(chart, width)
-    if isinstance(chart, CostChart):
-        return _cost_chart(chart, width)
-    if isinstance(chart, JudgesChart):
-        return _judges_chart(chart, width)
-    return _scatter_chart(chart, width) if isinstance(chart, ScatterChart) else _distribution_chart(chart, width)
+def _dots(chart: Mapping[str, Any]) -> Drawing:
+    rows, count = [_short(row, 24) for row in chart["rows"]], len(chart["series"])
+    ceiling = chart["ceiling"]
+    values = [v for series in chart["series"] for x, _, *ends in series["points"] for v in (x, *ends)]
+    values += [value for value in ceiling if value is not None]
+    height = 30 + 11.0 * len(rows) * (count + 1.5)
+    left = 14 + _CHARACTER * max(map(len, rows))
+    plot = _Plot(values, (), height=height, left=left, bottom=24)
+    plot.y = (len(rows) - 0.5, -0.5)
+    plot.x_axis(_ticks(*plot.x))
+    legend = []
+    for number, row in enumerate(rows):
+        plot.text(left - 8, plot.at(0, number)[1] + 4, row, "end")
+        if number:
+            plot.line([(plot.x[0], number - 0.5), (plot.x[1], number - 0.5)], _RULE, 0.8)
+        if ceiling and ceiling[number] is not None:
+            plot.line([(ceiling[number], number - 0.42), (ceiling[number], number + 0.42)], _MUTED, 2)
+    for number, series in enumerate(chart["series"]):
+        mark, colour = _style(number)
+        for value, row, *ends in series["points"]:
+            y = row + (number - (count - 1) / 2) * 0.8 / (count + 0.5)
+            if ends:
+                plot.line([(ends[0], y), (ends[1], y)], colour)
+            plot.mark(value, y, mark, colour)
+        legend.append(LegendEntry(mark, colour, series["name"]))
+    if any(value is not None for value in ceiling):
+        legend.append(LegendEntry("┃", _MUTED, "the human ceiling: a rater with the mean of the others"))
+    return plot, legend
 
 
-def _aria_label(chart: AnyChart) -> str:
-    """A description of the chart for screen readers."""
-    if isinstance(chart, LineChart):
-        return f"{chart.measure} by {_ROUNDS}"
-    if isinstance(chart, CostChart):
-        return f"{chart.measure} against LM calls per item"
-    if isinstance(chart, JudgesChart):
-        return chart.measure
-    if isinstance(chart, ScatterChart):
-        return "score of the judge against mean human rating"
-    return "spread of mean ratings and scores over the scale"
+def _lines(chart: Mapping[str, Any]) -> Drawing:
+    series_of, chosen = chart["series"], chart["chosen"]
+    points = [point for series in series_of for point in series["points"]]
+    last = int(max(point[0] for point in points))
+    plot = _Plot((-0.3, last + 0.3), [value for _, y, *ends in points for value in (y, *ends)])
+    plot.x_axis(range(last + 1), "rounds n (0 is a single call of the Scorer)", grid=False)
+    plot.y_axis(_ticks(*plot.y))
+    legend, count = [], len(series_of)
+    for number, series in enumerate(series_of):
+        mark, colour = _style(number)
+        # Shifted, or the intervals would hide one another.
+        shift = (number - (count - 1) / 2) * min(0.12, 0.6 / count)
+        plot.line([(x + shift, y) for x, y, *_ in series["points"]], colour)
+        for x, y, *ends in series["points"]:
+            if ends and (count <= _MAX_INTERVALS or (chosen and chosen[0] == series["name"])):
+                plot.line([(x + shift, ends[0]), (x + shift, ends[1])], colour, 1)
+            plot.mark(x + shift, y, mark, colour)
+            if chosen and (series["name"], x) == (chosen[0], chosen[1]):
+                plot.ring(x + shift, y)
+        legend.append(LegendEntry(mark, colour, series["name"]))
+    if chosen:
+        legend.append(LegendEntry("◯", _INK, f"chosen: {chosen[0]}, n = {chosen[1]:g}"))
+    return plot, legend
 
 
-def _empty_axes(width: float, height: float, *, left: float = 0.5, bottom: float = 0.5, grid: str = "y") -> Axes:
-    """Empty axes; sizes are in inches, `left` and `bottom` are the margins for axis labels."""
-    # Importing matplotlib takes a second, which commands without charts should not pay.
-    from matplotlib.figure import Figure
+def _costs(chart: Mapping[str, Any]) -> Drawing:
+    judges = [(series["name"], *series["points"][0]) for series in chart["series"]]
+    front = chart["front"]
+    plot = _Plot([x for _, x, _ in judges], [y for _, _, y in judges])
+    plot.x_axis(_ticks(*plot.x), "LM calls per item")
+    plot.y_axis(_ticks(*plot.y))
+    plot.line([(x, y) for _, x, y in judges[:front]], _BLUE)
+    named = judges if len(judges) <= _MAX_NAMED else judges[:front]
+    legend = []
+    for number, (name, x, y) in enumerate(judges):
+        colour = _BLUE if number < front else _MUTED
+        plot.mark(x, y, "●", colour, 1.0 if number < front else 0.5)
+        if number < len(named):
+            # A front rises to the right: labels above left and below right are off its line. Near ones alternate.
+            px, py = plot.at(x, y)
+            plot.text(px + (8 if number % 2 else -8), py + (14 if number % 2 else -5), str(number + 1), colour=colour)
+            legend.append(LegendEntry(str(number + 1), colour, name))
+    if len(named) < len(judges):
+        legend.append(LegendEntry("●", _MUTED, f"{len(judges) - len(named)} others"))
+    if chart["chosen"]:
+        name, x, y = chart["chosen"]
+        plot.ring(x, y)
+        legend.append(LegendEntry("◯", _INK, f"chosen: {name}"))
+    return plot, legend
 
-    rectangle = (left / width, bottom / height, 1 - (left + 0.12) / width, 1 - (bottom + 0.12) / height)
-    axes = Figure(figsize=(width, height)).add_axes(rectangle)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(_MUTED)
-    axes.tick_params(color=_MUTED, labelcolor=_INK)
-    axes.grid(axis=grid, color=_RULE, lw=0.8)  # type: ignore[arg-type]
-    return axes
+
+def _scatter(chart: Mapping[str, Any]) -> Drawing:
+    ((_, points),) = ((series["name"], series["points"]) for series in chart["series"])
+    scale = chart["scale"]
+    plot = _Plot(scale or [x for x, _ in points], scale or [y for _, y in points])
+    plot.x_axis(_ticks(*plot.x), "mean human rating")
+    plot.y_axis(_ticks(*plot.y), "score of the judge")
+    if scale:
+        plot.line([(scale[0], scale[0]), (scale[1], scale[1])], _MUTED, 1, "4 3")
+    # Jitter, so that equal points are visible; seeded, so that a page made again is the same.
+    rng = random.Random(0)
+    spread_x, spread_y = ((end - start) * 0.012 for start, end in (plot.x, plot.y))
+    for x, y in points:
+        jittered = (x + rng.uniform(-spread_x, spread_x), y + rng.uniform(-spread_y, spread_y))
+        plot.mark(*jittered, "●", _BLUE, 0.5)
+    return plot, []
+
+
+_DRAW = {"dots": _dots, "lines": _lines, "costs": _costs, "scatter": _scatter}
 
 
 def _style(number: int) -> tuple[str, str]:
-    """Colour and marker of a series; the first 49 differ."""
-    return _SERIES[number % len(_SERIES)], list(_MARKERS)[(number + number // len(_SERIES)) % len(_SERIES)]
+    """Marker and colour of a series; the first 35 differ."""
+    return list(_MARKS)[number % len(_MARKS)], f"var(--series-{number % _SERIES})"
 
 
-def _entries(names: Sequence[str]) -> list[LegendEntry]:
-    return [LegendEntry(_style(i)[1], _style(i)[0], name) for i, name in enumerate(names)]
+def _padded(values: Sequence[float]) -> tuple[float, float]:
+    """The range of the values with a margin; never empty."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    margin = 0.06 * (high - low) or 0.5
+    return low - margin, high + margin
 
 
-def _points(values: Sequence[IntervalValue]) -> list[tuple[int, float]]:
-    return [(n, v.value) for n, v in enumerate(values) if v.value is not None]
+def _ticks(start: float, end: float) -> list[float]:
+    """Round numbers within a range, four to nine of them."""
+    rough = (end - start) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.7)
+    return [round(number * step, 10) for number in range(math.ceil(start / step), math.floor(end / step) + 1)]
 
 
-def _intervals(values: Sequence[IntervalValue]) -> list[tuple[int, float, float]]:
-    return [(n, v.low, v.high) for n, v in enumerate(values) if v.low is not None and v.high is not None]
-
-
-def _line_chart(chart: LineChart, width: float) -> Drawing:
-    axes, count = _empty_axes(width, 3.0), len(chart.series)
-    legend = _entries([series.name for series in chart.series])
-    all_intervals = count <= _MAX_INTERVALS or chart.chosen is None
-    for i, series in enumerate(chart.series):
-        # Shifted, or the intervals would hide one another.
-        shift = (i - (count - 1) / 2) * min(0.12, 0.6 / count)
-        colour, marker = _style(i)
-        points = _points(series.values)
-        axes.plot([n + shift for n, _ in points], [v for _, v in points], marker, ls="-", color=colour, ms=5, lw=1.2)
-        if all_intervals or (chart.chosen is not None and chart.chosen[0] == series.name):
-            for n, low, high in _intervals(series.values):
-                axes.vlines([n + shift], [low], [high], color=colour, lw=1)
-        for n, value in points:
-            if chart.chosen == (series.name, n):
-                _ring(axes, n + shift, value)
-    if chart.chosen is not None:
-        legend.append(LegendEntry(_RING, _INK, f"chosen: {chart.chosen[0]}, n = {chart.chosen[1]}"))
-    steps = range(max((len(series.values) for series in chart.series), default=1))
-    axes.set_xticks(steps)
-    axes.set_xlabel(_ROUNDS, color=_INK)
-    scope = "" if all_intervals else " of the chosen line"
-    return axes, legend, f"{chart.measure}; 95 % intervals{scope}"
-
-
-def _cost_chart(chart: CostChart, width: float) -> Drawing:
-    axes = _empty_axes(width, 3.0, grid="both")
-    x, y = [p.calls for p in chart.tried], [p.agreement for p in chart.tried]
-    axes.plot(x, y, "o", ms=5, color=_MUTED, alpha=0.5, ls="none")
-    front = sorted(chart.front, key=_xy)
-    axes.plot([p.calls for p in front], [p.agreement for p in front], "o-", lw=1.0, ms=5, color=_SERIES[0], zorder=3)
-    off_front = [p for p in chart.tried if p not in front] if len(chart.tried) <= _MAX_NAMED else []
-    legend = [] if off_front else [LegendEntry("o", _MUTED, f"tried: {len(chart.tried)}")]
-    for number, point in enumerate([*front, *off_front], start=1):
-        # A front rises to the right, so that labels above left and below right are off the line; near points alternate.
-        offset = (-7, 4) if number % 2 else (7, -12)
-        axes.annotate(
-            str(number), _xy(point), offset, textcoords="offset points", ha="center", zorder=4, fontsize=9,
-            color=_SERIES[0] if point in front else _INK,
-        )  # fmt: skip
-        legend.append(LegendEntry(str(number), _SERIES[0] if point in front else _MUTED, point.name))
-    if chart.chosen is not None:
-        _ring(axes, *_xy(chart.chosen))
-        legend.append(LegendEntry(_RING, _INK, f"chosen: {chart.chosen.name}"))
-    axes.margins(0.1)
-    axes.set_xlabel("LM calls per item", color=_INK)
-    return axes, legend, f"{chart.measure}; {'blue' if off_front else 'numbered'}: the Pareto front"
-
-
-def _judges_chart(chart: JudgesChart, width: float) -> Drawing:
-    rows, count = [_figure_text(row, 24) for row in chart.rows], len(chart.series)
-    left = 0.3 + 0.075 * max(map(len, rows))
-    axes = _empty_axes(width, 0.6 + 0.15 * len(rows) * (count + 1), left=left, bottom=0.3, grid="x")
-    legend = _entries([series.name for series in chart.series])
-    for y, value in enumerate(chart.ceiling):
-        if value is not None:
-            axes.vlines([value], [y - 0.46], [y + 0.46], color=_MUTED, lw=2)
-    if any(value is not None for value in chart.ceiling):
-        legend.append(LegendEntry("|", _MUTED, "the human ceiling: a rater with the mean of the others"))
-    for i, series in enumerate(chart.series):
-        shift = (i - (count - 1) / 2) * 0.8 / (count + 0.5)
-        colour, marker = _style(i)
-        points = _points(series.values)
-        axes.plot([v for _, v in points], [y + shift for y, _ in points], marker, ls="none", color=colour, ms=5)
-        for y, low, high in _intervals(series.values):
-            axes.hlines([y + shift], [low], [high], color=colour, lw=1.2)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.set_ylim(len(rows) - 0.45, -0.55)
-    for y in range(1, len(rows)):
-        axes.axhline(y - 0.5, color=_RULE, lw=0.8)
-    return axes, legend, f"{chart.measure}; 95 % intervals"
-
-
-def _scatter_chart(chart: ScatterChart, width: float) -> Drawing:
-    axes = _empty_axes(width, 3.4, grid="both")
-    spread = (chart.high - chart.low) * 0.012
-    # Jitter, so that equal points are visible; seeded, so that a page made again is the same.
-    rng = random.Random(0)
-    x = [rating + rng.uniform(-spread, spread) for rating, _ in chart.points]
-    scores = [score for _, score in chart.points]
-    extent = chart.high - chart.low if chart.on_scale else (max(scores, default=1.0) - min(scores, default=0.0))
-    y = [score + rng.uniform(-1, 1) * extent * 0.012 for score in scores]
-    if chart.on_scale:
-        axes.plot([chart.low, chart.high], [chart.low, chart.high], color=_MUTED, lw=1, ls="--")
-        pad = extent * 0.06
-        axes.set_ylim(chart.low - pad, chart.high + pad)
-        axes.set_xlim(chart.low - pad, chart.high + pad)
-    axes.plot(x, y, "o", ms=4.5, ls="none", color=_SERIES[0], alpha=0.55, mec=_GROUND, mew=0.4)
-    axes.set_xlabel("mean human rating", color=_INK)
-    axes.set_ylabel("score of the judge", color=_INK, labelpad=2)
-    sample_note = "" if chart.total == len(chart.points) else f", {len(chart.points)} of them drawn at random"
-    line_note = "; dashed: score = rating" if chart.on_scale else "; the scores are not on the raters' scale"
-    return axes, [], f"{chart.total:,} items{sample_note}, jittered{line_note}"
-
-
-def _distribution_chart(chart: DistributionChart, width: float) -> Drawing:
-    axes = _empty_axes(width, 2.4, bottom=0.3)
-    centers = [(a + b) / 2 for a, b in zip(chart.edges, chart.edges[1:], strict=False)]
-    bar = (chart.edges[1] - chart.edges[0]) * 0.4
-    axes.bar([m - bar / 2 for m in centers], [100 * s for s in chart.ratings], bar, color=_MUTED)
-    axes.bar([m + bar / 2 for m in centers], [100 * s for s in chart.scores], bar, color=_SERIES[0])
-    axes.set_ylabel("% of items", color=_INK)
-    if len(centers) <= 11:
-        axes.set_xticks(centers, [f"{m:g}" for m in centers])
-    return axes, [LegendEntry("s", _MUTED, "mean human rating"), LegendEntry("s", _SERIES[0], "judge")], ""
-
-
-def _ring(axes: Axes, x: float, y: float) -> None:
-    axes.plot([x], [y], "o", ms=12, mfc="none", mec=_INK, mew=1.6, ls="none", zorder=5)
-
-
-def _xy(point: CostPoint) -> tuple[float, float]:
-    return point.calls, point.agreement
-
-
-def _figure_text(text: str, max_length: int) -> str:
-    """`text` for a figure: one line, shortened, without unprintable characters, and with `$` escaped (no mathtext)."""
-    shortened = "".join(character if character.isprintable() else "\ufffd" for character in " ".join(text.split()))
-    shortened = shortened if len(shortened) <= max_length else shortened[: max_length - 1] + "…"
-    return shortened.replace("$", r"\$")
-
-
-def _inline_svg(axes: Axes, name: str, label: str) -> str:
-    """The figure of axes as an `<svg>` element with the colours and the font of the page.
-
-    `name` is unique on the page, so that the ids in its charts are; `label` is for screen readers.
-    """
-    import matplotlib
-
-    out = io.StringIO()
-    with warnings.catch_warnings(), matplotlib.rc_context({**_RC, "svg.hashsalt": name}):
-        # The browser draws the texts, so that warnings about glyphs that matplotlib's font lacks do not matter.
-        warnings.simplefilter("ignore", UserWarning)
-        no_metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        axes.figure.savefig(out, format="svg", transparent=True, metadata=no_metadata)  # type: ignore[union-attr]
-    text = out.getvalue()
-    text = text[text.index("<svg") :]
-    # A style element in an inline SVG would apply to the whole page.
-    text = re.sub(r"<(metadata|style)\b.*?</\1>", "", text, flags=re.DOTALL)
-    # Ids must be unique on the page; only those that are referred to are needed.
-    used = set(re.findall(r"#([\w-]+)", text))
-    text = re.sub(r' id="([\w-]+)"', lambda match: match[0] if match[1] in used else "", text)
-    text = re.sub("|".join(_CSS), lambda match: _CSS[match[0]], text)
-    text = re.sub(r"font-family: [^;\"]+;? ?", "", text)
-    view = re.search(r'viewBox="([^"]+)"', text)
-    size = "" if view is None else f' viewBox="{view[1]}"'
-    title = html.escape(label)
-    return re.sub(
-        r"<svg[^>]*>", lambda _: f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'role="img" aria-label="{title}"{size}>', text, count=1
-    )  # fmt: skip
+def _short(text: str, length: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,4 +1,4 @@
-"""Makes the page of a report: one HTML file that loads nothing from outside and runs no script but its own.
+"""The page of a report: one HTML file that loads nothing from outside and runs no script but its own.
 
 Texts under evaluation are hostile here, too. Everything in the template is escaped; the debates are embedded as JSON
 without characters that HTML could interpret, and the page's script inserts them into the document as text. The page's
@@ -12,27 +12,21 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import resources
-from itertools import count, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from debate_judge.runs.reports.html.blocks import (
-    ConfusionMatrix,
-    CostChart,
-    DistributionChart,
-    JudgesChart,
-    LineChart,
-    ReportBlock,
-    ScatterChart,
-)
-from debate_judge.runs.reports.html.charts import DrawnChart, draw
-from debate_judge.runs.reports.html.document import DebateTexts, Report, printable, to_json
+from debate_judge.runs.reports.html.charts import Chart, draw
+from debate_judge.runs.reports.tables import DataTable
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+FORMAT = "debate-judge report 2"
+"""Increased when a field is renamed or changes its meaning; reports of other formats are not read."""
 
 MAX_WORDS = 20_000
 """Words of both texts together up to which they are compared; longer ones are shown one after the other."""
@@ -42,45 +36,87 @@ _NUMBER = re.compile(rf"{_ONE_NUMBER}(\s?/\s?{_ONE_NUMBER})*( \*)?( \[[^\]]*\])?
 """A number, or several with slashes between them; it may have the star of a best value, and an interval."""
 
 
-_CHARTS = (LineChart, CostChart, JudgesChart, ScatterChart, DistributionChart)
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph of prose."""
+
+    text: str
+    look: Literal["", "small", "warning"] = ""
+    kind: Literal["paragraph"] = "paragraph"
 
 
-class Page:
-    """The page of a report. The charts are drawn once, for the page without texts and the one with them."""
+@dataclass(frozen=True, slots=True)
+class Quotation:
+    """A longer text quoted in full, e.g. a guide to the raters."""
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        names = (f"c{number}" for number in count(1))
-        self._sections = [
-            (f"s{number}", section, _template_parts(section.blocks, names))
-            for number, section in enumerate(report.sections)
-        ]
+    title: str
+    text: str
+    kind: Literal["quotation"] = "quotation"
 
-    def html(self, texts: DebateTexts | None = None) -> str:
-        """The page, with the texts of the data if they are given."""
-        from markupsafe import Markup
 
-        script = _read_file("report.js")
-        payload = {
-            "debates": to_json(self._report)["debates"],
-            "texts": None if texts is None else to_json(texts),
-            "labels": self._report.labels,
-        }
-        page = _template().render(
-            report=self._report,
-            sections=self._sections,
-            full=texts is not None,
-            policy=_policy(script),
-            style=Markup(_read_file("report.css")),
-            script=Markup(script),
-            data=Markup(json_for_script(payload)),
-        )
-        return printable(page)
+@dataclass(frozen=True, slots=True)
+class TextChange:
+    """A text before and after, shown as a word diff."""
+
+    title: str
+    before: str
+    after: str
+    kind: Literal["change"] = "change"
+
+
+ReportBlock = Paragraph | DataTable | Quotation | TextChange | Chart
+
+
+@dataclass(frozen=True)
+class Report:
+    """The report of a compile or a comparison, without the texts of the data."""
+
+    subject: Literal["Compiled judge", "Comparison of judges"]
+    name: str
+    title: str
+    identity: str
+    """Equal for reports of the same run; identifies the report's texts."""
+    verdict: Sequence[ReportBlock]
+    """The first thing on the page; the debates follow."""
+    sections: Mapping[str, Sequence[ReportBlock]]
+    """Title -> blocks, folded; without blocks there is no section."""
+    debates: Mapping[str, Any]
+    """See `debates_of`."""
+    stand_in: str = ""
+    """A notice for the figures where the LM was a stand-in, else empty."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """`source`, `candidate` and `context` -> the task's label."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values, from which its page is made."""
+        sections = {title: list(blocks) for title, blocks in self.sections.items() if blocks}
+        values = {name: getattr(self, name) for name in ("subject", "name", "title", "identity", "stand_in", "labels")}
+        blocks = [asdict(block) for block in self.verdict]
+        by_title = {title: [asdict(block) for block in blocks] for title, blocks in sections.items()}
+        return {"format": FORMAT, **values, "verdict": blocks, "sections": by_title, "debates": self.debates}
+
+
+def page(report: Mapping[str, Any], texts: Mapping[str, Any] | None = None) -> str:
+    """The page of a report that is given as JSON values, with the texts of the data if they are given."""
+    from markupsafe import Markup
+
+    script = _read_file("report.js")
+    data = {"debates": report["debates"], "texts": texts, "labels": report["labels"]}
+    html = _template().render(
+        report=report,
+        full=texts is not None,
+        policy=_policy(script),
+        style=Markup(_read_file("report.css")),
+        script=Markup(script),
+        data=Markup(json_for_script(data)),
+    )
+    # Half of a surrogate pair is no character, and has no encoding.
+    return html.encode("utf-8", "replace").decode("utf-8")
 
 
 def json_for_script(value: object) -> str:
-    """JSON for a `<script>` element: pure ASCII, without characters that HTML could interpret."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    """JSON for a `<script>` element, without characters that HTML could interpret."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # The three occur in JSON only inside strings, where these escapes are valid.
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
@@ -99,43 +135,14 @@ def _policy(script: str) -> str:
     return "; ".join(rules)
 
 
-def _template_parts(blocks: Sequence[ReportBlock], names: Iterator[str]) -> list[tuple[str, Any]]:
-    """(kind, content) for the template; consecutive charts are one part, and so are consecutive quotations."""
-    parts: list[tuple[str, Any]] = []
-    for kind, consecutive in groupby(
-        blocks, lambda b: "charts" if isinstance(b, (*_CHARTS, ConfusionMatrix)) else b.kind
-    ):
-        if kind == "charts":
-            parts.append((kind, _draw_charts(list(consecutive), names)))
-        elif kind == "quotation":
-            parts.append((kind, list(consecutive)))
-        else:
-            parts += [(kind, block) for block in consecutive]
-    return parts
-
-
-def _draw_charts(blocks: Sequence[ReportBlock], names: Iterator[str]) -> dict[str, Any]:
-    """Charts drawn side by side, and the legend entries that all have in common."""
-    drawn = [draw(block, next(names)) if isinstance(block, _CHARTS) else block for block in blocks]
-    legends = [part.legend for part in drawn if isinstance(part, DrawnChart) and part.legend]
-    # A number marks a point of its own chart.
-    common = [e for e in legends[0] if all(e in other for other in legends) and not e.mark.isdigit()] if legends else []
-    shared = common if len(legends) > 1 else []
-    without_shared = [
-        replace(part, legend=tuple(e for e in part.legend if e not in shared)) if isinstance(part, DrawnChart) else part
-        for part in drawn
-    ]
-    return {"charts": without_shared, "legend": shared}
-
-
 @cache
 def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"svg": Markup, "with_interval": with_interval}
-    environment.globals |= {"changed_words": changed_words, "column_classes": column_classes}
+    environment.filters |= {"svg": Markup, "with_interval": with_interval, "groupby_kind": consecutive_by_kind}
+    environment.globals |= {"changed_words": changed_words, "column_classes": column_classes, "draw": draw}
     return environment.from_string(_read_file("report.html.j2"))
 
 
@@ -145,6 +152,11 @@ def _read_file(name: str) -> str:
 
 
 # --- functions of the template ---
+
+
+def consecutive_by_kind(blocks: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Blocks of one kind that follow one another; charts and quotations stand side by side."""
+    return [list(same) for _, same in groupby(blocks, lambda block: block["kind"])]
 
 
 class WordRun(NamedTuple):
@@ -173,8 +185,7 @@ def changed_words(before: str, after: str) -> list[WordRun]:
 
 def column_classes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """The CSS class of each column: `number` for numbers and dashes, `long` for prose, else empty."""
-    columns = [[row[i] for row in rows if i < len(row)] for i in range(len(header))]
-    return [_column_class(cells) for cells in columns]
+    return [_column_class([row[i] for row in rows if i < len(row)]) for i in range(len(header))]
 
 
 def _column_class(cells: Sequence[str]) -> str:

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_errors
 from debate_judge.runs.export.from_mlflow import run_artifact
-from debate_judge.runs.reports.html.document import (
-    REMEDY,
-    DebateTexts,
-    Report,
-    report_from,
-    texts_from,
-    to_json,
-)
-from debate_judge.runs.reports.html.page import Page
+from debate_judge.runs.reports.html.page import FORMAT, Report, page
+
+_REMEDY = "run the compile or comparison again, without report=none; finished calls are not paid for again"
 
 _RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})")
 
@@ -46,7 +42,9 @@ class ReportFiles:
         return self.folder / f"{self.stem}.html"
 
 
-def write_files(report: Report, texts: DebateTexts, files: ReportFiles, store: Path, *, full: bool) -> dict[str, str]:
+def write_files(
+    report: Report, texts: Mapping[str, Any], files: ReportFiles, store: Path, *, full: bool
+) -> dict[str, str]:
     """Write a report and its page, which has the texts if it is `full`, and the texts to the store.
 
     Returns:
@@ -55,11 +53,11 @@ def write_files(report: Report, texts: DebateTexts, files: ReportFiles, store: P
     Raises:
         InputError: A file cannot be written.
     """
-    page = Page(report)
-    _write(_texts_file(store, report), _as_json(texts))
-    shared = {"report.json": _as_json(report), "report.html": page.html()}
+    values = report.to_json()
+    shared = {"report.json": _as_json(values), "report.html": page(values)}
+    _write(_texts_file(store, report.identity), _as_json(texts))
     _write(files.data, shared["report.json"])
-    _write(files.page, page.html(texts) if full else shared["report.html"])
+    _write(files.page, page(values, texts) if full else shared["report.html"])
     return shared
 
 
@@ -78,18 +76,32 @@ def regenerate(address: str, store: Path | None, default_store: Path, *, share: 
         InputError: There is no report, its texts are not in the store, or the page cannot be written.
     """
     run = _RUN.fullmatch(address)
+    content: str | bytes
     if run is not None and not Path(address).exists():
-        texts_store = store or default_store
-        report = report_from(run_artifact(run[1], "report.json", store), address)
-        files = ReportFiles(texts_store / "reports" / run[1])
+        texts_store, location = store or default_store, address
+        content, files = run_artifact(run[1], "report.json", store), ReportFiles(texts_store / "reports" / run[1])
     else:
         file = _data_file(Path(address))
-        report, files = report_from(file.read_bytes(), str(file)), ReportFiles(file.parent, file.stem)
+        content, location, files = file.read_bytes(), str(file), ReportFiles(file.parent, file.stem)
         parents = file.resolve().parents[:3]
         texts_store = store or next((folder for folder in parents if (folder / "reports").is_dir()), default_store)
-    page = files.folder / f"{files.stem}-share.html" if share else files.page
-    _write(page, Page(report).html(None if share else _texts_of(report, texts_store)))
-    return page
+    not_a_report = InputError("this is no report, or one of another version", file=location, remedy=_REMEDY)
+    try:
+        report = json.loads(content)
+        identity = str(report["identity"]) if report["format"] == FORMAT else None
+    except (ValueError, TypeError, LookupError):
+        raise not_a_report from None
+    if identity is None:
+        raise not_a_report
+    texts = None if share else _texts_of(identity, texts_store)
+    try:
+        text = page(report, texts)
+    # A file that anyone may have written fails anywhere in the template.
+    except Exception:
+        raise not_a_report from None
+    page_file = files.folder / f"{files.stem}-share.html" if share else files.page
+    _write(page_file, text)
+    return page_file
 
 
 def _data_file(path: Path) -> Path:
@@ -103,24 +115,27 @@ def _data_file(path: Path) -> Path:
         names = ", ".join(file.name for file in comparisons)
         raise InputError("the folder has several reports", file=path.parent, expected=f"one of {names}")
     expected = "folder of an export or of a comparison, the .json file of a report, or the id of an MLflow run"
-    raise InputError("there is no report", file=path, expected=expected, remedy=REMEDY)
+    raise InputError("there is no report", file=path, expected=expected, remedy=_REMEDY)
 
 
-def _texts_of(report: Report, store: Path) -> DebateTexts:
-    file = _texts_file(store, report)
+def _texts_of(identity: str, store: Path) -> Any:
+    file = _texts_file(store, identity)
     if not file.is_file():
-        remedy = "name the store of the command that made it, or make the page without texts with --share, or " + REMEDY
+        remedy = (
+            f"name the store of the command that made it, or make the page without texts with --share, or {_REMEDY}"
+        )
         raise InputError("the texts of this report are not in the store", file=file, field="--store", remedy=remedy)
-    return texts_from(file.read_bytes(), str(file), report)
+    return json.loads(file.read_bytes())
 
 
-def _texts_file(store: Path, report: Report) -> Path:
+def _texts_file(store: Path, identity: str) -> Path:
     # The identity is from a file that anyone may have written, and must not lead to another folder.
-    return store / "reports" / (re.sub(r"\W", "_", report.identity)[:80] + ".json")
+    return store / "reports" / (re.sub(r"\W", "_", identity)[:80] + ".json")
 
 
-def _as_json(value: Report | DebateTexts) -> str:
-    return json.dumps(to_json(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+def _as_json(value: Mapping[str, Any]) -> str:
+    # ASCII, because texts may have lone surrogates.
+    return json.dumps(value, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def _write(path: Path, text: str) -> None:
