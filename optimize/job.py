@@ -153,7 +153,6 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[CompileRun
         reflection_lm = make_reflection_lm(settings, runner.lm)
         with _make_tracker(plan) as tracker:
             log_plan(plan, tracker)
-            runner.progress.phases = plan.phases
             if settings.preflight:
                 preflight(runner, _preflight_checks(plan))
                 preflight_reflection(settings, reflection_lm)

@@ -23,14 +23,10 @@ from debate_judge.optimize.tuners import Tuner, find_tuner
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.runner.progress import RunPhase
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.tracker import Tracker
 
 T = TypeVar("T")
-
-_PASSES = 60
-"""Approximate passes over items of a search for each aspect, on dev and train, of the sources to prune by and all."""
 
 OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
 
@@ -152,27 +148,6 @@ class CompilePlan:
         return corpora
 
     @property
-    def phases(self) -> list[RunPhase]:
-        """The phases of a compile, for the progress bar; their shares of the work are approximate."""
-        aspects = len(self.data.aspects)
-        tuning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * aspects)
-        search = RunPhase("search", 0.5, _PASSES * aspects)
-        calibration = RunPhase("calibration", 0.05, aspects)
-        held_out = RunPhase("held-out", 0.2, 4 * aspects)
-        if not self.data.folds:
-            return [tuning, search, calibration, held_out]
-        halves = self.data.folds.halves
-        tuning = replace(tuning, share=tuning.share * len(halves), passes=tuning.passes * len(halves))
-        # Folds of one half share the tuned judges, so the first of them makes most of the calls of all.
-        first_fold = [search, calibration, held_out]
-        later_fold = [replace(phase, share=phase.share / 4) for phase in first_fold]
-        folds = [phases for half in halves for phases in (first_fold, *([later_fold] * (len(half) - 1)))]
-        if self.settings.lm == OFFLINE:
-            return [tuning, *(phase for phases in folds for phase in phases), *later_fold[:2]]
-        # All folds run concurrently.
-        return [tuning, *(_merged(phases) for phases in zip(*folds, strict=True))]
-
-    @property
     def corpus_name(self) -> str:
         stem = Path(self.settings.data.partition("=")[0]).stem
         # Names of data sets and splits have characters that a folder's name should not have.
@@ -199,10 +174,6 @@ class CompilePlan:
     def note(self) -> str | None:
         """A remark that must accompany all figures of the compile, if any."""
         return OFFLINE_NOTE if self.settings.lm == OFFLINE else None
-
-
-def _merged(phases: Sequence[RunPhase]) -> RunPhase:
-    return replace(phases[0], share=sum(phase.share for phase in phases), passes=sum(phase.passes for phase in phases))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import re
 import sys
 from collections.abc import Sequence
@@ -23,9 +22,10 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner import progress as shown_progress
 from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_shortest, preflight, preflight_checks
-from debate_judge.runs.runner.progress import FIRST_REPLY_DELAY, LINE_INTERVAL, RunPhase, RunProgress
+from debate_judge.runs.runner.progress import RunProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, requested, scripted_lm, section
 from tests.programs.tables import shown_candidates, table_script
@@ -148,33 +148,15 @@ def test_a_table_of_the_longest_group_is_tried_where_calls_are_shared() -> None:
 
 # --- progress ---
 
-PHASES = [RunPhase("tuning", 0.2, 2), RunPhase("search", 0.6, 3), RunPhase("held-out", 0.2, 1)]
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def progress(clock: Clock) -> RunProgress:
-    """The progress of a run whose calls cost 10 cents."""
+def progress(monkeypatch: pytest.MonkeyPatch) -> RunProgress:
+    """The progress of a run whose calls cost 10 cents, shown soon."""
+    monkeypatch.setattr(shown_progress, "BAR_DELAY", 0.0)
+    monkeypatch.setattr(shown_progress, "FIRST_LINE", 0.01)
     lm = scripted_lm(debater())
     lm.price = Price(100.0, 100.0, 0.0)
-    progress = RunProgress(lm, visible=False, clock=clock)
-    progress.start()
-    return progress
-
-
-def figures(line: str) -> list[str]:
-    return re.findall(r"\d+(?:\.\d+)?", line)
+    return RunProgress(lm, visible=True)
 
 
 def spend(progress: RunProgress, calls: int) -> None:
@@ -183,133 +165,53 @@ def spend(progress: RunProgress, calls: int) -> None:
         progress.lm.meter.count_reply("scorer", Reply("4", 1000, 0, 100))
 
 
-def visible(text: str) -> str:
-    """What has been written, without what steers the terminal."""
-    return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", text)
-
-
-def test_step_items_agreement_calls_money_and_time_in_one_text_as_wide_as_the_terminal(
-    progress: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    stream = io.StringIO()
-    progress.phases = PHASES
-    progress.best_value = 0.617
+def test_phase_agreement_calls_money_and_items_stand_in_one_line(progress: RunProgress) -> None:
+    progress.lm.meter.count_request("scorer")
+    assert progress.text().startswith(f"waiting for the first reply of {progress.lm.model}")
     with stage("fluency: tuning"), progress.track("guides", 4):
         pass
-    with stage("fluency: search, debates dev"):
-        for _ in range(2):
-            with progress.track("debates", 10):
-                pass
-        with progress.track("fluency: n=1", 10) as items:
-            for _ in range(5):
+    with stage("fluency: search, debates dev"), progress.track("debates", 10) as first:
+        spend(progress, 14)
+        first.advance()
+        with progress.track("fluency: n=1\n", 30) as items:
+            for _ in range(9):
                 items.advance()
-            spend(progress, 14)
-            clock.now += 70
-            # Of the search 2.5 of 3 passes: .2 + .6 * 2.5 / 3 = .7 of the work in 70 s.
-            assert progress.share == pytest.approx(0.7)
-            assert figures(progress.line()) == ["2", "3", "0.62", "14", "20", "1.40", "2.00", "30", "1", "5", "10"]
-            progress.tick(stream, terminal=True)
-    progress.stop()
-    assert max(map(len, visible(stream.getvalue()).splitlines())) <= 60
-    text = " ".join(visible(stream.getvalue()).split())
-    parts = ("step 2 of 3, search", "14 LM calls of about 20", "$1.40 of about $2.00", "30 s left", "5 of 10")
-    assert [part for part in parts if part not in text] == []
+            progress.best_value = 0.617
+            assert progress.share() == pytest.approx(10 / 40), "of the phase"
+            assert progress.text() == "search · agreement so far 0.62 · 14 LM calls, $1.40 · fluency: n=1?: 9 of 30"
 
 
-def test_passes_without_phases_are_extrapolated_one_by_one(progress: RunProgress, clock: Clock) -> None:
-    with progress.track("judges", 10):
-        spend(progress, 40)
-        clock.now += 100
-    with progress.track("ablations", 10) as items:
+def test_the_time_left_is_known_of_a_run_of_one_phase(progress: RunProgress, monkeypatch: pytest.MonkeyPatch) -> None:
+    with progress.track("items scored", 10) as items:
         for _ in range(5):
             items.advance()
-        spend(progress, 20)
-        clock.now += 30
-        assert figures(progress.line()) == ["60", "80", "6.00", "8.00", "30", "5", "10"]
+        monkeypatch.setattr("time.monotonic", lambda now=items.started: now + 300)
+        assert "about 5 min left" in progress.text()
+    with progress.track("more", None):
+        assert progress.share() is None
 
 
-def test_the_share_never_falls_and_steps_go_forwards(progress: RunProgress) -> None:
-    shares = []
-    progress.phases = PHASES
-    for name in ("a: tuning", "a: search, debates dev", "b: tuning", "a: held-out", "a: search, debates dev", "odd"):
-        with stage(name), progress.track(name, 2) as items:
-            items.advance()
-            shares.append(progress.share)
-    assert shares == sorted(shares)
-    assert progress.line().startswith("step 3 of 3, held-out")
-    assert progress.share == pytest.approx(1.0)
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
-def test_lines_come_now_and_then_where_there_is_no_terminal(progress: RunProgress, clock: Clock) -> None:
-    stream = io.StringIO()
-    clock.now += 8
-    progress.tick(stream, terminal=False)
-    assert stream.getvalue() == "", "nothing has been asked"
-    progress.lm.meter.count_request("scorer")
-    for _ in range(12):
-        progress.tick(stream, terminal=False)
-        clock.now += 1
-    (waiting,) = stream.getvalue().splitlines()
-    assert f"{progress.lm.model} ({FIRST_REPLY_DELAY:.0f} s)" in waiting
-    with progress.track("scoring", 10) as items:
-        items.advance()
-        spend(progress, 1)
-        assert "waiting" not in progress.line()
-        for _ in range(2 * int(LINE_INTERVAL)):
-            clock.now += 1
-            progress.tick(stream, terminal=False)
-    lines = stream.getvalue().splitlines()[1:]
-    assert len(lines) == 2
-    assert all("1 of 10" in line for line in lines)
-
-
-def test_on_a_terminal_one_bar_is_drawn_again_and_again(
-    progress: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_terminal_has_a_bar_and_a_file_a_line(
+    progress: RunProgress, terminal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    stream = io.StringIO()
-    progress.phases = PHASES
-    with stage("a: search, debates dev"), progress.track("debates", 4) as items:
-        progress.tick(stream, terminal=True)
-        assert stream.getvalue() == "", "what is over at once needs no bar"
-        clock.now += 3
-        for _ in range(2):
-            items.advance()
-            spend(progress, 1)
-            progress.tick(stream, terminal=True)
-        before = stream.getvalue()
-        progress.tick(stream, terminal=True)
-        assert stream.getvalue() == before, "nothing is drawn where nothing is new"
-    progress.stop()
-    assert " 30% " in visible(stream.getvalue()), "half a pass of three: .2 + .6 / 6"
-    assert (before.count("\n"), before.count("\x1b[1A")) == (2, 1), "two lines, drawn over the two before"
-    assert "\x1b[?25l" not in stream.getvalue(), "a run that is killed would leave the terminal without a cursor"
-
-
-def test_what_is_written_meanwhile_stands_above_the_bar(
-    progress: RunProgress, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    stream = io.StringIO()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
-    handler = logging.StreamHandler(stream)
-    # A handler of a library, and the one that looks for the stream anew.
-    for library in (handler, logging.lastResort):
-        logging.getLogger("of.a.library").addHandler(library)
-    with progress.track("debates", 4):
-        clock.now += 3
-        progress.tick(stream, terminal=True)
-        for write in (
-            lambda: handler.emit(logging.makeLogRecord({"msg": "logged [/x] by a library"})),
-            lambda: print("printed", file=sys.stderr),
-        ):
-            before = len(stream.getvalue())
-            write()
-            # The bar is erased, the line written whole, and the bar drawn below it.
-            erased, _, text = stream.getvalue()[before:].partition("\x1b[2K")
-            assert erased.strip("\r") == ""
-            assert re.search(r"(logged \[/x\] by a library|printed)\n(.*\n)*.*debates: 0 of 4", visible(text))
-    progress.stop()
-    assert sys.stderr is handler.stream is stream
-    logging.getLogger("of.a.library").handlers.clear()
+    with progress, progress.track("debates", 4):
+        while "debates" not in stream.getvalue():
+            pass
+        print("printed meanwhile", file=sys.stderr)
+    assert sys.stderr is stream
+    text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", stream.getvalue())
+    assert "printed meanwhile\n" in text
+    assert ("━" in text) == terminal
+    if terminal:
+        assert max(map(len, re.split(r"[\r\n]", text))) <= 60
+    assert "\x1b[?25l" not in stream.getvalue(), "a run that is killed would leave the terminal without a cursor"
