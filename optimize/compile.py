@@ -23,9 +23,6 @@ from debate_judge.runs.flags.parser import RESUME_HINT, make_parser, read_settin
 from debate_judge.runs.flags.text_layout import print_error
 from debate_judge.runs.reports.terminal import show
 
-EXIT_TRACKING = 4
-"""Exit code besides those of every command (`runs.flags.parser`)."""
-
 
 @command_settings
 class CompileFlags(EstimateFlags):
@@ -70,7 +67,7 @@ def _compile(settings: Settings) -> int:
     from debate_judge.optimize.job import compile_judge
     from debate_judge.optimize.reporting.summary import summary
     from debate_judge.runs.flags.judge import personas
-    from debate_judge.runs.tracking.tracker import TrackingError
+    from debate_judge.runs.tracking.tracker import EXIT_TRACKING, TrackingError
 
     require_writable(settings.json, cli_name(Settings, "json"))
     try:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_errors
-from debate_judge.optimize.evaluation.comparison import folds_json
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import describe_point, guides_text, instruction_diff
@@ -20,6 +19,7 @@ from debate_judge.optimize.reporting.sections import compile_report
 from debate_judge.optimize.result import Result, TrackedRun
 from debate_judge.programs import JUDGE_CLASSES
 from debate_judge.programs.judge import Judge
+from debate_judge.programs.lm.redaction import redact
 from debate_judge.programs.roles.examples import examples_of, render_examples
 from debate_judge.runs.export import folder
 from debate_judge.runs.flags.declaration import changed_settings
@@ -29,10 +29,13 @@ from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.reports.html.page import Report
 from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
-from debate_judge.runs.tracking.model import Registration
-from debate_judge.runs.tracking.run_contents import named_prompts
+from debate_judge.runs.tracking.contents import log_dataset, log_debates, register_prompts
+from debate_judge.runs.tracking.model import Registration, log_model, require_registrable
 from debate_judge.runs.tracking.tracker import Tracker
-from debate_judge.runs.tracking.values import CHOICE_METRIC
+from debate_judge.runs.tracking.values import CHOICE_METRIC, finite_values, text_values
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +51,17 @@ _TEXTS_WARNING = (
 
 def log_plan(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before any LM call: settings, data and split."""
+    import mlflow
+
     data = plan.data
     derived = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
     tracker.log_settings(asdict(plan.settings) | derived, changed_settings(plan.settings, _ALWAYS_LOGGED) | derived)
-    tracker.set_tags({"note": plan.note or None, "held_out": data.evaluation_corpus.digest})
-    tracker.log_dataset("train", data.splits.train, data.splits.fingerprints["train"])
-    tracker.log_dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
-    tracker.log_dataset("held_out", data.evaluation_corpus, data.evaluation_corpus.digest)
+    with tracker.writing():
+        require_registrable(plan.model_name)
+        mlflow.set_tags(text_values({"note": plan.note or None, "held_out": data.evaluation_corpus.digest}))
+        log_dataset("train", data.splits.train, data.splits.fingerprints["train"])
+        log_dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
+        log_dataset("held_out", data.evaluation_corpus, data.evaluation_corpus.digest)
 
 
 def write_export(result: Result) -> None:
@@ -79,45 +86,56 @@ def _compiled_on(plan: CompilePlan) -> list[str]:
 
 def log_result(result: Result, tracker: Tracker) -> Result:
     """Log the result in its run, with the model that is its export, and write the report; returns it with both."""
+    import mlflow
+
     logger.info("writing figures, tables, the report and the model")
     plan, held_out = result.plan, result.held_out
-    tracker.set_description(description(result))
-    for compared in COMPARED:
-        tracker.log_json(f"agreement/{compared}.json", held_out.tables[compared].to_json())
-    tracker.log_details(decision_tables.metrics(held_out.decisions))
-    tracker.log_details(absolute_agreement_tables.metrics(held_out.absolute_agreement))
-    tracker.log_details(calibration_tables.metrics(result.calibration))
-    tracker.log_json("calibration.json", calibration_tables.to_json(result.calibration))
-    tracker.log_metrics(_main_metrics(result))
-    tracker.log_details(_detail_metrics(result))
-    tracker.set_tags({"exported": result.exported.reason})
-    tracker.log_params(_chosen_params(result))
-    if held_out.folds:
-        tracker.log_json("folds.json", folds_json(plan, held_out.folds))
-    tracker.set_tags(
-        {f"chosen/{a}": describe_point(s.chosen.point, s.chosen.calls) for a, s in result.searches.items()}
-    )
     report, texts = compile_report(result)
-    tracker.log_text("instructions-diff.txt", instruction_diff(plan, result.compiled))
-    tracker.log_text("guides.txt", guides_text(result.compiled))
-    by_aspect = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
-    if any(by_aspect.values()):
-        all_examples = "\n\n".join(
-            f"{aspect}\n\n{render_examples(examples)}" for aspect, examples in by_aspect.items() if examples
+    with tracker.writing():
+        mlflow.log_params(_chosen_params(result))
+        mlflow.log_metrics(finite_values(_main_metrics(result)))
+        mlflow.set_tags(
+            text_values(
+                {
+                    "mlflow.note.content": description(result),
+                    "exported": result.exported.reason,
+                    **{
+                        f"chosen/{a}": describe_point(s.chosen.point, s.chosen.calls)
+                        for a, s in result.searches.items()
+                    },
+                }
+            )
         )
-        tracker.log_text("examples.txt", all_examples)
-    if tracker.keeps_texts:
-        tracker.log_table("debates.json", debate_rows(plan, held_out))
-        tracker.log_debates(sampled_debates(plan, held_out))
-    tracker.log_table("costs.json", cost_rows(result.lm.meter, result.lm.price))
-    _log_model(result, tracker)
-    tracked = TrackedRun(
-        run_id=tracker.run_id,
-        ui_command=tracker.ui_command,
-        link=tracker.run_link(),
-    )
-    report_page = None if plan.settings.report == "none" else _write_report(result, tracker, report, texts)
-    return replace(result, tracked=tracked, report=report_page)
+        mlflow.log_dict(finite_values(_detail_metrics(result)), "metrics.json")
+        mlflow.log_dict(redact(result.to_json()), "result.json")
+        for file, text in _texts(result).items():
+            mlflow.log_text(text, file)
+        mlflow.log_table(_table(cost_rows(result.lm.meter, result.lm.price)), "costs.json")
+        if tracker.keeps_texts:
+            mlflow.log_table(_table(debate_rows(plan, held_out)), "debates.json")
+            log_debates(tracker.run_id, sampled_debates(plan, held_out))
+        _log_model(result)
+    tracked = TrackedRun(run_id=tracker.run_id, ui_command=tracker.ui_command, link=tracker.run_link())
+    page = None if plan.settings.report == "none" else _write_report(result, tracker, report, texts)
+    return replace(result, tracked=tracked, report=page)
+
+
+def _table(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
+    import pandas as pd
+
+    # dtype object: a missing number would become NaN, which is no JSON.
+    return pd.DataFrame(list(rows), dtype=object)
+
+
+def _texts(result: Result) -> dict[str, str]:
+    """File -> text, about the prompts of the compiled judge."""
+    by_aspect = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
+    examples = [f"{aspect}\n\n{render_examples(found)}" for aspect, found in by_aspect.items() if found]
+    return {
+        "instructions-diff.txt": instruction_diff(result.plan, result.compiled),
+        "guides.txt": guides_text(result.compiled),
+        **({"examples.txt": "\n\n".join(examples)} if examples else {}),
+    }
 
 
 def _write_report(result: Result, tracker: Tracker, report: Report, texts: Mapping[str, Any]) -> Path | None:
@@ -125,6 +143,8 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Mappi
 
     If the page cannot be written, this is only a warning, because the compile has been paid for by now.
     """
+    import mlflow
+
     full, files = result.plan.settings.report == "full", ReportFiles(result.export)
     try:
         shareable = write_files(report, texts, files, Path(result.plan.settings.store), full=full)
@@ -135,12 +155,13 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Mappi
     except InputError as error:
         logger.warning("no report: %s", error)
         return None
-    for name, text in shareable.items():
-        tracker.log_text(name, text)
+    with tracker.writing():
+        for name, text in shareable.items():
+            mlflow.log_text(text, name)
     return files.page
 
 
-def _log_model(result: Result, tracker: Tracker) -> None:
+def _log_model(result: Result) -> None:
     """Log the export as a model with its prompts, and register it if its agreement is shown to be above chance."""
     plan, exported = result.plan, result.exported
     custom_kinds = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(JUDGE_CLASSES))
@@ -152,11 +173,16 @@ def _log_model(result: Result, tracker: Tracker) -> None:
             plan.export,
         )
     else:
-        tracker.log_model(
-            plan.export, name="judge", registration=_registration(result) if result.beats_chance else None
-        )
-    instructions = {aspect: _instructions_in_use(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
-    tracker.log_prompts(plan.name, named_prompts(plan.model_name, instructions))
+        log_model(plan.export, "judge", _registration(result) if result.beats_chance else None)
+    register_prompts(
+        plan.name,
+        {
+            f"{plan.model_name}.{aspect}.{role}": text
+            for aspect, chosen in exported.judge.aspects.items()
+            for role, text in _instructions_in_use(chosen.judge).items()
+            if text
+        },
+    )
 
 
 def _instructions_in_use(judge: Judge) -> dict[str, str]:
@@ -221,11 +247,15 @@ def _main_metrics(result: Result) -> dict[str, float | None]:
 
 
 def _detail_metrics(result: Result) -> dict[str, float | None]:
+    """Numbers for `metrics.json` that would crowd the metrics on the run's page."""
     held_out, search = result.held_out, next(iter(result.searches.values()))
     meter, power = result.lm.meter, statistical_power(held_out.gain)
     return {
         **{f"held_out/{name}/lm_calls_per_item": held_out.calls_per_item(name) for name in COMPARED},
         **{f"gain/{aspect}": gain.value for aspect, gain in held_out.gains.items()},
+        **decision_tables.metrics(held_out.decisions),
+        **absolute_agreement_tables.metrics(held_out.absolute_agreement),
+        **calibration_tables.metrics(result.calibration),
         "gain_detectable": None if power is None else power.detectable,
         "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
         "trials": sum(search.states.values()),

@@ -1,14 +1,15 @@
-"""MLflow's configuration in this project's processes: no telemetry, no log noise, short timeouts."""
+"""MLflow's configuration in this project's processes: no telemetry, no log noise, short timeouts, nothing left set."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 _DEFAULTS = {
     # No usage statistics leave the machine, and stdout and stderr stay ours.
@@ -44,25 +45,59 @@ def sqlite_file(uri: str) -> Path | None:
     return Path(unquote(uri.partition(":///")[2]))
 
 
+def split_login(uri: str) -> tuple[str, dict[str, str]]:
+    """A server's URI without the login in it, and the environment variables from which MLflow takes the login.
+
+    So the password is in no address that MLflow logs, prints or stores.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme not in ("http", "https") or "@" not in parts.netloc:
+        return uri, {}
+    login, _, host = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    names = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+    return urlunsplit(parts._replace(netloc=host)), dict(zip(names, map(unquote, (user, password)), strict=True))
+
+
 _LOCK = RLock()
 
 
 @contextmanager
-def use_tracking_uri(uri: str, *, registry: bool = True) -> Iterator[None]:
-    """Set MLflow's tracking URI, and unless `registry` is false its registry URI, inside the block.
+def use_tracking_uri(
+    uri: str, *, registry: bool = True, experiment_id: str | None = None, runs: Sequence[Any] = ()
+) -> Iterator[None]:
+    """Direct MLflow's fluent functions to a store inside the block; afterwards all is as the caller had it.
 
-    MLflow has one URI per process, so blocks of several threads wait for each other, and the old URI is restored.
+    MLflow has one URI per process, so blocks of several threads wait for each other.
+
+    Args:
+        uri: Tracking URI; may hold a login.
+        registry: Whether it is the registry's URI as well.
+        experiment_id: The active experiment.
+        runs: The active runs, the innermost last; more may be started and ended in the block.
     """
+    from mlflow.tracking import fluent
     from mlflow.tracking._model_registry import utils as models
-    from mlflow.tracking._tracking_service import utils as runs
+    from mlflow.tracking._tracking_service import utils as tracking
 
+    address, login = split_login(uri)
     with _LOCK:
-        previous = runs._tracking_uri, models._registry_uri
+        before = tracking._tracking_uri, models._registry_uri, fluent._active_experiment_id
+        active, last = fluent._active_run_stack.get(), fluent._last_active_run_id.get()
+        # `start_run` would continue the run that MLFLOW_RUN_ID names.
+        environment = {name: os.environ.pop(name, None) for name in ("MLFLOW_RUN_ID", *login)}
         try:
             # Not `mlflow.set_tracking_uri`, which also sets environment variables, while other threads read them.
-            runs._tracking_uri = uri
+            tracking._tracking_uri, fluent._active_experiment_id = address, experiment_id
             if registry:
-                models._registry_uri = uri
+                models._registry_uri = address
+            fluent._active_run_stack.set(list(runs))
+            os.environ.update(login)
             yield
         finally:
-            runs._tracking_uri, models._registry_uri = previous
+            tracking._tracking_uri, models._registry_uri, fluent._active_experiment_id = before
+            fluent._active_run_stack.set(active)
+            fluent._last_active_run_id.set(last)
+            for name, value in environment.items():
+                os.environ.pop(name, None)
+                os.environ.update({} if value is None else {name: value})

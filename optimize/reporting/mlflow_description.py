@@ -14,7 +14,7 @@ from debate_judge.optimize.result import Result
 from debate_judge.programs.judge import Unscored, reason_of
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.reports.tables import markdown
-from debate_judge.runs.tracking.run_contents import TracedDebate
+from debate_judge.runs.tracking.contents import TracedDebate
 
 MAX_DEBATES = 200
 """Most debates in the run's table."""

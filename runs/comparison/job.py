@@ -24,6 +24,7 @@ from debate_judge.runs.comparison.plan import ComparisonPlan, prepare
 from debate_judge.runs.comparison.report import RenderedComparison, write_report
 from debate_judge.runs.comparison.results import Comparison
 from debate_judge.runs.comparison.table import heading, judges_table, notes, verdict
+from debate_judge.runs.comparison.tracked import tracked
 from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
 from debate_judge.runs.estimates.table import estimate_blocks
 from debate_judge.runs.flags.lm import lm_options, require_server
@@ -34,11 +35,20 @@ from debate_judge.runs.reports.terminal import OutputBlock, Verbatim, show
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner, require_scored
+from debate_judge.runs.tracking.tracker import EXIT_TRACKING, Tracker, TrackingError
 
 
 def run(flags: CompareFlags) -> int:
     """Run a comparison and print its tables and other outputs; returns the exit code, `EXIT_LM` if a judge left too
-    many texts without a score."""
+    many texts without a score, `EXIT_TRACKING` if the tracking store failed."""
+    try:
+        return _run(flags)
+    except TrackingError as error:
+        print_error(error)
+        return EXIT_TRACKING
+
+
+def _run(flags: CompareFlags) -> int:
     plan = prepare(flags)
     if flags.estimate is not None:
         show(*estimate_comparison(flags, plan))
@@ -48,10 +58,11 @@ def run(flags: CompareFlags) -> int:
         clients = list(lms.values())
         for lm in clients[1:]:
             lm.share_budget(clients[0])
+        tracker = stack.enter_context(tracked(flags, plan))
         rendered = compare_entrants(flags, plan, lms)
         if flags.json:
             write_json(flags.json, rendered.record, "--json")
-        show(*summary(flags, plan, rendered, clients))
+        show(*summary(flags, plan, rendered, clients, tracker))
     for name in rendered.incomplete:
         reason = rendered.comparison.failed[name]
         print_error(f"{name}: {reason}\n  remedy:   fix the cause, or allow more with max-unscored, and {RESUME_HINT}")
@@ -59,7 +70,11 @@ def run(flags: CompareFlags) -> int:
 
 
 def summary(
-    flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, clients: Sequence[JudgeLM]
+    flags: CompareFlags,
+    plan: ComparisonPlan,
+    rendered: RenderedComparison,
+    clients: Sequence[JudgeLM],
+    tracker: Tracker,
 ) -> list[OutputBlock]:
     """What is printed: one screen, and before it, if verbose, all tables of the report. Writes the report, too."""
     comparison, context = rendered.comparison, plan.context
@@ -69,7 +84,7 @@ def summary(
             blocks += [part for table in kind.tables for part in (table, "")]
         blocks += [*rendered.notes, ""]
         blocks += [part for lm in clients if lm.meter.requested for part in (cost_table(lm.meter, lm.price), "")]
-    places = write_report(flags, plan, rendered, clients)
+    places = write_report(flags, plan, rendered, clients, tracker)
     return [
         *blocks,
         heading(comparison, context),

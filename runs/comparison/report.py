@@ -18,16 +18,16 @@ from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.plan import ComparisonPlan
 from debate_judge.runs.comparison.results import AVERAGE, Comparison
 from debate_judge.runs.comparison.table import judges_table, verdict
-from debate_judge.runs.flags.declaration import changed_settings, result_settings
+from debate_judge.runs.comparison.tracked import log_comparison
 from debate_judge.runs.flags.parser import as_command
-from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.html.charts import Chart, Point, Series
 from debate_judge.runs.reports.html.debates import debates_of
 from debate_judge.runs.reports.html.page import Paragraph, Quotation, Report, ReportBlock
 from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
-from debate_judge.runs.reports.tables import DataTable, markdown
-from debate_judge.runs.reports.text import HasInterval, correlation_label, interval_metrics
+from debate_judge.runs.reports.tables import DataTable
+from debate_judge.runs.reports.text import HasInterval, correlation_label
+from debate_judge.runs.tracking.tracker import Tracker, TrackingError
 from debate_judge.runs.tracking.values import versions
 
 _MAX_POINTS = 300
@@ -272,14 +272,16 @@ def _cost_tables(comparison: Comparison, lms: Sequence[JudgeLM]) -> list[ReportB
 
 
 def write_report(
-    flags: CompareFlags, plan: ComparisonPlan, rendered: RenderedComparison, lms: Sequence[JudgeLM]
+    flags: CompareFlags,
+    plan: ComparisonPlan,
+    rendered: RenderedComparison,
+    lms: Sequence[JudgeLM],
+    tracker: Tracker,
 ) -> dict[str, str]:
     """Write the report and log the run; returns where they are, by a word for each.
 
     If that fails there is a warning only, so that the comparison itself is not lost.
     """
-    from debate_judge.runs.tracking.tracker import TrackingError
-
     store, places = Path(flags.store), dict[str, str]()
     without_texts: dict[str, str] = {}
     output = "report"
@@ -289,9 +291,9 @@ def write_report(
             files = report_file_paths(flags, report.name)
             without_texts = write_files(report, texts, files, store, full=flags.report == "full")
             places["Report"] = str(files.page)
-        if flags.tracking_uri is not None or (store / "mlflow.db").is_file():
-            output = "run"
-            places["MLflow"] = _log(flags, plan, rendered, report, without_texts)
+        output = "run"
+        log_comparison(tracker, plan, rendered, without_texts)
+        places["MLflow"] = tracker.ui_command or tracker.run_link()
     except (InputError, TrackingError) as error:
         print(f"warning: the {output} could not be written: {error}", file=sys.stderr)
     return places
@@ -302,44 +304,3 @@ def report_file_paths(flags: CompareFlags, name: str) -> ReportFiles:
     if flags.json is not None:
         return ReportFiles(Path(flags.json).parent, f"{Path(flags.json).stem}-report")
     return ReportFiles(Path(flags.store) / "comparisons" / name)
-
-
-def _log(
-    flags: CompareFlags,
-    plan: ComparisonPlan,
-    rendered: RenderedComparison,
-    report: Report,
-    artifacts: Mapping[str, str],
-) -> str:
-    """Log a run with a nested run for each judge, and `artifacts` by name; metric names are those of compiles.
-
-    Returns the command that starts MLflow's page, or the address of the run where none is needed.
-    """
-    from debate_judge.runs.tracking.tracker import Tracker
-
-    comparison, setup = rendered.comparison, plan.setup
-    experiment = f"debate/{Path(flags.data.partition('=')[0]).stem}"
-    params = {"lm": plan.context.lm, "aspects": ",".join(aspect.name for aspect in setup.aspects)}
-    name, store = flags.name or report.name, Path(flags.store)
-    with Tracker(uri=flags.tracking_uri, store=store, experiment=experiment, run_name=name) as tracker:
-        tracker.log_settings(result_settings(flags) | params, changed_settings(flags, ("data", "judges")) | params)
-        tracker.set_tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
-        if plan.context.part == "held-out":
-            tracker.log_dataset("held_out", setup.corpus, setup.corpus.digest)
-        tracker.set_description("\n\n".join(filter(None, [report.stand_in, markdown(judges_table(comparison))])))
-        for result in comparison.rows:
-            # Agreement on sources of a compile is no evidence, and must not be sorted among figures that are.
-            agreement = "in_sample_agreement" if result.judge.compiled_on else "agreement"
-            average = result.agreement(AVERAGE)[setup.statistics[0]]
-            metrics = {
-                **interval_metrics(agreement, average),
-                "calls_per_item": result.judge.calls,
-                "unscored": float(average.unscored),
-                **absolute_agreement_tables.averages(comparison.absolute_agreement, result.name),
-            }
-            lm = {"lm": result.judge.lm} if result.judge.lm else {}
-            tracker.log_trial(result.name, {"judge": result.name, **params, **lm}, metrics)
-        tracker.log_json("comparison.json", rendered.record)
-        for artifact, text in artifacts.items():
-            tracker.log_text(artifact, text)
-        return tracker.ui_command or tracker.run_link()

@@ -1,4 +1,4 @@
-"""MLflow: one run per compile with its trials, the registered model, the embedded store, the runs of killed processes.
+"""MLflow: one run per compile or comparison, the registered model, the embedded store.
 
 Uses exports and the setup of MLflow; knows no optimizer and no judge.
 """

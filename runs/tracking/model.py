@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import debate_judge
 from debate_judge.runs.export.folder import SETTINGS
 from debate_judge.runs.export.manifest import Export, read
-
-if TYPE_CHECKING:
-    from debate_judge.runs.tracking.store import TrackingStore
 
 _FOLDERS = ("data", "programs", "runs")
 """Packages that scoring needs; it never imports `optimize`."""
@@ -65,12 +61,11 @@ class Registration:
     """Description of this version."""
 
 
-def log_model(tracking: TrackingStore, export_folder: Path, name: str, registration: Registration | None) -> str:
-    """Log an export in the active run, as a folder and as the model `name`, and register the model if asked to; returns
-    the model's URI.
+def log_model(export_folder: Path, name: str, registration: Registration | None) -> str:
+    """Log an export in the active run, as the folder `export` and as the model `name`, and register the model if asked
+    to; returns the model's URI.
     """
     import mlflow
-    import pandas as pd
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, Schema
     from mlflow.types.schema import ParamSchema, ParamSpec
@@ -79,8 +74,10 @@ def log_model(tracking: TrackingStore, export_folder: Path, name: str, registrat
         return Schema([ColSpec(kind, column, required=required) for column, (kind, required) in columns.items()])
 
     mlflow.log_artifacts(str(export_folder), "export")
-    export, registered_name = read(export_folder), registration and re.sub(r"[^\w.-]+", "-", registration.name)
-    with TemporaryDirectory() as folder, _skip_mlflow_checks():
+    export, registered = read(export_folder), registration and registered_name(registration.name)
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        # Without an input example: MLflow would have the model score it, which costs LM calls.
+        warnings.filterwarnings("ignore", "(?s).*An input example was not provided")
         package = _copy_code(Path(debate_judge.__file__).parent, Path(folder))
         logged = mlflow.pyfunc.log_model(
             name=name,
@@ -88,24 +85,43 @@ def log_model(tracking: TrackingStore, export_folder: Path, name: str, registrat
             artifacts={"export": str(export_folder.resolve())},
             code_paths=[str(package)],
             signature=ModelSignature(
-                schema(_INPUTS),
-                schema(_outputs(export)),
-                ParamSchema([ParamSpec("scale", "string", "judge")]),
+                schema(_INPUTS), schema(_outputs(export)), ParamSchema([ParamSpec("scale", "string", "judge")])
             ),
-            input_example=pd.DataFrame([_example(export)]),
             model_config=_MODEL_CONFIG,
             model_type="judge",
             metadata={"aspects": list(export.judge.aspects), "scale": _SCALE_NOTE},
             pip_requirements=_pins(export),
-            registered_model_name=registered_name,
+            registered_model_name=registered,
             await_registration_for=0,
         )
     if registration is None:
         return str(logged.model_uri)
-    client, version = tracking.client, str(logged.registered_model_version)
-    client.update_registered_model(registered_name, registration.description)
-    client.update_model_version(registered_name, version, registration.version_description)
-    return f"models:/{registered_name}/{version}"
+    client, version = mlflow.MlflowClient(), str(logged.registered_model_version)
+    client.update_registered_model(registered, registration.description)
+    client.update_model_version(registered, version, registration.version_description)
+    return f"models:/{registered}/{version}"
+
+
+def require_registrable(registration_name: str) -> None:
+    """Ask before the work for the right to write to a registered model that exists; `log_model` would find out after
+    it.
+    """
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    client, name = mlflow.MlflowClient(), registered_name(registration_name)
+    try:
+        description = client.get_registered_model(name).description
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+    else:
+        client.update_registered_model(name, description)
+
+
+def registered_name(text: str) -> str:
+    """`text` as a registered model's name: characters that are not allowed become hyphens."""
+    return re.sub(r"[^\w.-]+", "-", text)
 
 
 def _outputs(export: Export) -> dict[str, tuple[str, bool]]:
@@ -116,42 +132,10 @@ def _outputs(export: Export) -> dict[str, tuple[str, bool]]:
     return outputs
 
 
-def _example(export: Export) -> dict[str, str]:
-    """An invented input row: a model may go where the texts of its compile may not."""
-    task = export.judge.task
-    return {
-        "source": f"Invented {task.source_label}: the ferry crosses the bay in 22 minutes.",
-        "text": f"Invented {task.candidate_label}: a crossing takes 22 minutes.",
-        "context": f"Invented {task.context_label}: the bay is eight kilometres wide.",
-    }
-
-
 def _pins(export: Export) -> list[str]:
     packages = {name for entry in export.judge.aspects.values() for name in entry.judge.packages}
     # What follows a plus names a build, e.g. for one kind of GPU, that no index may have.
-    pins = [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *packages})]
-    return pins
-
-
-@contextmanager
-def _skip_mlflow_checks() -> Iterator[None]:
-    """Skip two checks of MLflow when it logs a model.
-
-    One compares the pins with the installed packages, from which they were read: 4 s to no effect. The other has the
-    model score the input example, which would cost LM calls.
-    """
-    from mlflow.models import utils
-    from mlflow.utils import environment
-
-    checks = (environment, "warn_dependency_requirement_mismatches"), (utils, "_validate_serving_input")
-    originals = [getattr(module, name, None) for module, name in checks]
-    for module, name in checks:
-        setattr(module, name, lambda *args, **kwargs: None)
-    try:
-        yield
-    finally:
-        for (module, name), check in zip(checks, originals, strict=True):
-            setattr(module, name, check)
+    return [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *packages})]
 
 
 def _copy_code(root: Path, folder: Path) -> Path:

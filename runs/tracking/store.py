@@ -1,7 +1,7 @@
-"""Opens the tracking store: the embedded SQLite database, another database, or an MLflow server.
+"""Opens the tracking store: the embedded SQLite database, an MLflow server, or another database.
 
-Its address is checked within seconds, before MLflow is imported: with MLflow's own retries it takes minutes until a
-server that does not answer is reported.
+Its address, and a server's version and login, are checked within seconds, before any LM call is paid for: with MLflow's
+own retries it takes minutes until a server that does not answer is reported.
 """
 
 from __future__ import annotations
@@ -11,21 +11,17 @@ import os
 import shlex
 import socket
 import sqlite3
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.runs.export.from_mlflow import embedded_uri
-from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
+from debate_judge.runs.mlflow_setup import prepare_mlflow, split_login, sqlite_file, use_tracking_uri
 
 TIMEOUT = 4.0
 """Seconds in which a server or a locked database must answer."""
@@ -33,24 +29,26 @@ TIMEOUT = 4.0
 _DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 """Scheme -> default port."""
 
+_LEAST_VERSION = 3
+"""MLflow 2 has no logged models, which a compile's judge becomes."""
+
+_LOGIN = (
+    "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (or MLFLOW_TRACKING_TOKEN) to a login that may create "
+    "experiments and register models"
+)
+
 
 @dataclass(frozen=True)
 class TrackingStore:
     """An open store with its experiment."""
 
-    client: Any
     uri: str
     experiment_id: str
 
     @property
-    def has_server(self) -> bool:
-        """Whether the store is a server, with a UI of its own."""
-        return is_server(self.uri)
-
-    @property
-    def ui_command(self) -> str:
-        """The command that shows a store without a server of its own, quoted for any POSIX shell."""
-        return f"mlflow ui --backend-store-uri {shlex.quote(redact_text(self.uri))}"
+    def ui_command(self) -> str | None:
+        """The command that shows the store, quoted for any POSIX shell; None for a server, which has its own UI."""
+        return None if is_server(self.uri) else f"mlflow ui --backend-store-uri {shlex.quote(redact_text(self.uri))}"
 
 
 def open_tracking_store(uri: str | None, store: Path, experiment: str) -> TrackingStore:
@@ -69,24 +67,35 @@ def open_tracking_store(uri: str | None, store: Path, experiment: str) -> Tracki
         store.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"the store's folder cannot be made: {error.strerror}", field="store", found=store) from error
-    if uri is None:
-        uri = embedded_uri(store)
+    uri = uri or embedded_uri(store)
     check_address(uri)
     prepare_mlflow()
+    import mlflow
     from filelock import FileLock, Timeout
 
     lock = store / "mlflow.lock"
     try:
         # Processes that create the tables of one database at the same moment break each other.
-        with tracking_errors(uri), FileLock(lock, timeout=120):
+        with FileLock(lock, timeout=120), tracking_errors(uri), use_tracking_uri(uri):
             _create_tables(uri)
-            return _open(uri, store, experiment)
+            found = mlflow.get_experiment_by_name(experiment)
+            if found is None:
+                # Without a location of ours MLflow would put artifacts into ./mlruns of the working directory.
+                location = None if is_server(uri) or uri.startswith("databricks") else (store / "artifacts").as_uri()
+                return TrackingStore(uri, mlflow.create_experiment(experiment, artifact_location=location))
     except Timeout as error:
         raise InputError(
             "another process has held the tracking store's lock for two minutes",
             file=lock,
             remedy="wait for it, or end it",
         ) from error
+    if found.lifecycle_stage != "active":
+        raise InputError(
+            f"the experiment {experiment!r} has been deleted in this tracking store",
+            found=redact_text(uri),
+            remedy=f"mlflow experiments restore --experiment-id {found.experiment_id}, with MLFLOW_TRACKING_URI set",
+        )
+    return TrackingStore(uri, found.experiment_id)
 
 
 @contextmanager
@@ -98,11 +107,14 @@ def tracking_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, SQLAlchemyError) as error:
+        refused = getattr(error, "error_code", "") in ("UNAUTHENTICATED", "PERMISSION_DENIED")
         raise InputError(
             "the tracking store cannot be used: " + redact_text(str(error).strip().splitlines()[0]),
             field="tracking URI",
             found=redact_text(uri),
-            remedy="repair the store as its message says, or leave the URI out for the embedded store",
+            remedy=_LOGIN
+            if refused
+            else "repair the store as its message says, or leave the URI out for the embedded store",
         ) from error
 
 
@@ -126,32 +138,6 @@ def _create_tables(uri: str) -> None:
         os.replace(f"{file}{suffix}", file)
 
 
-def _open(uri: str, store: Path, experiment: str) -> TrackingStore:
-    from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
-
-    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-    existing = client.get_experiment_by_name(experiment)
-    if existing is None:
-        # Without a location of ours MLflow would put artifacts into ./mlruns of the working directory.
-        location = None if is_server(uri) or uri.startswith("databricks") else (store / "artifacts").as_uri()
-        try:
-            experiment_id = client.create_experiment(experiment, artifact_location=location)
-            return TrackingStore(client, uri, experiment_id)
-        except MlflowException:
-            # The lock holds on one machine only: a process on another may have created it meanwhile.
-            existing = client.get_experiment_by_name(experiment)
-            if existing is None:
-                raise
-    if existing.lifecycle_stage != "active":
-        raise InputError(
-            f"the experiment {experiment!r} has been deleted in this tracking store",
-            found=redact_text(uri),
-            remedy=f"mlflow experiments restore --experiment-id {existing.experiment_id}, with MLFLOW_TRACKING_URI set",
-        )
-    return TrackingStore(client, uri, existing.experiment_id)
-
-
 # --- addresses ---
 
 
@@ -161,10 +147,10 @@ def is_server(uri: str) -> bool:
 
 
 def check_address(uri: str) -> None:
-    """Check that an address is well-formed and answers.
+    """Check that an address is well-formed and answers, and that a server is MLflow 3 and takes the login.
 
     Raises:
-        InputError: It is malformed, does not answer, or names a database that cannot be used.
+        InputError: It is malformed, does not answer, or names a server or a database that cannot be used.
     """
     try:
         parts = urlsplit(uri)
@@ -172,29 +158,58 @@ def check_address(uri: str) -> None:
     except ValueError as error:
         raise _malformed(uri) from error
     scheme = parts.scheme.partition("+")[0]
-    if host and (is_server(uri) or scheme in _DATABASES):
+    if host and is_server(uri):
+        _check_server(uri)
+    elif host and scheme in _DATABASES:
         try:
-            _check_health(uri) if is_server(uri) else _check_port(host, port or _DATABASES[scheme])
-        except (OSError, HTTPException, ValueError) as error:
-            raise _unreachable(uri, str(getattr(error, "reason", error)) or type(error).__name__) from error
+            socket.create_connection((host, port or _DATABASES[scheme]), TIMEOUT).close()
+        except OSError as error:
+            raise _unreachable(uri, str(error)) from error
     elif file is not None:
         _check_sqlite(file)
     elif not uri.startswith("databricks"):
         raise _malformed(uri)
 
 
-def _check_health(uri: str) -> None:
-    request = urllib.request.Request(uri.rstrip("/") + "/health", headers={"User-Agent": "debate-judge"})
+def _check_server(uri: str) -> None:
+    """Ask for the server's version, and with the login for its experiments, by MLflow's own client."""
+    prepare_mlflow()
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.rest_utils import http_request
+
+    def get(path: str) -> tuple[int, str]:
+        response = http_request(
+            get_default_host_creds(address), path, "GET", max_retries=0, timeout=TIMEOUT, raise_on_status=False
+        )
+        return response.status_code, response.text.strip()
+
+    address, _ = split_login(uri)
     try:
-        urllib.request.urlopen(request, timeout=TIMEOUT).close()
-    except urllib.error.HTTPError as error:
-        # Only a server error means that MLflow is down: a gateway may guard or hide this path.
-        if error.code >= 500:
-            raise OSError(f"it answers HTTP {error.code}") from error
-
-
-def _check_port(host: str, port: int) -> None:
-    socket.create_connection((host, port), TIMEOUT).close()
+        with use_tracking_uri(uri):
+            (version_status, version), (status, text) = (
+                get("/version"),
+                get("/api/2.0/mlflow/experiments/search?max_results=1"),
+            )
+    except (MlflowException, OSError) as error:
+        reason = error.__cause__ or error
+        raise _unreachable(uri, "timed out" if "imed out" in str(error) else str(reason).splitlines()[0]) from error
+    if status in (401, 403):
+        problem = "wants a login" if status == 401 else "does not let this login read experiments"
+        raise InputError(
+            f"the tracking server {problem} (HTTP {status})", field="tracking URI", found=address, remedy=_LOGIN
+        )
+    major = version.partition(".")[0]
+    if version_status == 200 and major.isdigit() and int(major) < _LEAST_VERSION:
+        raise InputError(
+            f"the tracking server is MLflow {version}, which has no logged models: the judge could not be stored there",
+            field="tracking URI",
+            expected=f"MLflow {_LEAST_VERSION} or later",
+            found=address,
+            remedy="update the server, or leave the URI out for the embedded store",
+        )
+    if status != 200 or not text.startswith("{"):
+        raise _unreachable(uri, f"it answers as no MLflow server does (HTTP {status})")
 
 
 def _check_sqlite(file: Path) -> None:

@@ -302,6 +302,5 @@ def test_summary_json_run_and_export_say_what_the_figures_rest_on(by_command: Pr
     run = MlflowClient(f"sqlite:///{by_command.folder}/store/mlflow.db").get_run(by_command.result["run_id"])
     assert folds["note"] in run.data.tags["mlflow.note.content"]
     artifacts = by_command.folder / "store" / "artifacts" / run.info.run_id / "artifacts"
-    assert json.loads((artifacts / "folds.json").read_text()) == folds
-    parts = {i.tags[0].value: json.loads(i.dataset.profile)["groups"] for i in run.inputs.dataset_inputs}
-    assert parts == {"train": 6, "dev": 6, "held_out": 12}
+    assert json.loads((artifacts / "result.json").read_text())["folds"] == folds
+    assert {i.tags[0].value for i in run.inputs.dataset_inputs} == {"train", "dev", "held_out"}

@@ -22,7 +22,6 @@ from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.flags.parser import read_settings
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.tracking.run_contents import named_prompts
 from tests.optimize.compiles import compiled, plan_of
 from tests.optimize.small_corpus import small_corpus
 
@@ -101,8 +100,6 @@ def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:
     named, usual = (plan_of(Settings(store=str(tmp_path), **fields), texts) for fields in ({"name": "mine"}, {}))
     assert (named.name, named.model_name) == ("mine", "mine")
     assert (usual.name.startswith("sample-debate-offline-"), usual.model_name) == (True, "debate-summarization")
-    prompts = named_prompts(named.model_name, {"coherence": {"scorer": "Rate.", "critic": ""}})
-    assert prompts == {"mine.coherence.scorer": "Rate."}
 
 
 # --- what is maximized ---

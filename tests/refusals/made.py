@@ -34,8 +34,10 @@ STORE = Path("runs", "store")
 
 
 def deleted_experiment(folder: Path) -> None:
+    from mlflow import MlflowClient
+
     place = open_tracking_store(None, STORE, "debate/gone")
-    place.client.delete_experiment(place.experiment_id)
+    MlflowClient(place.uri).delete_experiment(place.experiment_id)
 
 
 def old_schema(folder: Path) -> None:

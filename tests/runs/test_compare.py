@@ -10,6 +10,7 @@ from typing import Any
 
 import mlflow
 import pytest
+from mlflow import MlflowClient
 
 from debate_judge import data
 from debate_judge.data.splits import split
@@ -151,9 +152,24 @@ def test_a_run_that_cannot_be_logged_is_named_in_the_warning(command: Compare, m
     def fail(*arguments: object) -> None:
         raise TrackingError("the server is gone")
 
-    monkeypatch.setattr(comparison_report, "_log", fail)
-    assert command.run("rouge-l", "--tracking-uri", "http://mlflow.invalid") == 0
+    monkeypatch.setattr(comparison_report, "log_comparison", fail)
+    assert command.run("rouge-l") == 0
     assert "warning: the run could not be written: the server is gone" in command.capsys.readouterr().err
+
+
+def test_a_comparison_is_a_run_with_a_child_for_each_judge(command: Compare) -> None:
+    assert command.run("rouge-l,single", "--tracking-uri", "http://127.0.0.1:9") == 2, "before a call is paid for"
+    assert "cannot be reached" in command.capsys.readouterr().err
+    assert command.run("rouge-l,single") == 0
+    (database,) = command.folder.rglob("mlflow.db")
+    client = MlflowClient(f"sqlite:///{database}")
+    runs = client.search_runs([e.experiment_id for e in client.search_experiments()])
+    children = {run.info.run_name: run for run in runs if "mlflow.parentRunId" in run.data.tags}
+    (parent,) = [run for run in runs if run not in children.values()]
+    assert set(children) == {"rouge-l", "single"}
+    assert {run.data.tags["mlflow.parentRunId"] for run in children.values()} == {parent.info.run_id}
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert 0 < children["single"].data.metrics["calls_per_item"] <= 1
 
 
 def test_scores_from_a_file_take_part(command: Compare) -> None:

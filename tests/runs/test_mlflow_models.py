@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 
 from debate_judge import Debate
 from debate_judge.data.agreement.results import GroupScores
@@ -23,7 +24,7 @@ from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.tracking import model as model_files
-from debate_judge.runs.tracking.run_contents import named_prompts, prompt_name, to_alias
+from debate_judge.runs.tracking.contents import prompt_name, register_prompts, to_alias
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.runs.registered_models import registration
 from tests.runs.score_command import export_of
@@ -44,12 +45,13 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     truth = AspectJudge(build_preset("single", {}), calibration=MAP)
     folder = tmp_path_factory.mktemp("registered")
     exported = export_of(folder / "exports" / "toy", task, clarity, truth, lm="offline")
-    with Tracker(uri=None, store=folder / "store", experiment="debate/toy", run_name="toy") as tracker:
+    tracker = Tracker(uri=None, store=folder / "store", experiment="debate/toy", run_name="toy")
+    with tracker, tracker.writing():
         uris = [
-            tracker.log_model(exported, name="judge", registration=registration("judges: a/b", text, "Judges."))
+            model_files.log_model(exported, "judge", registration("judges: a/b", text, "Judges."))
             for text in ("one", "two")
         ]
-    client = tracker.tracking_store.client
+    client = MlflowClient(tracker.store.uri)
     newest = client.get_model_version("judges-a-b", "2")
     location = client.get_logged_model(newest.source.removeprefix("models:/")).artifact_location
     return SimpleNamespace(
@@ -82,11 +84,6 @@ def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNames
     manifest = (logged.export / "manifest.json").read_bytes()
     assert (logged.artifacts / "export" / "manifest.json").read_bytes() == manifest
     assert export.read(logged.path).fingerprint == json.loads(manifest)["fingerprint"]
-    # The example is made from the task's labels, so that no text of the data leaves with the model.
-    example = json.loads((logged.path / "input_example.json").read_text())
-    assert example["columns"] == ["source", "text", "context"]
-    assert example["data"][0][0] == "Invented article: the ferry crosses the bay in 22 minutes."
-    assert SOURCE not in json.dumps(example)
 
 
 def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path) -> None:
@@ -217,18 +214,17 @@ WEAK, STRONG = scores(NOISE), scores([RATINGS] * len(NOISE))
 
 
 def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path: Path) -> None:
+    name = "debate-toy-task.clarity.scorer"
     with Tracker(uri=None, store=tmp_path / "store", experiment="debate/prompts", run_name="r") as tracker:
         for judge, text in (("one", "Rate."), ("two, again", "Rate."), ("three", "Rate {{with}} care.")):
-            tracker.log_prompts(judge, named_prompts("debate-toy task", {"clarity": {"scorer": text, "critic": ""}}))
-    client = tracker.tracking_store.client
-    name = "debate-toy-task.clarity.scorer"
+            with tracker.writing():
+                register_prompts(judge, {"debate-toy task.clarity.scorer": text})
+    client = MlflowClient(tracker.store.uri, tracker.store.uri)
     versions = {a: client.get_prompt_version_by_alias(name, a) for a in ("one", "two-again", "three")}
     assert {alias: int(p.version) for alias, p in versions.items()} == {"one": 1, "two-again": 1, "three": 2}
     assert versions["three"].template == "Rate {{with}} care."
-    assert versions["one"].tags["run_id"] == tracker.run_id
     linked = json.loads(client.get_run(tracker.run_id).data.tags["mlflow.linkedPrompts"])
-    assert linked == [{"name": name, "version": "2"}]
-    assert client.load_prompt("debate-toy-task.clarity.critic", allow_missing=True) is None
+    assert {"name": name, "version": "2"} in linked
 
 
 def test_names_are_brought_into_the_form_that_mlflow_takes() -> None:

@@ -10,22 +10,25 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from matplotlib.figure import Figure
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.runs.mlflow_setup import prepare_mlflow
 from debate_judge.runs.tracking import store as tracking_store
-from debate_judge.runs.tracking.run_contents import TracedDebate
+from debate_judge.runs.tracking.contents import TracedDebate, log_dataset, log_debates
 from debate_judge.runs.tracking.store import open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
+from debate_judge.runs.tracking.values import finite_values, text_values
 
 EXPERIMENT = "debate/tests"
 SECRET = "correct-horse-battery"
@@ -47,6 +50,9 @@ def _tracker(store: Path, name: str = "run") -> Tracker:
 @pytest.fixture(scope="module")
 def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """A store with one run in which everything was logged once."""
+    prepare_mlflow()
+    import mlflow
+
     store = tmp_path_factory.mktemp("with space") / "store"
     elsewhere = tmp_path_factory.mktemp("cwd")
     with pytest.MonkeyPatch.context() as patch:
@@ -64,16 +70,17 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
                     "headers": {"Authorization": f"Bearer {SECRET}", "X-Team": "judges"},
                 },
             )
-            tracker.set_tags({"level": "summary", "note": "seen an-unusual-value-0815 here"})
-            tracker.log_metrics({"logged": 0.5, "absent": None, "broken": math.nan, "endless": math.inf})
-            tracker.log_dataset("train", CORPUS, "aaaa")
-            tracker.log_dataset("dev", CORPUS, "bbbb")
+            with tracker.writing():
+                mlflow.set_tags(text_values({"level": "summary", "note": "seen an-unusual-value-0815 here"}))
+                mlflow.log_metrics(
+                    finite_values({"logged": 0.5, "absent": None, "broken": math.nan, "endless": math.inf})
+                )
+                log_dataset("train", CORPUS, "aaaa")
+                log_dataset("dev", CORPUS, "bbbb")
             tracker.log_trial("n=0", {"rounds": 0, "persona": None}, {"dev/spearman": 0.25, "lm_calls_per_item": 1})
             tracker.log_trial("n=1 plain", {"rounds": 1, "persona": "plain"}, {"dev/spearman": 0.5, "p": math.nan})
-            tracker.log_details({"small": 0.25, "absent": None, "broken": math.nan})
-            tracker.log_table("transcripts.json", [{"item": "a", "score": 1.5}, {"item": "b", "score": None}])
-            tracker.log_figure("figures/one.png", Figure())
-    client, artifacts = tracker.tracking_store.client, store / "artifacts" / tracker.run_id / "artifacts"
+    client = mlflow.MlflowClient(tracker.store.uri)
+    artifacts = store / "artifacts" / tracker.run_id / "artifacts"
     run = client.get_run(tracker.run_id)
     return SimpleNamespace(store=store, cwd=elsewhere, tracker=tracker, client=client, run=run, artifacts=artifacts)
 
@@ -86,12 +93,6 @@ def test_a_run_is_finished_and_says_with_what_it_was_made(logged: SimpleNamespac
     assert not list(logged.cwd.iterdir()), "nothing is in the working directory"
     # What has no value is left out.
     assert set(run_data.metrics) == {"logged"}
-    assert set(json.loads((logged.artifacts / "metrics.json").read_text())) == {"small"}
-    table = json.loads((logged.artifacts / "transcripts.json").read_text())
-    assert table == {"columns": ["item", "score"], "data": [["a", 1.5], ["b", None]]}
-    assert (logged.artifacts / "figures/one.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ValueError, match="JSON compliant"):
-        logged.tracker.log_json("x.json", {"value": math.nan})
 
 
 def test_trials_are_finished_children_with_their_own_params_and_metrics(logged: SimpleNamespace) -> None:
@@ -112,8 +113,8 @@ DEBATE = TracedDebate(
 
 def test_debates_are_traces_of_their_run(logged: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////nowhere.db")
-    with _tracker(logged.store, "traced") as tracker:
-        tracker.log_debates([DEBATE, replace(DEBATE, score=None, reason="lm error", rating=None)])
+    with _tracker(logged.store, "traced") as tracker, tracker.writing():
+        log_debates(tracker.run_id, [DEBATE, replace(DEBATE, score=None, reason="lm error", rating=None)])
     assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:////nowhere.db", "what the process had set is set again"
     traces = logged.client.search_traces(
         locations=[logged.run.info.experiment_id],
@@ -135,7 +136,7 @@ def test_parts_of_the_split_are_inputs_with_digest_and_use(logged: SimpleNamespa
     digests = {tags: dataset.digest for tags, dataset in inputs.items()}
     assert digests == {("train", "r1"): "aaaa", ("dev", "r1"): "bbbb"}
     dataset = inputs["dev", "r1"]
-    assert (dataset.name, json.loads(dataset.profile)) == ("toy", {"groups": 2, "candidates": 3})
+    assert (dataset.name, json.loads(dataset.profile)["num_rows"]) == ("toy", 3)
     assert json.loads(dataset.source) == {"url": "https://example.org/toy.jsonl"}
 
 
@@ -166,10 +167,10 @@ def test_what_ends_the_work_is_the_end_of_the_run(
 ) -> None:
     tracker = _tracker(logged.store)
     with suppress(type(error)), tracker:
-        tracker.log_metrics({"before": 1.0})
+        tracker.log_settings({}, {"before": 1})
         raise error
     run = logged.client.get_run(tracker.run_id)
-    assert (run.info.status, run.data.tags["error"], run.data.metrics) == (status, message, {"before": 1.0})
+    assert (run.info.status, run.data.tags["error"], run.data.params) == (status, message, {"before": "1"})
 
 
 def _end(tracker: Tracker, *calls: Callable[[], object]) -> None:
@@ -182,7 +183,7 @@ def _end(tracker: Tracker, *calls: Callable[[], object]) -> None:
 
 def _end_elsewhere(tracker: Tracker) -> None:
     with tracker:
-        tracker._run_id = "0" * 32
+        tracker._run.info._run_id = "0" * 32
         _ = 1 / 0
 
 
@@ -203,18 +204,55 @@ def test_a_write_that_fails_is_raised_and_hides_no_error(logged: SimpleNamespace
 ROOT = Path(__file__).parents[2]
 
 
+class FakeServer:
+    """A server at a loopback address that answers every request of MLflow's client in one way."""
+
+    def __init__(self, version: str, status: int = 200, body: str = "{}") -> None:
+        self.logins: set[str] = set()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                server.logins.add(self.headers.get("Authorization", ""))
+                is_version = self.path == "/version"
+                self.send_response(200 if is_version else status)
+                self.end_headers()
+                self.wfile.write((version if is_version else body).encode())
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.address = f"127.0.0.1:{self.http.server_address[1]}"
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("reply", "problem"),
-    [(b"", "timed out"), (b"SSH-2.0-other\r\n", "SSH-2"), (b"HTTP/1.1 502 Bad Gateway\r\n\r\n", "HTTP 502")],
-    ids=["silent", "no HTTP", "gateway"],
+    ("version", "status", "body", "message"),
+    [
+        ("2.22.0", 200, "{}", r"MLflow 2.22.0(.|\n)*MLflow 3 or later"),
+        ("3.17.2", 401, "no", r"wants a login(.|\n)*MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"),
+        ("3.17.2", 403, "no", r"does not let this login(.|\n)*MLFLOW_TRACKING_USERNAME"),
+        ("<html>", 200, "<html>", "no MLflow server"),
+        ("<html>", 502, "<html>", "HTTP 502"),
+    ],
 )
-def test_no_server_of_mlflow_at_the_address(
-    reply: bytes, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is wrong with an address is found before MLflow is so much as imported."""
+def test_a_server_is_asked_first(version: str, status: int, body: str, message: str, tmp_path: Path) -> None:
+    server = FakeServer(version, status, body)
+    with pytest.raises(InputError, match=message) as refused:
+        open_tracking_store(f"http://ann:{SECRET}@{server.address}", tmp_path, EXPERIMENT)
+    server.http.shutdown()
+    assert server.logins == {"Basic " + b64encode(f"ann:{SECRET}".encode()).decode()}
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("reply", "problem"), [(b"", "timed out"), (b"SSH-2.0-other\r\n", "SSH-2")], ids=["silent", "no HTTP"]
+)
+def test_no_server_at_the_address(reply: bytes, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking_store, "TIMEOUT", 0.3)
-    monkeypatch.setattr(tracking_store, "prepare_mlflow", lambda: pytest.fail("MLflow was started"))
     with socket.create_server(("127.0.0.1", 0)) as other:
 
         def answer() -> None:
@@ -227,7 +265,23 @@ def test_no_server_of_mlflow_at_the_address(
 
         threading.Thread(target=answer, daemon=True).start()
         with pytest.raises(InputError, match=problem):
-            open_tracking_store(f"http://127.0.0.1:{other.getsockname()[1]}", tmp_path, "debate/tests")
+            open_tracking_store(f"http://127.0.0.1:{other.getsockname()[1]}", tmp_path, EXPERIMENT)
+
+
+def test_a_process_has_its_own_store_and_run_before_and_after(
+    logged: SimpleNamespace, fluent_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    with mlflow.start_run(experiment_id="0") as own:
+        with _tracker(logged.store, "inner") as tracker:
+            assert mlflow.active_run().info.run_id == own.info.run_id
+            tracker.log_trial("n=0", {"n": 0}, {})
+        assert (mlflow.get_tracking_uri(), mlflow.active_run().info.run_id) == (fluent_store, own.info.run_id)
+        mlflow.log_metric("mine", 1.0)
+    assert mlflow.last_active_run().data.metrics == {"mine": 1.0}
+    run = logged.client.get_run(tracker.run_id)
+    assert "mlflow.parentRunId" not in run.data.tags
 
 
 _START = """
@@ -291,16 +345,18 @@ def test_a_run_that_was_not_finished_is_continued_by_the_same_work_with_its_tria
         return Tracker(uri=None, store=tmp_path, experiment=EXPERIMENT, run_name=name, identity=identity)
 
     killed = begin("mine", "abc").__enter__()
-    killed.log_params({"n": 1})
+    killed.log_settings({}, {"n": 1})
     killed.log_trial("n=1", {"n": 1}, {"choice_agreement": 0.5})
-    client, experiment = killed.tracking_store.client, killed.tracking_store.experiment_id
+    import mlflow
+
+    client, experiment = mlflow.MlflowClient(killed.store.uri), killed.store.experiment_id
     for name, identity in (("other", "abc"), ("mine", "def")):
         with begin(name, identity) as other:
             assert other.run_id != killed.run_id
     with suppress(ZeroDivisionError), begin("mine", "abc") as failed:
         raise ZeroDivisionError
     with begin("mine", "abc") as continued:
-        continued.log_params({"n": 1})
+        continued.log_settings({}, {"n": 1})
         continued.log_trial("n=1", {"n": 1}, {"choice_agreement": 0.5})
     assert killed.run_id == failed.run_id == continued.run_id
     run = client.get_run(continued.run_id)
