@@ -111,13 +111,16 @@ def _draft(flags: CheckFlags, file: RecordFile | str) -> Draft | None:
     """The draft of a mapping; None if a task is named."""
     from debate_judge.data.files.columns import ColumnNames
     from debate_judge.data.files.formats import RecordFile, short_name
+    from debate_judge.data.tasks import TASKS
     from debate_judge.runs.draft import draft_mapping
 
     names = ColumnNames.parse(flags.columns)
     if flags.task is not None or not isinstance(file, RecordFile):
         return None
     first = next(file.records(), None)
-    if first is None or any(str(key).lower() == names.roles.get("task", "task") for key in first.values):
+    column = names.roles.get("task", "task")
+    tasks = [str(value) for key, value in first.values.items() if str(key).lower() == column] if first else []
+    if first is None or any(name in TASKS or name.endswith(".toml") for name in tasks):
         return None
     return draft_mapping(file, names, short_name(flags.file))
 

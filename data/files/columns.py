@@ -176,6 +176,11 @@ class ColumnNames(ClosedModel):
     def named(self) -> bool:
         return bool(self.roles or self.aspects)
 
+    @cached_property
+    def indexed(self) -> bool:
+        """Whether a column is in a list, at the place that its name has: `responses.0.text`."""
+        return any(re.search(r"\.\d+(?:\.|$)", column) for column in self.roles.values())
+
     def to_table(self) -> dict[str, Any]:
         """The mapping as the table `[columns]` that `of` reads."""
         values = self.model_dump(exclude_defaults=True)

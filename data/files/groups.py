@@ -260,7 +260,7 @@ def _check_columns(
     head: Sequence[Record], names: ColumnNames, task: Task | None, notes: ReadingNotes, gather: bool
 ) -> None:
     """Check that the mapping finds texts; note what it leaves out; refuse names that mean something else."""
-    rows = [flat(record) for record in head]
+    rows = [flat(record, indexed=names.indexed) for record in head]
     keys = list(dict.fromkeys(key for row in rows for key in map(str, row.values)))
     found = Keys(keys)
     if task is None:

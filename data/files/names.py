@@ -64,6 +64,43 @@ def role_of_name(name: str) -> str:
     return ""
 
 
+_ASPECT_NAME = re.compile(
+    r".*(?:ness|ity|[aeo]ncy|ance|ence|ment|[ts]ion|ful|[ai]ble|ing|ive|ous|al|ic|ure|acy|less|ly|ent|ant|ed|y)"
+    r"|.*(?:quality|score|rating|rank|error|label|answer|text|summary|style|tone|fact|topic|word|time|count|num|mean|min"
+    r"|max|avg|std|total|model|system|help|harm|safe|toxic|clear|correct|good|bad|like|use|true|truth|bias|logic|humou?r|wit"
+    r"|trust|depth|length|focus|warm|kind|concise|overall|sense|plot|gramma|style|level|class|value|grade|stars?).*"
+)
+"""Names, in lower case, that aspects have and people do not."""
+_TITLE_NAME = re.compile(
+    r"[A-Z][a-z]+|[A-Z]{2,3}|.*@.*|[A-Z0-9]*[0-9][A-Z0-9]*[A-Z][A-Z0-9]*|[A-Z][A-Z0-9]*\d[A-Z0-9]*"
+)
+"""Names as people, their initials, addresses and ids of workers have."""
+
+
+def looks_like_raters(names: Iterable[str], *, people: bool = False) -> bool:
+    """Whether several names are probably those of raters, and none that of an aspect.
+
+    Args:
+        names: The names.
+        people: Whether each has to be written like a name of a person or the id of a worker.
+    """
+    names = list(dict.fromkeys(names))
+    if len(names) < 2 or (people and not all(map(_TITLE_NAME.fullmatch, names))):
+        return False
+    return not any(_ASPECT_NAME.fullmatch(" ".join(tokens(name))) for name in names if not is_rater_name(name))
+
+
+def part_in_name(part: str, name: str) -> re.Match[str] | None:
+    """Where a name has a part of another one as a word, as a number, or as the capital letter at its end."""
+    escaped = re.escape(part)
+    found = re.search(rf"(?<![A-Za-z0-9]){escaped}(?![A-Za-z0-9])", name)
+    if found is None and part.isdigit():
+        found = re.search(rf"(?<!\d){escaped}(?!\d)", name)
+    if found is None and len(part) == 1 and part.isupper():
+        found = re.search(rf"(?<=[a-z]){part}(?![a-z])", name)
+    return found
+
+
 def siblings(column: str | None, others: Iterable[str]) -> list[str]:
     """Columns whose names differ from one of a text in a number, a letter, or one word, and that hold texts by name."""
     if column is None:

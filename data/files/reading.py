@@ -137,6 +137,9 @@ def _keyed(value: Mapping[str, object]) -> list[dict[str, object]]:
     """The records in an object of records, or of lists of them, by their keys, with the key as field `key`; in an
     object of columns, the rows. Empty for another object."""
     firsts = list(value.values())
+    lists: list[list[object]] = firsts if all(isinstance(v, list) and v for v in firsts) else []  # type: ignore[assignment]
+    if len(lists) > 1 and len({len(v) for v in lists}) == 1 < len(lists[0]) and not isinstance(lists[0][0], dict):
+        return [dict(zip(value, row, strict=True)) for row in zip(*lists, strict=True)]
     if any(str(key).lower() in ("chosen", "group", *SOURCE_WORDS, *TEXT_WORDS) for key in value):
         return []
     if all(isinstance(v, dict) and v for v in firsts):
@@ -146,14 +149,10 @@ def _keyed(value: Mapping[str, object]) -> list[dict[str, object]]:
             return [{column: cells.get(key) for column, cells in value.items()} for key in inner[0]]  # type: ignore[attr-defined]
         alike = 2 * len(names[0] & names[-1]) >= len(names[0] | names[-1])
         return [{"key": key, **v} for key, v in zip(value, inner, strict=True)] if alike else []
-    if all(isinstance(v, list) and v for v in firsts):
-        lists: list[list[object]] = firsts  # type: ignore[assignment]
-        if all(isinstance(v[0], dict) for v in lists):
-            records = [(key, v) for key, vs in zip(value, lists, strict=True) for v in vs if isinstance(v, dict)]
-            alike = {*records[0][1]} == {*records[-1][1]}
-            return [{"key": key, **v} for key, v in records] if alike else []
-        if len({len(v) for v in lists}) == 1 and len(lists[0]) > 1:
-            return [dict(zip(value, row, strict=True)) for row in zip(*lists, strict=True)]
+    if lists and all(isinstance(v[0], dict) for v in lists):
+        records = [(key, v) for key, vs in zip(value, lists, strict=True) for v in vs if isinstance(v, dict)]
+        alike = {*records[0][1]} == {*records[-1][1]}
+        return [{"key": key, **v} for key, v in records] if alike else []
     return []
 
 

@@ -78,14 +78,16 @@ class Row(NamedTuple):
     """Whether a text may have several rows."""
 
 
-def flat(record: Record) -> Record:
-    """The record with the fields of nested objects as `a.b`."""
-    if not any(isinstance(value, dict) for value in record.values.values()):
+def flat(record: Record, *, indexed: bool = False) -> Record:
+    """The record with the fields of nested objects as `a.b`; with `indexed`, those in lists as `a.0.b`."""
+    if not any(isinstance(value, dict) for value in record.values.values()) and not indexed:
         return record
     values: dict[str, object] = {}
     pending: list[tuple[str, object]] = list(record.values.items())[::-1]
     while pending:
         name, value = pending.pop()
+        if indexed and isinstance(value, list) and value and isinstance(value[0], dict) and not messages_in(value):
+            value = {str(number): item for number, item in enumerate(value)}
         if isinstance(value, dict) and value:
             pending += [(f"{name}.{key}", inner) for key, inner in list(value.items())[::-1]]
         else:
@@ -173,12 +175,13 @@ class RowReader:
         record = flat(record)
         keys = tuple(map(str, record.values))
         if keys not in self._task_columns:
-            self._task_columns = {keys: cached_keys(keys).named(self._names.roles.get("task", "task")) or "task"}
+            name = self._names.roles.get("task", "task")
+            self._task_columns = {keys: cached_keys(keys).named(name) or ("" if name == "none" else "task")}
         return self._task_of(record, self._task_columns[keys])
 
     def rows(self, record: Record) -> Iterator[Row]:
         """The rows of a record; none of one that the mapping leaves out."""
-        record = flat(record)
+        record = flat(record, indexed=self._names.indexed)
         if column := self._names.leaves_out(record):
             self._notes.add(f"{{}} records are left out by keep.{column}")
             return
@@ -442,12 +445,21 @@ def clear_verdict(value: object, columns: Sequence[str], models: Sequence[object
     return None
 
 
+_SPEAKERS, _SPOKEN = ("role", "from", "speaker", "user"), ("content", "value", "text", "utterance")
+
+
 def messages_in(value: object) -> list[tuple[str, str]]:
     """Role and text of each message of a conversation; empty for other values."""
     messages = value if isinstance(value, list) else []
-    if not all(isinstance(message, dict) and isinstance(message.get("content"), str) for message in messages):
+    if not messages or not isinstance(messages[0], dict):
         return []
-    return [(str(message.get("role")), message["content"]) for message in messages]
+    speaker = next((name for name in _SPEAKERS if name in messages[0]), "role")
+    text = next((name for name in _SPOKEN if name in messages[0]), "content")
+    # Fields with other names may hold ratings, and then the list is one of texts.
+    plain = "content" in messages[0] or ({*messages[0]} == {speaker, text})
+    if not plain or not all(isinstance(m, dict) and isinstance(m.get(text), str) for m in messages):
+        return []
+    return [(str(message.get(speaker)), message[text]) for message in messages]
 
 
 def joined_messages(messages: Sequence[tuple[str, str]]) -> str:

@@ -139,7 +139,7 @@ NAMED = [
         "original": said(n),
         "mine_text": said(20 + n),
         "their_text": said(50 + n),
-        "winner": ("mine", "alike one", "similar")[n % 3] if False else ("mine", "similar")[n % 2],
+        "winner": ("mine", "similar")[n % 2],
     }
     for n in range(6)
     for w in "ab"
@@ -214,7 +214,105 @@ LISTED = [
     {"dialogue": said(n, 12), "summary": said(30 + n), "annotations": [{"clear": 2}, {"clear": 5}]} for n in range(6)
 ]
 
+CAMEL = [
+    {"document": said(n, 20), "summaryA": said(20 + n), "summaryB": said(50 + n), "clarityA": 2, "clarityB": 4 - n % 2}
+    for n in range(8)
+]
+WINS = [
+    {
+        "prompt": said(n),
+        "response_a": said(20 + n),
+        "response_b": said(50 + n),
+        **{name: int(n % 4 == k) for k, name in enumerate(("a_wins", "b_wins", "draw"))},
+        "b_wins": int(n % 4 in (1, 3)),
+    }
+    for n in range(8)
+]
+ARROWS = [
+    {"Q": said(n), "text_a": said(20 + n), "text_b": said(50 + n), "vote": ("A>B", "B>A", "B>>A", "A=B")[n % 4]}
+    for n in range(8)
+]
+IN_LIST = [
+    {
+        "prompt": said(n),
+        "replies": [{"text": said(20 + n)}, {"text": said(50 + n)}],
+        "preferred": ("1", "2", "tie")[n % 3],
+    }
+    for n in range(9)
+]
+CHECKED = [
+    {"text": said(n), "rater": w, "attention_check": ("pass", "fail")[n == 3 and w == "a"], "tone": 1 + (n + k) % 5}
+    for n in range(6)
+    for k, w in enumerate("ab")
+]
+ALIKE = [
+    {
+        "tweet": said(n),
+        "worker": w,
+        "calm": ("yes", "no")[n % 2],
+        **{f"mood_{v}": "x" * (v == 1 + n % 3) for v in (1, 2, 3)},
+    }
+    for n in range(6)
+    for w in "ab"
+]
+BY_RATER = [
+    {
+        "question": said(n),
+        "answer": said(30 + n),
+        "marks": {w: 1 + (n + k) % 5 for k, w in enumerate(("ada", "ben", "eve")) if (n + k) % 3},
+    }
+    for n in range(6)
+]
+BY_RATER_AND_ASPECT = [
+    {
+        "question": said(n),
+        "answer": said(30 + n),
+        "ratings": {w: {"fluency": 1 + (n + k) % 5, "truth": n % 2} for k, w in enumerate(("ada", "ben"))},
+    }
+    for n in range(6)
+]
+FRACTIONS = [
+    {"original": said(n), "simplified": said(30 + n), "meaning": 10.5 * (n + 1), "m2": (n - 3) / 2.25} for n in range(8)
+]
+TURNS = [
+    {
+        "turns": [{"from": "human", "value": said(n)}, {"from": "gpt", "value": said(30 + n)}],
+        "Task": said(60 + n),
+        "score": 1 + n % 5,
+    }
+    for n in range(6)
+]
+NAMED_SOURCE = [
+    {"source": ("cnn", "xsum")[n % 2], "article": said(n, 20), "summary": said(30 + n), "score": 1 + n % 5}
+    for n in range(6)
+]
+
 KINDS: list[Any] = [
+    pytest.param("camel.csv", CAMEL, (), Read(16, {"clarity": 2.75}), id="a capital for each text"),
+    pytest.param("wins.csv", WINS, (), Read(16, {"preference": 0.375}), id="a column for each outcome"),
+    pytest.param("arrows.csv", ARROWS, (), Read(16, {"preference": 0.375}), id="verdicts as arrows"),
+    pytest.param(
+        "in-list.jsonl",
+        IN_LIST,
+        [('codes = {1 = "a", 2 = "b"}', 'codes = {1 = "a", 2 = "b"}')],
+        Read(18, {"preference": 0.5}),
+        id="a pair in a list",
+    ),
+    pytest.param(
+        "checked.csv",
+        CHECKED,
+        [('keep = {attention_check = "pass"}', 'keep = {attention_check = "pass"}')],
+        Read(6, {"tone": 2.636}, 2),
+        id="a failed check",
+    ),
+    pytest.param("alike.csv", ALIKE, (), Read(6, {"calm": 0.5, "mood": 2.0}, 2), id="raters who all agree"),
+    pytest.param("by-rater.jsonl", BY_RATER, (), Read(6, {"marks": 2.833}, 2), id="objects of raters"),
+    pytest.param(
+        "by-both.jsonl", BY_RATER_AND_ASPECT, (), Read(6, {"fluency": 2.75, "truth": 0.5}, 2), id="and of aspects"
+    ),
+    pytest.param("fractions.csv", FRACTIONS, (), Read(8, {"meaning": 47.25}), id="standardized scores by their values"),
+    pytest.param("turns.jsonl", TURNS, (), Read(6, {"score": 2.667}), id="messages with other names"),
+    pytest.param("named-source.csv", NAMED_SOURCE, (), Read(6, {"score": 2.667}), id="a source that is a name"),
     pytest.param("hits.csv", HITS, (), Read(8, {"mark": 3.0}, 2), id="several texts in a row"),
     pytest.param("systems.csv", SYSTEMS, (), Read(12, {"clarity": 3.0}), id="systems side by side"),
     pytest.param(
@@ -266,7 +364,13 @@ def test_a_kind_of_file_is_read_in_two_steps(
 ) -> None:
     draft, corpus = read(written(tmp_path / name, rows), tmp_path, *answers)
     assert figures(corpus) == expected
-    assert draft.is_open == (name in ("coded.jsonl", "siblings.csv"))
+    assert draft.is_open == (name in ("coded.jsonl", "siblings.csv", "in-list.jsonl"))
+
+
+def test_columns_that_are_called_like_people_are_asked_about(tmp_path: Path) -> None:
+    rows = [{"question": said(n), "answer": said(30 + n), "Ada": 1 + n % 5, "Ben": 1 + n % 3} for n in range(6)]
+    draft, _ = read(written(tmp_path / "a.csv", rows), tmp_path)
+    assert ['column = ["Ada", "Ben"]'] in [question.lines for question in draft.questions]
 
 
 def test_a_file_that_needs_an_answer_is_not_read_without_it(tmp_path: Path) -> None:

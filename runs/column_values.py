@@ -1,0 +1,283 @@
+"""What the values of a column look like: free text, numbers, yes and no, or words of a scale."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from debate_judge.data.files.columns import code_of, word_list
+from debate_judge.data.files.ratings import YES_NO_WORDS, number_remedy
+from debate_judge.data.files.records import allows_decimal_comma, is_missing, looks_like_a_number
+from debate_judge.data.files.rows import listed_texts, messages_in
+from debate_judge.data.schema import Scale
+
+_LEADING = re.compile(
+    r"\(?(-?\d+(?:\.\d+)?)\)?\s*(?:[-–—:.)=/]\s*)?(?=[^\d\s.,]).*|.*[^\d\s].*\((-?\d+)\)|(\d+) stars?"
+)
+SEVERITIES = dict.fromkeys(("no-error", "no error", "none", "neutral"), 0) | dict(
+    minor=1, moderate=3, major=5, critical=10
+)
+_UNSURE = word_list("can't tell|cannot tell|don't know|dont know|maybe|n/a|not sure|skip|unclear|unsure")
+_SCALES = (
+    "strongly disagree|disagree,somewhat disagree|neutral,neither,neither agree nor disagree"
+    "|agree,somewhat agree|strongly agree",
+    "very poor,terrible,awful,very bad|poor,bad|fair,ok,okay,average,acceptable,neutral|good|very good"
+    "|excellent,great,perfect",
+    "never|rarely|sometimes|often|always",
+    "very low|low|medium,moderate|high|very high",
+    "not at all|slightly,a little|moderately,somewhat|very|extremely",
+    "very dissatisfied|dissatisfied|neutral|satisfied|very satisfied",
+    "no|partially,partly,somewhat|yes",
+    "incorrect,wrong|partially correct,partly correct|correct",
+    "negative,neg,n|neutral|positive,pos,p",
+    "worse|same|better",
+    "none|mild,slight,weak|moderate|strong,severe",
+)
+"""Scales of words, lowest first; commas divide alternatives."""
+_COMMON_ENDS = (
+    *((0, 1), (1, 3), (0, 2), (0, 3), (1, 4), (0, 4), (1, 5), (0, 5)),
+    *((1, 7), (1, 10), (0, 10), (1, 100), (0, 100)),
+)
+_NAME_WITH_SCALE = re.compile(r"(.*\S)\s*[(\[]\s*(-?\d{1,3})\s*(?:-|–|\.\.|to)\s*(\d{1,3})\s*[)\]]\s*")
+"""Name of a column that ends in its scale, as surveys write it: `Coherence (1-5)`."""
+_TICKS = {"0", "1", "true", "false", "yes", "no", "x", "✓", "on", ""}
+_MAX_VALUES, _MAX_LABELS, _MAX_LABEL = 101, 11, 40
+_MIN_SHARE = 0.8
+"""Least share of a column's values that have to be ratings; loading then reports the first value that is not one."""
+
+
+class Column:
+    """The values of a column."""
+
+    def __init__(self, name: str, cells: list[object], is_table: bool) -> None:
+        self.name, self.cells, self.is_table = name, cells, is_table
+
+    @cached_property
+    def present(self) -> list[object]:
+        """The values that are not missing; those of several raters in a cell are several."""
+        values: list[object] = []
+        for cell in self.cells:
+            parts: list[Any] = [cell]
+            if isinstance(cell, list) and not self.is_messages:
+                parts = cell
+            elif self.is_table and isinstance(cell, str) and ";" in cell and len(cell) < _MAX_LABEL:
+                parts = cell.split(";")
+            values += [_converted(part, self.is_table) for part in parts if not is_missing(part)]
+        return values
+
+    @cached_property
+    def numbers(self) -> list[float]:
+        found = (v for v in self.present if isinstance(v, int | float) and not isinstance(v, bool))
+        return [float(v) for v in found if abs(v) <= sys.float_info.max]
+
+    @cached_property
+    def choices(self) -> list[bool]:
+        """The values that are yes or no."""
+        known = (v if isinstance(v, bool) else YES_NO_WORDS.get(str(v).lower()) for v in self.present)
+        return [choice for choice in known if choice is not None]
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The different texts, if they are short and few."""
+        texts = [" ".join(v.split()) for v in self.present if isinstance(v, str)]
+        distinct = list(dict.fromkeys(texts))
+        few = 1 < len(distinct) <= _MAX_LABELS and 2 * len(distinct) <= len(texts)
+        return distinct if few and max(map(len, distinct)) <= _MAX_LABEL else []
+
+    @cached_property
+    def is_messages(self) -> bool:
+        return any(map(messages_in, self.cells[:200]))
+
+    @cached_property
+    def is_list(self) -> bool:
+        """Whether every cell is a list of texts, as JSON."""
+        texts = [listed_texts(cell) for cell in self.cells if not is_missing(cell)]
+        words = sum(len(text.split()) for of_cell in texts for text in of_cell or ())
+        return bool(texts) and all(texts) and words >= 2 * sum(map(len, filter(None, texts)))
+
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether it holds free text."""
+        if self.is_messages or self.is_list:
+            return True
+        texts = [v for v in self.present if isinstance(v, str)]
+        if 2 * len(texts) < len(self.present) or not texts:
+            return False
+        words = sum(len(text.split()) for text in texts) / len(texts)
+        foreign = sum(not text.isascii() and len(text) > 7 for text in texts) > len(texts) / 2
+        long = self.average_length
+        return (words >= 3 or foreign or long > 200) and not self.labels and (not self.words or long > _MAX_LABEL)
+
+    @cached_property
+    def average_length(self) -> float:
+        return sum(len(str(v)) for v in self.cells if v is not None) / max(1, len(self.cells))
+
+    @cached_property
+    def labels(self) -> dict[str, float]:
+        """Label -> rating, if the values are known words for ratings; empty for others."""
+        numbers = [_leading_number(word) for word in self.words]
+        known = [word for word in self.words if word.casefold() not in _UNSURE]
+        found: dict[str, float] = {}
+        if self.words and None not in numbers and len({*numbers}) == len(numbers):
+            found = dict(zip(self.words, numbers, strict=True))  # type: ignore[arg-type]
+        elif len(self.words) > 1 and self.is_severity:
+            found = {word: float(SEVERITIES[word.casefold()]) for word in self.words}
+        elif len(known) > 1 and all(word.lower() in YES_NO_WORDS for word in known):
+            # Yes and no need no labels, unless there is a third word beside them.
+            found = {w: float(YES_NO_WORDS[w.lower()]) for w in known} if len(known) == 2 < len(self.words) else {}
+        elif len(known) > 1:
+            for scale in _SCALES:
+                steps = [step.split(",") for step in scale.split("|")]
+                at = {w: n for w in known for n, step in enumerate(steps) if w.casefold() in step}
+                if len(at) == len(known) and len({*at.values()}) == len(at):
+                    found = {w: float(r) for r, w in enumerate(sorted(known, key=at.__getitem__), len(known) > 2)}
+                    break
+        return dict(sorted(found.items(), key=lambda item: item[1]))
+
+    @cached_property
+    def is_severity(self) -> bool:
+        """Whether the values are severities of errors, as of MQM."""
+        return bool(self.words) and {word.casefold() for word in self.words} <= SEVERITIES.keys()
+
+    @property
+    def unsure(self) -> list[str]:
+        return [word for word in self.words if word.casefold() in _UNSURE and word not in self.labels]
+
+    @cached_property
+    def codes(self) -> list[str]:
+        """The different values of its cells, at most 21."""
+        found: dict[str, None] = {}
+        for cell in self.cells:
+            if not is_missing(cell):
+                found[code_of(cell)] = None
+                if len(found) > 20:
+                    break
+        return list(found)
+
+    @property
+    def is_rated(self) -> bool:
+        """Whether the values may be ratings."""
+        return bool(self.numbers or self.choices or self.labels)
+
+    @property
+    def is_ticks(self) -> bool:
+        return {*self.codes} <= _TICKS
+
+    @property
+    def is_standardized(self) -> bool:
+        """Whether the values are fractions on both sides of 0."""
+        fractions = sum(not number.is_integer() for number in self.numbers)
+        return bool(self.numbers) and min(self.numbers) < 0 < max(self.numbers) and 2 * fractions > len(self.numbers)
+
+    def scale(self, name: str) -> tuple[Scale | None, list[Any]]:
+        """The scale of the values, None if they do not look like ratings; and codes for missing ones.
+
+        Args:
+            name: Name of the column, which may say the scale.
+        """
+        present, numbers, choices = self.present, self.numbers, self.choices
+        if choices and set(numbers) <= {0, 1}:
+            enough = len(numbers) + len(choices) >= _MIN_SHARE * len(present)
+            return (Scale(0, 1) if enough and len({*numbers, *map(float, choices)}) > 1 else None), []
+        if not present or len(numbers) < _MIN_SHARE * len(present):
+            return None, []
+        missing = _missing_codes(numbers)
+        distinct = {*numbers} - {*missing}
+        integers = all(number.is_integer() for number in distinct)
+        # Whole numbers without a gap, each once, count the rows.
+        rows = len(distinct) == len(numbers) and max(distinct) - min(distinct) < len(distinct)
+        if len(distinct) < 2 or (integers and len(distinct) > 11 and (len(distinct) > _MAX_VALUES or rows)):
+            return None, []
+        low, high = ends(min(distinct), max(distinct), integers)
+        named = _NAME_WITH_SCALE.fullmatch(name)
+        if named and float(named[2]) <= min(distinct) and max(distinct) <= float(named[3]):
+            low, high = float(named[2]), float(named[3])
+        # Fractions may be means of whole points over raters, so only scales of width 1 get finer steps.
+        return Scale(low, high, 1.0 if integers or high - low > 1 else 0.01), missing
+
+    def why_no_rating(self) -> str:
+        """Why the values are not read as ratings, with what to do if they are some."""
+        others = [v for v in self.present if not isinstance(v, int | float)]
+        advice = [number_remedy(value) for value in others]
+        numeric = len(self.numbers) + sum(remedy is not None for remedy in advice)
+        if others and numeric >= len(self.present) / 2:
+            return f"{others[0]!r} is no rating; {advice[0] or 'correct it or leave it out'}"
+        if others and all(re.fullmatch(r"\d{4}-\d\d-\d\d.*", str(v)) for v in others):
+            return "spreadsheets make dates of ratings such as 4/5: enter them again, as numbers"
+        if others and all(re.fullmatch(r"\[?\d+(?:[,/] ?\d+){2,}\]?|\[[\d., ]+\]", str(v)) for v in others):
+            return "write the ratings of several raters as 4;5"
+        if self.words:
+            words = ", ".join(f"{toml_key(word)} = {n}" for n, word in enumerate(self.words, start=1))
+            return f"not read; if its words are ratings, declare an aspect with this column and labels = {{{words}}}"
+        return "not read"
+
+
+def name_without_scale(name: str) -> str:
+    """The name of a column without the scale that surveys write behind it."""
+    match = _NAME_WITH_SCALE.fullmatch(name)
+    return match[1] if match else name
+
+
+def is_ticked(cell: object) -> bool:
+    return cell is not None and code_of(cell) in {"1", "true", "yes", "x", "✓", "on"}
+
+
+def ends(lowest: float, highest: float, integers: bool) -> tuple[float, float]:
+    """The ends of the usual scale that holds the values."""
+    if not integers and highest > 10 and lowest >= 0 and highest <= 100:
+        return 0, 100
+    for low, high in _COMMON_ENDS:
+        if low <= lowest and highest <= high and (low == 0) == (lowest < 1):
+            return low, high
+    for end in (1, 2, 3, 5, 10, 100):
+        if -end <= lowest and highest <= end:
+            return -end, end
+    return lowest // 1, -(-highest // 1)
+
+
+def _converted(value: object, is_table: bool) -> object:
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if is_table and ("," in text and allows_decimal_comma(text) and re.fullmatch(r".*,\d\d+|.*,0", text)):
+        text = text.replace(",", ".")
+    return float(text) if looks_like_a_number(text) and (is_table or len(text) < 5) else text
+
+
+def _leading_number(label: str) -> float | None:
+    if stars := re.fullmatch(r"([★⭐*]+)[☆\s]*", label):
+        return float(len(stars[1]))
+    match = _LEADING.fullmatch(label)
+    return float(next(filter(None, match.groups()))) if match and any(match.groups()) else None
+
+
+def _missing_codes(numbers: Sequence[float]) -> list[Any]:
+    """Values far off the rest that surveys write for a missing answer: -1, 9, 99, -99."""
+    distinct = sorted({*numbers})
+    found: list[Any] = []
+    for code in (distinct[0], distinct[-1]) if len(distinct) > 2 else ():
+        others = [value for value in distinct if value != code]
+        low, high = min(others), max(others)
+        far = max(low - code, code - high) > 2 * (high - low)
+        negative = code < 0 <= low and low >= 1
+        if numbers.count(code) > 1 and ((far and re.fullmatch(r"-?([7-9])\1*", f"{code:g}")) or negative):
+            found.append(int(code) if code.is_integer() else code)
+    return found
+
+
+def toml_key(name: str) -> str:
+    """A name as a key of TOML."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else as_toml(name)
+
+
+def as_toml(value: object) -> str:
+    """A value as TOML, on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{toml_key(str(key))} = {as_toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    return json.dumps(value, ensure_ascii=False)
