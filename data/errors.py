@@ -44,7 +44,7 @@ class InputError(ValueError):
     def replaced(self, **parts: Any) -> InputError:
         """A copy with other values for some arguments of `InputError`."""
         names = ("problem", "file", "line", "unit", "field", "expected", "found", "remedy")
-        return InputError(**{name: getattr(self, name) for name in names} | parts)
+        return type(self)(**{name: getattr(self, name) for name in names} | parts)
 
     def _location(self, *prefix: str | None) -> str:
         line = None if self.line is None else f"{self.unit} {self.line}"

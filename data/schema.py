@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -27,6 +28,15 @@ ALL = "all"
 
 Level = Literal["summary", "sample", "system"]
 """What a correlation is over: the candidates of each group, averaged over groups; all candidates; system means."""
+
+
+_INVISIBLE = {*"\u034f\u115f\u1160\u2800\u3164\uffa0", *map(chr, range(0xFE00, 0xFE10))}
+"""Fillers and selectors, which Unicode counts among letters, symbols and marks."""
+
+
+def is_visible(text: str) -> bool:
+    """Whether a text has a visible character: neither a space, nor a control character, nor one of no width."""
+    return any(c not in _INVISIBLE and unicodedata.category(c) not in ("Zs", "Zl", "Zp", "Cc", "Cf") for c in text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def compile(
         refuse_equal_names([str(column) for column in data.columns], "DataFrame")
         rows = data.to_dict(orient="records")
         name = f"frame-{fingerprint([{str(k): str(v) for k, v in row.items()} for row in rows])[:12]}"
-        file = RecordFile(name, "a DataFrame", True, lambda: typed_rows(rows, name))
+        file = RecordFile(name, "a DataFrame", True, lambda _: typed_rows(rows, name))
         corpus = rated_texts.load(file, task, columns, settings.get("sources"))
     if isinstance(task, Task) and corpus is None:
         corpus = rated_texts.load(name, task, columns, settings.get("sources"))

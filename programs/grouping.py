@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.task_file import find_task
-from debate_judge.data.schema import Aspect, Corpus, RatedGroup, Task, fingerprint
+from debate_judge.data.schema import Aspect, Corpus, RatedGroup, Task, fingerprint, is_visible
 from debate_judge.data.tasks import TASKS
 
 T = TypeVar("T")
@@ -238,7 +238,7 @@ def checked_text(field: str, value: object, *, nonempty: bool = False, where: st
     """
     if not isinstance(value, str):
         raise InputError(f"{where}not a text", field=field, expected="a text (str)", found=value)
-    if nonempty and not value.strip():
+    if nonempty and not is_visible(value):
         remedy = "leave it out: an empty text cannot be scored"
         raise InputError(f"{where}an empty text", field=field, expected="a text", found=repr(value), remedy=remedy)
     try:

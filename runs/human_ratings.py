@@ -26,7 +26,7 @@ def resolve_data(spec: str, tracking_uri: str | None = None, flag: str = "--data
         return spec
     description = "the traces of an MLflow experiment"
     address = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-    return RecordFile(spec, description, True, lambda: _traces(spec, address, flag))
+    return RecordFile(spec, description, True, lambda _: _traces(spec, address, flag))
 
 
 def _traces(spec: str, address: str | None, flag: str) -> Iterator[Record]:

@@ -10,8 +10,8 @@ The input has the formats of a compile's data; ratings are not needed. Results a
 the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored, reason. With --wide a row is one
 text, and each aspect a column; with --keep-columns rows begin with the columns of the input. A missing score is null,
 and unscored says why. With --scale raters a score is what the raters would give on average, by a map that the compile
-fitted, and judge_score is the judge's own. Rows are in OUT.part until all are done; the same command continues a run
-that was stopped.
+fitted, and judge_score is the judge's own. A line that cannot be read has such rows, too, which say why. Rows are in
+OUT.part until all are done; the same command continues a run that was stopped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import ScoreFlags
 
 if TYPE_CHECKING:
-    from debate_judge.data.schema import RatedGroup, Task
+    from debate_judge.data.errors import ErrorHandler
+    from debate_judge.data.files.groups import LocatedGroup
+    from debate_judge.data.schema import Task
     from debate_judge.runs.scoring.output import ResultWriter
     from debate_judge.runs.scoring.scorer import TextScorer
 
@@ -77,17 +79,20 @@ def _estimate(flags: ScoreFlags) -> int:
         reply_tokens=reply_tokens(flags.estimate or ""),
     )
     task, aspects = export.judge.task, select_aspects(export.judge, flags.aspects or None)
-    items = (item for group in _groups(flags, task) for item in items_of_group(task, group, aspects))
+    groups = _groups(flags, task, lambda error: None)
+    items = (item for entry in groups for item in items_of_group(task, entry.group, aspects))
     estimate, count = estimate_scoring(target, export.judge, aspects, items)
     notes = [f"{count:,} items to score; equal items are scored once, and replies in --store cost nothing."]
     show(*estimate_blocks(estimate, "role", notes))
     return 0
 
 
-def _groups(flags: ScoreFlags, task: Task) -> Iterator[RatedGroup]:
-    from debate_judge.runs.scoring.scorer import new_groups
+def _groups(flags: ScoreFlags, task: Task, on_error: ErrorHandler) -> Iterator[LocatedGroup]:
+    from debate_judge.runs.scoring.scorer import new_records
 
-    return new_groups(flags.input, task, flags.task, flags.columns, flags.sources, keep=flags.keep_columns)
+    return new_records(
+        flags.input, task, flags.task, flags.columns, flags.sources, keep=flags.keep_columns, on_error=on_error
+    )
 
 
 def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
@@ -100,9 +105,10 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     if scorer.note:
         say(f"note: {scorer.note}")
     input_file, out = Path(flags.input), Path(flags.out)
-    first_groups, groups = scorer.peek(_groups(flags, judge.task))
+    first_groups, groups = scorer.peek(_groups(flags, judge.task, scorer.skip_line))
     transcripts = Path(flags.transcripts) if flags.transcripts else None
-    with open_results(out, scorer.layout(), input_file=input_file, transcripts=transcripts) as results:
+    columns = scorer.columns(first_groups)
+    with open_results(out, scorer.layout(), input_file=input_file, columns=columns, transcripts=transcripts) as results:
         scorer.run_preflight(first_groups)
         _write_all(flags, scorer, groups, results)
         if not results.totals.rows:
@@ -112,7 +118,7 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     return unscored_exit_code(flags, results.totals)
 
 
-def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[RatedGroup], results: ResultWriter) -> None:
+def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[LocatedGroup], results: ResultWriter) -> None:
     from debate_judge.runs.runner.progress import RunProgress
 
     count = _count_items(flags, scorer)

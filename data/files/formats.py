@@ -20,7 +20,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from debate_judge.data.errors import InputError, install_hint
+from debate_judge.data.errors import ErrorHandler, InputError, install_hint, redirect_errors
 from debate_judge.data.files import tools
 from debate_judge.data.files.columns import ROLES, SOURCE_WORDS, TEXT_WORDS, ColumnNames, ReadingNotes, normalized_name
 from debate_judge.data.files.ratings import has_decimal_commas
@@ -32,6 +32,7 @@ from debate_judge.data.files.reading import (
     json_whole,
     lines,
     parquet_rows,
+    refuse_escaped_bytes,
     refuse_pipe,
     typed_rows,
     unreadable_error,
@@ -69,8 +70,8 @@ class RecordFile:
     """Description, e.g. `columns separated by semicolons`."""
     is_default: bool
     """Whether the format is the usual one of the suffix, so that no note is needed."""
-    records: Callable[[], Iterator[Record]]
-    """Opens the file and streams its records."""
+    stream: Callable[[ErrorHandler | None], Iterator[Record]]
+    """Opens the file and streams its records; see `records`."""
     whole: Callable[[], Record] | None = None
     """Reads a file that is one JSON object as one record."""
     sheet: Callable[[str], Iterator[Record]] | None = None
@@ -78,19 +79,24 @@ class RecordFile:
     second: RecordFile | None = None
     """The file in which the others' texts or ratings are."""
 
-    def opened(self, names: ColumnNames, notes: ReadingNotes) -> Iterator[Record]:
+    def records(self, on_error: ErrorHandler | None = None) -> Iterator[Record]:
+        """The records of the file; one that cannot be read is passed to `on_error` and skipped, if it ends where its
+        line or row does."""
+        return self.stream(on_error)
+
+    def opened(self, names: ColumnNames, notes: ReadingNotes, on_error: ErrorHandler | None = None) -> Iterator[Record]:
         """The records as a mapping says: its sheet, the object around its list, and two files joined; those of tools
         as rows of ratings."""
-        records, second, sheet = self._opened(names), self.second, self.sheet
+        records, second, sheet = self._opened(names, on_error), self.second, self.sheet
         first_sheet, plus, other_sheet = names.sheet.partition("+")
         if sheet is not None and plus:
             records = sheet(first_sheet)
-            second = RecordFile(f"{self.name}, sheet {other_sheet}", "", True, lambda: sheet(other_sheet))
+            second = RecordFile(f"{self.name}, sheet {other_sheet}", "", True, lambda _: sheet(other_sheet))
         if second is not None:
             records = _joined(records, second, names, notes)
         return tools.rows(records, notes.add, "candidate" in names.roles)
 
-    def _opened(self, names: ColumnNames) -> Iterator[Record]:
+    def _opened(self, names: ColumnNames, on_error: ErrorHandler | None) -> Iterator[Record]:
         if names.sheet:
             if self.sheet is None:
                 raise InputError("only workbooks have sheets", file=self.name, field="columns.sheet", found=names.sheet)
@@ -98,7 +104,7 @@ class RecordFile:
         first_list = names.records.partition("[")[0].partition(".")[0]
         if names.records and self.whole is not None and first_list in (record := self.whole()).values:
             return iter([record])
-        return self.records()
+        return self.records(on_error)
 
     @property
     def folder(self) -> Path:
@@ -137,7 +143,10 @@ def detect_format(name: str | Path) -> RecordFile:
     if name.startswith(HUB):
         hub_name = HubName.parse(name)
         return RecordFile(
-            name, f"a set of the Hugging Face hub, split {hub_name.split or 'its only one'}", True, hub_name.rows
+            name,
+            f"a set of the Hugging Face hub, split {hub_name.split or 'its only one'}",
+            True,
+            lambda _: hub_name.rows(),
         )
     if len(parts := joined_files(name)) > 1:
         first, second = map(detect_format, parts)
@@ -148,20 +157,20 @@ def detect_format(name: str | Path) -> RecordFile:
         layout = json_layout(path)
         whole = (lambda: json_whole(path)) if layout not in (None, "") else None
         description = _JSON_LAYOUTS.get(layout or "", f"the records are the list {layout!r} of one JSON object")
-        return RecordFile(name, description, layout in (None, ""), lambda: json_records(path), whole)
+        return RecordFile(name, description, layout in (None, ""), lambda on_error: json_records(path, on_error), whole)
     if suffix in TEXT_TABLES:
         separator = _detect_separator(path)
         is_usual = separator == ("\t" if suffix == ".tsv" else ",")
         description = f"columns separated by {_SEPARATORS.get(separator, repr(separator))}"
-        return RecordFile(name, description, is_usual, lambda: csv_rows(path, separator))
+        return RecordFile(name, description, is_usual, lambda on_error: csv_rows(path, separator, on_error))
     if suffix in EXCEL:
         sheets = _open_workbook(path).sheets
         description = f"sheet {sheets[0]!r}" + (f", the first of {len(sheets)}" if len(sheets) > 1 else "")
         return RecordFile(
-            name, description, len(sheets) == 1, lambda: excel_rows(path), sheet=lambda sheet: _sheets(path, sheet)
+            name, description, len(sheets) == 1, lambda _: excel_rows(path), sheet=lambda sheet: _sheets(path, sheet)
         )
     if suffix == ".parquet":
-        return RecordFile(name, "Parquet", True, lambda: parquet_rows(path))
+        return RecordFile(name, "Parquet", True, lambda _: parquet_rows(path))
     expected = f"a file ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or {HUB}NAME@SPLIT"
     raise InputError("the format of the data cannot be inferred from the name", file=name, expected=expected)
 
@@ -173,13 +182,17 @@ def joined_files(name: str) -> tuple[str, ...]:
     return (first, second) if is_pair else (name,)
 
 
-def csv_rows(path: Path, separator: str) -> Iterator[Record]:
+def csv_rows(path: Path, separator: str, on_error: ErrorHandler | None = None) -> Iterator[Record]:
     """Stream the rows of a text table with a header line; every value is a text and names are stripped.
 
-    A row's line is the one it begins on, also where quoted texts span several lines.
+    A row's line is the one it begins on, also where quoted texts span several lines. A row that has too many or too few
+    cells, or is not UTF-8, is passed to `on_error` and skipped; after a wrong quote no row is certain.
     """
     # The line that declares the separator becomes blank, so that line numbers stay the same.
-    texts = ("\n" if number == 1 and _SEP_LINE.fullmatch(text) else text for number, text in lines(path))
+    texts = (
+        "\n" if number == 1 and _SEP_LINE.fullmatch(text) else text
+        for number, text in lines(path, escape=on_error is not None)
+    )
     # strict: an unclosed quote would otherwise make the rest of the file one text.
     reader = csv.reader(texts, delimiter=separator, strict=True)
 
@@ -199,9 +212,12 @@ def csv_rows(path: Path, separator: str) -> Iterator[Record]:
                     found=next(cell for cell in row if "\t" in cell and "\n" in cell),
                     remedy='write a quote in a text as "", and put such a text in quotes; or save the table as CSV',
                 )
-            yield line, row
+            with redirect_errors(on_error):
+                refuse_escaped_bytes(row, path, line)
+                yield line, row
 
-    return _table_records(rows(), path, "line", None if separator != "," else lambda: csv_rows(path, separator))
+    reread = None if separator != "," else lambda: csv_rows(path, separator, on_error and (lambda _: None))
+    return _table_records(rows(), path, "line", reread, on_error)
 
 
 def _joined(records: Iterator[Record], second: RecordFile, names: ColumnNames, notes: ReadingNotes) -> Iterator[Record]:
@@ -309,6 +325,7 @@ def _table_records(
     path: Path,
     unit: Literal["line", "row"],
     reread: Callable[[], Iterator[Record]] | None,
+    on_error: ErrorHandler | None = None,
 ) -> Iterator[Record]:
     """The rows below a header as records; rows in which every cell is blank are skipped.
 
@@ -317,6 +334,7 @@ def _table_records(
         path: The file.
         unit: Whether the numbers are lines or rows.
         reread: Opens the rows again, to check whether a column's commas are decimal; None if all are.
+        on_error: Called with the error of a row that has not the header's number of cells.
     """
     rows = ((number, row) for number, row in numbered_rows if any(map(str.strip, row)))
     header_number, header = next(rows, (0, []))
@@ -349,14 +367,15 @@ def _table_records(
         True if reread is None else cache(lambda column, scale: has_decimal_commas(reread(), column, scale))
     )
     for number, row in chain([first] if first else [], rows):
-        if len(row) != len(names):
-            raise at(number).error(
-                "the row and the header differ in their number of cells",
-                expected=f"{len(names)} cells",
-                found=f"{len(row)} cells",
-                remedy="put texts with separators or line breaks in double quotes",
-            )
-        yield replace(at(number), values=dict(zip(names, row, strict=True)), decimal_commas=decimal_commas)
+        with redirect_errors(on_error):
+            if len(row) != len(names):
+                raise at(number).error(
+                    "the row and the header differ in their number of cells",
+                    expected=f"{len(names)} cells",
+                    found=f"{len(row)} cells",
+                    remedy="put texts with separators or line breaks in double quotes",
+                )
+            yield replace(at(number), values=dict(zip(names, row, strict=True)), decimal_commas=decimal_commas)
 
 
 def _is_title(first: list[str], second: list[str]) -> bool:

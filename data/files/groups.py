@@ -56,6 +56,10 @@ _MAX_REPEATED_SHARE, _MIN_REPEATED = 0.2, 5
 """Share and number of repeated texts above which each row is suspected to be one rater's."""
 
 
+class OtherTaskError(InputError):
+    """A record is of another task than the one that was chosen."""
+
+
 class LocatedGroup(NamedTuple):
     """A group with its task and its first record, for errors."""
 
@@ -168,7 +172,8 @@ def iter_groups(
             group have to be adjacent, and only one group is held in memory.
         keep_columns: Keep all columns of a candidate in its `row`.
         notes: Collects notes for the user; by default they are logged as a warning in one line.
-        on_error: Called with the error of a record of JSON, which is then skipped; by default it is raised.
+        on_error: Called with the error of a record, which is then skipped; by default it is raised. A record of
+            another task, and what leaves later records uncertain, is always raised.
         on_bad_cell: Called with the error of a rating or row, which is then left out; by default it is raised.
 
     Raises:
@@ -197,7 +202,7 @@ def _groups(
 ) -> Iterator[LocatedGroup]:
     if not file.is_default:
         notes.add(file.format)
-    records = inner_records(file.opened(names, notes), names.records, on_error)
+    records = inner_records(file.opened(names, notes, on_error), names.records, on_error)
     head, later = first_records(limit_memory(records, file.name) if gather else records)
     if not head:
         return
@@ -205,8 +210,8 @@ def _groups(
     bad_lines: set[int] = set()
 
     def skip(error: InputError) -> None:
-        """Pass on the error of a record of JSON, whose group is then left out."""
-        if on_error is None:
+        """Pass on the error of a record, which is then left out; one of JSON with its whole group."""
+        if on_error is None or isinstance(error, OtherTaskError):
             raise error
         bad_lines.add(error.line or 0)
         on_error(error)
@@ -218,9 +223,7 @@ def _groups(
             by_key[row.key].append(row)
         _refuse_repeated_texts([row for members in by_key.values() for row in members], names.repeated != "error")
         rows = (row for members in by_key.values() for row in members)
-    for builder in _builders(
-        rows, names, keep, on_bad_cell or (skip if on_error and head[0].format == "json" else None)
-    ):
+    for builder in _builders(rows, names, keep, on_bad_cell or (skip if on_error else None)):
         if builder.first is not None and builder.first.record.line not in bad_lines:
             with redirect_errors(on_bad_cell):
                 yield builder.group()
@@ -506,12 +509,9 @@ def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Call
         if chosen is None or task.name == chosen.name:
             return chosen or task
         if refuse_others:
-            raise record.error(
-                f"the group is of another task than {chosen.name}",
-                field,
-                found=name,
-                remedy="remove it from the file, or skip such groups: --config task=NAME with the judge's task",
-            )
+            problem = f"the group is of another task than {chosen.name}"
+            remedy = "remove it from the file, or skip such groups: --config task=NAME with the judge's task"
+            raise record.with_location(OtherTaskError(problem, found=name, remedy=remedy), field)
         return None
 
     return find

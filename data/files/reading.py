@@ -11,7 +11,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -54,11 +54,11 @@ def jsonl(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
                 yield _as_record(_parse_line(text, path, line), path, line)
 
 
-def json_records(path: Path) -> Iterator[Record]:
-    """The objects of a JSON array, of a list in a JSON object, or of a JSON lines file."""
+def json_records(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
+    """The objects of a JSON array, of a list in a JSON object, or of a JSON lines file (`jsonl`)."""
     layout = json_layout(path)
     if layout is None:
-        return jsonl(path)
+        return jsonl(path, on_error)
     if layout == ".":
         return iter([json_whole(path)])
     return _keyed_records(path) if layout == "*" else json_array(path, layout)
@@ -211,10 +211,13 @@ def toml(path: Path, what: str = "file") -> Record:
     raise InputError(problem, file=path, line=line, remedy=remedy)
 
 
-def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | None = None) -> Iterator[tuple[int, str]]:
+def lines(
+    path: Path, on_error: ErrorHandler | None = None, max_bytes: int | None = None, *, escape: bool = False
+) -> Iterator[tuple[int, str]]:
     """Stream the lines of a text file with their numbers from 1: UTF-8, or UTF-16 with a byte order mark.
 
-    Lines that are not UTF-8 or longer than `max_bytes` are skipped if there is an `on_error`.
+    Lines that are not UTF-8 or longer than `max_bytes` are skipped if there is an `on_error`. With `escape`, bytes that
+    are not UTF-8 are left in the text, for `refuse_escaped_bytes`: a line may be a part of a row.
     """
     max_bytes = max_bytes or MAX_LINE_BYTES
     refuse_pipe(path)
@@ -238,13 +241,25 @@ def lines(path: Path, on_error: ErrorHandler | None = None, max_bytes: int | Non
                         raise _too_long_error(path, number, max_bytes)
                     raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
                     try:
-                        text = raw.decode()
+                        text = raw.decode(errors="surrogateescape" if escape else "strict")
                     except UnicodeDecodeError as error:
                         problem = f"not UTF-8: byte {error.start + 1} of the line, 0x{raw[error.start]:02x}"
                         raise InputError(problem, file=path, line=number, remedy=_SAVE_AS_UTF8) from None
                     yield number, text
     except OSError as error:
         raise unreadable_error(error, path) from None
+
+
+def refuse_escaped_bytes(row: Sequence[str], path: Path, line: int) -> None:
+    """Refuse a row of `lines` that has bytes that are not UTF-8.
+
+    Raises:
+        InputError: It has some.
+    """
+    try:
+        "".join(row).encode()
+    except UnicodeEncodeError:
+        raise InputError("not UTF-8", file=path, line=line, remedy=_SAVE_AS_UTF8) from None
 
 
 def read_text(path: Path) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.schema import Scale
+from debate_judge.data.schema import Scale, is_visible
 
 T = TypeVar("T", bound=str)
 M = TypeVar("M", bound=BaseModel)
@@ -120,7 +120,7 @@ class Record:
     def optional_text(self, name: str) -> str:
         """A text; empty if the field is missing, null or blank."""
         text = "" if self.values.get(name) is None else self.text(name, blank=True)
-        return text if text.strip() else ""
+        return text if is_visible(text) else ""
 
     def texts(self, name: str, *, blank: bool = False) -> tuple[str, ...]:
         """A list of texts, with blank ones only if `blank` is set; empty if the field is missing or null."""
@@ -213,7 +213,7 @@ class Record:
             problem = f"half a character (a lone surrogate) at position {error.start + 1}"
             remedy = "write the text again from its original; the escape is one half of an emoji or symbol"
             raise self.error(problem, name, remedy=remedy) from None
-        if not blank and not value.strip():
+        if not blank and not is_visible(value):
             remedy = self.remedy or "fill it in, or leave the record out"
             raise self.error(f"{name} is empty", name, expected="a text that is not empty", remedy=remedy)
         return value
@@ -251,7 +251,7 @@ def is_missing(value: object) -> bool:
 
 
 def is_blank(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
+    return value is None or (isinstance(value, str) and not is_visible(value))
 
 
 def looks_like_a_number(text: str) -> bool:

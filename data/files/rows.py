@@ -30,7 +30,7 @@ from debate_judge.data.files.columns import (
 )
 from debate_judge.data.files.ratings import comments_in, rating_of
 from debate_judge.data.files.records import Record, is_blank, is_missing, looks_like_a_number
-from debate_judge.data.schema import Aspect, Scale, Task, fingerprint
+from debate_judge.data.schema import Aspect, Scale, Task, fingerprint, is_visible
 
 TIES = frozenset(("tie", "tied", "draw", "equal", "same", "both", "neither", "similar", "none"))
 MARKS = (frozenset(("a", "1", "left", "first")), frozenset(("b", "2", "right", "second")))
@@ -228,10 +228,10 @@ class RowReader:
         messages = []
         for column in columns:
             value = record.values.get(column)
-            if self._names.empty == "skip" and (value is None or value == [] or not str(value).strip()):
+            if self._names.empty == "skip" and (value is None or value == [] or not is_visible(str(value))):
                 self._notes.add("{} records without a text are left out")
                 return None
-            if isinstance(value, str) and value.isascii() and value.strip():
+            if isinstance(value, str) and value.isascii() and is_visible(value):
                 messages.append(("", value))
                 continue
             remedy = record.remedy or "fill it in, or leave such records out: --columns empty=skip"

@@ -21,6 +21,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from pydantic import BaseModel, ConfigDict, Field
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.schema import is_visible
 from debate_judge.programs.compiled import ScoreScale
 from debate_judge.programs.grouping import Item
 from debate_judge.runs.export.loaded import LoadedJudge
@@ -251,7 +252,7 @@ async def _scores(judge: LoadedJudge, texts: Sequence[TextToScore], scale: Score
     items_by_text: list[list[Item]] = []
     for number, text in enumerate(texts):
         row = {"source": text.source, "text": text.text, "context": text.context}
-        items_by_text.append(judge.row_items(row, text.aspects, number=number) if text.text.strip() else [])
+        items_by_text.append(judge.row_items(row, text.aspects, number=number) if is_visible(text.text) else [])
     all_items = list(chain.from_iterable(items_by_text))
     results = iter(await judge.ascore_items(all_items, scale) if all_items else [])
     return [

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.schema import is_visible
 from debate_judge.programs.compiled import ScoreScale
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations.text_scorer import SingleTextScorer, empty_text_score
@@ -51,7 +52,7 @@ def score_frame(
     _check_columns(frame, columns, [c for name in names for c in _new_columns(name)])
     cells = {name: [_text(value) for value in frame[column]] for name, column in columns.items()}
     rows = [{name: values[i] for name, values in cells.items()} for i in range(len(frame))]
-    nonempty = [i for i, row in enumerate(rows) if row["text"].strip()]
+    nonempty = [i for i, row in enumerate(rows) if is_visible(row["text"])]
     # Sorted by source, because only consecutive rows of a source share calls.
     nonempty.sort(key=lambda i: (rows[i]["source"], rows[i].get("context", "")))
     results = loaded.score_many([rows[i] for i in nonempty], aspects=names, scale=scale)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from debate_judge.data.schema import is_visible
 from debate_judge.programs.compiled import ScoreScale
 from debate_judge.programs.grouping import Item
 from debate_judge.programs.lm import loop
@@ -84,6 +85,6 @@ class SingleTextScorer:
     ) -> tuple[list[Item], Scores]:
         """The items of a text; for an empty one no items, but its unscored results."""
         names = self._aspects if aspects is None else aspects
-        if isinstance(text, str) and not text.strip():
+        if isinstance(text, str) and not is_visible(text):
             return [], {aspect.name: empty_text_score() for aspect in self.judge.select_aspects(names)}
         return self.judge.row_items({"source": source, "text": text, "context": context}, names), {}

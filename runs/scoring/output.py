@@ -7,6 +7,7 @@ of replies (`programs.lm.store`). Texts are hostile: in a sheet nothing becomes 
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import re
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.data.files.formats import EXCEL, TEXT_TABLES, joined_files
+from debate_judge.data.files.formats import EXCEL, TEXT_TABLES, detect_format, joined_files
 from debate_judge.data.files.writing import write_errors
 
 if TYPE_CHECKING:
@@ -169,7 +170,9 @@ class ResultWriter:
         self._pending: list[tuple[Item, Score]] = []
         """Items of a row that is not complete."""
         self.columns: tuple[str, ...] = ()
-        """Those of the first row."""
+        """Those of the first row that has the input's columns."""
+        self._held: list[dict[str, object]] = []
+        """Rows of lines that could not be read, before that row."""
         self.totals = RowTotals()
 
     def add(self, item: Item, score: Score, columns: Row) -> None:
@@ -185,7 +188,11 @@ class ResultWriter:
         if len(self._pending) < self.layout.items:
             return
         row, self._pending = self.layout.row(self._pending, columns), []
+        if not (self.columns or columns or item.candidate):
+            self._held.append(row)
+            return
         self.columns = self.columns or tuple(row)
+        self._write_held()
         if unknown := [name for name in columns if name not in self.columns]:
             raise InputError(
                 f"the first text of the input has no field {unknown[0]!r}, and results have its columns",
@@ -196,6 +203,16 @@ class ResultWriter:
             )
         _write(self._rows, {name: row.get(name) for name in self.columns})
 
+    def finish(self) -> None:
+        """After the last item: write what waited for the columns of the input."""
+        self.columns = self.columns or tuple(self._held[0] if self._held else ())
+        self._write_held()
+
+    def _write_held(self) -> None:
+        for row in self._held:
+            _write(self._rows, {name: row.get(name) for name in self.columns})
+        self._held = []
+
 
 def _write(file: TextIO, record: Mapping[str, object]) -> None:
     file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
@@ -203,7 +220,7 @@ def _write(file: TextIO, record: Mapping[str, object]) -> None:
 
 @contextmanager
 def open_results(
-    out: Path, layout: RowLayout, *, input_file: Path, transcripts: Path | None = None
+    out: Path, layout: RowLayout, *, input_file: Path, columns: Sequence[str], transcripts: Path | None = None
 ) -> Iterator[ResultWriter]:
     """Write rows, and debates to `transcripts`; both files get their names at the end of the block.
 
@@ -211,18 +228,21 @@ def open_results(
         out: For the rows; its suffix names the format.
         layout: What a row is.
         input_file: The file that is scored.
+        columns: Those that rows will have; a file with others is not replaced.
         transcripts: File for the debates; None for none.
 
     Raises:
-        InputError: A file cannot be written, or another process writes to it.
+        InputError: A file cannot be written, another process writes to it, or `out` is a file of another form.
     """
     _require_format(out)
     _check_paths(out, input_file, transcripts)
+    _refuse_other_form(out, columns)
     with ExitStack() as stack:
         rows = stack.enter_context(_open_part(out, "--out"))
         debates = None if transcripts is None else stack.enter_context(_open_part(transcripts, "transcripts"))
         writer = ResultWriter(layout, rows, debates)
         yield writer
+        writer.finish()
         rows.close()
         with write_errors(out, "--out"):
             _finish(Path(rows.name), out, writer, input_file)
@@ -252,6 +272,8 @@ def _open_part(path: Path, flag: str) -> Iterator[TextIO]:
 
 def _finish(part: Path, out: Path, results: ResultWriter, input_file: Path) -> None:
     """Make the file of results from all rows."""
+    import pandas as pd
+
     suffix = out.suffix.lower()
     if suffix == ".jsonl":
         part.replace(out)
@@ -259,8 +281,9 @@ def _finish(part: Path, out: Path, results: ResultWriter, input_file: Path) -> N
     new = out.with_name(f"{out.name}.new")
     if suffix == ".csv":
         for number, frame in enumerate(_frames(part, results.columns)):
+            frame.columns = pd.Index(map(_guarded, frame.columns))
             # With this line end, cells with a carriage return are quoted.
-            frame.map(_cell).to_csv(
+            frame.map(_cell).map(_guarded).to_csv(
                 new, mode="a" if number else "w", header=not number, index=False, lineterminator="\r\n"
             )
     else:
@@ -322,6 +345,12 @@ def _cell(value: object) -> object:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
+def _guarded(value: object) -> object:
+    """A cell of a text table, which programs for sheets would take for a formula if it began with these characters."""
+    is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if is_formula and not _NUMBER.fullmatch(str(value)) else value
+
+
 # --- checks, before anything is paid for ---
 
 
@@ -342,6 +371,30 @@ def _require_format(out: Path) -> None:
             remedy = f"{install_hint('excel')}, or {_OTHER_FORMATS}"
             problem = "sheets are written by XlsxWriter, which is not installed"
             raise InputError(problem, file=out, field="--out", remedy=remedy) from None
+
+
+def _refuse_other_form(out: Path, columns: Sequence[str]) -> None:
+    if not out.exists() or not out.stat().st_size:
+        return
+    names = [str(_guarded(name)) for name in columns] if out.suffix.lower() == ".csv" else list(columns)
+    try:
+        if out.suffix.lower() == ".csv":
+            with out.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+                found = next(csv.reader(file), [])
+        else:
+            first = next(detect_format(out).records(), None)
+            found = names if first is None else list(map(str, first.values))
+    except InputError as error:
+        found = [error.problem]
+    if found != names:
+        raise InputError(
+            "the file exists and has other columns than the results, so it is not replaced",
+            file=out,
+            field="--out",
+            expected=", ".join(names),
+            found=", ".join(found),
+            remedy="choose another --out, or remove the file",
+        )
 
 
 def _check_paths(path: Path, input_file: Path, transcripts: Path | None) -> None:

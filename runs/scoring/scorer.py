@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from debate_judge.data.errors import ErrorHandler, InputError, redirect_errors
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
@@ -17,6 +17,7 @@ from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.lm_choice import resolve_lm
@@ -31,11 +32,6 @@ from debate_judge.runs.scoring.output import Row, RowLayout, RowTotals
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
 
 # --- new texts: the groups of a file, one at a time, all of the judge's task ---
-
-
-def new_groups(path: str | Path | RecordFile, task: Task, *args: Any, **kwargs: Any) -> Iterator[RatedGroup]:
-    """As `new_records`, without the records."""
-    return (located.group for located in new_records(path, task, *args, **kwargs))
 
 
 def new_records(
@@ -61,7 +57,7 @@ def new_records(
         sources: How many sources, the first ones; None for all.
         keep: Whether to keep the input's columns with each candidate (`data.files.groups.iter_groups`).
         notes: Notes on how the file is read, as for `iter_groups`.
-        on_error: Called with the error of each unusable group that has a line of its own; it is left out.
+        on_error: Called with the error of each unusable record, which is left out.
 
     Raises:
         InputError: A group of another task, a candidate that occurs twice, or anything that cannot be read.
@@ -103,12 +99,12 @@ def _new_keys(entry: LocatedGroup, lines: Mapping[bytes, int]) -> list[bytes]:
 
 
 def count_candidates(path: str | Path, task: Task, columns: Iterable[str], sources: int | None) -> int:
-    """How many candidates `new_groups` yields; prints no notes on the file."""
+    """How many candidates `new_records` yields; prints no notes on the file."""
     return sum(len(entry.group.candidates) for entry in islice(_silently(path, task, columns), sources))
 
 
 def _silently(path: str | Path | RecordFile, task: Task, columns: Iterable[str]) -> Iterator[LocatedGroup]:
-    return iter_groups(path, task, ColumnNames.parse(columns), notes=ReadingNotes(""))
+    return iter_groups(path, task, ColumnNames.parse(columns), notes=ReadingNotes(""), on_error=lambda error: None)
 
 
 def _candidate_key(group: str, candidate: str) -> bytes:
@@ -116,6 +112,9 @@ def _candidate_key(group: str, candidate: str) -> bytes:
 
 
 # --- scores ---
+
+BAD_LINE = "cannot be read"
+"""Why the items of a record of the input have no score."""
 
 
 class TextScorer:
@@ -130,6 +129,8 @@ class TextScorer:
         self.aspects = judge.select_aspects(flags.aspects or None)
         judge.compiled.require_calibrated(self.aspects, flags.scale)
         self._judges = [judge.compiled.aspects[aspect.name].judge for aspect in self.aspects]
+        self._bad_lines = deque[InputError]()
+        """Errors of records that no row was yielded for, in the order of the file."""
         if any(member.compares_pairs for member in self._judges):
             self.note = "the judge's agreement was measured on pairs of candidates; here each text is scored by itself"
 
@@ -144,25 +145,36 @@ class TextScorer:
         extra: tuple[str, ...] = ("judge_score",) * (self._flags.scale == "raters")
         return RowLayout(cuts, self._flags.wide, extra)
 
-    def peek(self, groups: Iterator[RatedGroup]) -> tuple[list[RatedGroup], Iterator[RatedGroup]]:
+    def columns(self, first_groups: Sequence[RatedGroup]) -> tuple[str, ...]:
+        """The columns of the results of texts that begin with these groups."""
+        layout, row = self.layout(), first_groups[0].candidates[0].row if first_groups else {}
+        score = Score(None, None, None, None, None, "", "", 0, EMPTY)
+        items = [(Item("", "", self.judge.task, aspect, "", ""), score) for aspect in self.aspects]
+        return tuple(layout.row(items[: layout.items], row))
+
+    def skip_line(self, error: InputError) -> None:
+        """For `new_records`: keep the error of a record, for the rows that say why it has no score."""
+        self._bad_lines.append(error)
+
+    def peek(self, groups: Iterator[LocatedGroup]) -> tuple[list[RatedGroup], Iterator[LocatedGroup]]:
         """The first groups, as many as `run_preflight` needs, and an iterator of all, which raises reading errors."""
-        first: list[RatedGroup] = []
+        first: list[LocatedGroup] = []
         errors: list[Exception] = []
         try:
-            while sum(len(group.candidates) for group in first) < self._texts_to_try:
+            while sum(len(entry.group.candidates) for entry in first) < self._texts_to_try:
                 first.append(next(groups))
         except StopIteration:
             pass
         except Exception as error:
             errors.append(error)
 
-        def replay() -> Iterator[RatedGroup]:
+        def replay() -> Iterator[LocatedGroup]:
             yield from first
             for error in errors:
                 raise error
             yield from groups
 
-        return first, replay()
+        return [entry.group for entry in first], replay()
 
     @property
     def _texts_to_try(self) -> int:
@@ -180,21 +192,45 @@ class TextScorer:
             items = [item for group in first_groups for item in items_of_group(self.judge.task, group, self.aspects)]
             self.judge.smoke_test(items[: self._texts_to_try * len(self.aspects)])
 
-    def score_groups(self, groups: Iterable[RatedGroup]) -> Iterator[tuple[Item, Score, Row]]:
-        """The items in the order of results, candidate by candidate, each with the input's columns if they are kept."""
+    def score_groups(self, groups: Iterable[LocatedGroup]) -> Iterator[tuple[Item, Score, Row]]:
+        """The items in the order of results, candidate by candidate, each with the input's columns if they are kept.
+        A record that cannot be read has items, too, without a score."""
         rows: dict[tuple[str, str], Row] = {}
+        bad_before: dict[tuple[str, str], list[InputError]] = {}
+        """Group and candidate -> the errors of the records before it."""
 
         def items() -> Iterator[Item]:
-            for group in groups:
-                rows.update({(group.id, candidate.id): candidate.row for candidate in group.candidates})
+            for group, line in ((entry.group, entry.record.line) for entry in groups):
+                keys = [(group.id, candidate.id) for candidate in group.candidates]
+                rows.update(zip(keys, (candidate.row for candidate in group.candidates), strict=True))
+                bad_before[keys[0]] = self._bad_lines_up_to(line)
                 yield from items_of_group(self.judge.task, group, self.aspects)
 
         compiled, scale = self.judge.compiled, self._flags.scale
         for item, judgement in self.judge.stream(items()):
-            score = score_of(compiled, item, judgement, scale)
-            yield item, score, rows[item.group, item.candidate]
+            key = item.group, item.candidate
+            yield from self._unscored(bad_before.pop(key, ()))
+            yield item, score_of(compiled, item, judgement, scale), rows[key]
             if item.aspect is self.aspects[-1]:
-                del rows[item.group, item.candidate]
+                del rows[key]
+        yield from self._unscored(self._bad_lines)
+
+    def _bad_lines_up_to(self, line: int) -> list[InputError]:
+        """The errors that belong before a group that begins in `line`: records of a later one may have been read."""
+        errors = []
+        while self._bad_lines and (self._bad_lines[0].line or 0) <= line:
+            errors.append(self._bad_lines.popleft())
+        return errors
+
+    def _unscored(self, errors: Iterable[InputError]) -> Iterator[tuple[Item, Score, Row]]:
+        for error in errors:
+            place, detail = (
+                f"{error.unit} {error.line}",
+                f"{error.field}: {error.problem}" if error.field else error.problem,
+            )
+            score = Score(None, None, None, None, BAD_LINE, f"{place}: {detail}", f"{BAD_LINE}: {detail}", 0, EMPTY)
+            for aspect in self.aspects:
+                yield Item(place, "", self.judge.task, aspect, "", ""), score, {}
 
 
 def find_export(flags: ScoreFlags | ServeFlags) -> Export:

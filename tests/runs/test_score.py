@@ -66,23 +66,60 @@ def test_ratings_and_texts_of_an_export_in_two_files_are_scored(command: Command
     assert [(row["aspect"], row["score"]) for row in command.rows()] == [("tone", 3.0), ("help", 2.0)]
 
 
+EMPTY_TEXT = json.dumps({"group": "x", "source": "s", "candidates": [{"id": "c", "text": "\u200b \n"}]})
+
+
 @pytest.mark.parametrize(
-    ("bad", "keyword"),
-    [
-        ("{", "not valid JSON"),
-        (json.dumps({"group": "x", "source": "s", "candidates": [{"id": "c", "text": " "}]}), "empty"),
-        (line(7, task="dialogue"), "another task than support"),
-        (line(1), "2 lines above"),
-    ],
+    ("bad", "problem"),
+    [("{", "not valid JSON"), (EMPTY_TEXT, "empty"), (line(1), "a second time")],
 )
-def test_a_bad_line_is_named_and_all_before_it_is_scored(
-    command: Command, capsys: pytest.CaptureFixture[str], bad: str, keyword: str
+def test_a_record_that_cannot_be_read_has_a_reason_and_the_others_are_scored(
+    command: Command, bad: str, problem: str
 ) -> None:
     command.write([*(line(g) for g in range(3)), bad, line(8)])
+    assert command(*keys(max_unscored=0.2)) == 0
+    rows = command.rows()
+    assert [row["group"] for row in rows] == [f"g{g}" for g in range(3) for _ in range(4)] + ["line 4"] * 2 + ["g8"] * 4
+    assert [row["unscored"] for row in rows if row["score"] is None] == ["cannot be read"] * 2
+    assert problem in rows[12]["reason"]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", pytest.param(".xlsx", marks=pytest.mark.integration)])
+def test_a_row_of_a_table_that_cannot_be_read_has_a_reason_and_the_others_are_scored(
+    command: Command, suffix: str, wide: bool
+) -> None:
+    """The first row, two in the midst, and in a text table two that are broken."""
+    good = [("a", f"message {g}", f"reply {10 * g + c}", g * 10 + c) for g in range(3) for c in range(2)]
+    rows: list[tuple[Any, ...]] = [("a", "message 9", "\u200b", 0), *good, ("a", "message 3", None, 0)]
+    rows.insert(3, ("a", "message 0", " ", 0))
+    frame = pd.DataFrame(rows, columns=["id", "source", "text", "note"])
+    table = command.folder / f"texts{suffix}"
+    if suffix == ".csv":
+        frame.to_csv(table, index=False)
+        broken = b"b,message 4,a,reply 1,2\nc,message 5,caf\xe9,3\nd,message 6,reply 60,4\n"
+        table.write_bytes(table.read_bytes() + broken)
+    elif suffix == ".xlsx":
+        pytest.importorskip("xlsxwriter", reason="pip install -e '.[test]' has it")
+        frame.to_excel(table, index=False)
+    else:
+        frame.to_parquet(table)
+    flags = ["--wide"] if wide else ["--aspects", "help"]
+    assert command("--in", str(table), "--keep-columns", *flags, *keys(max_unscored=0.5)) == 0
+    scored = [(row["text"], row["help"] if wide else row["score"]) for row in command.rows() if row["source"]]
+    expected = [(text, 1 + number % 5) for _, _, text, number in good] + [("reply 60", 1)] * (suffix == ".csv")
+    assert scored == expected
+    reasons = [row["help_reason" if wide else "reason"] for row in command.rows() if not row["source"]]
+    assert len(reasons) == (5 if suffix == ".csv" else 3)
+    assert all("cannot be read: " in reason for reason in reasons)
+
+
+def test_a_record_of_another_task_ends_the_run(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    command.write([*(line(g) for g in range(3)), line(7, task="dialogue"), line(8)])
     assert command() == EXIT_INPUT
     message = capsys.readouterr().err
     assert "line 4" in message
-    assert keyword in message
+    assert "another task than support" in message
     # The rows before it are kept beside the place of the file.
     assert not command.out.exists()
     command.out = command.out.with_name("out.jsonl.part")
@@ -137,13 +174,15 @@ def test_a_row_a_text_with_the_inputs_columns(command: Command) -> None:
 
 
 def test_ids_of_any_characters_come_back_as_they_were(command: Command) -> None:
-    out, ids = command.folder / "out.csv", ['a "b", c', "line\nend", "carriage\rreturn", "=1"]
+    out, ids = command.folder / "out.csv", ['a "b", c', "line\nend", "carriage\rreturn", "=1", "@x", "-1", "-x"]
     command.source = command.folder / "in.csv"
-    texts = {"group": range(4), "candidate": ids, "source": "message", "text": [f"reply {i}" for i in range(4)]}
+    texts = {"group": range(7), "candidate": ids, "source": "message", "text": [f"reply {i}" for i in range(7)]}
     pd.DataFrame(texts).to_csv(command.source, index=False, quoting=csv.QUOTE_ALL)
     assert command("--aspects", "tone", out=out) == 0
     assert [(r["candidate"], r["score"], r["unscored"]) for r in read_csv(out)] == [
-        (name, f"{score}.0", "") for score, name in enumerate(ids, 2)
+        # What a sheet would take for a formula is guarded.
+        ("'" * (name in ("=1", "@x", "-x")) + name, f"{1 + (number + 1) % 5}.0", "")
+        for number, name in enumerate(ids)
     ]
 
 
