@@ -125,14 +125,16 @@ class JudgeLM(dspy.LM):
         except dspy.LMUnexpectedError as error:
             raise _unwrapped(error) from None
 
-    async def aclose(self, *, drain: bool = True) -> None:
-        """End all calls and close the connections, those of the second LM included.
+    @property
+    def calls_in_flight(self) -> int:
+        """Number of requests without an answer, those of the second LM included."""
+        return sum(lm.recorded_engine.calls_in_flight for lm in (self, *self._second_lms))
 
-        Args:
-            drain: Whether to wait for the replies to requests that were sent: they are paid for.
-        """
+    async def aclose(self) -> None:
+        """End all calls and close the connections, those of the second LM included. The replies to requests that were
+        sent are waited for: they are paid for."""
         for lm in (self, *self._second_lms):
-            await lm.recorded_engine.aclose(drain=drain)
+            await lm.recorded_engine.aclose()
 
 
 class _SynchronousEngine:

@@ -439,14 +439,19 @@ class RecordedEngine:
         if self._budget is not None:
             self._budget.charge(tokens, reply.cached_tokens)
 
-    async def aclose(self, *, drain: bool = True) -> None:
-        """End all calls and close the connections; with `drain` wait for the requests that were sent first."""
-        await loop.on_loop(self._aclose(drain))
+    @property
+    def calls_in_flight(self) -> int:
+        """Number of requests without an answer; may be read in any thread."""
+        return sum(call.in_flight for call in self._running.copy().values())
 
-    async def _aclose(self, drain: bool) -> None:
+    async def aclose(self) -> None:
+        """End all calls and close the connections; the replies to requests that were sent are waited for."""
+        await loop.on_loop(self._aclose())
+
+    async def _aclose(self) -> None:
         calls = {call.task: call for call in self._running.values()}
         for task, call in calls.items():
-            if not (drain and call.in_flight):
+            if not call.in_flight:
                 task.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
         await self.transport.aclose()

@@ -7,6 +7,7 @@ connections, limiter and store of replies.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
@@ -65,9 +66,11 @@ class JudgeRunner:
     ) -> None:
         self.progress.stop()
         self._cancel_all()
-        # Replies in flight are paid for, so they are waited for, except after an interrupt.
-        interrupted = error_type is not None and not issubclass(error_type, Exception)
-        loop.run(self.lm.aclose(drain=not interrupted))
+        # Replies in flight are paid for, so they are waited for; a second interrupt ends this, too.
+        if error_type is not None and not issubclass(error_type, Exception) and (count := self.lm.calls_in_flight):
+            message = f"stopping: {count} calls are in flight and paid for; their replies are stored (Ctrl-C: not)"
+            print(f"\n{message}", file=sys.stderr)
+        loop.run(self.lm.aclose())
 
     def _cancel_all(self) -> None:
         """Cancel all work; further work is refused."""

@@ -238,15 +238,22 @@ def test_a_synchronous_call_on_the_loop_itself_is_refused_and_does_not_hang() ->
         loop.run(call())
 
 
-def test_the_end_of_a_run_cancels_its_calls() -> None:
-    lm, engine = judge_lm(gated=True)
-    with ThreadPoolExecutor(1) as pool:
+def test_the_end_of_a_run_waits_for_what_was_sent_and_cancels_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    lm, engine = judge_lm(gated=True, concurrency=1)
+    with ThreadPoolExecutor(3) as pool:
         runner = JudgeRunner(lm, progress=False).__enter__()
-        call = pool.submit(lm, "Propose.")
+        sent = pool.submit(lm, "Propose.")
         asyncio.run(until_sent(engine))
-        runner.__exit__(KeyboardInterrupt, None, None)
+        waiting = pool.submit(lm, "Propose another.")
+        end = pool.submit(runner.__exit__, KeyboardInterrupt, None, None)
         with pytest.raises(dspy.LMError, match="the run ended"):
-            call.result(30)
+            waiting.result(30)
+        assert engine.gate is not None
+        engine.gate.set()
+        end.result(30)
+        assert sent.result(30) == ["answer 1"]
+    assert len(engine.requests) == 1
+    assert "1 calls are in flight" in capsys.readouterr().err
 
 
 def key(messages: list[dict[str, Any]] = QUESTION, model: str = "test/m", **options: Any) -> str:

@@ -224,6 +224,27 @@ def begun(stopped: Done, undisturbed: bytes) -> bool:
 
 
 @pytest.mark.integration
+def test_an_interrupt_waits_for_what_was_sent_and_pays_nothing_twice(
+    http: HttpCommand, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, count = ResultWriter.add, iter(range(1000))
+
+    def stopping(self: ResultWriter, *row: Any) -> None:
+        if next(count) == 40:
+            raise KeyboardInterrupt
+        add(self, *row)
+
+    with FaultyServer(answer, latency=0.1) as server:
+        with monkeypatch.context() as patch:
+            patch.setattr(ResultWriter, "add", stopping)
+            assert http(server, "interrupted", "--concurrency", "16").code == EXIT_INTERRUPTED
+        assert server.requests == server.answered.total(), "the replies to all requests were waited for"
+        done = http(server, "interrupted")
+    assert done.rows == undisturbed
+    assert set(server.answered.values()) == {1}
+
+
+@pytest.mark.integration
 def test_a_revoked_key_ends_the_run_and_a_good_one_pays_for_the_rest_only(
     http: HttpCommand, undisturbed: bytes
 ) -> None:

@@ -40,7 +40,7 @@ def test_an_empty_text_is_not_asked_about_and_a_repeated_one_only_once(tmp_path:
     with load(save_judge(tmp_path / "judge")) as judge, warnings.catch_warnings():
         warnings.simplefilter("error")
         scorer = SingleTextScorer(judge)
-        empty = scorer.score(source="s", text=" \n")
+        empty = scorer.score(source="s", text=" \n\u200b\u3164")
         assert {name: (score.score, score.unscored) for name, score in empty.items()} == dict.fromkeys(
             ("tone", "help"), (None, "no text")
         )
