@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 _MAX_SHOWN = 800
 """Characters that a message shows of a field, of what was expected and of a remedy, which may list users' names."""
+
+_FLAG = re.compile(
+    r"\bdebate (?:check|compile|score|serve|compare|agreement|report) [^;`]*"
+    r"|(?<![\w-])--?(?P<flag>J|(?<=--)[a-z][a-z-]*[a-z])(?: (?P<value>[^\s,;)`]*[A-Z\d=/][^\s,;)`]*))?"
+)
+"""A command, or a flag and perhaps its value: a word with a capital, a digit, `=` or `/`."""
 
 
 class InputError(ValueError):
@@ -41,10 +48,17 @@ class InputError(ValueError):
         self.args = (self._render(),)
         return self
 
-    def replaced(self, **parts: Any) -> InputError:
+    def replaced(self, **parts: Any) -> Self:
         """A copy with other values for some arguments of `InputError`."""
         names = ("problem", "file", "line", "unit", "field", "expected", "found", "remedy")
         return type(self)(**{name: getattr(self, name) for name in names} | parts)
+
+    def in_python(self) -> InputError:
+        """This error for the caller of a Python function: settings, which messages name by their flags, are keywords
+        (`--max-rounds 2` becomes `max_rounds=2`); commands stay as they are."""
+        texts = {name: getattr(self, name) for name in ("problem", "field", "expected", "remedy")}
+        error = self.replaced(**{name: text and _FLAG.sub(_as_keyword, text) for name, text in texts.items()})
+        return error.with_others(self.others)
 
     def _location(self, *prefix: str | None) -> str:
         line = None if self.line is None else f"{self.unit} {self.line}"
@@ -108,6 +122,16 @@ def did_you_mean(
     # With the default cutoff of difflib, 0.6, 'rater' is similar to 'date'.
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
     return wording.format(repr(by_lower[near[0]])) if near else None
+
+
+def _as_keyword(match: re.Match[str]) -> str:
+    if match["flag"] is None:
+        return match[0]
+    keyword = "judge_option" if match["flag"] == "J" else match["flag"].replace("-", "_")
+    value = match["value"]
+    if keyword.startswith("no_"):
+        return f"{keyword[3:]}=False"
+    return keyword if value is None else f"{keyword}={value if value.isdecimal() else repr(value)}"
 
 
 def _shortened(value: object, limit: int = 240) -> str:

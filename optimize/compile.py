@@ -8,42 +8,35 @@ when the same command is run again; finished LM calls are not paid for again.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 
 from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.flags.declaration import cli_name, command_settings
+from debate_judge.runs.flags.declaration import command_settings
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
-from debate_judge.runs.flags.parser import RESUME_HINT, make_parser, read_settings, run_main
+from debate_judge.runs.flags.parser import RESUME_HINT, run_command
 from debate_judge.runs.flags.text_layout import print_error
 from debate_judge.runs.reports.terminal import show
 
 
 @command_settings
-class CompileFlags(EstimateFlags):
-    """The flags of the command besides those of its settings: `--estimate` replaces the compile."""
-
-
-def build_parser() -> argparse.ArgumentParser:
-    return make_parser("compile", __doc__, CompileFlags, Settings)
+class CompileFlags(Settings, EstimateFlags):
+    """The settings of the command: those of a compile, and `--estimate`, which replaces it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a compile; returns the exit code (0 done, 2 bad input, 3 the LM failed, 4 tracking failed, 130 stopped)."""
-
-    def work() -> int:
-        arguments = build_parser().parse_args(argv)
-        return _run(read_settings(Settings, arguments), vars(arguments).get("estimate"))
-
-    return run_main(work, RESUME_HINT)
+    return run_command("compile", __doc__, CompileFlags, _run, argv, RESUME_HINT)
 
 
-def _run(settings: Settings, estimate: str | None) -> int:
+def _run(flags: CompileFlags) -> int:
+    settings = Settings(**{field.name: getattr(flags, field.name) for field in fields(Settings)})
+    estimate = flags.estimate
     if estimate is None:
         require_server(settings.lm, settings.api_base, settings.store)
         require_server(*settings.reflection, settings.store, flag="--reflection-lm", stored_under=settings.lm)
@@ -69,7 +62,7 @@ def _compile(settings: Settings) -> int:
     from debate_judge.runs.flags.judge import personas
     from debate_judge.runs.tracking.tracker import EXIT_TRACKING, TrackingError
 
-    require_writable(settings.json, cli_name(Settings, "json"))
+    require_writable(settings.json, "--json")
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
     except TrackingError as error:
@@ -77,7 +70,7 @@ def _compile(settings: Settings) -> int:
         return EXIT_TRACKING
     show(*summary(result, verbose=settings.verbose))
     if settings.json:
-        write_json(settings.json, result.to_json(), cli_name(Settings, "json"))
+        write_json(settings.json, result.to_json(), "--json")
     return 0
 
 

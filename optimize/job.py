@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
@@ -179,7 +180,7 @@ def _preflight_checks(plan: CompilePlan) -> list[PreflightCheck]:
 
 def _make_tracker(plan: CompilePlan) -> Tracker:
     return Tracker(
-        uri=plan.settings.tracking_uri,
+        uri=os.environ.get("MLFLOW_TRACKING_URI"),
         store=Path(plan.settings.store),
         experiment=f"debate/{plan.corpus_name}",
         run_name=plan.name,

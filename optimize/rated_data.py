@@ -40,11 +40,11 @@ def load(settings: Settings, corpus: Corpus | RatedData | None = None) -> RatedD
         return corpus
     from_python = corpus is not None
     if corpus is None:
-        file = resolve_data(settings.data, settings.tracking_uri)
+        file = resolve_data(settings.data)
         corpus = data.load(file, settings.task, settings.columns, settings.sources)
     if settings.held_out is None:
         return RatedData(corpus, from_python=from_python)
-    file = resolve_data(settings.held_out, settings.tracking_uri, "--held-out")
+    file = resolve_data(settings.held_out, "--held-out")
     held_out = data.load(file, corpus.task, settings.columns)
     return RatedData(append_held_out(corpus, held_out), held_out, from_python)
 

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT
 from debate_judge.data.schema import fingerprint
-from debate_judge.optimize.tuners import GUIDE_WORDS, TUNERS
-from debate_judge.runs.flags.common import (
-    JSON_FILE,
-    REPORT,
-    SEED,
-    STORE,
-    DataFlags,
-    max_unscored,
-)
+from debate_judge.optimize.tuners import TUNERS
+from debate_judge.runs.flags.common import JSON_FILE, REPORT, SEED, STORE, DataFlags, max_unscored
 from debate_judge.runs.flags.declaration import command_settings, flag_group, result_settings, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import LimitFlags, LMFlags
@@ -34,7 +27,7 @@ def _run_name(name: str) -> str:
     return name
 
 
-@flag_group("judge")
+@flag_group
 class JudgeFlags:
     """The judge that is compiled."""
 
@@ -43,51 +36,50 @@ class JudgeFlags:
     max_unscored: float = max_unscored(affects_results=True)
 
 
-@flag_group("optimization")
+@flag_group
 class SearchFlags:
     """How instructions are tuned, and what is searched and chosen."""
 
-    tuner: str = setting("guide", f"how it is tuned: {', '.join(TUNERS)}, module:Class")
+    tuner: str = setting("guide", f"how it is tuned: {', '.join(TUNERS)}, module:Class", rare=True)
     reflection_lm: str | None = setting(
         None,
         "PROVIDER/MODEL that writes guide and instructions",
         metavar="LM",
         default_text="--lm",
+        rare=True,
     )
-    guide_words: int = setting(GUIDE_WORDS, "longest guide to the raters of an aspect, in words", ge=20)
     effort: Literal["light", "medium", "heavy"] = setting(
         "light", "effort of tuning and search: light, medium, heavy", metavar="EFFORT"
     )
-    trials: int | None = setting(None, "maximum number of trials", ge=1, default_text="by effort")
-    max_rounds: int = setting(3, "most rounds of a debate; 0: single calls only", ge=0)
+    trials: int | None = setting(None, "maximum number of trials", ge=1, default_text="by effort", rare=True)
+    max_rounds: int = setting(3, "most rounds of a debate; 0: single calls only", ge=0, rare=True)
     metric: MetricText = METRIC
     cut: float | None = CUT
     examples: int | None = setting(
-        None, "rated texts in the prompts, of every role or of the Critic alone", metavar="N", ge=1
+        None, "rated texts in the prompts, of every role or of the Critic alone", metavar="N", ge=1, rare=True
     )
     folds: int | None = setting(
         None,
         "folds, each held out once",
         ge=1,
         default_text=f"{FOLDS} below {MIN_SOURCES_FOR_SPLIT} sources, else 1",
+        rare=True,
     )
     held_out: str | None = setting(
         None,
         "rated texts to measure on; --data is then for learning and choosing",
         metavar="FILE",
+        rare=True,
     )
     seed: int = SEED
 
 
-@flag_group("output")
+@flag_group
 class OutputFlags:
     """Where the results of a compile are written."""
 
     name: Annotated[str, AfterValidator(_run_name)] | None = setting(
         None, "name of run, export, page, model and prompts", affects_results=False
-    )
-    tracking_uri: str | None = setting(
-        None, "MLflow server to log to", metavar="URL", affects_results=False, default_text="embedded in --store"
     )
     report: Literal["none", "plain", "full"] = REPORT
     store: str = STORE
@@ -102,12 +94,6 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
     Raises:
         InputError: A value cannot be used.
     """
-
-    FLAGS: ClassVar = (
-        *("data", "held_out", "columns", "task", "aspects", "judge", "judge_option", "lm", "api_base", "reflection_lm"),
-        *("tuner", "effort", "max_rounds", "examples", "folds", "metric", "budget", "rpm", "concurrency", "name"),
-        *("store", "tracking_uri", "seed", "verbose"),
-    )
 
     @property
     def metric_choice(self) -> MetricChoice:

@@ -85,7 +85,6 @@ def _run_tuner(run: CompileRun, base: Judge, aspect: Aspect) -> _LearntOnTrain:
         absolute_scales=plan.absolute_scales,
         runner=run.runner,
         reflection_lm=run.reflection_lm,
-        guide_words=settings.guide_words,
         proposals=proposals,
         trials=trials,
         seed=settings.seed,

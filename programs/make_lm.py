@@ -22,6 +22,7 @@ from debate_judge.programs.lm.http.address import (
 from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.options import LMOptions, MaxTokens, Temperature
 from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, price_of
+from debate_judge.programs.lm.providers import require_provider
 from debate_judge.programs.lm.reply import ReplyStore
 
 _LOG = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ def _require_usable(spec: str, flag: str) -> None:
             found=spec,
             remedy=did_you_mean(spec, [OFFLINE]),
         )
+    require_provider(spec, flag)
 
 
 def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
@@ -160,7 +162,7 @@ def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
             field="--budget",
             expected="a budget in calls or tokens, or a price",
             found=f"usd={options.budget.usd:g}",
-            remedy="give --config prices=FILE with a section for this model, or cap calls or tokens",
+            remedy="give --prices FILE with a section for this model, or cap calls or tokens",
         )
     return price
 

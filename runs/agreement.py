@@ -3,7 +3,7 @@
     python runs/agreement.py FILE
     python runs/agreement.py ratings.csv+scores.jsonl    # two files, joined by group, candidate and aspect
     python runs/agreement.py FILE --json table.json --aspects coherence,relevance
-    python runs/agreement.py FILE --scale 1-3        # rows with recorded reply texts in `samples`
+    python runs/agreement.py FILE --reply-scale 1-3  # rows with recorded reply texts in `samples`
     python runs/agreement.py FILE --cut 3.5          # yes/no ratings, and scores on another scale
 
 FILE has rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV; or two files have the ratings, of each
@@ -20,13 +20,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.runs.flags.common import SEED
 from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.parser import parse_settings, run_main
+from debate_judge.runs.flags.parser import run_command
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import DecisionResult
@@ -49,28 +49,26 @@ class AgreementFlags:
     """Settings of the command `agreement`."""
 
     file: str = setting(
-        ..., "file with rows of scores and ratings, .jsonl or .csv, or RATINGS+SCORES", name="FILE", metavar="FILE"
+        ..., "file with rows of scores and ratings, .jsonl or .csv, or RATINGS+SCORES", flag="FILE", metavar="FILE"
     )
     aspects: tuple[str, ...] = setting((), "aspects to report, comma-separated", default_text="all in the file")
-    scale: str | None = setting(None, "scale on which recorded replies in `samples` are read", metavar="LOW-HIGH")
-    decisions: Literal["auto", "binary", "pairs", "none"] = setting(
-        "auto", "decisions to compare as well: binary (two-valued ratings), pairs (groups of two), or none"
+    reply_scale: str | None = setting(
+        None, "scale on which recorded replies in `samples` are read", metavar="LOW-HIGH", rare=True
     )
     cut: float | None = setting(
         None,
         "binary decisions: scores of at least CUT count as positive",
         default_text="the midpoint of the two ratings",
     )
-    margin: float = setting(0.0, "largest difference between the scores of a pair that counts as a tie", ge=0)
     seed: int = SEED
     json: str | None = setting(
-        None, "print JSON instead of the tables, or write it to a file as well", metavar="OUT", const="-"
+        None, "also write the result as JSON; to - in place of the tables", metavar="FILE", affects_results=False
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the agreement; returns the exit code (0 done, 2 bad input)."""
-    return run_main(lambda: _run(parse_settings("agreement", __doc__, AgreementFlags, argv)))
+    return run_command("agreement", __doc__, AgreementFlags, _run, argv)
 
 
 def _run(flags: AgreementFlags) -> int:
@@ -83,7 +81,7 @@ def _run(flags: AgreementFlags) -> int:
     from debate_judge.runs.runner.progress import StepProgress
 
     _check_output(flags)
-    file, scale = Path(flags.file), _parse_scale(flags.scale)
+    file, scale = Path(flags.file), _parse_scale(flags.reply_scale)
     file_scores = read_rated_scores(file, scale=scale, aspects=flags.aspects)
     scores = file_scores.scores
     with StepProgress("levels", len(LEVELS)) as steps:
@@ -109,9 +107,7 @@ def _decisions(flags: AgreementFlags, scores: Scores) -> dict[str, dict[str, Dec
     """The agreement of decisions, for a judge called `scores`; empty where ratings define no decision."""
     from debate_judge.data.agreement.decisions import decision_rules_from_scores, evaluate_decisions
 
-    if flags.decisions == "none":
-        return {}
-    decision_rules = decision_rules_from_scores(scores, None if flags.decisions == "auto" else flags.decisions)
+    decision_rules = decision_rules_from_scores(scores)
     for name, rule in decision_rules.items():
         if flags.cut is not None:
             rule = replace(rule, cut=flags.cut)
@@ -122,7 +118,7 @@ def _decisions(flags: AgreementFlags, scores: Scores) -> dict[str, dict[str, Dec
                 file=sys.stderr,
             )
             rule = replace(rule, cut=None)
-        decision_rules[name] = replace(rule, margin=flags.margin)
+        decision_rules[name] = rule
     results = evaluate_decisions(scores, decision_rules, seed=flags.seed)
     return {"scores": results} if results else {}
 
@@ -171,7 +167,7 @@ def _parse_scale(text: str | None) -> Scale | None:
     try:
         return Scale(float(low), float(high))
     except ValueError:
-        raise InputError("not a scale", field="--scale", expected="LOW-HIGH, e.g. 1-5", found=text) from None
+        raise InputError("not a scale", field="--reply-scale", expected="LOW-HIGH, e.g. 1-5", found=text) from None
 
 
 def _level_tables(table: AgreementTable) -> list[OutputBlock]:

@@ -21,7 +21,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.invocation import command
-from debate_judge.runs.flags.parser import parse_settings, run_main
+from debate_judge.runs.flags.parser import run_command
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import OutputBlock, Verbatim, show
 
@@ -50,20 +50,17 @@ _MAX_DISTINCT = 11
 class CheckFlags:
     """Settings of one check."""
 
-    file: str = setting(..., "rated data, as --data of a compile takes them", name="FILE", metavar="FILE")
+    file: str = setting(..., "rated data, as --data of a compile takes them", flag="FILE", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
     task: str | None = setting(None, "summarization, dialogue, pairs, or a task file of your own (.toml)")
     sources: int | None = SOURCES
     write_task: str | None = setting(None, "save the drafted task to this file, for you to correct", metavar="FILE")
-    tracking_uri: str | None = setting(
-        None, "MLflow server of mlflow:EXPERIMENT; by default MLFLOW_TRACKING_URI", metavar="URL"
-    )
     seed: int = SEED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print how the data are read; returns the exit code (0 done, 2 data that cannot be used)."""
-    return run_main(lambda: _run(parse_settings("check", __doc__, CheckFlags, argv)))
+    return run_command("check", __doc__, CheckFlags, _run, argv)
 
 
 def _run(flags: CheckFlags) -> int:
@@ -131,7 +128,7 @@ def _recognized_file(flags: CheckFlags) -> RecordFile | str:
     from debate_judge.data.files.formats import detect_format, is_supported
     from debate_judge.runs.human_ratings import resolve_data
 
-    file = resolve_data(flags.file, flags.tracking_uri)
+    file = resolve_data(flags.file, "FILE")
     if not isinstance(file, str):
         return file
     is_user_file = file.partition("=")[0] not in LOADERS and is_supported(file)
@@ -403,7 +400,7 @@ def _next_command(
         columns = columns if draft.built_in else ()
     words = [command("compile"), "--data", shlex.quote(flags.file), *(["--task", shlex.quote(task)] if task else [])]
     words += ["--columns", shlex.quote(",".join(columns))] if columns else []
-    words += ["--config", f"sources={flags.sources}"] if flags.sources else []
+    words += ["--sources", str(flags.sources)] if flags.sources else []
     words += ["--aspects", shlex.quote(",".join(compilable))] if len(compilable) < len(corpus.select_aspects()) else []
     drafted = draft is not None and not draft.built_in
     step = "Save the task (--write-task), correct it, then see" if drafted and not saved else "See"

@@ -19,21 +19,20 @@ from collections.abc import Sequence
 
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_main
+from debate_judge.runs.flags.parser import RESUME_HINT, run_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the tables; returns the exit code (0 done, 2 bad input, 3 the LM failed, 130 interrupted)."""
 
-    def work() -> int:
-        flags = parse_settings("compare", __doc__, CompareFlags, argv)
+    def run(flags: CompareFlags) -> int:
         if flags.lm and flags.estimate is None:
             require_server(flags.lm, flags.api_base, flags.store)
-        from debate_judge.runs.comparison.job import run
+        from debate_judge.runs.comparison import job
 
-        return run(flags)
+        return job.run(flags)
 
-    return run_main(work, RESUME_HINT)
+    return run_command("compare", __doc__, CompareFlags, run, argv, RESUME_HINT)
 
 
 if __name__ == "__main__":

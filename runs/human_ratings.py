@@ -14,18 +14,17 @@ from debate_judge.runs.tracking.store import check_address, tracking_errors
 PREFIX = "mlflow:"
 
 
-def resolve_data(spec: str, tracking_uri: str | None = None, flag: str = "--data") -> str | RecordFile:
+def resolve_data(spec: str, flag: str = "--data") -> str | RecordFile:
     """The argument of `data.load` for a value of --data: records of an MLflow experiment, or the value itself.
 
     Args:
         spec: `mlflow:NAME`, with the experiment's name or id, or another value.
-        tracking_uri: Tracking URI of the experiment; by default MLFLOW_TRACKING_URI, or MLflow's own default.
         flag: The flag that the value came from, for messages.
     """
     if not spec.startswith(PREFIX):
         return spec
     description = "the traces of an MLflow experiment"
-    address = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+    address = os.environ.get("MLFLOW_TRACKING_URI")
     return RecordFile(spec, description, True, lambda _: _traces(spec, address, flag))
 
 

@@ -149,7 +149,7 @@ def score_with_ray(flags: ScoreFlags) -> int:
     _require_same_judge(flags.out, {**made_from, "columns": columns})
     store, concurrency = str(Path(flags.store).absolute()), max(1, flags.concurrency // flags.actors)
     flags = replace(flags, store=store, concurrency=concurrency)
-    cluster = flags.address or os.environ.get("RAY_ADDRESS")
+    cluster = os.environ.get("RAY_ADDRESS")
     say("joining Ray ..." if cluster else "starting Ray ...")
     # The two CPUs besides the actors' are for reading and writing.
     settings = {"address": cluster} if cluster else {"address": "local", "num_cpus": flags.actors + 2}
@@ -217,7 +217,7 @@ def _require_supported(flags: ScoreFlags) -> None:
     for name in ("transcripts", "sources"):
         if (value := getattr(flags, name)) is not None:
             remedy = "leave it out, or score with --engine local"
-            raise InputError("not with --engine ray", field=name, found=value, remedy=remedy)
+            raise InputError("not with --engine ray", field=f"--{name}", found=value, remedy=remedy)
     if flags.concurrency < flags.actors:
         expected = f"at least {flags.actors}, one for each actor"
         raise InputError("too few calls at once", field="--concurrency", expected=expected, found=flags.concurrency)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from debate_judge.runs.flags.common import STORE
 from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.parser import parse_settings, run_main
+from debate_judge.runs.flags.parser import run_command
 from debate_judge.runs.flags.text_layout import is_terminal
 
 
@@ -29,7 +29,7 @@ class ReportFlags:
     run: str = setting(
         ...,
         "folder of an export or of a comparison, the .json file of a report, or the id of an MLflow run",
-        name="RUN_OR_EXPORT",
+        flag="RUN_OR_EXPORT",
         metavar="RUN_OR_EXPORT",
     )
     share: bool = setting(False, "make a page to share, which quotes no text of the data")
@@ -43,7 +43,7 @@ class ReportFlags:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Make the page, print its path, open it; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
-    return run_main(lambda: _run(parse_settings("report", __doc__, ReportFlags, argv)))
+    return run_command("report", __doc__, ReportFlags, _run, argv)
 
 
 def _run(flags: ReportFlags) -> int:

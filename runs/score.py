@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.lm import lm_options, require_server
-from debate_judge.runs.flags.parser import RESUME_HINT, parse_settings, run_main
+from debate_judge.runs.flags.parser import RESUME_HINT, run_command
 from debate_judge.runs.flags.text_layout import is_terminal, say
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import ScoreFlags
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 2 bad input, 3 the LM failed, 4 too many items without a score, 130 interrupted.
     """
-    return run_main(lambda: _run(parse_settings("score", __doc__, ScoreFlags, argv)), RESUME_HINT)
+    return run_command("score", __doc__, ScoreFlags, _run, argv, RESUME_HINT)
 
 
 def _run(flags: ScoreFlags) -> int:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.runs.flags.parser import parse_settings, run_main
+from debate_judge.runs.flags.parser import run_command
 from debate_judge.runs.scoring.settings import ServeFlags
 
 KEY_VARIABLE = "DEBATE_SERVE_KEY"
@@ -25,10 +25,13 @@ KEY_VARIABLE = "DEBATE_SERVE_KEY"
 
 _MIN_KEY_LENGTH = 16
 
+GRACE = 60
+"""Seconds that requests have left to finish when the service is stopped."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until the process is told to stop; returns the exit code (0 stopped, 2 bad input, 3 the LM failed)."""
-    return run_main(lambda: _run(parse_settings("serve", __doc__, ServeFlags, argv)))
+    return run_command("serve", __doc__, ServeFlags, _run, argv)
 
 
 def bearer_key(host: str) -> str | None:
@@ -74,7 +77,7 @@ def _run(flags: ServeFlags) -> int:
 
     with load_judge(flags) as judge:
         judge.compiled.require_calibrated(judge.select_aspects(), flags.scale)
-        limits = ServiceLimits(flags.max_body, flags.max_requests, flags.request_time)
+        limits = ServiceLimits()
         app = make_app(judge, key=key, limits=limits, scale=flags.scale)
         uvicorn.run(
             app,
@@ -83,10 +86,10 @@ def _run(flags: ServeFlags) -> int:
             log_level="info",
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=flags.grace,
-            # A little more than `max_requests`, so that refusals and /health are still answered.
-            limit_concurrency=flags.max_requests + 64,
-            backlog=max(2048, flags.max_requests),
+            timeout_graceful_shutdown=GRACE,
+            # A little more than `limits.requests`, so that refusals and /health are still answered.
+            limit_concurrency=limits.requests + 64,
+            backlog=max(2048, limits.requests),
         )
     return 0
 

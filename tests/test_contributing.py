@@ -63,7 +63,7 @@ def test_a_judge_is_one_file(tmp_path: Path, new_tables: Callable[[Path], None])
     texts = {"group": "1", "source": "Rain fell.", "candidates": [{"id": "a", "text": "It rained."}]}
     (tmp_path / "texts.jsonl").write_text(json.dumps({**texts, "task": "summarization"}))
     files = ("--in", "texts.jsonl", "--out", "scores.jsonl", "--store", "store")
-    run(tmp_path, "-c", RUN, "score", result["export"], *keys(judge=judge), *files)
+    run(tmp_path, "-c", RUN, "score", result["export"], *keys(trust=judge), *files)
     assert json.loads((tmp_path / "scores.jsonl").read_text())["score"] is not None
 
 

@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ from debate_judge.runs.flags.declaration import setting_fields
 from debate_judge.runs.flags.invocation import COMMANDS
 from debate_judge.runs.flags.parser import make_parser
 from debate_judge.runs.scoring.settings import ServeFlags
-from tests.source_tree import ROOT, SOURCES, parsers_of, tree
+from tests.source_tree import ROOT, SOURCES, tree
 
 # --- docs/integrations.md ---
 
@@ -113,8 +113,7 @@ def test_serve() -> None:
     (command,) = [
         line for language, code in BLOCKS if language == "sh" for line in code.splitlines() if "serve " in line
     ]
-    arguments = make_parser("serve", "", ServeFlags).parse_args(command.split()[2:])
-    assert arguments.program == EXPORT
+    assert vars(make_parser("serve", "", ServeFlags).parse_args(command.split()[2:]))["program"] == EXPORT
     options = {flag for action in make_parser("serve", "", ServeFlags)._actions for flag in action.option_strings}
     section = PAGE[PAGE.index("## HTTP") : PAGE.index("## Recipes")]
     assert {flag.rstrip("`") for flag in re.findall(r"`(--[a-z-]+)", section)} <= options
@@ -159,7 +158,7 @@ def test_a_limit_is_what_the_table_says(what: str, number: str, unit: str, name:
     assert value(name) == int(number.replace(",", "")) * UNITS[unit], what
 
 
-# --- settings in messages and in docs/settings.md ---
+# --- settings in messages ---
 
 
 ROOMS = {
@@ -170,19 +169,10 @@ ROOMS = {
 
 
 @cache
-def settings(command: str) -> list[type]:
-    """The classes of a command's settings."""
+def flags(command: str) -> frozenset[str]:
     module = importlib.import_module(COMMANDS[command][0])
-    return [cls for cls in vars(module).values() if isinstance(cls, type) and "__pydantic_fields__" in vars(cls)]
-
-
-def names(*commands: str) -> set[str]:
-    return {name.replace("_", "-") for command in commands for cls in settings(command) for name in setting_fields(cls)}
-
-
-def flags(*commands: str) -> set[str]:
-    fields = [field for command in commands for cls in settings(command) for field in setting_fields(cls).values()]
-    return {"--config"} | {field.cli_name for field in fields if field.is_flag}
+    classes = [cls for cls in vars(module).values() if isinstance(cls, type) and "__pydantic_fields__" in vars(cls)]
+    return frozenset(field.flag for cls in classes for field in setting_fields(cls).values())
 
 
 def texts(file: Path) -> list[str]:
@@ -194,46 +184,13 @@ def texts(file: Path) -> list[str]:
 
 @pytest.mark.parametrize("room", [*ROOMS, ""])
 def test_a_message_names_no_flag_that_is_none(room: str) -> None:
-    allowed = flags(*ROOMS.get(room, COMMANDS))
-    gone = {f"--{name}" for name in names(*COMMANDS)} | {"--program", "--no-preflight", "--level"}
+    allowed = {flag for command in ROOMS.get(room, COMMANDS) for flag in flags(command)}
+    other = {flag for command in COMMANDS for flag in flags(command)} - allowed
     wrong = {}
     for file in SOURCES:
         path = file.relative_to(ROOT).as_posix()
         if path.startswith(f"{room}/" if room else ""):
-            flags_named = {flag for text in texts(file) for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)}
-            if bad := flags_named & gone - allowed:
+            named = {flag for text in texts(file) for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)}
+            if bad := named & other:
                 wrong[path] = bad
     assert wrong == {}
-
-
-def test_a_message_names_no_key_that_is_none() -> None:
-    keys = {
-        (file.name, key)
-        for file in SOURCES
-        for text in texts(file)
-        for key in re.findall(r"--config '?([a-z][a-z-]*)=", text)
-    }
-    assert keys
-    assert {(file, key) for file, key in keys if key not in names(*COMMANDS)} == set()
-
-
-def declarations(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[type, ...]]:
-    """Command -> the classes that its help and its keys come from."""
-    starts = [partial(importlib.import_module(module).main, []) for module, _ in COMMANDS.values()]
-    parsers: list[Any] = parsers_of(starts, monkeypatch)
-    return {name: parser.settings_classes for name, parser in zip(COMMANDS, parsers, strict=True)}
-
-
-def test_the_page_of_settings_has_the_keys_of_all_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: dict[tuple[str, str, str], list[str]] = {}
-    for command, classes in declarations(monkeypatch).items():
-        for field in (field for cls in classes for field in setting_fields(cls).values() if not field.is_flag):
-            value = field.option("default_text") or (None if field.field.default == () else field.field.default)
-            default = str(value).lower() if isinstance(value, bool) else "–" if value is None else f"{value}"
-            choices = f" ({', '.join(field.choices)})" if field.choices else ""
-            rows.setdefault((field.cli_name, default, f"{field.field.description}{choices}"), []).append(command)
-    assert {command for commands in rows.values() for command in commands} >= {"compile", "score", "serve", "compare"}
-    table = ["| key | commands | default | meaning |", "|---|---|---|---|"]
-    table += [f"| `{key}` | {', '.join(of)} | {default} | {meaning} |" for (key, default, meaning), of in rows.items()]
-    page = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
-    assert "\n".join(table) == page[page.index(table[0]) :].rstrip("\n")

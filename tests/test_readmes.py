@@ -180,7 +180,7 @@ def tried(arguments: list[str]) -> list[str]:
             options += ONCE
         if "--name" not in options:
             options += ["--aspects", "coherence"]
-        partial = any(word.startswith("sources=") for word in options)
+        partial = any(word == "--sources" for word in options)
         options += [*QUICK, "--max-rounds", "0" if partial else "1"]
         options += ["--tuner", "none"] if partial else []
         # A single call would have no map to the raters' scale.
@@ -251,7 +251,7 @@ def test_inline_commands_and_flags_exist(monkeypatch: pytest.MonkeyPatch) -> Non
             module = re.sub(r"^python -m (?=tests\.bench\.)", "python ", code)
             words = shlex.split(re.sub(r"^([A-Z_]+=\S+ )+", "", module))
             name = {"debate": words[1:2], "python": [names.get(word, word) for word in words[1:2]]}.get(words[0], [])
-            if words[:2] == ["debate", "help"] or (not name and words[0][0] != "-"):
+            if words[1:2] in (["help"], ["COMMAND"]) or (not name and words[0][0] != "-"):
                 continue
             candidates = [parser_of[name[0]]] if name else list(parser_of.values())
             flags = {flag: action for parser in candidates for flag, action in parser._option_string_actions.items()}

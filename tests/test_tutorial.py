@@ -15,7 +15,7 @@ from tests.source_tree import ROOT
 
 PAGE = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-QUICK = ["--effort", "light", "--config", "trials=2", "--config", "preflight=false"]
+QUICK = ["--effort", "light", "--trials", "2", "--no-preflight"]
 
 
 def table(path: Path, block: str, tickets: int) -> None:

@@ -45,9 +45,6 @@ class DecisionRule:
     cut: float | None = 0.0
     """Binary: scores of this value or more are positive. None where scores are on another scale; AUROC is then the only
     measure."""
-    margin: float = 0.0
-    """Pairs: scores that differ by no more than this are a tie. 0 needs no tuning, but a judge with continuous scores
-    then never ties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,31 +95,15 @@ def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect])
     return rules
 
 
-def decision_rules_from_scores(
-    aspects: Mapping[str, Sequence[GroupScores]], kind: DecisionKind | None = None
-) -> dict[str, DecisionRule]:
-    """`find_decision_rules` without a corpus: from mean ratings of two values, or groups of two candidates.
-
-    Args:
-        aspects: Aspect name -> groups.
-        kind: The kind of decision; None to infer it. Given `binary`, the threshold is the midpoint of the lowest and
-            the highest rating.
-
-    Raises:
-        InputError: The ratings do not define decisions of this kind.
-    """
+def decision_rules_from_scores(aspects: Mapping[str, Sequence[GroupScores]]) -> dict[str, DecisionRule]:
+    """`find_decision_rules` without a corpus: from mean ratings of two values, or groups of two candidates."""
     rules: dict[str, DecisionRule] = {}
     for name, groups in aspects.items():
         values = {r for g in groups for r in g.ratings if r is not None}
         paired = all(len(g.ratings) == 2 for g in groups) and any(_has_distinct_ratings(g) for g in groups)
-        if kind == "binary" and len(values) < 2:
-            raise InputError(f"all ratings of {name} are equal, so there are no two classes", field=name, found=values)
-        if kind == "pairs" and not paired:
-            problem = f"the groups of {name} are not pairs with ratings that differ"
-            raise InputError(problem, field=name, expected="two candidates of a group, one rated higher")
-        if kind == "binary" or (kind is None and len(values) == 2):
+        if len(values) == 2:
             rules[name] = _binary_rule(values)
-        elif kind == "pairs" or paired:
+        elif paired:
             rules[name] = DecisionRule("pairs")
     return rules
 
@@ -180,7 +161,7 @@ def _decision_result(
     decisions: dict[str, int] = {}
     source_of_scored = np.unique(source[scored], return_inverse=True)[1]
     if rule.cut is not None:
-        decided = _label_numbers(scores[scored], rule.kind, rule.cut, rule.margin)
+        decided = _label_numbers(scores[scored], rule.kind, rule.cut)
         decisions = _counts(decided, rule.kind)
         if scored.any():
             measures, lower = _measures(labels[scored], decided, source_of_scored, rule.kind, intervals, seed)
@@ -219,11 +200,11 @@ def _labelled(groups: Sequence[GroupScores], rule: DecisionRule) -> tuple[Floats
     return flat_ratings[labelled], flat_scores[labelled], source[labelled]
 
 
-def _label_numbers(values: Floats, kind: DecisionKind, cut: float, margin: float = 0.0) -> Indices:
+def _label_numbers(values: Floats, kind: DecisionKind, cut: float) -> Indices:
     """0 for negative and 1 for positive values; of pairs 0 for a loss, 1 for a tie and 2 for a win."""
     if kind == "binary":
         return (values >= cut).astype(np.intp)
-    return np.where(np.abs(values) <= margin, 1, np.sign(values) + 1).astype(np.intp)
+    return (np.sign(values) + 1).astype(np.intp)
 
 
 def _counts(numbers: Indices, kind: DecisionKind) -> dict[str, int]:

@@ -510,7 +510,7 @@ def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Call
             return chosen or task
         if refuse_others:
             problem = f"the group is of another task than {chosen.name}"
-            remedy = "remove it from the file, or skip such groups: --config task=NAME with the judge's task"
+            remedy = "remove it from the file, or skip such groups: --task NAME with the judge's task"
             raise record.with_location(OtherTaskError(problem, found=name, remedy=remedy), field)
         return None
 

@@ -30,7 +30,7 @@ GroupKey = tuple[str, str]
 
 
 GUIDE_WORDS = 250
-"""Most words of a guide, as its author is told, unless `guide-words` says otherwise."""
+"""Most words of a guide, as its author is told."""
 
 
 @dataclass(frozen=True, kw_only=True)

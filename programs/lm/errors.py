@@ -125,7 +125,7 @@ def remedy(error: dspy.LMError, spec: str) -> str:
     if isinstance(error, dspy.LMBillingError):
         return f"the account behind {variable} has no credit left: add some, then {resume}"
     if isinstance(error, TooManyUnscoredError):
-        return f"fix the cause, or allow more with max-unscored, and {resume}"
+        return f"fix the cause, or allow more with --max-unscored, and {resume}"
     if isinstance(error, BudgetSpentError):
         return f"raise --budget and {resume}"
     if error.provider_code == NOT_LISTENING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
@@ -24,7 +24,7 @@ def _check_metric(text: str) -> str:
     return text
 
 
-@flag_group("data")
+@flag_group
 class PartFlags:
     """Which groups of a rated corpus are scored."""
 
@@ -35,7 +35,7 @@ class PartFlags:
     seed: int = SEED
 
 
-@flag_group("judges")
+@flag_group
 class EntrantFlags:
     """The judges of the table, including those whose scores come from a file."""
 
@@ -54,7 +54,7 @@ class EntrantFlags:
     store: str = STORE
 
 
-@flag_group("LM")
+@flag_group
 class JudgesLMFlags(PreflightFlags):
     """The LM of all roles; by default that of the first export, with its settings."""
 
@@ -64,12 +64,12 @@ class JudgesLMFlags(PreflightFlags):
         default_text="as the first export was compiled, or offline",
     )
     temperature: AtLeast0 | None = setting(
-        None, "sampling temperature; none leaves it to the provider", default_text="as compiled, or 0"
+        None, "sampling temperature; none leaves it to the provider", default_text="as compiled, or 0", rare=True
     )
-    max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled, or 2000")
+    max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled, or 2000", rare=True)
 
 
-@flag_group("table")
+@flag_group
 class TableFlags:
     """The statistics of the table, and the outputs."""
 
@@ -82,13 +82,7 @@ class TableFlags:
     cut: float | None = CUT
     max_unscored: float = MAX_UNSCORED
     report: Literal["none", "plain", "full"] = REPORT
-    name: str | None = setting(None, "name of the run in MLflow", affects_results=False)
-    tracking_uri: str | None = setting(
-        None,
-        "MLflow server to log the comparison to; by default the embedded store in --store, if there is one",
-        metavar="URL",
-        affects_results=False,
-    )
+    name: str | None = setting(None, "name of the run in MLflow", rare=True, affects_results=False)
     json: str | None = JSON_FILE
     verbose: bool = setting(False, "print all tables of the report as well", affects_results=False)
 
@@ -96,9 +90,3 @@ class TableFlags:
 @command_settings
 class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags, LimitFlags, EstimateFlags):
     """Settings of one comparison."""
-
-    FLAGS: ClassVar = (
-        *("data", "columns", "task", "aspects", "part", "seed", "judges", "external", "store"),
-        *("metric", "name", "tracking_uri", "json", "lm", "api_base", "concurrency", "rpm", "budget"),
-        *("estimate", "verbose"),
-    )

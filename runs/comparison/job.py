@@ -65,7 +65,9 @@ def _run(flags: CompareFlags) -> int:
         show(*summary(flags, plan, rendered, clients, tracker))
     for name in rendered.incomplete:
         reason = rendered.comparison.failed[name]
-        print_error(f"{name}: {reason}\n  remedy:   fix the cause, or allow more with max-unscored, and {RESUME_HINT}")
+        print_error(
+            f"{name}: {reason}\n  remedy:   fix the cause, or allow more with --max-unscored, and {RESUME_HINT}"
+        )
     return EXIT_LM if rendered.incomplete else 0
 
 

@@ -139,9 +139,9 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     Raises:
         InputError: A setting, the data or a judge cannot be used.
     """
-    specs = parse_judges(flags.judges, MLflowStore(flags.tracking_uri, Path(flags.store)))
+    specs = parse_judges(flags.judges, MLflowStore(folder=Path(flags.store)))
     lms = choose_lms(specs, flags.lm, flags.api_base, flags.temperature, flags.max_tokens)
-    file = resolve_data(flags.data, flags.tracking_uri)
+    file = resolve_data(flags.data)
     corpus = data.load(file, flags.task or _task_of_export(flags.data, specs), flags.columns, flags.sources)
     aspect_names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, specs))
     level, statistics = _metric(flags, corpus)

@@ -111,7 +111,9 @@ def _score(record: Record, scale: Scale | None, counts: Counter[str]) -> float |
         return _mean_of_samples(record, scale, counts)
     if "score" not in record.values and "samples" in record.values:
         raise record.error(
-            "recorded samples need a scale to be read on", "samples", remedy="pass --scale LOW-HIGH, e.g. --scale 1-5"
+            "recorded samples need a scale to be read on",
+            "samples",
+            remedy="give --reply-scale LOW-HIGH, e.g. --reply-scale 1-5",
         )
     return record.optional_number("score")
 

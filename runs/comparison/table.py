@@ -189,5 +189,5 @@ def _price_note(comparison: Comparison, context: ComparisonContext) -> str:
     judges = [result.judge for result in comparison.rows]
     unpriced = dict.fromkeys(j.lm for j in judges if j.lm not in ("", OFFLINE) and j.price is None)
     if unpriced:
-        return f"no price is known for {', '.join(unpriced)}: prices=FILE would give $"
+        return f"no price is known for {', '.join(unpriced)}: --prices FILE would give $"
     return "$: what each judge would cost alone, replies that it shares with others or that were stored included"

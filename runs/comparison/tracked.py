@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,9 +37,8 @@ def tracked(flags: CompareFlags, plan: ComparisonPlan) -> Iterator[Tracker]:
     identity = fingerprint(["comparison", corpus.digest, {name: str(value) for name, value in settings.items()}])
     experiment = f"debate/{Path(flags.data.partition('=')[0]).stem}"
     name = flags.name or f"compare-{corpus.origin.name}-{identity[:8]}"
-    with Tracker(
-        uri=flags.tracking_uri, store=Path(flags.store), experiment=experiment, run_name=name, identity=identity
-    ) as tracker:
+    uri, store = os.environ.get("MLFLOW_TRACKING_URI"), Path(flags.store)
+    with Tracker(uri=uri, store=store, experiment=experiment, run_name=name, identity=identity) as tracker:
         import mlflow
 
         params = _params(plan)

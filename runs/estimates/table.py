@@ -28,7 +28,7 @@ def estimate_blocks(
         "",
     ]
     if not priced:
-        blocks.append(f"US dollars: no price known for {target.spec}; give --config prices=FILE")
+        blocks.append(f"US dollars: no price known for {target.spec}; give --prices FILE")
     blocks += [line for line in (_budget(target.options.budget, total),) if line]
     return [*blocks, *notes, *(_assumptions(target) if with_assumptions else [])]
 

@@ -343,7 +343,7 @@ def _require_trusted_judge(entry: Record, name: str, judges: Collection[str]) ->
             "kind",
             expected="a judge of this project, or one that you have named",
             found=name,
-            remedy=f"if you trust that module: --config judge={name} (for a comparison: --judges EXPORT,{name}), "
+            remedy=f"if you trust that module: --trust {name} (for a comparison: --judges EXPORT,{name}), "
             f"or load(..., judges=[{name!r}])",
         )
 

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from debate_judge.runs.flags.declaration import flag_group, setting
 
-SEED = setting(0, "seed of every random choice", ge=0)
+SEED = setting(0, "seed of every random choice", ge=0, rare=True)
 STORE = setting("runs/store", "folder for replies, studies, runs, exports", metavar="DIR", affects_results=False)
-JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", affects_results=False)
+JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", rare=True, affects_results=False)
 
 
 def max_unscored(*, affects_results: bool) -> Any:
@@ -17,6 +17,7 @@ def max_unscored(*, affects_results: bool) -> Any:
         0.2,
         "share of items that may stay without a score before the command fails; 1 allows all",
         metavar="SHARE",
+        rare=True,
         affects_results=affects_results,
         ge=0,
         le=1,
@@ -24,59 +25,52 @@ def max_unscored(*, affects_results: bool) -> Any:
 
 
 MAX_UNSCORED = max_unscored(affects_results=False)
+
 REPORT = setting(
     "full",
     "HTML page beside the result: full shows every debate with its texts, plain quotes none; MLflow gets the plain one",
+    rare=True,
     affects_results=False,
 )
 
-COLUMNS = setting(
-    (),
-    "columns of your file, e.g. source=question,text=answer",
-    metavar="NAME=COL,...",
-)
-
+COLUMNS = setting((), "columns of your file, e.g. source=question,text=answer", metavar="NAME=COL,...")
 
 EXPORT = "the folder of an export, models:/NAME/VERSION, models:/NAME/latest, or the id of the MLflow run that made it"
 
-CUSTOM_JUDGES = setting(
+TRUST = setting(
     (),
-    "a judge of your own that the export uses; its module is imported; may be repeated",
+    "a judge of your own that the export uses, which is imported; may be repeated",
     metavar="MODULE:CLASS",
     repeated=True,
+    rare=True,
 )
 
-SOURCES = setting(None, "use only the first N sources of the data", metavar="N", ge=1)
+SOURCES = setting(None, "use only the first N sources of the data", metavar="N", ge=1, rare=True)
 
 
-@flag_group("data")
+@flag_group
 class DataFlags:
     """The rated corpus."""
 
-    data: str = setting(
-        "sample",
-        "a file, hf:NAME@SPLIT, a public set or NAME=PATH of one",
-    )
+    data: str = setting("sample", "a file, hf:NAME@SPLIT, a public set or NAME=PATH of one", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
     task: str | None = setting(None, "summarization, dialogue, pairs, or a task file of yours (.toml)")
     aspects: tuple[str, ...] = setting(
-        (),
-        "aspects to judge, comma-separated, or all",
-        default_text="those that are rated",
+        (), "aspects to judge, comma-separated, or all", default_text="those that are rated"
     )
     sources: int | None = SOURCES
 
 
-@flag_group("engine")
+@flag_group
 class EngineFlags:
     """Where scoring runs: in this process, or in Ray actors."""
 
     engine: Literal["local", "ray"] = setting(
         "local",
-        "ray: --in may be a glob or URL of rows with an id, and --out is a folder",
+        "ray: --in may be a glob or URL of rows with an id, and --out is a folder; the cluster is that of RAY_ADDRESS",
+        rare=True,
         affects_results=False,
     )
-    actors: int = setting(2, "processes that score; they share concurrency and limits", ge=1, affects_results=False)
-    address: str | None = setting(
-        None, "a running Ray cluster, or set RAY_ADDRESS; without either Ray is started here", affects_results=False
+    actors: int = setting(
+        2, "processes that score with Ray; they share concurrency and limits", ge=1, rare=True, affects_results=False
     )

@@ -4,42 +4,38 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
 from debate_judge.programs.debate.personas import PERSONAS, require_persona
 from debate_judge.runs.flags.declaration import flag_group, setting, split_commas
+from debate_judge.runs.flags.parser import line_of_key
 
-PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE")
+PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE", rare=True)
 
 
-@flag_group("judge")
+def _as_texts(value: object) -> object:
+    """NAME=VALUE texts of a table of a TOML file, of a dict, or of a list of them."""
+    if not isinstance(value, Mapping):
+        return tuple(value) if isinstance(value, list) else value
+    return tuple(f"{name}={each if isinstance(each, str) else json.dumps(each)}" for name, each in value.items())
+
+
+@flag_group
 class JudgeOptionFlags:
-    """Options of judges; None means the judge's default."""
+    """Options of judges; without them the judge's defaults."""
 
-    score_mode: str | None = setting(
-        None,
-        "how a reply becomes a score: text (the number as written), sampled:K (the mean of K samples) or expected (the "
-        "mean over the scale by token probabilities)",
-        metavar="MODE",
-    )
-    together: int | None = setting(
-        None, "score up to K candidates of a source in a call; 0 scores each alone", metavar="K", ge=0
-    )
-    roles: str | None = setting(
-        None, "ChatEval: TOML file with lines name = text, or comma-separated names of built-in roles", metavar="FILE"
-    )
-    judge_option: tuple[str, ...] = setting(
+    judge_option: Annotated[tuple[str, ...], BeforeValidator(_as_texts)] = setting(
         (),
         "options of the judge, e.g. score-mode=sampled:5, together=4; may be repeated",
-        name="-J",
+        flag="-J",
         metavar="NAME=VALUE",
         repeated=True,
-        assigns_settings=True,
     )
 
     def options(self) -> dict[str, Any]:
@@ -53,15 +49,9 @@ class JudgeOptionFlags:
             name, equals, value = text.partition("=")
             name = name.strip().replace("-", "_")
             if not equals or not name or name in options:
-                raise InputError(
-                    "not an option of a judge",
-                    field="-J",
-                    expected="NAME=VALUE, each name once",
-                    found=text,
-                )
+                expected = "NAME=VALUE, each name once"
+                raise InputError("not an option of a judge", field="-J", expected=expected, found=text)
             options[name] = parse_option_value(value.strip())
-        values = {name: getattr(self, name) for name in ("score_mode", "together", "roles")}
-        options |= {name: value for name, value in values.items() if value is not None}
         return read_text_files(options)
 
 
@@ -119,7 +109,7 @@ def personas(path: Path | None) -> dict[str, str]:
         try:
             require_persona(name, text)
         except InputError as error:
-            raise error.replaced(file=path, line=_line_of(path, name)) from None
+            raise error.replaced(file=path, line=line_of_key(path, name)) from None
     return {**builtin, **own}
 
 
@@ -152,17 +142,10 @@ def read_named_texts(path: Path, noun: str) -> dict[str, str]:
         raise InputError(
             f"a {noun} without a name",
             file=path,
-            line=_line_of(path, names[0]),
+            line=line_of_key(path, names[0]),
             field=repr(names[0]),
             expected='name = "text"',
             found=repr(names[0]),
             remedy=f"give the {noun} a name",
         )
     return {name: record.text(name).strip() for name in record.values}
-
-
-def _line_of(path: Path, name: str) -> int | None:
-    """The number of the line on which a TOML file gives `name` a value."""
-    key = re.compile(rf"""\s*["']?{re.escape(name)}["']?\s*=""")
-    lines = path.read_text(encoding="utf-8-sig").splitlines()
-    return next((number for number, line in enumerate(lines, 1) if key.match(line)), None)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from debate_judge.programs.lm.http.address import base_variable, default_address, normalize_address, require_listening
 from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.providers import require_provider
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.declaration import flag_group, setting
 
@@ -24,30 +25,34 @@ AtLeast0 = Annotated[float, Field(ge=0)] | Literal["none"]
 AtLeast1 = Annotated[int, Field(ge=1)] | Literal["none"]
 
 
-@flag_group("LM")
+@flag_group
 class ConnectionFlags:
     """Where calls go, and how many are in flight at once."""
 
     api_base: str | None = setting(None, "OpenAI-compatible server; keys are read from the environment", metavar="URL")
-    concurrency: int = setting(16, "LM calls in flight at once", ge=1, affects_results=False)
+    concurrency: int = setting(16, "LM calls in flight at once", ge=1, rare=True, affects_results=False)
 
 
-@flag_group("LM")
+@flag_group
 class PreflightFlags(ConnectionFlags):
     """The connection of a run that tries its LM first."""
 
-    preflight: bool = setting(True, "try each role on the longest item before the run", affects_results=False)
+    preflight: bool = setting(
+        True, "try each role on the longest item before the run", rare=True, affects_results=False
+    )
 
 
-@flag_group("LM")
+@flag_group
 class LMFlags(PreflightFlags):
     """The LM of all roles and how its replies are sampled."""
 
     lm: str = setting("offline", "PROVIDER/MODEL, or offline: text statistics, no LM")
     temperature: AtLeast0 = setting(
-        0.0, "sampling temperature, except where several samples of one score are drawn; none leaves it to the provider"
+        0.0,
+        "sampling temperature, except where several samples of one score are drawn; none leaves it to the provider",
+        rare=True,
     )
-    max_tokens: AtLeast1 = setting(2000, MAX_TOKENS)
+    max_tokens: AtLeast1 = setting(2000, MAX_TOKENS, rare=True)
 
 
 def require_server(
@@ -60,7 +65,9 @@ def require_server(
 
     Raises:
         NoServerError: Its port is refused.
+        InputError: The provider is misspelt.
     """
+    require_provider(spec, "--lm" if flag == "--api-base" else flag)
     variable = base_variable(spec)
     from_environment = os.environ.get(variable)
     address = api_base or from_environment or default_address(spec)
@@ -69,12 +76,14 @@ def require_server(
         require_listening(normalize_address(address) or "", variable if from_environment and not api_base else flag)
 
 
-@flag_group("LM")
+@flag_group
 class LimitFlags:
     """Rate limits, budget, timeout and prices; replies do not depend on them."""
 
-    rpm: float | None = setting(None, "most requests per minute", gt=0, affects_results=False)
-    tpm: float | None = setting(None, "most tokens per minute, input and output together", gt=0, affects_results=False)
+    rpm: float | None = setting(None, "most requests per minute", gt=0, rare=True, affects_results=False)
+    tpm: float | None = setting(
+        None, "most tokens per minute, input and output together", gt=0, rare=True, affects_results=False
+    )
     budget: str | None = setting(
         None,
         "hard cap on what is spent: calls=N,tokens=N,usd=X",
@@ -86,17 +95,19 @@ class LimitFlags:
         f"time limit of one attempt of a call; with its retries a call may take {_TIMEOUT_FACTOR:g} times as long",
         gt=0,
         metavar="SECONDS",
+        rare=True,
         affects_results=False,
     )
     prices: str | None = setting(
         None,
         "TOML file with prices per million tokens, for an LM whose price is not known",
         metavar="FILE",
+        rare=True,
         affects_results=False,
     )
 
 
-@flag_group("options")
+@flag_group
 class EstimateFlags:
     """A cost estimate in place of the run; `runs.estimates.dry_run.reply_tokens` parses its value."""
 
@@ -105,6 +116,7 @@ class EstimateFlags:
         "print calls, tokens and cost in place of a run; L,E,U: tokens of a reply",
         metavar="L,E,U",
         const="",
+        affects_results=False,
     )
 
 

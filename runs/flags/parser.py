@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shlex
 import sys
-from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, HelpFormatter, Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from argparse import SUPPRESS, Action, ArgumentParser, BooleanOptionalAction, HelpFormatter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import toml
-from debate_judge.data.files.records import Record
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.redaction import redact_text
-from debate_judge.runs.flags.declaration import SettingField, result_settings, setting_fields, suggestion
+from debate_judge.runs.flags.declaration import Setting, result_settings, setting_fields, unknown_setting_error
 from debate_judge.runs.flags.invocation import command, with_invoked_commands
 from debate_judge.runs.flags.text_layout import paragraphs, print_error, width_of, wrap_line
 
@@ -86,6 +88,13 @@ def _pipe_is_closed(stream: TextIO | None) -> bool:
     return True
 
 
+def line_of_key(file: Path, key: str) -> int | None:
+    """The number of the line on which a TOML file has `key`, or the table of this name."""
+    pattern = re.compile(rf"""\s*\[?["']?{re.escape(key)}["']?\s*[]=]""")
+    lines = file.read_text(encoding="utf-8-sig").splitlines()
+    return next((number for number, line in enumerate(lines, 1) if pattern.match(line)), None)
+
+
 class _ProseFormatter(HelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=26, width=width_of(sys.stdout))
@@ -98,112 +107,82 @@ class _ProseFormatter(HelpFormatter):
 
 
 class _Parser(ArgumentParser):
-    settings_classes: tuple[type, ...] = ()
-
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit after the help, even if the reader of a pipe closed it early."""
         super().exit(run_main(lambda: status), message)
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the arguments; first refuse those that are keys of `--config`."""
-        args = sys.argv[1:] if args is None else list(args)
-        for argument, following in zip(args, [*args[1:], ""], strict=False):
-            flag, equals, value = argument.partition("=")
-            if flag.startswith("--") and flag not in self._option_string_actions:
-                self._refuse(flag, value if equals else "" if following.startswith("-") else following)
-        return super().parse_known_args(args, namespace)
-
-    def _refuse(self, flag: str, value: str) -> None:
-        for settings_class in self.settings_classes:
-            for setting_field in setting_fields(settings_class).values():
-                key = setting_field.name.replace("_", "-")
-                if not setting_field.is_flag and flag in (f"--{key}", f"--no-{key}"):
-                    if setting_field.value_type is bool:
-                        value = str(flag == f"--{key}").lower()
-                    assignment = shlex.quote(f"{key}={redact_text(value) or setting_field.option('const') or 'VALUE'}")
-                    remedy = f"it is a key of --config: give --config {assignment}, or write it in a TOML file"
-                    raise InputError("not a flag", field=flag, remedy=remedy)
-
     def error(self, message: str) -> NoReturn:
-        """Name the nearest flag where one is unknown."""
+        """Refuse a command line like other input, with the nearest flag where one is unknown."""
         _, unrecognized, arguments = message.partition("unrecognized arguments: ")
-        if unrecognized:
-            flag = arguments.split()[0].partition("=")[0]
-            hint = did_you_mean(flag, self._option_string_actions)
-            if not flag.startswith("-") and "--data" in self._option_string_actions:
-                hint = f"did you mean --data {flag}?"
-            message += f"; {hint}" if hint else ""
-        super().error(message)
+        if not unrecognized:
+            flag, _, problem = message.removeprefix("argument ").partition(": ")
+            problem = "a value is missing" if problem.startswith("expected") else problem
+            raise InputError(problem, field=flag.rpartition("/")[2], remedy=f"{self.prog} --help lists the flags")
+        word = arguments.split()[0].partition("=")[0]
+        remedy = did_you_mean(word, self._option_string_actions) if word.startswith("-") else None
+        if not word.startswith("-") and "--data" in self._option_string_actions:
+            remedy = f"did you mean --data {redact_text(word)}?"
+        remedy = remedy or f"{self.prog} --help-all lists all flags"
+        raise InputError("unknown argument", field=redact_text(word), remedy=remedy)
 
 
-def parse_settings(name: str, description: str, settings_class: type[T], argv: Sequence[str] | None) -> T:
-    """The settings of a command, from its command line and `--config`; arguments as of `make_parser`.
+class _HelpAll(Action):
+    """Prints the help with the rare flags."""
 
-    Raises:
-        InputError: A value or a key cannot be used.
+    def __call__(self, parser: ArgumentParser, *_: object, **__: object) -> NoReturn:
+        for action in parser._actions:
+            action.help = getattr(action, "full_help", action.help)
+        parser.print_help()
+        parser.exit()
+
+
+def make_parser(name: str, description: str, settings_class: type) -> ArgumentParser:
+    """A parser with the flags of a class of `command_settings` and `--config`.
+
+    Args:
+        name: The command.
+        description: The module's docstring, whose first line says what the command does.
+        settings_class: The settings.
     """
-    return read_settings(settings_class, make_parser(name, description, settings_class).parse_args(argv))
-
-
-def make_parser(name: str, description: str, *settings_classes: type) -> ArgumentParser:
-    """A parser with the flags of `settings_classes` (of `command_settings`) and `--config`.
-
-    Flags that are not given are absent from its result. Commands in the description are shown as this process was
-    started.
-    """
-    settings = [setting for settings_class in settings_classes for setting in setting_fields(settings_class).values()]
-    keys = [setting.cli_name for setting in settings if not setting.is_flag]
     parser = _Parser(
         prog=command(name),
         description=with_invoked_commands(description),
-        epilog=f"Keys of --config without a flag (docs/settings.md): {', '.join(keys)}." if keys else None,
         formatter_class=_ProseFormatter,
         argument_default=SUPPRESS,
+        allow_abbrev=False,
     )
-    parser.settings_classes = settings_classes
-    groups: dict[str, Any] = {"options": parser}
     required = []
-    for setting_field in settings:
-        if not setting_field.is_flag:
-            continue
-        if setting_field.group not in groups:
-            groups[setting_field.group] = parser.add_argument_group(setting_field.group)
+    for setting_field in setting_fields(settings_class).values():
+        action = _add(parser, setting_field)
+        if setting_field.option("rare"):
+            action.full_help, action.help = action.help, SUPPRESS  # type: ignore[attr-defined]
         if setting_field.field.is_required():
-            flag = setting_field.cli_name
-            value = setting_field.option("metavar") or flag[2:].upper()
-            required.append(f"{flag} {value}" if flag.startswith("-") else flag.upper())
-        _add(groups[setting_field.group], setting_field)
+            required += [setting_field.flag] * (not setting_field.is_positional) + [str(action.metavar)]
     parser.usage = " ".join(["%(prog)s [-h]", *required, "[FLAGS]"])
-    parser.add_argument(
-        "--config",
-        action="append",
-        metavar="FILE",
-        help="TOML file of settings, or KEY=VALUE; flags override it; may be repeated",
-    )
+    parser.add_argument("--config", metavar="FILE", help="TOML file of settings, e.g. seed = 2; flags override it")
+    parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all flags, and exit")
     return parser
 
 
-def _add(group: Any, setting_field: SettingField) -> None:
-    value_type, choices = setting_field.value_type, setting_field.choices
-    options: dict[str, Any] = {"help": _help_text(setting_field)}
-    if value_type is bool:
+def _add(parser: ArgumentParser, setting_field: Setting) -> Action:
+    value_types, choices, flag = setting_field.value_types, setting_field.choices, setting_field.flag
+    options: dict[str, Any] = {"help": _help_text(setting_field), "dest": setting_field.name}
+    if bool in value_types:
         options["action"] = BooleanOptionalAction if setting_field.field.default else "store_true"
     else:
-        placeholder = "{" + ",".join(choices) + "}" + (",..." if value_type is tuple else "") if choices else None
-        options["type"] = str if setting_field.option("repeated") else setting_field.read
-        options["metavar"] = setting_field.option("metavar") or placeholder or {int: "N", float: "X"}.get(value_type)
+        placeholder = "{" + ",".join(choices) + "}" if choices else {int: "N", float: "X"}.get(value_types[0])
+        options["metavar"] = setting_field.option("metavar") or placeholder or flag.strip("-").upper()
     if (const := setting_field.option("const")) is not None:
         options |= {"nargs": "?", "const": const}
     if setting_field.option("repeated"):
         options["action"] = "append"
-    # A required setting may also come from --config, so argparse does not require it.
-    if setting_field.cli_name.startswith("-"):
-        group.add_argument(setting_field.cli_name, dest=setting_field.name, **options)
-    else:
-        group.add_argument(setting_field.name, nargs="?", **options)
+    if setting_field.is_positional:
+        # A required setting may also come from --config, so argparse does not require it.
+        return parser.add_argument(nargs="?", **options)
+    return parser.add_argument(*dict.fromkeys((flag, f"--{setting_field.key}" if flag == "-J" else flag)), **options)
 
 
-def _help_text(setting_field: SettingField) -> str:
+def _help_text(setting_field: Setting) -> str:
     """The description and the default."""
     value, default = setting_field.field.default, setting_field.option("default_text")
     if (
@@ -218,70 +197,75 @@ def _help_text(setting_field: SettingField) -> str:
     return f"{text} (default: {default})" if default else text
 
 
-def read_settings(settings_class: type[T], arguments: Namespace) -> T:
-    """The settings that were given; flags override `--config`, which overrides defaults.
+def run_command(
+    name: str,
+    description: str | None,
+    settings_class: type[T],
+    work: Callable[[T], int],
+    argv: Sequence[str] | None,
+    after_interrupt: str = "",
+) -> int:
+    """Run a command with the settings of its command line and its `--config`; returns its exit code.
+
+    Errors name a setting as the user wrote it: the flag, or the key with file and line. Further arguments and results
+    as of `make_parser` and `run_main`.
+    """
+
+    def parsed_and_run() -> int:
+        settings, given = read_settings(settings_class, make_parser(name, description or "", settings_class), argv)
+        with given.named_errors():
+            return work(settings)
+
+    return run_main(parsed_and_run, after_interrupt)
+
+
+@dataclass(frozen=True)
+class Given:
+    """Where the settings of a command came from."""
+
+    fields: Mapping[str, Setting]
+    config: Path | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Name of a setting -> its key in `config`, of those that no flag gave."""
+
+    @contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Name the setting of an error as it was given: by the flag, or by the key with file and line."""
+        try:
+            yield
+        except InputError as error:
+            name = next((name for name, known in self.fields.items() if error.field in (name, known.flag)), None)
+            if name is None or error.file is not None:
+                raise
+            if self.config is None or name not in self.keys:
+                raise error.replaced(field=self.fields[name].flag) from None
+            key = self.keys[name]
+            raise error.replaced(file=self.config, line=line_of_key(self.config, key), field=key) from None
+
+
+def read_settings(settings_class: type[T], parser: ArgumentParser, argv: Sequence[str] | None) -> tuple[T, Given]:
+    """The settings that were given, and where; flags override the file of `--config`.
 
     Raises:
-        InputError: A value or a key cannot be used, or a file cannot be read.
+        InputError: A value or a key cannot be used, or the file cannot be read.
     """
-    parsed, fields = vars(arguments), setting_fields(settings_class)
+    parsed, fields = vars(parser.parse_args(argv)), setting_fields(settings_class)
+    config = Path(parsed.pop("config")) if "config" in parsed else None
     values: dict[str, Any] = {}
-    origins: dict[str, tuple[Record, str]] = {}
-    for text in parsed.get("config", ()):
-        # Not `Path.is_file`, which raises for a text that is too long for a file name.
-        if "=" in text and not os.path.isfile(text):
-            values |= _assigned(fields, text) or _raise_unknown(settings_class, text)
-            continue
-        record = toml(Path(text), "file of settings")
-        for key, value in record.values.items():
-            name = key.replace("-", "_")
-            if name not in fields:
-                raise record.error("unknown setting", key, remedy=suggestion(settings_class, name))
-            values[name], origins[name] = _as_tuple(value), (record, key)
+    keys: dict[str, str] = {}
+    for key, value in toml(config, "file of settings").values.items() if config else ():
+        name = key.replace("-", "_")
+        if config and name not in fields:
+            error = unknown_setting_error(settings_class, key)
+            raise error.replaced(file=config, line=line_of_key(config, key))
+        values[name], keys[name] = tuple(value) if isinstance(value, list) else value, key
     for name, value in parsed.items():
-        if name in fields:
-            assigns = fields[name].option("assigns_settings")
-            values |= _judge_options(fields, name, value) if assigns else {name: _as_tuple(value)}
-    try:
-        return settings_class(**values)
-    except InputError as error:
-        for name, (record, key) in origins.items():
-            if fields[name].cli_name == error.field and values[name] == _as_tuple(record.values[key]):
-                raise record.error(
-                    error.problem, key, expected=error.expected, found=error.found, remedy=error.remedy
-                ) from None
-        raise
-
-
-def _assigned(fields: Mapping[str, SettingField], text: str) -> dict[str, Any]:
-    """Name -> value of a text KEY=VALUE whose key is a setting; empty for any other text."""
-    key, equals, value = text.partition("=")
-    name = key.strip().replace("-", "_")
-    return {name: fields[name].read(value.strip())} if equals and name in fields else {}
-
-
-def _raise_unknown(settings_class: type, text: str) -> NoReturn:
-    key = text.partition("=")[0].strip()
-    raise InputError(
-        "unknown setting",
-        field=key,
-        expected="KEY=VALUE with a key of docs/settings.md or the name of a flag, or a TOML file",
-        found=redact_text(text),
-        remedy=suggestion(settings_class, key),
-    )
-
-
-def _judge_options(fields: Mapping[str, SettingField], name: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The values of `-J NAME=VALUE`: other settings of its class, and its own remaining texts."""
-    others = {
-        other: setting_field
-        for other, setting_field in fields.items()
-        if setting_field.declared_by is fields[name].declared_by and other != name
-    }
-    values: dict[str, Any] = {name: tuple(text for text in texts if not _assigned(others, text))}
-    for text in texts:
-        values |= _assigned(others, text)
-    return values
+        keys.pop(name, None)
+        values[name] = fields[name].read(value) if isinstance(value, str) else value
+        values[name] = tuple(value) if isinstance(value, list) else values[name]
+    given = Given(fields, config, keys)
+    with given.named_errors():
+        return settings_class(**values), given
 
 
 def as_command(name: str, settings: object) -> str:
@@ -296,17 +280,15 @@ def command_words(settings: object, names: Iterable[str], render: Callable[[str]
     """The named settings that differ from their defaults, as words of a command line, with values by `render`."""
     words = []
     for setting_field in (setting_fields(type(settings))[name] for name in names):
-        value, name = getattr(settings, setting_field.name), setting_field.cli_name
+        value, flag = getattr(settings, setting_field.name), setting_field.flag
         if value is None or value == setting_field.field.default:
             continue
-        if not setting_field.is_flag:
-            words += ["--config", shlex.quote(f"{name}={render(_text(value))}")]
-        elif value is True:
-            words.append(name)
-        else:
-            values = value if isinstance(value, tuple) and setting_field.option("repeated") else (value,)
-            flag = [name] if name.startswith("-") else []
-            words += [word for part in values for word in (*flag, shlex.quote(render(_text(part))))]
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{setting_field.key}")
+            continue
+        values = value if isinstance(value, tuple) and setting_field.option("repeated") else (value,)
+        prefix = [] if setting_field.is_positional else [flag]
+        words += [word for part in values for word in (*prefix, shlex.quote(render(_text(part))))]
     return words
 
 
@@ -321,7 +303,3 @@ def _portable(text: str) -> str:
     start, equals, path = text.rpartition("=")
     path = path if "://" in path or not Path(path).is_absolute() else Path(path).name
     return redact_text(start + equals + path)
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value

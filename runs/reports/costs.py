@@ -62,7 +62,7 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if rows[-1]["uncounted"]:
         lines.append(f"The server did not report the tokens of {rows[-1]['uncounted']:,} calls.")
     if rows[-1]["usd"] is None:
-        lines.append("No price is known for this LM; give one with prices=FILE.")
+        lines.append("No price is known for this LM; give one with --prices FILE.")
     elif rows[-1]["usd_saved"]:
         lines.append(f"Without the cache ${rows[-1]['usd_saved']:.4f} more would have been spent.")
     return lines

@@ -38,7 +38,7 @@ def tables(by_judge: DecisionsByJudge, units: str = "sources") -> list[DataTable
 def to_json(by_judge: DecisionsByJudge) -> dict[str, dict[str, Any]]:
     """Judge -> aspect -> plain values; every number finite or null.
 
-    {"kind", "threshold", "cut", "margin", "labels", "decisions", "undecided", "sources",
+    {"kind", "threshold", "cut", "labels", "decisions", "undecided", "sources",
     "majority_accuracy", "measures": {MEASURE: {"value", "low", "high"}}, "lower_label": {"precision", "recall", "f1"}}
     """
     return {
@@ -94,7 +94,6 @@ def _title(aspect: str, result: DecisionResult, units: str) -> str:
     total, rule = sum(result.labels.values()), result.rule
     if rule.kind == "pairs":
         decision = f"{aspect}: which of two candidates is better, the first wins, ties or loses"
-        decision += f" (scores up to {rule.margin:g} apart are a tie)" if rule.margin else ""
         counted = f"{total} pairs"
     else:
         positive, _ = _label_names(result)
@@ -138,7 +137,7 @@ def _json(result: DecisionResult) -> dict[str, Any]:
     rule = result.rule
     cut_values = {"threshold": rule.threshold, "cut": rule.cut}
     values: dict[str, Any] = {"kind": rule.kind}
-    values |= {"margin": rule.margin} if rule.kind == "pairs" else cut_values
+    values |= {} if rule.kind == "pairs" else cut_values
     values |= {
         "labels": dict(result.labels),
         "decisions": dict(result.decisions),

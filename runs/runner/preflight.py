@@ -21,13 +21,12 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.programs.transcript import Failure
 from debate_judge.runs.runner.runner import JudgeRunner
 
-_SKIP_HINT = "; --config preflight=false starts without this check, and leaves such items unscored"
+_SKIP_HINT = "; --no-preflight starts without this check, and leaves such items unscored"
 
 REMEDIES: Mapping[str, str] = {
     "unreadable reply": "the model ignores the reply format; try a larger or instruction-tuned model; if the "
     "server has a new model under the old name, use another --store, because earlier replies are kept" + _SKIP_HINT,
-    "truncated": "give replies more room with --config max-tokens=8000; a reasoning LM needs "
-    "thousands of tokens" + _SKIP_HINT,
+    "truncated": "give replies more room with --max-tokens 8000; a reasoning LM needs thousands of tokens" + _SKIP_HINT,
     "refused": "the provider withholds answers about this text; another LM may not" + _SKIP_HINT,
     "no log-probabilities": "choose the score-mode sampled:20 or text; an export keeps the mode that it was "
     "compiled with",

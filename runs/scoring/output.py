@@ -239,7 +239,7 @@ def open_results(
     _refuse_other_form(out, columns)
     with ExitStack() as stack:
         rows = stack.enter_context(_open_part(out, "--out"))
-        debates = None if transcripts is None else stack.enter_context(_open_part(transcripts, "transcripts"))
+        debates = None if transcripts is None else stack.enter_context(_open_part(transcripts, "--transcripts"))
         writer = ResultWriter(layout, rows, debates)
         yield writer
         writer.finish()
@@ -403,7 +403,7 @@ def _check_paths(path: Path, input_file: Path, transcripts: Path | None) -> None
         if not file.is_file():
             raise InputError("no such file", file=file, field="--in", remedy="check the name, and the folder it is in")
     paths = [*(("--in", file) for file in input_files), ("--out", path)]
-    paths += [("transcripts", transcripts)] if transcripts is not None else []
+    paths += [("--transcripts", transcripts)] if transcripts is not None else []
     for flag, file in paths:
         if file.is_dir():
             raise InputError("this is a folder", file=file, field=flag, expected="a file")

@@ -23,7 +23,6 @@ from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.lm_choice import resolve_lm
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge, single_text_note
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.flags.declaration import cli_name
 from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.flags.parser import RESUME_HINT
 from debate_judge.runs.flags.text_layout import say
@@ -235,7 +234,7 @@ class TextScorer:
 
 def find_export(flags: ScoreFlags | ServeFlags) -> Export:
     """The export that a command names."""
-    return open_export(flags.program, flags.judge, MLflowStore(folder=Path(flags.store)))
+    return open_export(flags.program, flags.trust, MLflowStore(folder=Path(flags.store)))
 
 
 def connect_judge(export: Export, flags: ScoreFlags | ServeFlags, store: Path, options: LMOptions) -> LoadedJudge:
@@ -276,7 +275,7 @@ def unscored_exit_code(flags: ScoreFlags, totals: RowTotals) -> int:
     """The exit code of a complete run; prints an error if too many items have no score."""
     if totals.share <= flags.max_unscored:
         return 0
-    limit = f"{cli_name(ScoreFlags, 'max_unscored')} {flags.max_unscored:g}"
+    limit = f"--max-unscored {flags.max_unscored:g}"
     say(
         f"error: {100 * totals.share:.0f} % of the items have no score ({limit})\n"
         f"  remedy:   fix the problem and {RESUME_HINT}"

@@ -66,7 +66,8 @@ def open_tracking_store(uri: str | None, store: Path, experiment: str) -> Tracki
     try:
         store.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"the store's folder cannot be made: {error.strerror}", field="store", found=store) from error
+        problem = f"the store's folder cannot be made: {error.strerror}"
+        raise InputError(problem, field="--store", found=store) from error
     uri = uri or embedded_uri(store)
     check_address(uri)
     prepare_mlflow()

@@ -89,10 +89,11 @@ def test_texts_lie_in_the_store_where_the_readme_says(store: Path) -> None:
     assert places - {"traces.json"} == {"replies", "reports", "exports", "debates.json", "mlflow.db"}
 
 
-def test_a_tracking_store_that_others_read_gets_no_text(tmp_path: Path) -> None:
+def test_a_tracking_store_that_others_read_gets_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, tracked = tmp_path / "store", tmp_path / "team.db"
     arguments = ["--data", str(small_corpus(tmp_path)), "--aspects", "coherence", "--store", str(store)]
-    arguments += ["--tracking-uri", f"sqlite:///{tracked}", *keys(tuner="none", folds=1, max_rounds=0)]
+    arguments += keys(tuner="none", folds=1, max_rounds=0)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tracked}")
     assert compile_command.main([*arguments, *keys(trials=1)]) == 0
     assert [*(store / "artifacts").rglob("report.html")]
     names = {file.name for file in quoting(store, store / "artifacts")}
@@ -113,7 +114,7 @@ def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     command = content["sections"]["Reproduce"][0]["text"]
     assert command.startswith("debate compile ")
     flags = set(re.findall(r"--\w+ \S+", command))
-    assert flags >= {"--data small.jsonl", "--aspects coherence,fluency", "--config trials=3"}
+    assert flags >= {"--data small.jsonl", "--aspects coherence,fluency", "--trials 3"}
     assert not re.findall("--(store|json)", command)
     assert str(store) not in json.dumps(content)
     assert "stand-in" in content["stand_in"]

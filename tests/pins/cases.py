@@ -72,7 +72,7 @@ def compare_arguments(name: str, folder: Path) -> list[object]:
     data = write_sample(folder / f"{name}.jsonl", 3, candidates, task)
     return [
         *("compare", "--data", data, "--part", "all", "--aspects", aspects, "--judges", judges),
-        *("--metric", "auto/pearson,spearman", "--config", "report=none"),
+        *("--metric", "auto/pearson,spearman", "--report", "none"),
         *("--json", folder / f"{name}.json"),
     ]
 

@@ -18,7 +18,7 @@ from debate_judge import Aspect, Debate, Scale, Task, corpus, data, examples, lo
 from debate_judge.data import LOADERS
 from debate_judge.data import load as load_data
 from debate_judge.data.agreement.absolute_agreement import decision_cuts
-from debate_judge.data.agreement.decisions import DecisionRule, decision_rules_from_scores, evaluate_decisions
+from debate_judge.data.agreement.decisions import DecisionRule, evaluate_decisions
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table, compare
 from debate_judge.data.calibration import Calibration
@@ -280,7 +280,6 @@ AGREEMENT = [
     row("other groups", compared(x=[group("b", [1, 2], [1, 2])]), None, "same groups", plain=True),
     row("other ratings", compared(x=[group("a", [1, 3], [1, 2])]), None, "'a'", plain=True),
     row("a group of one as a pair", partial(evaluate_decisions, SINGLE_TEXT, {"x": PAIRS}), None, "not a pair"),
-    row("equal ratings as decisions", partial(decision_rules_from_scores, EQUAL, "binary"), None, "equal", plain=True),
     row("a cut on one side of all ratings", partial(decision_cuts, (YES,), {"x": RULE}, 3), "cut", "one side"),
     *(
         row(f"a map with the knots {knots}", partial(Calibration, knots, 1, 1), None, "knots", plain=True)

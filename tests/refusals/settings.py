@@ -51,12 +51,12 @@ SETTINGS = rows(
     ({"max_rounds": 1.0}, "--max-rounds", "a whole number"),
     ({"concurrency": 0}, "--concurrency", "at least 1"),
     ({"examples": 0}, "--examples", "at least 1"),
-    ({"preflight": 1}, "preflight", "true or false"),
+    ({"preflight": 1}, "--preflight", "true or false"),
     ({"aspects": ("a", 1)}, "--aspects", "a list of texts"),
-    ({"temperature": float("nan")}, "temperature", "a finite number"),
-    ({"temperature": -1}, "temperature", "at least 0"),
-    ({"max_unscored": 1.5}, "max-unscored", "from 0 to 1"),
-    ({"tpm": 0}, "tpm", "more than 0"),
+    ({"temperature": float("nan")}, "--temperature", "a finite number"),
+    ({"temperature": -1}, "--temperature", "at least 0"),
+    ({"max_unscored": 1.5}, "--max-unscored", "from 0 to 1"),
+    ({"tpm": 0}, "--tpm", "more than 0"),
     ({"name": "a/b"}, "--name", "letters"),
     ({"name": ".."}, "--name", "letters"),
 )
@@ -67,7 +67,7 @@ TEXTS = [
 
 
 def flags(*arguments: str) -> Callable[[], dict[str, Any]]:
-    return lambda: read_settings(Settings, make_parser("compile", "", Settings).parse_args(arguments)).options()
+    return lambda: read_settings(Settings, make_parser("compile", "", Settings), arguments)[0].options()
 
 
 def optional(words: str) -> object:
@@ -88,7 +88,7 @@ OPTIONS = (
         ("self-check-3 examples=4", "examples", "from 0 to 3"),
         ("hallucination min-rounds=-1", "min_rounds", "from 0 up"),
         ("hallucination transition=always", "transition", "always"),
-        ("debate together=-1", "together", "at least 0"),
+        ("debate together=-1", "together", "from 0 up"),
         ("debate turns=3", "-J", "score_mode"),
     )
     + [

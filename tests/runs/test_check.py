@@ -52,7 +52,7 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     assert len(data.load(str(path), str(task_file), ["source=question", "text=answer"]).groups) == 30
     few = output(capsys, path, "--task", task_file, "--columns", "source=question,text=answer", "--sources", "10")
     assert "10 sources, 20 candidates" in few
-    assert "--columns source=question,text=answer --config sources=10 --lm" in few
+    assert "--columns source=question,text=answer --sources 10 --lm" in few
 
 
 def test_what_was_understood_is_counted(

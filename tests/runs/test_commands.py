@@ -17,13 +17,20 @@ import pytest
 from debate_judge.data import errors
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
+from debate_judge.optimize.compile import CompileFlags
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, build_preset, options_of
 from debate_judge.programs.chateval.judge import ROLES
 from debate_judge.programs.lm.http.address import OPENAI_COMPATIBLE, default_address
+from debate_judge.runs.agreement import AgreementFlags
+from debate_judge.runs.check import CheckFlags
+from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.flags.declaration import setting_fields
 from debate_judge.runs.flags.invocation import COMMANDS, command, with_invoked_commands
 from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import as_command, make_parser, parse_settings
+from debate_judge.runs.flags.parser import as_command, make_parser, read_settings
+from debate_judge.runs.report import ReportFlags
+from debate_judge.runs.scoring.settings import ScoreFlags, ServeFlags
 
 ROOT = Path(__file__).parents[2]
 CONSOLE_SCRIPT = [sys.executable, "-c", "import sys; from debate_judge.optimize.cli import main; sys.exit(main())"]
@@ -136,12 +143,21 @@ def test_a_checkout_is_installed_from_its_folder_and_a_wheel_by_its_name(monkeyp
     assert errors.install_hint("metrics") == "pip install 'debate-judge[metrics]'"
 
 
+def settings_classes() -> dict[str, Any]:
+    """Command -> the class that its help, flags and keys come from."""
+    return {
+        "compile": CompileFlags,
+        "check": CheckFlags,
+        "score": ScoreFlags,
+        "serve": ServeFlags,
+        "agreement": AgreementFlags,
+        "compare": CompareFlags,
+        "report": ReportFlags,
+    }
+
+
 def settings(*argv: str) -> Settings:
-    return parse_settings("compile", "Compile a judge.", Settings, argv)
-
-
-def config(*texts: str) -> list[str]:
-    return [part for text in texts for part in ("--config", text)]
+    return read_settings(Settings, make_parser("compile", "Compile a judge.", Settings), argv)[0]
 
 
 def file(folder: Path, text: str) -> str:
@@ -150,26 +166,73 @@ def file(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_only_what_is_listed_is_a_flag_and_help_names_the_keys() -> None:
-    parser = make_parser("compile", "Compile a judge.", Settings)
-    assert {action.dest for action in parser._actions} == {"help", "config", *Settings.FLAGS}
-    text = " ".join(parser.format_help().split())
-    assert "docs/settings.md" in text
-    assert "trials, " in text
+SHOWN, NAMES = 15, 60
+"""How many flags the help of a command shows at most, and how many names all commands have at most."""
 
 
-def test_every_setting_is_a_key_and_flags_win_over_it(tmp_path: Path) -> None:
+def test_help_shows_what_people_use_and_help_all_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, settings_class in settings_classes().items():
+        fields = setting_fields(settings_class).values()
+        rare = [field.flag for field in fields if field.option("rare")]
+        assert len(fields) - len(rare) <= SHOWN, name
+        for option, shown in (("--help", False), ("--help-all", True)):
+            with pytest.raises(SystemExit):
+                main([name, option])
+            text = capsys.readouterr().out
+            assert {f"  {flag}" in text for flag in rare} <= {shown}, name
+
+
+def test_all_commands_have_few_names() -> None:
+    """A name is a flag, which is a key of `--config` as well, or an option that `-J` gives to the default judge."""
+    names = {field.flag.lstrip("-") for cls in settings_classes().values() for field in setting_fields(cls).values()}
+    names |= {"config", *options_of("debate")}
+    assert len(names) <= NAMES, sorted(names)
+
+
+def test_every_flag_is_a_key_of_a_file_and_flags_win_over_it(tmp_path: Path) -> None:
     path = file(
         tmp_path, 'data = "x.csv"\ntrials = 5\naspects = ["tone", "help"]\npreflight = false\nmax-unscored = 0.5\n'
     )
     expected = Settings(data="x.csv", trials=5, aspects=("tone", "help"), preflight=False, max_unscored=0.5)
     assert settings("--config", path) == expected
-    keys = config("data=x.csv", "trials=5", "aspects=tone,help", "preflight=false", "max-unscored=0.5", "name=a-b")
-    assert settings(*keys) == replace(expected, name="a-b")
-    assert settings("--data", "y.csv", "--config", path) == replace(expected, data="y.csv")
-    # Of several the last one wins.
-    assert settings(*config(path, "trials=7")).trials == 7
-    assert settings(*config("trials=7", path)).trials == 5
+    flags = ["--data", "x.csv", "--trials", "5", "--aspects", "tone,help", "--no-preflight", "--max-unscored", "0.5"]
+    assert settings(*flags) == expected
+    assert settings("--data", "y.csv", "--config", path, "--trials", "7") == replace(expected, data="y.csv", trials=7)
+
+
+def test_an_error_names_a_setting_as_it_was_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ["compile", "--estimate", "--store", str(tmp_path)]
+    assert main([*data, "--budget", "much"]) == 2
+    assert "error: field '--budget': the budget" in capsys.readouterr().err
+    path = file(tmp_path, '# what it may cost\nbudget = "much"\n')
+    assert main([*data, "--config", path]) == 2
+    assert f"error: {path}, line 2, field 'budget': the budget" in capsys.readouterr().err
+    with pytest.raises(InputError) as caught:
+        Settings(max_rounds=-1)
+    assert str(caught.value.in_python()).startswith("field 'max_rounds': number too small")
+
+
+@pytest.mark.parametrize(
+    ("written", "in_python"),
+    [
+        ("give --prices FILE, or --budget calls=5", "give prices='FILE', or budget='calls=5'"),
+        ("--no-preflight starts without", "preflight=False starts without"),
+        ("either --folds or --held-out", "either folds or held_out"),
+        ("`debate check x.csv --write-task t.toml`, or -J turns=2", None),
+    ],
+)
+def test_messages_for_python_name_keywords(written: str, in_python: str | None) -> None:
+    error = InputError("no", remedy=written).in_python()
+    assert error.remedy == (in_python or "`debate check x.csv --write-task t.toml`, or judge_option='turns=2'")
+
+
+@pytest.mark.integration
+def test_a_misspelt_provider_is_refused_before_litellm_is_imported() -> None:
+    code = "import sys; from debate_judge.optimize.cli import main; print(main(sys.argv[1:]), 'litellm' in sys.modules)"
+    command = [sys.executable, "-c", code, "compile", "--lm", "opena/gpt-5"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "2 False\n"
+    assert "did you mean 'openai'?" in done.stderr
 
 
 def test_the_command_that_a_report_names_gives_the_same_settings() -> None:

@@ -157,8 +157,10 @@ def test_a_run_that_cannot_be_logged_is_named_in_the_warning(command: Compare, m
     assert "warning: the run could not be written: the server is gone" in command.capsys.readouterr().err
 
 
-def test_a_comparison_is_a_run_with_a_child_for_each_judge(command: Compare) -> None:
-    assert command.run("rouge-l,single", "--tracking-uri", "http://127.0.0.1:9") == 2, "before a call is paid for"
+def test_a_comparison_is_a_run_with_a_child_for_each_judge(command: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+        assert command.run("rouge-l,single") == 2, "before a call is paid for"
     assert "cannot be reached" in command.capsys.readouterr().err
     assert command.run("rouge-l,single") == 0
     (database,) = command.folder.rglob("mlflow.db")
@@ -205,13 +207,16 @@ def test_an_export_is_compared_on_sources_that_it_was_not_compiled_on(command: C
     assert "the 3 of 8 groups that no export was compiled on" in command.output()
 
 
-def test_a_judge_on_the_sources_that_it_was_compiled_on_is_no_evidence(command: Compare) -> None:
+def test_a_judge_on_the_sources_that_it_was_compiled_on_is_no_evidence(
+    command: Compare, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = data.load(str(command.data))
     judge = AspectJudge(Debate(rounds=1), "half")
     seen = [group.source_id for group in corpus.groups]
     export = export_of(command.folder / "tuned", SUMMARIZATION, judge, lm="offline", compiled_on=seen)
     held_out = split(corpus, aspects=ASPECTS, seed=0).held_out
-    more = ("--tracking-uri", f"sqlite:///{command.folder}/mlflow.db", *keys(report="plain"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{command.folder}/mlflow.db")
+    more = keys(report="plain")
     for part, groups in ((("--part", "all"), corpus.groups), ((), held_out.groups)):
         table = command.table(f"{export},rouge-l,single", *part, *more)
         assert list(table["judges"]) == ["rouge-l", "single", "tuned"], "it stands last"
@@ -224,7 +229,7 @@ def test_a_judge_on_the_sources_that_it_was_compiled_on_is_no_evidence(command: 
     report = json.loads((command.folder / "t-report.json").read_text())
     (chart,) = [block for block in report["verdict"] if block["kind"] == "chart"]
     assert "tuned" not in json.dumps(chart)
-    client = mlflow.MlflowClient(more[1])
+    client = mlflow.MlflowClient(f"sqlite:///{command.folder}/mlflow.db")
     runs = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
     metrics = [run.data.metrics for run in runs if run.info.run_name == "tuned"]
     assert len(metrics) == 2

@@ -92,31 +92,30 @@ def store(tmp_path: Path, fluent_store: str) -> str:
 
 
 def test_what_people_assessed_is_rated_data(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    groups = sorted(data.load(resolve_data(SPEC, store), TASK).groups, key=lambda group: group.source)
+    groups = sorted(data.load(resolve_data(SPEC), TASK).groups, key=lambda group: group.source)
     assert [group.source for group in groups] == [f"Where is parcel {number}?" for number in range(3)]
     candidates = [group.candidates[0] for group in groups]
     assert [candidate.ratings["helpfulness"] for candidate in candidates] == [(n, n) for n in (1, 2, 3)]
     assert candidates[0].text == "It is on its way, 0."
     assert set(candidates[0].comments["helpfulness"]) == {"says ann", "says bob"}
-    assert main([SPEC, "--tracking-uri", store]) == 0
+    assert main([SPEC]) == 0
     assert "3 sources, 3 candidates" in capsys.readouterr().out
     with pytest.raises(InputError, match=r"(?s)'support chats'.*'support chat'"):
-        data.load(resolve_data("mlflow:support chats", store), TASK)
+        data.load(resolve_data("mlflow:support chats"), TASK)
     # As the test set of a compile.
     (tmp_path / "old.csv").write_text("question,answer,helpfulness\nHow much?,1 euro,1\nHow far?,2 miles,2\n")
     old = data.load(str(tmp_path / "old.csv"), TASK, ["source=question", "text=answer"])
-    both = rated_data.load(Settings(held_out=SPEC, tracking_uri=store), old)
+    both = rated_data.load(Settings(held_out=SPEC), old)
     assert (len(both.held_out.groups), len(both.corpus.groups)) == (3, 5)
     with pytest.raises(InputError, match="--held-out"):
-        rated_data.load(Settings(held_out="mlflow:nothing", tracking_uri=store), old)
+        rated_data.load(Settings(held_out="mlflow:nothing"), old)
 
 
-def test_a_comparison_takes_them_and_an_export_from_the_store_that_is_named(store: str, tmp_path: Path) -> None:
+def test_a_comparison_takes_them_and_an_export_from_mlflows_store(store: str, tmp_path: Path) -> None:
     folder = export_of(tmp_path / "mine", TASK, build_preset("single", {}), lm="offline")
     with mlflow.start_run() as run:
         mlflow.log_artifacts(str(folder), "export")
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/other.db")
-    plan = prepare(CompareFlags(data=SPEC, judges=(run.info.run_id,), part="all", tracking_uri=store))
+    plan = prepare(CompareFlags(data=SPEC, judges=(run.info.run_id,), part="all"))
     assert len(plan.setup.corpus.groups) == 3
     (entrant,) = plan.entrants
     assert set(entrant.aspect_judges) == set(read(folder).judge.aspects)

@@ -128,7 +128,7 @@ def test_a_record_of_another_task_ends_the_run(command: Command, capsys: pytest.
 
 def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
     command.write([line(0, task="dialogue"), line(1)])
-    assert command("--config", "task=support") == 0
+    assert command("--task", "support") == 0
     assert {r["group"] for r in command.rows()} == {"g1"}
 
 

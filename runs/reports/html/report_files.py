@@ -19,7 +19,7 @@ from debate_judge.data.files.writing import write_errors
 from debate_judge.runs.export.from_mlflow import run_artifact
 from debate_judge.runs.reports.html.page import FORMAT, Report, page
 
-_REMEDY = "run the compile or comparison again, without report=none; finished calls are not paid for again"
+_REMEDY = "run the compile or comparison again, without --report none; finished calls are not paid for again"
 
 _RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})")
 
