@@ -31,6 +31,7 @@ from debate_judge.runs.flags.parser import run_command
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import DecisionResult
     from debate_judge.data.agreement.raters import RaterAgreement
+    from debate_judge.data.agreement.results import AgreementByLevel
     from debate_judge.data.agreement.tables import AgreementTable, GroupScores
     from debate_judge.data.schema import Level, Scale
     from debate_judge.runs.comparison.judged import Scores
@@ -170,45 +171,54 @@ def _parse_scale(text: str | None) -> Scale | None:
         raise InputError("not a scale", field="--reply-scale", expected="LOW-HIGH, e.g. 1-5", found=text) from None
 
 
+_COUNTS = {
+    "constant": "groups whose scores are equal, counted 0 (without them: ranked)",
+    "undefined": "groups whose ratings are equal, left out (counted 0 as well: all = 0)",
+    "unscored": "candidates with a rating and no score",
+}
+"""Count of what is left out -> what it is; those that are 0 everywhere are not shown."""
+
+
 def _level_tables(table: AgreementTable) -> list[OutputBlock]:
-    """A table for each level under its title, and notes on how undefined correlations are counted."""
+    """A table for each level under its title, and what its counts mean."""
+    from debate_judge.data.agreement.intervals import METHODS
     from debate_judge.data.agreement.tables import LEVELS
 
+    cells = [c for by_level in _rows(table).values() for row in by_level.values() for c in row.values()]
+    counts = [name for name in _COUNTS if any(getattr(cell, name) for cell in cells)]
+    methods = {cell.method for cell in cells}
     return [
-        *(block for level in LEVELS for block in ("", _level_table(table, level))),
+        *(block for level in LEVELS for block in ("", _level_table(table, level, counts))),
         "",
-        "constant: groups whose scores are equal, counted 0 (without them: ranked)",
-        "undefined: groups whose ratings are equal, left out (counted 0 as well: all = 0)",
+        f"intervals: {'; '.join(METHODS[m] for m in METHODS if m in methods)}",
+        *(f"{name}: {_COUNTS[name]}" for name in counts),
     ]
 
 
-def _level_table(table: AgreementTable, level: Level) -> DataTable:
+def _rows(table: AgreementTable) -> dict[str, AgreementByLevel]:
+    return {**table.aspects, **({"average": table.average} if len(table.aspects) > 1 else {})}
+
+
+def _level_table(table: AgreementTable, level: Level, counts: Sequence[str]) -> DataTable:
     from debate_judge.data.agreement.correlations import STATISTICS
-    from debate_judge.data.agreement.intervals import METHODS
     from debate_judge.data.agreement.results import STATISTIC_NAMES
     from debate_judge.runs.reports.tables import DataTable
-    from debate_judge.runs.reports.text import interval
+    from debate_judge.runs.reports.text import interval, value_text
 
-    averaged = {"average": table.average} if len(table.aspects) > 1 else {}
-    by_aspect = {name: figures[level] for name, figures in {**table.aspects, **averaged}.items()}
-    cells = [cell for figures in by_aspect.values() for cell in figures.values()]
+    by_aspect = {name: figures[level] for name, figures in _rows(table).items()}
     # Other conventions for constant groups have columns only where their values differ.
     conventions: Mapping[str, str] = {}
     if level == "summary":
-        conventions = {"ranked": "value_without_constant"} if any(cell.constant for cell in cells) else {}
-        conventions |= {"all = 0": "value_undefined_as_zero"} if any(cell.undefined for cell in cells) else {}
+        conventions = {"ranked": "value_without_constant"} if "constant" in counts else {}
+        conventions |= {"all = 0": "value_undefined_as_zero"} if "undefined" in counts else {}
     names = [STATISTIC_NAMES[s] for s in STATISTICS]
     header = ["aspect", *names, *(f"{name}, {convention}" for convention in conventions for name in names)]
     body = []
     for name, figures in by_aspect.items():
-        other_conventions = [getattr(figures[s], name) for name in conventions.values() for s in STATISTICS]
-        counts = [getattr(figures["spearman"], count) for count in ("groups", "constant", "undefined", "unscored")]
-        values = ["–" if value is None else f"{value:.2f}" for value in other_conventions]
-        body.append([name, *(interval(figures[s]) for s in STATISTICS), *values, *map(str, counts)])
-    methods = [METHODS[m] for m in METHODS if m in {cell.method for cell in cells}]
-    caption = _LEVEL_TITLES[level] + (f" (intervals: {'; '.join(methods)})" if methods else "")
-    header += ["groups", "constant", "undefined", "unscored"]
-    return DataTable(header, body, caption, total=bool(averaged))
+        others = [value_text(getattr(figures[s], name)) for name in conventions.values() for s in STATISTICS]
+        counted = [str(getattr(figures["spearman"], count)) for count in ("groups", *counts)]
+        body.append([name, *(interval(figures[s]) for s in STATISTICS), *others, *counted])
+    return DataTable([*header, "groups", *counts], body, _LEVEL_TITLES[level], total="average" in by_aspect)
 
 
 if __name__ == "__main__":
