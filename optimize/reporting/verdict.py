@@ -20,9 +20,10 @@ from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.reporting.formatting import describe_point
 from debate_judge.optimize.search.points import NO_KNOWLEDGE
 from debate_judge.runs.comparison.evidence import evidence
-from debate_judge.runs.reports import absolute_agreement, calibration
+from debate_judge.runs.comparison.table import group_notes
+from debate_judge.runs.reports import calibration
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.text import agreement_description, interval, p_text, powers_text, value_text
+from debate_judge.runs.reports.text import agreement_description, interval, p_text, power_text, value_text
 
 if TYPE_CHECKING:
     from debate_judge.optimize.result import Result
@@ -107,13 +108,10 @@ def verdict(result: Result) -> list[str]:
 
 
 def further_findings(result: Result) -> list[str]:
-    """Sentences for the report and `--verbose`: closeness to the ratings, the differences between folds, the paired
+    """Sentences for the report and `--verbose`: the differences between folds, groups without information, the paired
     differences and what they could detect."""
     held_out = result.held_out
     findings = []
-    if held_out.absolute_agreement:
-        changes = absolute_agreement.summary_text(held_out.absolute_agreement, "compiled", COMPILED_MAPPED)
-        findings += [f"Distance from the ratings, compared with a single call: {changes}."] if changes else []
     if held_out.folds:
         values = [value for value in held_out.folds.compiled if value is not None]
         if len(values) > 1:
@@ -123,7 +121,7 @@ def further_findings(result: Result) -> list[str]:
             "The figures are those of the folds' judges; the exported judge was compiled on all sources, and its "
             "choices and calls are its own."
         )
-    return [*findings, *_undefined_groups(result), *_differences(result)]
+    return [*findings, *group_notes(held_out.comparison, headings(result)), *_differences(result)]
 
 
 def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
@@ -236,28 +234,9 @@ def _differences(result: Result) -> list[str]:
     gain = held_out.gain
     methods = METHODS[gain.method] if gain.method else "no interval"
     holm = f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
-    return [
-        *(
-            f"Compiled minus {name}: {interval(difference)}, {p_text(p)}"
-            for (name, difference), p in zip(differences.items(), corrected, strict=True)
-        ),
-        f"({gain.groups} paired sources; intervals: {methods}; {WHY_NO_P_VALUE if corrected[0] is None else holm})",
-        *filter(None, [powers_text(differences)]),
+    lines = [
+        f"Compiled minus {name}: {interval(difference)}, {p_text(p)}; {power_text(difference)}".removesuffix("; ")
+        for (name, difference), p in zip(differences.items(), corrected, strict=True)
     ]
-
-
-def _undefined_groups(result: Result) -> list[str]:
-    """The numbers of groups that count 0 or are left out, and the average by other conventions; empty without any."""
-    counts = {}
-    for judge in COMPARED:
-        agreements = [result.agreement(judge, aspect) for aspect in result.searches]
-        counts[judge] = [sum(getattr(a, name) for a in agreements) for name in ("constant", "undefined", "unscored")]
-    if not any(map(any, counts.values())):
-        return []
-    average, names = result.agreement("compiled"), headings(result)
-    listing = "; ".join(f"{names[judge]} {' / '.join(map(str, numbers))}" for judge, numbers in counts.items())
-    return [
-        f"Groups of equal scores, counted 0 / groups of equal ratings, left out / items without a score: {listing}",
-        f"The compiled average without groups of equal scores: {value_text(average.value_without_constant)}; with both "
-        f"kinds of groups as 0: {value_text(average.value_undefined_as_zero)}",
-    ]
+    p_values = WHY_NO_P_VALUE if corrected[0] is None else holm
+    return [*lines, f"({gain.groups} paired sources; intervals: {methods}; {p_values})"]

@@ -122,7 +122,7 @@ def notes(comparison: Comparison, context: ComparisonContext) -> list[str]:
             for name, difference in comparison.differences.items()
             if (text := power_text(difference, "groups"))
         ),
-        *_constant_group_notes(comparison),
+        *group_notes(comparison, {result.name: result.name for result in comparison.rows}),
         *(
             ["LM seconds: of a judge's calls one after the other; – where an earlier run had stored a reply"]
             if any(result.judge.seconds_per_item for result in comparison.rows)
@@ -166,10 +166,13 @@ def _interval_notes(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _constant_group_notes(comparison: Comparison) -> list[str]:
-    """How many groups have constant scores (counted as 0; also the value without them) or ratings (left out)."""
+def group_notes(comparison: Comparison, names: Mapping[str, str]) -> list[str]:
+    """How many groups have constant scores (counted as 0; also the value without them) or ratings (left out).
+
+    `names` has the name of each judge in the notes.
+    """
     level, statistic = comparison.setup.level, comparison.setup.statistics[0]
-    cells = {result.name: result.table.average[level][statistic] for result in comparison.rows}
+    cells = {names[result.name]: result.table.average[level][statistic] for result in comparison.rows}
     constant = ", ".join(
         f"{name} {cell.constant} (without them {format_value(cell.value_without_constant)})"
         for name, cell in cells.items()

@@ -12,8 +12,6 @@ from debate_judge.runs.reports.text import interval
 AbsoluteAgreementByJudge = Mapping[str, Mapping[str, AbsoluteAgreement]]
 """Judge -> aspect or average -> its absolute agreement; the others are compared with the first judge."""
 
-_NAMES = {"mae": "mean absolute error", "kappa": "kappa of decisions"}
-
 _MEASURES_TEXT = (
     "over all candidates, with 95 % intervals over sources: mean absolute error in points (lower is better), "
     "concordance with the mean rating (1 only where every score is its rating), and Cohen's kappa of the decision that "
@@ -38,27 +36,6 @@ def table(by_judge: AbsoluteAgreementByJudge) -> DataTable:
 
 def _change_text(change: Measure | None) -> str:
     return "" if change is None or change.value is None else f" ({interval(change, '+')})"
-
-
-def summary_text(by_judge: AbsoluteAgreementByJudge, judge: str, calibrated_judge: str) -> str:
-    """Error and kappa of a judge against those of the first one, on average over aspects; `calibrated_judge` names
-    the entry of the same judge with scores on the raters' scale.
-    """
-    figures, first = by_judge[judge][AVERAGE], next(iter(by_judge.values()))[AVERAGE]
-    parts = []
-    for measure in ("mae", "kappa"):
-        value, first_value = figures.measures[measure].value, first.measures[measure].value
-        change = figures.changes.get(measure)
-        if value is None or first_value is None or change is None:
-            continue
-        significant = change.low is not None and change.high is not None and not change.low <= 0 <= change.high
-        difference = interval(change) if significant else f"no change shown, {interval(change)}"
-        calibrated = (
-            by_judge[calibrated_judge][AVERAGE].measures[measure].value if calibrated_judge in by_judge else None
-        )
-        on_raters_scale = "" if calibrated is None else f"; {calibrated:.2f} on the raters' scale"
-        parts.append(f"{_NAMES[measure]} {value:.2f} against {first_value:.2f} ({difference}{on_raters_scale})")
-    return "; ".join(parts)
 
 
 def to_json(by_judge: AbsoluteAgreementByJudge) -> dict[str, dict[str, object]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from debate_judge.data.agreement.differences import MIN_EFFECT, statistical_power
@@ -76,18 +75,3 @@ def power_text(difference: Difference, units: str = "sources") -> str:
         f"these {power.groups} {units} would detect a true difference of {power.detectable:.2g} in "
         f"{100 * POWER:.0f} % of cases (paired t-test, SD {difference.deviation:.2g}); detecting {MIN_EFFECT:g} {more}"
     )
-
-
-def powers_text(differences: Mapping[str, Difference], units: str = "sources") -> str:
-    """The differences that comparisons on the same units would detect, in a sentence; empty without such.
-
-    Keys of `differences` are what the judge is compared with.
-    """
-    powers = {
-        name: power for name, difference in differences.items() if (power := statistical_power(difference)) is not None
-    }
-    if not powers:
-        return ""
-    groups = next(iter(powers.values())).groups
-    detectable = ", ".join(f"{power.detectable:.2g} to the {name}" for name, power in powers.items())
-    return f"In {100 * POWER:.0f} % of cases these {groups} {units} would detect a true difference of {detectable}."
