@@ -52,7 +52,7 @@ def summary(result: Result, *, verbose: bool = False) -> list[OutputBlock]:
 def _details(result: Result) -> list[OutputBlock]:
     blocks: list[OutputBlock] = [agreement_table(result), "", *further_findings(result), ""]
     for title, parts in evidence_tables(result).items():
-        blocks += [title, "", *parts, ""]
+        blocks += [title, *(block for part in parts for block in ("", part)), ""]
     for aspect, guide in guides(result.compiled).items():
         blocks += [f"Guide: {aspect}", guide, ""]
     return [*blocks, *_trials(result), "", cost_table(result.lm.meter, result.lm.price), ""]

@@ -49,7 +49,7 @@ def evidence(comparison: Comparison, names: Mapping[str, str] | None = None) -> 
     on_scale = {result.name: result.judge.scores for result in results if setup.on_scale(result.judge)}
     rated = [aspect for aspect in setup.aspects if aspect.name not in setup.decision_rules]
     if shares := breakdowns.score_shares(on_scale, rated):
-        tables = tuple(breakdowns.score_shares_tables(shares))
+        tables = tuple(breakdowns.score_shares_tables({aspect: named(rows) for aspect, rows in shares.items()}))
         found.append(EvidenceSection("Shares of scores", tables, {"score_shares": shares}))
     if compared := comparison.rater_agreement:
         table = raters.table(named(compared), setup.level, setup.statistics[0])

@@ -12,10 +12,10 @@ from debate_judge.runs.reports.text import interval
 AbsoluteAgreementByJudge = Mapping[str, Mapping[str, AbsoluteAgreement]]
 """Judge -> aspect or average -> its absolute agreement; the others are compared with the first judge."""
 
-_MEASURES_TEXT = (
-    "over all candidates, with 95 % intervals over sources: mean absolute error in points (lower is better), "
+_CAPTION = (
+    "Over all candidates, with 95 % intervals over sources: mean absolute error in points (lower is better), "
     "concordance with the mean rating (1 only where every score is its rating), and Cohen's kappa of the decision that "
-    "a score and a mean rating are at least the cut"
+    "a score and a mean rating are at least the cut; in parentheses the change from the first judge, paired by source"
 )
 
 
@@ -30,8 +30,7 @@ def table(by_judge: AbsoluteAgreementByJudge) -> DataTable:
             cells = [interval(figures.measures[m]) + _change_text(figures.changes.get(m)) for m in MEASURES]
             cut = "–" if figures.cut is None else f"{figures.cut:g}"
             rows.append([aspect, judge, *cells, cut, str(figures.candidates)])
-    caption = f"Absolute agreement, {_MEASURES_TEXT}; in parentheses the change from the first judge, paired by source"
-    return DataTable(["aspect", "judge", "error", "CCC", "kappa", "cut", "scores"], rows, caption, keys=2)
+    return DataTable(["aspect", "judge", "error", "CCC", "kappa", "cut", "scores"], rows, _CAPTION, keys=2)
 
 
 def _change_text(change: Measure | None) -> str:

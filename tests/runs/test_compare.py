@@ -86,7 +86,10 @@ def test_the_family_stands_in_one_table_and_the_same_command_goes_on_from_the_st
     assert "offline LM" in output
     # What a judge needs is not less because it was answered before.
     assert command.table(",".join(names), "--lm", "offline") == table
-    assert (command.output(), replies()) == (output, stored)
+    again = command.output()
+    assert again.partition("offline LM")[0] == output.partition("offline LM")[0]
+    assert " 0 LM calls (" in again
+    assert replies() == stored
 
 
 def test_where_raters_are_several_judges_stand_beside_them(command: Compare) -> None:
