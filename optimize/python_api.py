@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +18,20 @@ from debate_judge.optimize.result import Result
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.judge import personas as named_personas
+from debate_judge.runs.python_arguments import environment, python_arguments, settings_of_lm, with_settings
 
 if TYPE_CHECKING:
+    import dspy
     import pandas as pd
 
 
+@python_arguments
+@with_settings(Settings, left_out=("json", "verbose"))
 def compile(
     data: str | Path | pd.DataFrame | Corpus = "sample",
     *,
     task: Task | str | None = None,
-    lm: str = OFFLINE,
+    lm: str | dspy.LM = OFFLINE,
     personas: Mapping[str, str] | None = None,
     progress: bool = True,
     **settings: Any,
@@ -38,11 +43,13 @@ def compile(
     Args:
         data: Rated texts: what the command takes as --data, a DataFrame with the columns of such a file, or a corpus.
         task: What is rated: the name of a built-in task, the path of a task file, or a task.
-        lm: `offline` or PROVIDER/MODEL; keys come from the environment.
+        lm: `offline` or PROVIDER/MODEL, whose key comes from the environment; or a `dspy.LM` with a model, and
+            optionally `api_base`, `api_key`, `temperature` and `max_tokens`.
         personas: Name -> text of personas for the Critic, besides the built-in ones.
         progress: Whether progress is shown on stderr.
         settings: Settings of `debate compile` by their names, e.g. `aspects=["coherence"]`, `max_rounds=2`,
-            `budget="usd=5"`, `store="runs/store"`.
+            `budget="usd=5"`. All files are written into the folder `store`; without one, `runs/store` in the working
+            directory, and a line on stderr says so.
 
     Raises:
         InputError: Settings or data cannot be used; no LM call was made then.
@@ -71,10 +78,15 @@ def compile(
         for field, value in settings.items()
     }
     named_task = task if isinstance(task, str) else None
-    compile_settings = Settings(data=name, task=named_task, columns=columns, lm=lm, **values)
+    of_lm, keys = ({"lm": lm}, {}) if isinstance(lm, str) else settings_of_lm(lm)
+    compile_settings = Settings(data=name, task=named_task, columns=columns, **{**of_lm, **values})
+    if "store" not in settings:
+        print(f"debate_judge.compile writes into {Path(compile_settings.store).resolve()}", file=sys.stderr)
     personas_file = Path(compile_settings.personas) if compile_settings.personas else None
     all_personas = {**named_personas(personas_file), **(personas or {})}
-    return compile_judge(compile_settings, all_personas, corpus, progress=progress)
+    with environment(keys):
+        result = compile_judge(compile_settings, all_personas, corpus, progress=progress)
+    return replace(result, keys=keys) if keys else result
 
 
 def _as_tuple(value: str | Sequence[str]) -> tuple[str, ...]:

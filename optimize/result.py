@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from html import escape
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +23,18 @@ from debate_judge.optimize.evaluation.comparison import (
 from debate_judge.optimize.evaluation.held_out import COMPARED, HeldOutEvaluation
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import guides
-from debate_judge.optimize.reporting.verdict import exported_calls, verdict
+from debate_judge.optimize.reporting.verdict import agreement_table, exported_calls, verdict
 from debate_judge.optimize.search.study import SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.python_arguments import environment
 from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
+from debate_judge.runs.reports.terminal import show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,9 +51,9 @@ class TrackedRun:
     """The run's page."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
-    """A finished compile."""
+    """A finished compile. Shown, it is the table by aspect, the verdict, and where the judge is."""
 
     plan: CompilePlan
     lm: JudgeLM
@@ -67,6 +71,8 @@ class Result:
     """The HTML page; None if the settings want none or it could not be written."""
     tracked: TrackedRun | None = None
     """None for a dry run."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables with the key of an LM that was given as an object; `judge` needs them."""
 
     @property
     def export(self) -> Path:
@@ -75,8 +81,31 @@ class Result:
 
     @cached_property
     def judge(self) -> LoadedJudge:
-        """The exported judge, a DSPy program with the LM that it was compiled with."""
-        return load(self.export)
+        """The exported judge, a DSPy program with the LM that it was compiled with, at the same address."""
+        with environment(self.keys):
+            return load(self.export, api_base=self.plan.settings.api_base)
+
+    def __repr__(self) -> str:
+        text = StringIO()
+        show(agreement_table(self, brief=True), "", *verdict(self), "", *self._places, file=text)
+        return text.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        table = agreement_table(self, brief=True)
+        frame = pd.DataFrame(list(table.rows), columns=list(table.header))
+        return "\n".join(
+            [
+                frame.to_html(index=False, border=0),
+                *(f"<p>{escape(line)}</p>" for line in (*verdict(self), *self._places)),
+            ]
+        )
+
+    @property
+    def _places(self) -> list[str]:
+        places = {"Export": self.export, "Report": self.report, "MLflow": self.tracked and self.tracked.link}
+        return [f"{name}: {place}" for name, place in places.items() if place]
 
     @property
     def verdict(self) -> str:

@@ -8,15 +8,19 @@ arrive or on the process. So a resumed run asks the same questions again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup, Task, fingerprint, is_visible
 from debate_judge.data.tasks import TASKS
+
+if TYPE_CHECKING:
+    import dspy
 
 T = TypeVar("T")
 
@@ -169,7 +173,34 @@ def _rank(item: Item) -> bytes:
 
 # --- the arguments of a call from Python ---
 
-CALL_KEYWORDS = ("source", "text", "texts", "aspect", "task", "context", "references")
+
+def judge_call(
+    *,
+    source: str,
+    text: str | None = None,
+    texts: Sequence[str] | None = None,
+    aspect: Aspect | str | None = None,
+    task: Task | str | None = None,
+    context: str = "",
+    references: Sequence[str] = (),
+) -> dspy.Prediction:
+    """How a judge is called: for the signatures of judges, whose methods check the arguments themselves."""
+    raise NotImplementedError
+
+
+def signed_as(model: Callable[..., object]) -> Callable[[T], T]:
+    """A decorator for methods: `inspect.signature`, `help` and editors show the arguments of `model`."""
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    signature = inspect.signature(model)
+
+    def signed(method: T) -> T:
+        method.__signature__ = signature.replace(parameters=[itself, *signature.parameters.values()])  # type: ignore[attr-defined]
+        return method
+
+    return signed
+
+
+CALL_KEYWORDS = tuple(inspect.signature(judge_call).parameters)
 _EXAMPLE_CALL = 'judge(source="...", text="...", aspect="coherence")'
 
 

@@ -9,6 +9,7 @@ cannot be used are an `InputError`.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Granularity
-from debate_judge.programs.grouping import CallTexts, find_aspect, group_into_questions
+from debate_judge.programs.grouping import CallTexts, find_aspect, group_into_questions, judge_call, signed_as
 from debate_judge.programs.grouping import Item as Item
 from debate_judge.programs.grouping import corpus_items as corpus_items
 from debate_judge.programs.grouping import items_of as items_of
@@ -86,6 +87,18 @@ class _JudgeMeta(type(dspy.Module), ABCMeta):  # type: ignore[misc]
     """DSPy's metaclass combined with ABCMeta, because DSPy's alone ignores `abstractmethod`."""
 
 
+class _Signatures:
+    """The signature of a judge's class is that of its constructor, and that of a judge is that of a call: DSPy's
+    metaclass and `Module.__call__` take any arguments.
+    """
+
+    def __get__(self, judge: Judge | None, kind: type[Judge]) -> inspect.Signature:
+        if judge is not None:
+            return inspect.signature(judge_call)
+        _, *parameters = inspect.signature(kind.__init__).parameters.values()
+        return inspect.Signature(parameters)
+
+
 class Judge(dspy.Module, metaclass=_JudgeMeta):
     """Base class of all judges. Scoring, tuning, search and export use only the attributes and methods defined here.
 
@@ -115,6 +128,8 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     together: int = 0
     """Maximum number of candidates of one source that are judged in one `converse`; 0 judges each alone."""
 
+    __signature__ = _Signatures()
+
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         # Not inherited: an export of a subclass would be loaded as its parent.
@@ -125,6 +140,11 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         super().__init__()
         self.debate_config = debate_config or DebateConfig()
 
+    @signed_as(judge_call)
+    def __call__(self, *positional: object, **keywords: Any) -> dspy.Prediction:
+        return super().__call__(*positional, **keywords)
+
+    @signed_as(judge_call)
     def forward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
         """Judge a text, or several of one source. Like any DSPy program, call the judge itself.
 

@@ -46,7 +46,7 @@ ROOMS = {
         ("testing",),
     ),
     "runs": (
-        ("flags", "runner", "mlflow_setup", "draft"),
+        ("flags", "runner", "mlflow_setup", "draft", "python_arguments"),
         ("export",),
         ("scoring",),
         ("tracking", "integrations"),

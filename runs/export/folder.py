@@ -44,6 +44,7 @@ from debate_judge.runs.export.manifest import (
     read,
     save_state,
 )
+from debate_judge.runs.python_arguments import python_arguments
 
 __all__ = ["Export", "LoadedJudge", "load", "load_in_tool", "open_export", "open_judge", "read", "save"]
 
@@ -111,6 +112,7 @@ def save(
     return folder
 
 
+@python_arguments
 def load(
     path: str | Path,
     *,

@@ -28,6 +28,7 @@ from debate_judge.programs.grouping import (
     checked_references,
     checked_text,
     group_into_questions,
+    signed_as,
 )
 from debate_judge.programs.judge import Judge, Judgement, call_result, cut_of
 from debate_judge.programs.lm.client import JudgeLM
@@ -46,6 +47,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ROW_FIELDS = {"text", "source", "context", "references"}
+
+
+def loaded_call(
+    *,
+    source: str,
+    text: str | None = None,
+    texts: Sequence[str] | None = None,
+    aspect: Aspect | str | None = None,
+    context: str = "",
+    references: Sequence[str] = (),
+    scale: ScoreScale = "judge",
+) -> dspy.Prediction:
+    """How a loaded judge is called, for its signatures."""
+    raise NotImplementedError
 
 
 class LoadedJudge(dspy.Module):
@@ -75,6 +90,11 @@ class LoadedJudge(dspy.Module):
         self._cuts = cuts_in(export.manifest)
         self._runner = JudgeRunner(lm, progress=False)
 
+    @signed_as(loaded_call)
+    def __call__(self, *positional: object, **keywords: Any) -> dspy.Prediction:
+        return super().__call__(*positional, **keywords)
+
+    @signed_as(loaded_call)
     def forward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
         """Score a text, or several of one source.
 
