@@ -1,91 +1,79 @@
-"""Compile a judge for your human raters and measure it on sources that it never saw. A compile that was stopped resumes
-when the same command is run again; finished LM calls are not paid for again.
+"""A compile: a judge is tuned, searched, chosen, measured on sources that it never saw, and published.
 
     python optimize/compile.py                                   # the sample corpus, offline, no key
     python optimize/compile.py --data ratings.jsonl --lm openai/gpt-6-luna
-    python optimize/compile.py --config settings.toml --seed 1
+
+`debate compile` is the same; `optimize.command` has its flags.
 """
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import fields
-from pathlib import Path
+from collections.abc import Mapping
 
-from debate_judge.data.files.writing import require_writable, write_json
+from debate_judge.data.schema import Corpus
+from debate_judge.optimize.command import main
+from debate_judge.optimize.evaluation.comparison import choose_export, compare_held_out
+from debate_judge.optimize.evaluation.held_out import evaluate
+from debate_judge.optimize.plan import CompileRun, make_plan
+from debate_judge.optimize.publishing import log_result, write_export
+from debate_judge.optimize.rated_data import RatedData, load
+from debate_judge.optimize.result import Result
+from debate_judge.optimize.run import open_run
+from debate_judge.optimize.selection import choose, search
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.flags.declaration import command_settings
-from debate_judge.runs.flags.lm import EstimateFlags, require_server
-from debate_judge.runs.flags.parser import RESUME_HINT, run_command
-from debate_judge.runs.flags.text_layout import print_error
-from debate_judge.runs.reports.terminal import show
+from debate_judge.optimize.tuning import tune
+
+__all__ = ["compile_judge", "learn_and_measure", "main"]
 
 
-@command_settings
-class CompileFlags(Settings, EstimateFlags):
-    """The settings of the command: those of a compile, and `--estimate`, which replaces it."""
+def compile_judge(
+    settings: Settings, personas: Mapping[str, str], corpus: Corpus | RatedData | None = None, *, progress: bool = True
+) -> Result:
+    """Compile a judge for the raters of a corpus and measure it on held-out sources.
+
+    Args:
+        settings: All settings of the compile.
+        personas: Name -> text of the Critic's personas to try.
+        corpus: Rated texts in place of those that the settings name.
+        progress: Whether to show progress on stderr.
+
+    Raises:
+        InputError: Settings or data cannot be used; no LM call was made then.
+        dspy.LMError: The LM failed for good; its replies are stored, and the same command resumes from there.
+    """
+    plan = make_plan(load(settings, corpus), settings, personas)
+    with open_run(plan, progress=progress) as (run, tracker):
+        result = learn_and_measure(run)
+        write_export(result)
+        return log_result(result, tracker)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a compile; returns the exit code (0 done, 2 bad input, 3 the LM failed, 4 tracking failed, 130 stopped)."""
-    return run_command("compile", __doc__, CompileFlags, _run, argv, RESUME_HINT)
+def learn_and_measure(run: CompileRun) -> Result:
+    """A compile without its export: the same for an estimate, whose LM only counts.
 
+    A half is a list of folds with the same train part, on which the judge is tuned once; the exported judge's split is
+    the first of the first half. Without folds it is the only one.
+    """
+    plan, halves = run.plan, run.plan.data.halves
+    tuned = run.each(tune, [half[0].train for half in halves], concurrent=run.tunes_concurrently)
 
-def _run(flags: CompileFlags) -> int:
-    settings = Settings(**{field.name: getattr(flags, field.name) for field in fields(Settings)})
-    estimate = flags.estimate
-    if estimate is None:
-        require_server(settings.lm, settings.api_base, settings.store)
-        require_server(*settings.reflection, settings.store, flag="--reflection-lm", stored_under=settings.lm)
-    with _messages(verbose=settings.verbose):
-        return _compile(settings) if estimate is None else _estimate(settings, estimate)
+    folds = [fold for half in halves for fold in half]
+    judges = [judges for half, judges in zip(halves, tuned, strict=True) for _ in half]
+    searches = run.each(search, judges, folds)
+    chosen = run.each(choose, searches, folds)
+    evaluations = run.each(evaluate, chosen, searches, folds)
 
-
-def _estimate(settings: Settings, reply_lengths: str) -> int:
-    from debate_judge.optimize.estimation.estimate import estimate_compile, notes
-    from debate_judge.runs.estimates.table import estimate_blocks
-    from debate_judge.runs.flags.judge import personas
-
-    estimate = estimate_compile(
-        settings, personas(Path(settings.personas) if settings.personas else None), reply_lengths
+    exported, measured = evaluations[0], [evaluation for evaluation in evaluations if evaluation.held_out.groups]
+    held_out = compare_held_out(plan, measured)
+    return Result(
+        plan=plan,
+        lm=run.runner.lm,
+        evaluations=measured,
+        compiled=exported.judge,
+        searches=exported.searches,
+        held_out=held_out,
+        exported=choose_export(plan, exported.judge, held_out),
     )
-    show(*estimate_blocks(estimate, "stage", notes(settings)))
-    return 0
-
-
-def _compile(settings: Settings) -> int:
-    from debate_judge.optimize.job import compile_judge
-    from debate_judge.optimize.reporting.summary import summary
-    from debate_judge.runs.flags.judge import personas
-    from debate_judge.runs.tracking.tracker import EXIT_TRACKING, TrackingError
-
-    require_writable(settings.json, "--json")
-    try:
-        result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
-    except TrackingError as error:
-        print_error(error)
-        return EXIT_TRACKING
-    show(*summary(result, verbose=settings.verbose))
-    if settings.json:
-        write_json(settings.json, result.to_json(), "--json")
-    return 0
-
-
-@contextmanager
-def _messages(*, verbose: bool) -> Iterator[None]:
-    """Show the project's warnings on stderr, and if `verbose` all messages; other loggers stay as they are."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    logger = logging.getLogger("debate_judge")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO if verbose else logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
 
 
 if __name__ == "__main__":

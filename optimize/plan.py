@@ -5,62 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from debate_judge.data.agreement.absolute_agreement import OBJECTIVE_DESCRIPTIONS, AbsoluteScale, Objective
-from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.results import STATISTIC_NAMES
-from debate_judge.data.agreement.tables import Level, Statistic
-from debate_judge.data.folds import Folds
-from debate_judge.data.schema import Aspect, Corpus, RatedGroup
+from debate_judge.data.agreement.tables import Statistic
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Corpus, RatedGroup, fingerprint
 from debate_judge.data.splits import Splits
+from debate_judge.optimize.rated_data import CompileData, RatedData, split_sources
 from debate_judge.optimize.search.choice_scores import ChoicePart
-from debate_judge.optimize.search.study import SEARCH_LIMITS, SearchLimits, SearchSettings
+from debate_judge.optimize.search.study import SEARCH_LIMITS, SearchLimits
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, find_tuner
+from debate_judge.programs import build_preset, find_preset, options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.programs.roles.examples import require_shows_examples
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.tracker import Tracker
 
 T = TypeVar("T")
 
 OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
-
-
-@dataclass(frozen=True)
-class CompileData:
-    """The rated corpus of a compile."""
-
-    corpus: Corpus
-    aspects: tuple[Aspect, ...]
-    """The aspects to judge."""
-    level: Level
-    """Level of the agreement that judges are chosen by."""
-    decision_rules: Mapping[str, DecisionRule]
-    """Aspect -> the decision that its ratings define, for aspects whose ratings define one."""
-    cuts: Mapping[str, float]
-    """Aspect -> the least value that counts as a yes where decisions are compared
-    (`data.agreement.absolute_agreement`)."""
-    splits: Splits
-    """The split for the exported judge: train to tune on, dev to choose by, held-out to measure on. With folds, train
-    and dev have all sources, and held-out is empty."""
-    folds: Folds | None = None
-    """The folds of a nested cross-validation; None for a single split."""
-
-    @property
-    def evaluation_corpus(self) -> Corpus:
-        """The sources of the held-out figures; with folds all."""
-        return self.corpus if self.folds else self.splits.held_out
-
-    def discriminates(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
-        """Whether a group's ratings can tell better from worse judges in one of the aspects."""
-        if self.level == "summary" and not any(aspect.name in self.decision_rules for aspect in aspects):
-            return any(group.has_distinct_ratings(aspect.name) for aspect in aspects)
-        return True
 
 
 @dataclass(frozen=True)
@@ -77,8 +47,6 @@ class CompilePlan:
     """Name -> text of the Critic's personas."""
     identity: str
     """Fingerprint of settings, data and personas: equal identities give equal results."""
-    fold_number: int = 0
-    """The number of the plan's fold, from 1; 0 for the plan of the exported judge."""
 
     @property
     def statistic(self) -> Statistic:
@@ -105,17 +73,9 @@ class CompilePlan:
             else OBJECTIVE_DESCRIPTIONS[absolute_measure]
         )
 
-    def for_fold(self, splits: Splits, number: int) -> CompilePlan:
-        """The plan of the fold of this number, from 1."""
-        return replace(self, data=replace(self.data, splits=splits, folds=None), fold_number=number)
-
     @property
-    def study_storage(self) -> Path | None:
-        """The file of the study. None for a fold, whose study is in memory only and after a stop is repeated from the
-        stored replies.
-        """
-        if self.fold_number:
-            return None
+    def study_file(self) -> Path:
+        """The file of the exported judge's study."""
         return Path(self.settings.store) / "studies" / f"{self.identity}.log"
 
     @property
@@ -123,14 +83,15 @@ class CompilePlan:
         """How much the search tries."""
         return replace(SEARCH_LIMITS[self.settings.effort], trials=self.settings.trials)
 
-    def choice_corpora(self, aspect: Aspect, *, discriminating: bool = True) -> dict[ChoicePart, Corpus]:
-        """The sources that the judge of an aspect is chosen by.
+    def choice_corpora(
+        self, splits: Splits, aspect: Aspect, *, discriminating: bool = True
+    ) -> dict[ChoicePart, Corpus]:
+        """The sources of a split that the judge of an aspect is chosen by.
 
         Those of dev, then of train, up to the number of candidates that the effort allows. Only sources whose ratings
         can discriminate between judges (`CompileData.discriminates`); with `discriminating=False` the other rated
         sources, up to the same limit.
         """
-        splits = self.data.splits
         remaining = self.search_limits.candidates
         corpora: dict[ChoicePart, Corpus] = {}
         parts: dict[ChoicePart, Sequence[RatedGroup]] = {"dev": splits.dev.groups, "train": splits.train.groups}
@@ -178,43 +139,81 @@ class CompilePlan:
 
 @dataclass(frozen=True)
 class CompileRun:
-    """A plan with all that executes it.
-
-    Estimates execute plans, too: with an LM for dry runs, without tracking, and with a tuner and a search that make as
-    few or as many calls as possible.
-    """
+    """A plan with all that executes it."""
 
     plan: CompilePlan
     runner: JudgeRunner
-    tracker: Tracker | None
-    """None for a fold, whose trials are not those of the exported judge, and for a dry run."""
-    tuner: Tuner
     reflection_lm: JudgeLM
     """The LM that writes guides and instructions for the tuner."""
-    adjust_search: Callable[[SearchSettings], SearchSettings] = lambda settings: settings
-    """From the settings of a search to those that are used."""
-
-    @classmethod
-    def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Tracker | None, reflection_lm: JudgeLM) -> CompileRun:
-        """The run of a real compile, with the tuner of the settings."""
-        return cls(plan, runner, tracker, find_tuner(plan.settings.tuner), reflection_lm)
+    tracker: Tracker | None = None
+    """None for an estimate."""
+    tuner: Tuner | None = None
+    """In place of the one that the settings name."""
+    at_most: bool = False
+    """For an estimate: whether everything is tuned, searched and chosen as if it took the most calls."""
 
     @property
-    def halves(self) -> list[list[CompileRun]]:
-        """The runs of the folds, in lists of those with the same train part; this run alone for a single split."""
-        folds, numbers = self.plan.data.folds, count(1)
-        if folds is None:
-            return [[self]]
-        return [[self.for_fold(splits, next(numbers)) for splits in half] for half in folds.halves]
+    def make_tuner(self) -> Tuner:
+        return self.tuner or find_tuner(self.plan.settings.tuner)
 
-    def tune_concurrently(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of tuning jobs, which run concurrently if the tuner allows it.
+    @property
+    def tunes_concurrently(self) -> bool:
+        """Whether several judges can be tuned at once: DSPy's optimizers set global seeds, and silencing them redirects
+        the output of the whole process."""
+        return self.plan.settings.tuner in ("guide", "none")
 
-        DSPy's optimizers set global seeds, and silencing them redirects the output of the whole process.
-        """
-        sequential = self.plan.settings.tuner not in ("guide", "none")
-        return [job() for job in jobs] if sequential else self.runner.run_concurrently(jobs)
+    def each(self, step: Callable[..., T], *arguments: Sequence[Any], concurrent: bool = True) -> list[T]:
+        """The results of `step(run, *of_one)` for each of the arguments, concurrently with an LM on a server."""
+        jobs = [partial(step, self, *of_one) for of_one in zip(*arguments, strict=True)]
+        return self.runner.run_concurrently(jobs) if concurrent else [job() for job in jobs]
 
-    def for_fold(self, splits: Splits, number: int) -> CompileRun:
-        """The run of the fold of this number, from 1."""
-        return replace(self, plan=self.plan.for_fold(splits, number), tracker=None)
+
+def _require_compatible(settings: Settings, judge: Judge, corpus: Corpus) -> None:
+    """Refuse settings that do not fit the judge or the data."""
+    measure = settings.metric_choice.absolute_measure
+    if measure and (judge.compares_pairs or not judge.on_scale):
+        raise InputError(
+            f"the values of {settings.judge} are not on the raters' scale, so that there is no {measure}",
+            field="--metric",
+            expected="a correlation",
+            found=settings.metric,
+        )
+
+
+def make_plan(rated: RatedData, settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
+    """The plan of a compile: the judge, the data, their split, the level to choose by.
+
+    Raises:
+        InputError: Settings or data cannot be used.
+    """
+    find_preset(settings.judge)
+    find_tuner(settings.tuner)
+    options = settings.options()
+    judge = _initial_judge(settings, options)
+    if settings.examples:
+        require_shows_examples(judge)
+    # The single call has the user's score mode, too.
+    single = build_preset("single", {name: value for name, value in options.items() if name in options_of("single")})
+    corpus = rated.corpus
+    _require_compatible(settings, judge, corpus)
+    return CompilePlan(
+        settings=settings,
+        data=split_sources(rated, settings, judge),
+        judge=judge,
+        single=single,
+        personas=personas,
+        identity=fingerprint(
+            [settings.identity(), corpus.digest, dict(personas), judge.instructions()]
+            # The task of a corpus from Python is not named by the settings, so its wording is added.
+            + ([repr(corpus.task)] if rated.from_python else [])
+        ),
+    )
+
+
+def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:
+    """The untuned judge of the settings, with their options and their maximum of rounds."""
+    judge = build_preset(settings.judge, options)
+    searched = "rounds" in find_preset(settings.judge).dimensions
+    return judge.with_debate(
+        rounds=settings.max_rounds if searched else min(judge.debate_config.rounds, settings.max_rounds)
+    )

@@ -13,7 +13,7 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import RecordFile, refuse_equal_names
 from debate_judge.data.files.reading import typed_rows
 from debate_judge.data.schema import Corpus, Task, fingerprint
-from debate_judge.optimize.job import compile_judge
+from debate_judge.optimize.compile import compile_judge
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.make_lm import OFFLINE

@@ -13,9 +13,8 @@ from debate_judge.data.agreement.tables import Level
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds, default_folds, make_folds
 from debate_judge.data.requirements import aspects_to_judge, require_enough_rated, require_level
-from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.data.splits import append_held_out, split, split_with_held_out
-from debate_judge.optimize.plan import CompileData
+from debate_judge.data.schema import Aspect, Corpus, RatedGroup
+from debate_judge.data.splits import Splits, append_held_out, split, split_with_held_out
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.human_ratings import resolve_data
@@ -32,6 +31,51 @@ class RatedData:
     """The part of `corpus` that is only measured on (`--held-out`)."""
     from_python: bool = False
     """Whether the corpus was passed from Python, instead of loaded from what the settings name."""
+
+
+@dataclass(frozen=True)
+class CompileData:
+    """The rated corpus of a compile."""
+
+    corpus: Corpus
+    aspects: tuple[Aspect, ...]
+    """The aspects to judge."""
+    level: Level
+    """Level of the agreement that judges are chosen by."""
+    decision_rules: Mapping[str, DecisionRule]
+    """Aspect -> the decision that its ratings define, for aspects whose ratings define one."""
+    cuts: Mapping[str, float]
+    """Aspect -> the least value that counts as a yes where decisions are compared
+    (`data.agreement.absolute_agreement`)."""
+    halves: tuple[tuple[Splits, ...], ...]
+    """Splits in train, to tune on, dev, to choose by, and held-out, to measure on, by halves, whose splits have the
+    same train part. The first is that of the exported judge; of a cross-validation that uses all sources and holds none
+    out, and the others are the folds. Without folds it is the only one."""
+
+    @property
+    def splits(self) -> Splits:
+        """The split of the exported judge."""
+        return self.halves[0][0]
+
+    @property
+    def folds(self) -> list[Splits]:
+        """The splits that hold sources out: one, or the folds of a cross-validation."""
+        return [splits for half in self.halves for splits in half if splits.held_out.groups]
+
+    @property
+    def cross_validated(self) -> bool:
+        return len(self.folds) > 1
+
+    @property
+    def evaluation_corpus(self) -> Corpus:
+        """The sources of the held-out figures; with folds all."""
+        return self.corpus if self.cross_validated else self.splits.held_out
+
+    def discriminates(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
+        """Whether a group's ratings can tell better from worse judges in one of the aspects."""
+        if self.level == "summary" and not any(aspect.name in self.decision_rules for aspect in aspects):
+            return any(group.has_distinct_ratings(aspect.name) for aspect in aspects)
+        return True
 
 
 def load(settings: Settings, corpus: Corpus | RatedData | None = None) -> RatedData:
@@ -67,9 +111,10 @@ def split_sources(rated: RatedData, settings: Settings, judge: Judge) -> Compile
         splits = folds.final if folds else split(corpus, aspects=list(names), seed=settings.seed)
     if splits.joined:
         logger.info(splits.near_duplicates_note())
-    return CompileData(
-        corpus, aspects, level, decision_rules, decision_cuts(aspects, decision_rules, settings.cut), splits, folds
-    )
+    first, *others = folds.halves if folds else ((),)
+    halves = ((splits, *first), *others)
+    cuts = decision_cuts(aspects, decision_rules, settings.cut)
+    return CompileData(corpus, aspects, level, decision_rules, cuts, halves)
 
 
 def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds | None:

@@ -10,29 +10,32 @@ from statistics import fmean
 
 from debate_judge.data.agreement.absolute_agreement import POOLED
 from debate_judge.data.calibration import Calibration, fit_calibration
+from debate_judge.data.splits import Splits
 from debate_judge.optimize.plan import CompileRun
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.search.study import Criterion, Outcome, Search, SearchResult, SearchSettings
 from debate_judge.optimize.tuning import TunedJudges, fixed_granularity
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs.tracking.tracker import Tracker
 from debate_judge.runs.tracking.values import CHOICE_METRIC
 
 logger = logging.getLogger(__name__)
 
 
-def search(run: CompileRun, tuned: TunedJudges) -> dict[str, SearchResult]:
-    """For each aspect the search among the judges that were tuned on the train part of the run's plan.
+def search(run: CompileRun, tuned: TunedJudges, splits: Splits) -> dict[str, SearchResult]:
+    """For each aspect the search on train and dev among the judges that were tuned on train.
 
     Raises:
         InputError: The study cannot be stored.
         dspy.LMError: The LM failed for good, or too many of the train and dev items have no score.
     """
     plan, settings = run.plan, run.plan.settings
+    exported = splits is plan.data.splits
     scores = {
         aspect.name: ChoiceScores(
             tuned.variants[aspect.name],
-            plan.choice_corpora(aspect),
+            plan.choice_corpora(splits, aspect),
             aspect,
             run.runner,
             label=aspect.name,
@@ -46,25 +49,26 @@ def search(run: CompileRun, tuned: TunedJudges) -> dict[str, SearchResult]:
         limits=plan.search_limits,
         seed=settings.seed,
         study_name=plan.identity,
-        storage=plan.study_storage,
+        # The study of a fold is in memory, and after a stop is repeated from the stored replies.
+        storage=plan.study_file if exported and run.tracker else None,
+        at_most=run.at_most,
     )
     run.runner.progress.objective = settings.metric_choice.absolute_measure or "agreement"
-    purpose = f"fold {plan.fold_number}" if plan.fold_number else "the judge that is exported"
-    splits = plan.data.splits
+    purpose = "the judge that is exported" if exported else "a fold"
     sources = f"{splits.train.sources} train, {splits.dev.sources} dev, {splits.held_out.sources} held-out"
     logger.info("%s: searching knowledge, rounds, persona and Tie-breaker (sources: %s)", purpose, sources)
-    study = Search(scores, tuned.space, run.adjust_search(search_settings), partial(_log_trial, run))
+    study = Search(scores, tuned.space, search_settings, partial(_log_trial, run, run.tracker if exported else None))
     study.optimize()
     return study.results()
 
 
-def compiled_judge(run: CompileRun, searches: Mapping[str, SearchResult]) -> CompiledJudge:
-    """The chosen judges, calibrated.
+def choose(run: CompileRun, searches: Mapping[str, SearchResult], splits: Splits) -> CompiledJudge:
+    """The judges that the searches chose, calibrated.
 
     Raises:
         dspy.LMError: The LM failed for good.
     """
-    calibrations = run.runner.run_concurrently([partial(_calibration, run, found) for found in searches.values()])
+    calibrations = run.each(partial(_calibration, splits=splits), list(searches.values()))
     judges = {}
     for (aspect, found), calibration in zip(searches.items(), calibrations, strict=True):
         point = found.chosen.point
@@ -74,7 +78,7 @@ def compiled_judge(run: CompileRun, searches: Mapping[str, SearchResult]) -> Com
     return CompiledJudge(run.plan.data.corpus.task, judges)
 
 
-def _calibration(run: CompileRun, found: SearchResult) -> Calibration | None:
+def _calibration(run: CompileRun, found: SearchResult, *, splits: Splits) -> Calibration | None:
     """The map from the chosen judge's scores to the raters' scale; None for a judge of pairs, whose outcomes are not
     those of single texts.
 
@@ -87,7 +91,7 @@ def _calibration(run: CompileRun, found: SearchResult) -> Calibration | None:
     chosen = found.scores.variants[point.variant]
     if chosen.judge.compares_pairs:
         return None
-    parts = run.plan.choice_corpora(aspect, discriminating=False)
+    parts = run.plan.choice_corpora(splits, aspect, discriminating=False)
     # No judge was tuned on these groups: only groups whose ratings differ are examples.
     keys = [(aspect.name, group.id) for group in parts["train"].groups]
     cross_fitted = CrossFittedJudge(chosen.judge, {key: chosen.judge_for("train", key) or chosen.judge for key in keys})
@@ -107,8 +111,8 @@ def calibration_label(aspect: str) -> str:
     return f"{aspect}: calibration"
 
 
-def _log_trial(run: CompileRun, point: Point, outcomes: Mapping[str, Outcome]) -> None:
-    """Log a point as a trial."""
+def _log_trial(run: CompileRun, tracker: Tracker | None, point: Point, outcomes: Mapping[str, Outcome]) -> None:
+    """Log a point as a trial, and show the best agreement so far."""
     params = replace(point, persona=point.persona if point.rounds else "none")
     name = f"n={point.rounds}, knowledge: {point.knowledge}"
     if point.rounds:
@@ -122,6 +126,6 @@ def _log_trial(run: CompileRun, point: Point, outcomes: Mapping[str, Outcome]) -
         metrics |= {f"{CHOICE_METRIC}/{aspect}": outcome.agreement, f"calls_per_item/{aspect}": outcome.calls}
     progress = run.runner.progress
     progress.best_value = agreement if progress.best_value is None else max(agreement, progress.best_value)
-    if run.tracker is not None:
+    if tracker is not None:
         values = asdict(params)
-        run.tracker.log_trial(f"{name}, {point.granularity}", {"n": values.pop("rounds"), **values}, metrics)
+        tracker.log_trial(f"{name}, {point.granularity}", {"n": values.pop("rounds"), **values}, metrics)

@@ -52,7 +52,7 @@ class SearchFlags:
         "light", "effort of tuning and search: light, medium, heavy", metavar="EFFORT"
     )
     trials: int | None = setting(None, "maximum number of trials", ge=1, default_text="by effort", rare=True)
-    max_rounds: int = setting(3, "most rounds of a debate; 0: single calls only", ge=0, rare=True)
+    max_rounds: int = setting(2, "most rounds of a debate; 0: single calls only", ge=0, rare=True)
     metric: MetricText = METRIC
     cut: float | None = CUT
     examples: int | None = setting(

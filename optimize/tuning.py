@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
+from debate_judge.data.schema import GRANULARITIES, Aspect, Corpus, Granularity
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.search.choice_scores import CrossFittedJudge
@@ -20,7 +20,8 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, TUNED, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import LearntPersona, TunerContext, tuning_result
+from debate_judge.optimize.tuners import LearntPersona, TunerContext, TuningResult, tuning_result
+from debate_judge.optimize.tuners.persona import CRITIC
 from debate_judge.programs import find_preset
 from debate_judge.programs.compiled import default_granularity
 from debate_judge.programs.judge import Judge
@@ -38,12 +39,12 @@ class TunedJudges:
     space: SearchSpace
 
 
-def tune_judges(run: CompileRun) -> TunedJudges:
-    """Tune the judge of every aspect on the train part of the run's plan, by the DSPy optimizer of `--tuner`."""
+def tune(run: CompileRun, train: Corpus) -> TunedJudges:
+    """Tune the judge of every aspect on train, by the DSPy optimizer of `--tuner`."""
     plan = run.plan
     # A copy, because a judge may cache what it derives, and the uncompiled judge is measured without that.
     base = plan.judge.deepcopy()
-    learnt = run.tune_concurrently([partial(_learn, run, base, aspect) for aspect in plan.data.aspects])
+    learnt = run.each(partial(_learn, base=base, train=train), plan.data.aspects, concurrent=run.tunes_concurrently)
     personas = _judges_by_persona(plan, base, _searched_personas(plan))
     names = [*personas, *([LEARNT] if any(persona for _, persona in learnt) else [])]
     space = _search_space(plan, base, names, [kind for kinds, _ in learnt for kind in kinds])
@@ -61,23 +62,23 @@ _LearntOnTrain = tuple[list[Knowledge], LearntPersona | None]
 """The knowledge about the raters that an aspect's train part gives, and a persona of the Critic written for them."""
 
 
-def _learn(run: CompileRun, base: Judge, aspect: Aspect) -> _LearntOnTrain:
+def _learn(run: CompileRun, aspect: Aspect, *, base: Judge, train: Corpus) -> _LearntOnTrain:
     """The tuner's results, rated texts in the prompts, and each of both together."""
-    (kinds, persona), plan, count = _run_tuner(run, base, aspect), run.plan, run.plan.settings.examples
+    (kinds, persona), plan, count = _run_tuner(run, aspect, base, train), run.plan, run.plan.settings.examples
     if count is None:
         return kinds, persona
-    rated = examples_knowledge(base, plan.data.splits.train, [aspect], count, plan.settings.seed)
+    rated = examples_knowledge(base, train, [aspect], count, plan.settings.seed)
     return [*kinds, *rated, *(combine(kind, shown) for kind in kinds if kind.name != TUNED for shown in rated)], persona
 
 
-def _run_tuner(run: CompileRun, base: Judge, aspect: Aspect) -> _LearntOnTrain:
+def _run_tuner(run: CompileRun, aspect: Aspect, base: Judge, train: Corpus) -> _LearntOnTrain:
     """The results of the optimizer that `--tuner` names on train."""
     plan, settings, label = run.plan, run.plan.settings, aspect.name
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
         return [], None
     logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
-    trainset = examples(plan.data.splits.train, [aspect], grouped=plan.data.level == "summary", seed=settings.seed)
+    trainset = examples(train, [aspect], grouped=plan.data.level == "summary", seed=settings.seed)
     proposals, trials = EFFORTS[settings.effort]
     context = TunerContext(
         statistic=plan.statistic,
@@ -90,11 +91,28 @@ def _run_tuner(run: CompileRun, base: Judge, aspect: Aspect) -> _LearntOnTrain:
         seed=settings.seed,
         label=label,
     )
-    optimizer = run.tuner(context)
+    optimizer = run.make_tuner(context)
     with stage(f"{label}: tuning"):
         tuned = tuning_result(optimizer.compile(base, trainset=trainset))
+    if run.at_most:
+        tuned = _as_if_rewritten(base, tuned)
     searched = "persona" in find_preset(settings.judge).dimensions
     return learnt_knowledge(base, tuned), tuned.persona if searched else None
+
+
+def _as_if_rewritten(judge: Judge, tuned: TuningResult) -> TuningResult:
+    """A tuner's result with a persona, or if it changed no instructions, as if it had changed those of all roles."""
+    if tuned.judge is judge:
+        return tuned
+    if tuned.judge.instructions() != judge.instructions():
+        learnt = LearntPersona("Be thorough.") if CRITIC in judge.tunable() else None
+        return replace(tuned, persona=tuned.persona or learnt)
+    copied = tuned.judge.deepcopy()
+    for name, predictor in copied.named_predictors():
+        if name in copied.tunable():
+            signature = predictor.signature
+            predictor.signature = signature.with_instructions(f"{signature.instructions} Be thorough.")
+    return TuningResult(copied)
 
 
 def _searched_personas(plan: CompilePlan) -> Mapping[str, str]:

@@ -1,7 +1,7 @@
 """An LM for dry runs, which estimate the cost of a job: the offline LM's replies, at assumed lengths.
 
-How many calls a debate takes depends on its replies. In the lower case of an estimate every Critic agrees at once; in
-the upper case no Critic ever agrees; in the expected case the offline LM decides.
+How many calls a debate takes depends on its replies. In the expected case of an estimate the offline LM decides; in
+the case of the most calls no Critic ever agrees.
 A new field that decides how long a debate lasts needs an entry in `OVERRIDES`.
 """
 
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
 from debate_judge.programs.lm.local_transport import LocalTransport
@@ -22,8 +22,8 @@ from debate_judge.programs.offline import other_roles
 from debate_judge.programs.offline.roles import Prompt, parse, render
 from debate_judge.programs.roles import parsing
 
-REPLY_TOKENS = (80, 250, 800)
-"""Assumed length of a reply in tokens, all free-text fields together, in the lower, expected and upper case."""
+REPLY_TOKENS = (250, 800)
+"""Assumed length of a reply in tokens, all free-text fields together: expected, and at most."""
 
 SHARE_PER_SCORE = 0.25
 """Assumed length for each score of a reply about several candidates, as a share of `REPLY_TOKENS`."""
@@ -43,9 +43,10 @@ _FILLER = "These words stand for what an LM would go on to say. "
 
 @dataclass(frozen=True, slots=True)
 class EstimateCase:
-    name: Literal["lower", "expected", "upper"]
     reply_tokens: int
-    """Assumed length of a reply in tokens."""
+    """Assumed length of a reply."""
+    at_most: bool = False
+    """Whether debates are as long as they can be."""
     distinct_replies: bool = True
     """Whether different prompts get different replies, as from a real LM. Equal replies can make later prompts equal,
     which are then sent only once."""
@@ -76,25 +77,14 @@ def _twice_as_many_claims(prompt: Prompt, text: str) -> dict[str, str]:
     return {"claims": "\n".join(doubled_claims[: other_roles.max_claims(prompt)])}
 
 
-def _no_issue(prompt: Prompt, text: str) -> dict[str, str]:
-    return {name: parsing.NO_ISSUE for name in prompt.outputs if field_name(name) in CRITICISMS}
-
-
 def _an_issue(prompt: Prompt, text: str) -> dict[str, str]:
     return {name: "An issue." for name in prompt.outputs if field_name(name) in CRITICISMS}
 
 
-OVERRIDES: Mapping[str, tuple[FieldOverride, FieldOverride]] = MappingProxyType(
-    {
-        **{name: (_no_issue, _an_issue) for name in CRITICISMS},
-        "factuality": (lambda *_: {"factuality": "True", "severity": "0"}, _opposite_verdict),
-        "claims": (
-            lambda _, text: {"claims": "\n".join(text.splitlines()[: -(-len(text.splitlines()) // 2)])},
-            _twice_as_many_claims,
-        ),
-    }
+OVERRIDES: Mapping[str, FieldOverride] = MappingProxyType(
+    {**dict.fromkeys(CRITICISMS, _an_issue), "factuality": _opposite_verdict, "claims": _twice_as_many_claims}
 )
-"""Requested field -> its texts in the lower and in the upper case, for debates as short and as long as possible."""
+"""Requested field -> its text where debates are as long as they can be."""
 
 
 class DryRunTransport(LocalTransport):
@@ -113,16 +103,16 @@ class DryRunTransport(LocalTransport):
             if field_name(n) in FREE_TEXT_FIELDS or (n not in role_fields and offline.is_free_text(prompt, n))
         ]
         tokens = case.reply_tokens
-        if case.name != "expected":
+        if case.at_most:
             for name in [name for name in prompt.outputs if field_name(name) in OVERRIDES]:
-                fields |= OVERRIDES[field_name(name)][case.name == "upper"](prompt, fields[name])
+                fields |= OVERRIDES[field_name(name)](prompt, fields[name])
         # NO ISSUE is all that such a reply says; with words added it would be a criticism.
         free_text = [name for name in free_text if fields[name] != parsing.NO_ISSUE]
         if prompt.input("candidates"):
             count = len({name.rpartition("_")[2] for name in prompt.outputs})
             tokens = max(tokens, round(tokens * count * SHARE_PER_SCORE))
-        # In the upper case the LM gives none to G-Eval, which asks for samples then; others cannot do without them.
-        gives_logprobs = case.name != "upper" or not prompt.input("steps")
+        # At most the LM gives none to G-Eval, which asks for samples then; others cannot do without them.
+        gives_logprobs = not case.at_most or not prompt.input("steps")
         with_logprobs = bool(settings.get("logprobs")) and "score" in fields and gives_logprobs
         if with_logprobs:
             fields["score"] = f"{round(float(fields['score']))}"
@@ -144,7 +134,7 @@ def tokens_of(text: str) -> int:
 
 
 def _pad(case: EstimateCase, fields: dict[str, str], free_text: Sequence[str], user: str, tokens: int) -> None:
-    """Fill the `free_text` fields up to `tokens` in all; in the lower case cut them to that length."""
+    """Fill the `free_text` fields up to `tokens` in all."""
     digest = hashlib.blake2b(user.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     for name in free_text:
         size = round(tokens / TOKENS_PER_BYTE / len(free_text))
@@ -152,4 +142,4 @@ def _pad(case: EstimateCase, fields: dict[str, str], free_text: Sequence[str], u
         missing = size - len(text.encode("utf-8", "surrogatepass"))
         if missing > 0:
             text += " " + (_FILLER * (missing // len(_FILLER) + 1))[:missing].strip()
-        fields[name] = text[:size] if case.name == "lower" else text
+        fields[name] = text

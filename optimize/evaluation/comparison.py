@@ -18,14 +18,11 @@ the procedure. The differences between folds are reported with them (`FoldFigure
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from statistics import fmean
 from typing import Any, Literal
 
-from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement
-from debate_judge.data.agreement.decisions import DecisionResult
-from debate_judge.data.agreement.raters import RaterAgreement
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table
 from debate_judge.data.calibration import CalibrationEffect, calibration_effect
@@ -34,7 +31,7 @@ from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.search.pooling import EQUAL_COST_TOLERANCE
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
-from debate_judge.runs.comparison.judged import EvaluatedJudge, Scores
+from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.comparison.results import Comparison, EvalSetup
 from debate_judge.runs.runner.runner import calls_per_item, require_scored
 
@@ -56,12 +53,11 @@ class FoldFigures:
 
 
 @dataclass(frozen=True)
-class HeldOutComparison:
-    """The comparison on held-out; the judges are those of `COMPARED`, and `COMPILED_MAPPED` where there are maps."""
+class HeldOutComparison(Comparison):
+    """The comparison on held-out; the judges are those of `COMPARED`, and `COMPILED_MAPPED` where there are maps. With
+    folds, each source was judged by the judges of its fold."""
 
-    comparison: Comparison
-    """With folds, each source was judged by the judges of its fold."""
-    calibrated: Mapping[str, Sequence[GroupScores]]
+    calibrated: Mapping[str, Sequence[GroupScores]] = field(default_factory=dict)
     """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
     a map are missing."""
     folds: FoldFigures | None = None
@@ -70,23 +66,12 @@ class HeldOutComparison:
     @cached_property
     def tables(self) -> dict[str, AgreementTable]:
         """Judge name -> agreement."""
-        return {row.name: row.table for row in self.comparison.rows}
-
-    @property
-    def scores(self) -> dict[str, Scores]:
-        """Judge name -> aspect -> scores by group."""
-        return {name: judge.scores for name, judge in self.comparison.judges.items()}
-
-    @property
-    def judgements(self) -> dict[str, Mapping[str, Sequence[Judgement]]]:
-        """Judge name -> aspect -> judgements in the order of the evaluation corpus."""
-        return {name: judge.judgements for name, judge in self.comparison.judges.items()}
+        return {row.name: row.table for row in self.rows}
 
     @cached_property
     def calls(self) -> dict[str, dict[str, float]]:
         """Judge name, of `COMPARED` -> aspect -> LM calls per item."""
-        judges = self.comparison.judges
-        return {name: {a: calls_per_item(j) for a, j in judges[name].judgements.items()} for name in COMPARED}
+        return {name: {a: calls_per_item(j) for a, j in self.judges[name].judgements.items()} for name in COMPARED}
 
     def calls_per_item(self, judge: str) -> float:
         """LM calls per item, averaged over aspects."""
@@ -95,45 +80,30 @@ class HeldOutComparison:
     @cached_property
     def gain(self) -> Difference:
         """Compiled minus single call, in the reported correlation, averaged over aspects."""
-        return self.comparison.difference("compiled", "single")
+        return self.difference("compiled", "single")
 
     @cached_property
     def gains(self) -> dict[str, Difference]:
         """Aspect -> compiled minus single call, with intervals that hold for all aspects together in 95 % of cases
         (Bonferroni: each has the level 1 - .05 / aspects)."""
-        compiled, single = self.scores["compiled"], self.scores["single"]
-        difference = partial(self.comparison.setup.difference, family_size=len(compiled))
+        compiled, single = (self.judges[name].scores for name in ("compiled", "single"))
+        difference = partial(self.setup.difference, family_size=len(compiled))
         return {aspect: difference({aspect: compiled[aspect]}, {aspect: single[aspect]}) for aspect in compiled}
 
     @cached_property
     def gain_of_knowledge(self) -> Difference:
         """The single call with the same knowledge minus the single call: the effect of what was learnt."""
-        return self.comparison.difference("informed_single", "single")
+        return self.difference("informed_single", "single")
 
     @cached_property
     def gain_over_informed(self) -> Difference:
         """Compiled minus the single call with the same knowledge: the effect of the debate."""
-        return self.comparison.difference("compiled", "informed_single")
+        return self.difference("compiled", "informed_single")
 
     @cached_property
     def gain_over_uncompiled(self) -> Difference:
         """Compiled minus uncompiled."""
-        return self.comparison.difference("compiled", "uncompiled")
-
-    @property
-    def decisions(self) -> Mapping[str, Mapping[str, DecisionResult]]:
-        """Judge name -> aspect -> decisions, for aspects whose ratings define any."""
-        return self.comparison.decisions
-
-    @property
-    def rater_agreement(self) -> Mapping[str, Mapping[str, RaterAgreement]]:
-        """Judge name -> aspect -> comparison with single raters; empty if there are only mean ratings."""
-        return self.comparison.rater_agreement
-
-    @property
-    def absolute_agreement(self) -> Mapping[str, Mapping[str, AbsoluteAgreement]]:
-        """Judge name -> aspect or average -> how close its scores are to the ratings; empty without a scale."""
-        return self.comparison.absolute_agreement
+        return self.difference("compiled", "uncompiled")
 
 
 def above_zero(agreement: Agreement) -> bool:
@@ -157,9 +127,11 @@ def compare_held_out(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]
     if len(calibrated) == len(plan.data.aspects):
         judges[COMPILED_MAPPED] = EvaluatedJudge(calibrated)
     return HeldOutComparison(
-        Comparison(comparison_setup(plan), judges, baseline="single"),
-        calibrated,
-        fold_figures(plan, evaluations) if plan.data.folds else None,
+        comparison_setup(plan),
+        judges,
+        baseline="single",
+        calibrated=calibrated,
+        folds=fold_figures(plan, evaluations) if plan.data.cross_validated else None,
     )
 
 
@@ -235,8 +207,7 @@ def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) ->
 
 def procedure_note(plan: CompilePlan) -> str:
     """How held-out figures from folds were estimated."""
-    folds = len(plan.data.folds.folds) if plan.data.folds else 0
-    return f"Estimated by {folds}-fold nested cross-validation; intervals are slightly too narrow."
+    return f"Estimated by {len(plan.data.folds)}-fold nested cross-validation; intervals are slightly too narrow."
 
 
 def folds_json(plan: CompilePlan, folds: FoldFigures) -> dict[str, Any]:
@@ -258,7 +229,7 @@ def calibration_effects(
     for aspect in plan.data.aspects:
         chosen, mapped = judge.aspects[aspect.name], held_out.calibrated.get(aspect.name)
         if chosen.calibration is not None and mapped is not None:
-            scores = held_out.scores["compiled"][aspect.name]
+            scores = held_out.judges["compiled"].scores[aspect.name]
             effects[aspect.name] = calibration_effect(
                 chosen.calibration, scores, plan.data.level, on_scale=chosen.judge.on_scale, mapped=mapped
             )

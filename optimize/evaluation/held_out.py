@@ -10,10 +10,11 @@ from functools import cached_property, partial
 from debate_judge.data.agreement.results import ScoresByAspect
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.plan import CompilePlan, CompileRun
+from debate_judge.data.splits import Splits
+from debate_judge.optimize.plan import CompileRun
 from debate_judge.optimize.search.study import SearchResult
 from debate_judge.programs.compiled import CompiledJudge, default_granularity
-from debate_judge.programs.judge import Judge, Judgement, corpus_items
+from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import group_scores
 
@@ -34,35 +35,33 @@ ScoresByJudge = Mapping[str, ScoresByAspect]
 class HeldOutEvaluation:
     """One held-out part and the compared judges' scores on it."""
 
-    plan: CompilePlan
-    """The plan of the fold or of the whole compile, whose splits contain the part."""
+    held_out: Corpus
     judge: CompiledJudge
     """The judge that was compiled without the part."""
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge; it has the scores on dev that cuts are tuned on."""
     judgements: HeldOutJudgements
 
-    @property
-    def held_out(self) -> Corpus:
-        return self.plan.data.splits.held_out
-
     @cached_property
     def scores(self) -> dict[str, dict[str, list[GroupScores]]]:
         """Judge name -> aspect -> scores by group."""
         return {
-            name: {a.name: group_scores(self.held_out, a, *by_aspect[a.name]) for a in self.plan.data.aspects}
-            for name, by_aspect in self.judgements.items()
+            judge: {
+                name: group_scores(self.held_out, self.judge.task.aspect(name), *judged)
+                for name, judged in by_aspect.items()
+            }
+            for judge, by_aspect in self.judgements.items()
         }
 
 
-def evaluate_held_out(
-    run: CompileRun, compiled: CompiledJudge, searches: Mapping[str, SearchResult]
+def evaluate(
+    run: CompileRun, compiled: CompiledJudge, searches: Mapping[str, SearchResult], splits: Splits
 ) -> HeldOutEvaluation:
     """Score held-out with all compared judges; `compiled` was made without it, and `searches` chose its judges."""
-    plan = run.plan
-    if not plan.data.splits.held_out.groups:
+    plan, held_out = run.plan, splits.held_out
+    if not held_out.groups:
         # With folds, the judge that learns from all sources has none left.
-        return HeldOutEvaluation(plan, compiled, searches, {})
+        return HeldOutEvaluation(held_out, compiled, searches, {})
     logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
     names = [aspect.name for aspect in plan.data.aspects]
     # Copies, because a judge may cache what it derives, and the plan may be executed again.
@@ -84,27 +83,15 @@ def evaluate_held_out(
             return default_granularity(untuned[name], aspect)
         return compiled.aspects[aspect.name].granularity
 
-    judgements = {
-        name: {aspect.name: (by_aspect[aspect.name], granularity(name, aspect)) for aspect in plan.data.aspects}
-        for name, by_aspect in judge_held_out(run, judges).items()
-    }
-    return HeldOutEvaluation(plan, compiled, searches, judgements)
-
-
-def judge_held_out(
-    run: CompileRun, judges_by_name: Mapping[str, Mapping[str, Judge]], *, label_prefix: str = "held-out, "
-) -> dict[str, dict[str, list[Judgement]]]:
-    """Name -> aspect -> judgements of held-out in corpus order, by the judge of that name and aspect."""
-
-    def judge(name: str, aspect: Aspect) -> list[Judgement]:
+    def judge(name: str, aspect: Aspect) -> tuple[list[Judgement], Granularity]:
         with stage(f"{aspect.name}: held-out"):
-            items = corpus_items(run.plan.data.splits.held_out, aspect)
-            return run.runner.judge(judges_by_name[name][aspect.name], items, f"{aspect.name}: {label_prefix}{name}")
+            items = corpus_items(held_out, aspect)
+            judged = run.runner.judge(judges[name][aspect.name], items, f"{aspect.name}: held-out, {name}")
+        return judged, granularity(name, aspect)
 
-    aspects = [aspect for aspect in run.plan.data.aspects if all(aspect.name in j for j in judges_by_name.values())]
-    passes = [(name, aspect) for name in judges_by_name for aspect in aspects]
-    results = run.runner.run_concurrently([partial(judge, name, aspect) for name, aspect in passes])
-    by_judge: dict[str, dict[str, list[Judgement]]] = {name: {} for name in judges_by_name}
-    for (name, aspect), judgements in zip(passes, results, strict=True):
-        by_judge[name][aspect.name] = judgements
-    return by_judge
+    passes = [(name, aspect) for name in judges for aspect in plan.data.aspects]
+    judged = run.runner.run_concurrently([partial(judge, name, aspect) for name, aspect in passes])
+    judgements: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in judges}
+    for (name, aspect), of_aspect in zip(passes, judged, strict=True):
+        judgements[name][aspect.name] = of_aspect
+    return HeldOutEvaluation(held_out, compiled, searches, judgements)

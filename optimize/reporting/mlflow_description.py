@@ -41,11 +41,11 @@ def debate_rows(plan: CompilePlan, held_out: HeldOutComparison) -> list[dict[str
     The error is the difference of score and mean rating in points; for a judge whose scores are not on the scale, that
     of their ranks within the group. Items without a score come last.
     """
-    judged = held_out.judgements["compiled"]
+    judged = held_out.judges["compiled"].judgements
     rows: list[dict[str, Any]] = []
     for aspect in plan.data.aspects:
         judgements = iter(judged[aspect.name])
-        compiled, single = (held_out.scores[name][aspect.name] for name in ("compiled", "single"))
+        compiled, single = (held_out.judges[name].scores[aspect.name] for name in ("compiled", "single"))
         for compiled_group, single_group in zip(compiled, single, strict=True):
             errors = _errors(compiled_group, on_scale=plan.judge.on_scale)
             for index, candidate in enumerate(compiled_group.candidates):
@@ -72,13 +72,13 @@ def debate_rows(plan: CompilePlan, held_out: HeldOutComparison) -> list[dict[str
 def sampled_debates(plan: CompilePlan, held_out: HeldOutComparison) -> list[TracedDebate]:
     """A random sample of the compiled judge's debates on held-out sources, the same for equal settings."""
     rng = random.Random(plan.settings.seed)
-    judged = held_out.judgements["compiled"]
+    judged = held_out.judges["compiled"].judgements
     groups = {group.id: group for group in plan.data.evaluation_corpus.groups}
     debates: list[TracedDebate] = []
     for aspect in plan.data.aspects:
         scored = [
             (scores, index, candidate)
-            for scores in held_out.scores["compiled"][aspect.name]
+            for scores in held_out.judges["compiled"].scores[aspect.name]
             for index, candidate in enumerate(scores.candidates)
         ]
         sampled = rng.sample(range(len(scored)), min(len(scored), max(1, SAMPLED_DEBATES // len(plan.data.aspects))))

@@ -34,7 +34,7 @@ def compile_report(result: Result) -> tuple[Report, dict[str, Any]]:
     sentences: list[ReportBlock] = [Paragraph(sentence) for sentence in verdict(result)]
     effects = result.calibration
     return build_report(
-        result.held_out.comparison,
+        result.held_out,
         headings(result),
         subject="Compiled judge",
         name=plan.name,

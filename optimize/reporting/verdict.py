@@ -127,7 +127,7 @@ def further_findings(result: Result) -> list[str]:
 def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
     """Title -> tables of further figures on held-out, with notes below them."""
     by_title: dict[str, list[DataTable | str]] = {
-        kind.title: [*kind.tables] for kind in evidence(result.held_out.comparison, headings(result))
+        kind.title: [*kind.tables] for kind in evidence(result.held_out, headings(result))
     }
     if effects := result.calibration:
         by_title["Scores on the raters' scale"] = [calibration.table(effects), calibration.rank_note(effects)]

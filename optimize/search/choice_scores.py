@@ -103,8 +103,7 @@ class ChoiceScores:
         self._label = label
         self._fixed_granularity = fixed_granularity
         corpora = [(part, parts[part]) for part in PARTS if part in parts]
-        self.groups = [group.id for _, corpus in corpora for group in corpus.groups]
-        """Ids of the groups to choose by."""
+        self._groups: dict[str, ChoicePart] = {group.id: part for part, corpus in corpora for group in corpus.groups}
         self._items = [(part, item) for part, corpus in corpora for item in corpus_items(corpus, aspect)]
         self._ratings = [group for _, corpus in corpora for group in group_ratings(corpus, aspect)]
         self._scores: dict[tuple[Point, frozenset[str] | None], tuple[list[GroupScores], float]] = {}
@@ -114,6 +113,11 @@ class ChoiceScores:
     def granularity(self, point: Point) -> Granularity:
         """The granularity of the aspect's scores at a point."""
         return self._fixed_granularity or point.granularity
+
+    def parts_of(self, variant: JudgeVariant) -> dict[str, ChoicePart]:
+        """Id -> part of the groups to choose by whose ratings not every judge of the variant has seen."""
+        judges = self.variants[variant]
+        return {g: part for g, part in self._groups.items() if judges.judge_for(part, (self.aspect.name, g))}
 
     def judgements(self, point: Point, group_ids: Collection[str] | None = None) -> list[Judgement | None]:
         """A judgement of each item, in corpus order; None where every judge has seen the rating.

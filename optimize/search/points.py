@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from debate_judge.data.schema import GRANULARITIES, Granularity
-from debate_judge.programs.debate.personas import TWO_BRIEFS
 
 NO_KNOWLEDGE = "none"
 """The value of `knowledge` where nothing was learnt about the raters."""
@@ -56,6 +55,9 @@ class SearchSpace:
     rounds: tuple[int, ...]
     tie_breakers: tuple[bool, ...]
     granularities: tuple[Granularity, ...] = GRANULARITIES
+    untuned_variants: bool = True
+    """Whether other personas than the default one and a Tie-breaker are tried without knowledge, too, where there is
+    any."""
 
     @property
     def parameters(self) -> dict[str, tuple[Any, ...]]:
@@ -71,26 +73,24 @@ class SearchSpace:
         """The point of these parameters, with unrounded scores. Those without effect have one value: persona and
         Tie-breaker of a single call, and the persona of a judge whose roles were all rewritten."""
         knowledge, rounds = params["knowledge"], params["rounds"]
-        persona = params["persona"] if rounds else self.personas[0]
+        varied = rounds and (self.untuned_variants or knowledge != NO_KNOWLEDGE or len(self.knowledge) == 1)
+        persona = params["persona"] if varied else self.personas[0]
         persona = TUNED if knowledge == TUNED else persona
-        return Point(knowledge, persona, rounds, bool(rounds) and params["tie_breaker"], self.granularities[0])
+        tie_breaker = params["tie_breaker"] if varied else bool(rounds) and self.tie_breakers[0]
+        return Point(knowledge, persona, rounds, tie_breaker, self.granularities[0])
 
-    def starting_points(self, *, all_personas: bool) -> list[Point]:
-        """What is tried before the sampler suggests anything: single calls; one round with each kind of knowledge; one
-        round that argues both sides, one by the learnt persona, and with `all_personas` by each other; the longest
-        debate with and without knowledge; a Tie-breaker after one round."""
+    def starting_points(self) -> list[Point]:
+        """What is tried before the sampler suggests anything: single calls; one round with each kind of knowledge, and
+        by each other persona; the longest debate without knowledge, which is measured in any case."""
         learnt = self.knowledge[1:]
         best = learnt[0] if learnt else NO_KNOWLEDGE
-        default, longest = self.personas[0], max(self.rounds)
+        default, longest, tie = self.personas[0], max(self.rounds), self.tie_breakers[0]
         shortest = min((n for n in self.rounds if n), default=0)
-        no_tie, tie = self.tie_breakers[0], self.tie_breakers[-1]
-        others = [p for p in self.personas[1:] if all_personas or p in (TWO_BRIEFS.name, LEARNT)]
         params = [
-            *((knowledge, default, 0, no_tie) for knowledge in self.knowledge),
-            *((knowledge, default, shortest, no_tie) for knowledge in learnt or self.knowledge),
-            *((best, persona, shortest, no_tie) for persona in others),
-            *((knowledge, default, longest, no_tie) for knowledge in dict.fromkeys((NO_KNOWLEDGE, best))),
-            (best, default, shortest, tie),
+            *((knowledge, default, 0, tie) for knowledge in self.knowledge),
+            *((knowledge, default, shortest, tie) for knowledge in learnt or self.knowledge),
+            *((best, persona, shortest, tie) for persona in self.personas[1:]),
+            (NO_KNOWLEDGE, default, longest, tie),
         ]
         points = [self.point(dict(zip(self.parameters, values, strict=True))) for values in params]
         return list(dict.fromkeys(points))

@@ -2,10 +2,11 @@
 
 A trial evaluates its point on every aspect, so that the choice for one can borrow strength from the others (`pooling`).
 Its value is the agreement, the mean over aspects, less `CALL_PENALTY` for each LM call per item. The starting points
-are enqueued; the sampler (TPE) suggests at least a third of the trials. Each trial first reports its value on a third
-of the sources, and Optuna's median pruner ends those that are below the median of the completed ones there. A debate
-of n rounds contains every shorter one, and every granularity is a rounding of finished scores: these are read off
-without an LM call, and may be chosen, too.
+are enqueued; the sampler (TPE) suggests at least a third of the trials. Each trial first reports its gain over the
+untuned single call on a third of the sources, and is pruned there unless it gains as much as the best third of the
+starting points. Train comes first on this screen: folds with the same train part then prune alike, and ask about the
+same. A debate of n rounds contains every shorter one, and every granularity is a rounding of finished scores: these are
+read off without an LM call, and may be chosen, too.
 
 A search that was stopped is repeated from the stored replies, at no cost, and its study is written anew; it is there
 for `optuna-dashboard`.
@@ -14,7 +15,9 @@ for `optuna-dashboard`.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,8 +33,9 @@ from debate_judge.data.agreement.tables import GroupScores, Level
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import Point, SearchSpace
+from debate_judge.optimize.search.points import LEARNT, Point, SearchSpace
 from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values
+from debate_judge.programs.debate.personas import TWO_BRIEFS
 from debate_judge.programs.lm.errors import TooManyUnscoredError
 from debate_judge.runs.runner.runner import require_scored
 
@@ -41,11 +45,11 @@ if TYPE_CHECKING:
 CALL_PENALTY = 0.001
 """What a trial's value loses for each LM call per item, so that of equal scores those that take fewer calls win."""
 
-_UNPRUNED_TRIALS = 4
-"""Trials that are completed before any is pruned."""
-
 _MIN_SCREEN: Mapping[Level, int] = MappingProxyType({"summary": 3, "sample": 30, "system": 3})
 """Fewest sources that a trial is pruned by. At sample level a correlation needs many."""
+
+_PRUNED_SHARE = 2 / 3
+"""Share of the starting points that are pruned; what is suggested must be better than these, too."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,20 @@ class SearchLimits:
     suggestions: int = 0
     """Trials that the sampler suggests; at least half as many as there are starting points."""
     all_personas: bool = True
-    """Whether the starting points include every persona."""
+    """Whether every persona is tried; else the default one and, with what was learnt, the one that argues both sides
+    and the learnt one, and a Tie-breaker."""
     trials: int | None = None
     """Most trials altogether."""
 
+    def searched(self, space: SearchSpace) -> SearchSpace:
+        """The part of a space that is searched."""
+        default, *others = space.personas
+        kept = [persona for persona in others if self.all_personas or persona in (TWO_BRIEFS.name, LEARNT)]
+        return replace(space, personas=(default, *kept), untuned_variants=self.all_personas)
+
     def starting_points(self, space: SearchSpace) -> list[Point]:
         """The starting points that are tried."""
-        points = space.starting_points(all_personas=self.all_personas)
+        points = self.searched(space).starting_points()
         return points if self.trials is None else points[: self.trials - self.trials // 3]
 
     def trials_after(self, starting_points: int) -> int:
@@ -75,7 +86,7 @@ class SearchLimits:
 
 SEARCH_LIMITS: Mapping[str, SearchLimits] = MappingProxyType(
     {
-        "light": SearchLimits(512, all_personas=False),
+        "light": SearchLimits(512, 4, all_personas=False),
         "medium": SearchLimits(2048, 20),
         "heavy": SearchLimits(1_000_000, 80),
     }
@@ -140,19 +151,9 @@ OnTrial = Callable[[Point, Mapping[str, Outcome]], None]
 """Called for every point that was evaluated, with its outcome in each aspect."""
 
 
-def choose(search: Search, points: Sequence[Point]) -> dict[str, Point]:
-    """For each aspect the choice among evaluated points, the simplest first, by partial pooling."""
-    outcomes = [[search.outcomes[point][aspect] for point in points] for aspect in search.aspects]
-    evaluated = EvaluatedPoints(
-        [np.array([outcome.values for outcome in row]) for row in outcomes],
-        np.array([[outcome.calls for outcome in row] for row in outcomes]),
-    )
-    return {aspect: points[n] for aspect, n in zip(search.aspects, choose_points(evaluated), strict=True)}
-
-
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings:
-    """The settings of a search. An estimate sets pruner, sampler and choice, which cannot be known in advance."""
+    """The settings of a search."""
 
     criterion: Criterion
     limits: SearchLimits
@@ -161,8 +162,9 @@ class SearchSettings:
     storage: Path | None = None
     """The file of the study; None to keep it in memory."""
     pruner: optuna.pruners.BasePruner | None = None
-    sampler: optuna.samplers.BaseSampler | None = None
-    choose: Callable[[Search, Sequence[Point]], dict[str, Point]] = choose
+    """In place of the threshold."""
+    at_most: bool = False
+    """For an estimate: nothing is pruned, the longest debates are suggested, and the most expensive is chosen."""
 
 
 class Search:
@@ -182,16 +184,13 @@ class Search:
         settings: SearchSettings,
         on_trial: OnTrial = lambda point, outcomes: None,
     ) -> None:
-        self.aspects, self.space, self._settings, self._on_trial = aspects, space, settings, on_trial
+        self.aspects, self._settings, self._on_trial = aspects, settings, on_trial
+        self.space = settings.limits.searched(space)
         self.outcomes: dict[Point, dict[str, Outcome]] = {}
         """Outcome by aspect of the points that were evaluated on all groups."""
         self.states: dict[str, int] = {}
         self._failure: TooManyUnscoredError | None = None
-        self._untuned = space.starting_points(all_personas=False)[0]
-        groups = shuffled((group for scores in aspects.values() for group in scores.groups), settings.seed)
-        size = max(_MIN_SCREEN[settings.criterion.level], len(groups) // 3)
-        self._screen = frozenset(groups[:size]) if size < len(groups) else None
-        """The groups that a trial is pruned by; None if there are too few."""
+        self._untuned = self.space.starting_points()[0]
 
     def optimize(self) -> None:
         """Try the starting points, then what the sampler suggests.
@@ -204,19 +203,24 @@ class Search:
 
         # A failed trial is told below; Optuna would print the traceback of each.
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        settings, starts = self._settings, self._settings.limits.starting_points(self.space)
-        suggestions = settings.limits.trials_after(len(starts))
-        self._ask(starts[:_UNPRUNED_TRIALS])
-        self._ask(starts[_UNPRUNED_TRIALS:], self._screen)
-        # The first half of the suggestions is random, so that n varies.
-        tpe = optuna.samplers.TPESampler(seed=settings.seed, n_startup_trials=len(starts) + -(-suggestions // 2))
+        settings, limits = self._settings, self._settings.limits
+        starts = limits.starting_points(self.space)
+        suggestions = limits.trials_after(len(starts))
+        if settings.at_most:
+            costliest = sorted(self.space.points(), key=lambda point: (-point.rounds, not point.tie_breaker))
+            starts += [point for point in costliest if point.granularity == starts[0].granularity][: 2 * suggestions]
+            suggestions = 0
+        self._ask(starts[:1])
+        self._ask(starts[1:], None if settings.at_most else self._screen)
+        # The first suggestions are random, so that n varies.
+        tpe = optuna.samplers.TPESampler(seed=settings.seed, n_startup_trials=len(starts) + min(10, suggestions))
         try:
             study = optuna.create_study(
                 study_name=settings.study_name,
                 storage=None if settings.storage is None else _new_storage(settings.storage),
                 direction="maximize",
-                sampler=settings.sampler or tpe,
-                pruner=settings.pruner or optuna.pruners.MedianPruner(n_startup_trials=_UNPRUNED_TRIALS),
+                sampler=tpe,
+                pruner=settings.pruner or optuna.pruners.ThresholdPruner(lower=self._least_gain(starts)),
             )
             for point in starts:
                 # A parameter without effect at this point may have a value that no trial suggests.
@@ -242,7 +246,7 @@ class Search:
         """
         if not self.outcomes and self._failure is not None:
             raise self._failure
-        chosen = self._settings.choose(self, sorted(self.outcomes, key=self.space.complexity))
+        chosen = self._choice(sorted(self.outcomes, key=self.space.complexity))
         return {
             aspect: SearchResult(
                 self.outcomes[self._unrounded(chosen[aspect], scores)][aspect],
@@ -252,6 +256,17 @@ class Search:
             )
             for aspect, scores in self.aspects.items()
         }
+
+    def _choice(self, points: Sequence[Point]) -> dict[str, Point]:
+        """For each aspect the choice among evaluated points, the simplest first, by partial pooling."""
+        outcomes = {aspect: [self.outcomes[point][aspect] for point in points] for aspect in self.aspects}
+        if self._settings.at_most:
+            return {aspect: max(row, key=lambda outcome: outcome.calls).point for aspect, row in outcomes.items()}
+        evaluated = EvaluatedPoints(
+            [np.array([outcome.values for outcome in row]) for row in outcomes.values()],
+            np.array([[outcome.calls for outcome in row] for row in outcomes.values()]),
+        )
+        return {aspect: points[n] for aspect, n in zip(outcomes, choose_points(evaluated), strict=True)}
 
     def _unrounded(self, point: Point, scores: ChoiceScores) -> Point:
         """The same point without rounding, if rounding changes nothing in this aspect: the pooled choice between both
@@ -265,8 +280,9 @@ class Search:
         point = self.space.point(
             {name: trial.suggest_categorical(name, values) for name, values in self.space.parameters.items()}
         )
-        if point not in self.outcomes and self._screen is not None:
-            trial.report(fmean(o.value for o in self._evaluate(point, self._screen).values()), step=0)
+        if point not in self.outcomes and (gain := self._screened_gain(point)) is not None:
+            trial.report(gain, step=0)
+            # Without the untuned single call nothing could be compared.
             if self.outcomes and trial.should_prune():
                 raise TrialPruned
         self._ask([point])
@@ -280,8 +296,35 @@ class Search:
         trial.set_user_attr("agreement_by_aspect", {aspect: o.agreement for aspect, o in outcomes.items()})
         return fmean(o.value for o in outcomes.values())
 
-    def _ask(self, points: Iterable[Point], groups: Collection[str] | None = None) -> None:
-        """Make concurrently the LM calls that these points still need, for all aspects."""
+    def _screen(self, point: Point) -> frozenset[str] | None:
+        """The groups that a trial is pruned by, of train as far as its judges may be measured there; None if there are
+        too few."""
+        parts = [scores.parts_of(point.variant) for scores in self.aspects.values()]
+        groups = shuffled((group for part in parts for group in part), self._settings.seed)
+        groups.sort(key=lambda group: not any(part.get(group) == "train" for part in parts))
+        size = max(_MIN_SCREEN[self._settings.criterion.level], len(groups) // 3)
+        return frozenset(groups[:size]) if size < len(groups) else None
+
+    def _screened_gain(self, point: Point) -> float | None:
+        """How much more a point is worth on its screen than the untuned single call; None if it is not pruned."""
+        screen = self._screen(point)
+        if screen is None or self._settings.at_most:
+            return None
+        untuned, screened = (self._evaluate(p, screen).values() for p in (self._untuned, point))
+        return fmean(o.value for o in screened) - fmean(o.value for o in untuned)
+
+    def _least_gain(self, starts: Sequence[Point]) -> float:
+        """The gain below which trials are pruned."""
+        gains = []
+        for point in starts:
+            # What leaves too much unscored is told by its trial.
+            with suppress(TooManyUnscoredError):
+                gains.append(self._screened_gain(point))
+        known = [gain for gain in gains if gain is not None]
+        return float(np.quantile(known, _PRUNED_SHARE)) if known else -math.inf
+
+    def _ask(self, points: Iterable[Point], groups: Callable[[Point], Collection[str] | None] | None = None) -> None:
+        """Make concurrently the LM calls that these points still need, for all aspects, on all or these groups."""
         by_variant: dict[object, list[Point]] = {}
         # The longest debate of a variant comes first: it contains the others.
         for point in sorted(points, key=lambda point: -point.rounds):
@@ -289,7 +332,7 @@ class Search:
 
         def ask(scores: ChoiceScores, points: Sequence[Point]) -> None:
             for point in points:
-                scores.scores(point, groups)
+                scores.scores(point, groups and groups(point))
 
         jobs = [partial(ask, scores, points) for points in by_variant.values() for scores in self.aspects.values()]
         next(iter(self.aspects.values())).runner.run_concurrently(jobs)

@@ -43,7 +43,7 @@ class _JudgedExample:
     example: dspy.Example
     transcripts: list[Transcript]
     metric: float
-    """`group_metric` of the judge after the rounds that guides are evaluated with."""
+    """`group_metric` of the judge's single call, by which guides are compared."""
 
 
 _Judged = Mapping[int, _JudgedExample]
@@ -107,15 +107,14 @@ class GuideOptimizer(Teleprompter):
         folds = [FoldJudge(add_guide(student, p.guide), _unseen(trainset, p.seen)) for p in proposals]
         return with_tuning_result(judge, TuningResult(judge, tuple(folds), self._write_persona(student, proposals)))
 
-    def _judge(self, judge: Judge, examples: Iterable[dspy.Example]) -> list[_JudgedExample]:
+    def _judge(self, judge: Judge, examples: Iterable[dspy.Example], rounds: int = 0) -> list[_JudgedExample]:
         examples = list(examples)
         items = [item for example in examples for item in example.questions]
-        rounds = _evaluation_rounds(judge)
         transcripts = iter(self._context.runner.converse(judge, items, rounds, f"{self._label}: guide"))
         judged = []
         for example in examples:
             example_transcripts = [next(transcripts) for _ in example.questions]
-            scores = [_score(judge.judgement(t, rounds)) for t in example_transcripts]
+            scores = [_score(judge.judgement(t, 0)) for t in example_transcripts]
             judged.append(_JudgedExample(example, example_transcripts, self._metric(example, scores)))
         return judged
 
@@ -129,13 +128,17 @@ class GuideOptimizer(Teleprompter):
         guide = self._author(baseline).write(_rated_sources(baseline[i] for i in seen))
         if guide is None:
             return None
-        judged = self._judge_with_guide(student, guide, baseline, sorted(unseen))
+        # The debates are those that the persona is written from, and that the search asks for again.
+        rounds = _persona_rounds(student)
+        judged = self._judge_with_guide(student, guide, baseline, sorted(unseen), rounds)
         return _Proposal(guide, frozenset(seen), judged, _gain(baseline, judged))
 
-    def _judge_with_guide(self, student: Judge, guide: str, baseline: _Judged, indices: Sequence[int]) -> _Judged:
+    def _judge_with_guide(
+        self, student: Judge, guide: str, baseline: _Judged, indices: Sequence[int], rounds: int = 0
+    ) -> _Judged:
         if not indices:
             return {}
-        judged = self._judge(add_guide(student, guide), (baseline[i].example for i in indices))
+        judged = self._judge(add_guide(student, guide), (baseline[i].example for i in indices), rounds)
         return dict(zip(indices, judged, strict=True))
 
     def _author(self, judged: _Judged) -> GuideAuthor:
@@ -160,7 +163,7 @@ class GuideOptimizer(Teleprompter):
         """A persona written from the debates of all proposals, each about sources that its guide does not know, as the
         sources are that the judge will meet."""
         judged: _Judged = {i: example for proposal in proposals for i, example in proposal.judged.items()}
-        if not (_evaluation_rounds(student) and CRITIC in student.tunable() and judged):
+        if not (_persona_rounds(student) and judged):
             return None
         former = student.instructions()[CRITIC]
         sources = [s for i in sorted(judged) for s in critic_replies(judged[i].example, judged[i].transcripts)]
@@ -170,10 +173,9 @@ class GuideOptimizer(Teleprompter):
         return LearntPersona(text, group_keys(judged[i].example for i in sorted(judged)))
 
 
-def _evaluation_rounds(judge: Judge) -> int:
-    """Rounds of debate that guides are evaluated with: one, if there are any. It shows most of a guide's effect for a
-    fraction of the calls."""
-    return min(1, judge.debate_config.rounds)
+def _persona_rounds(judge: Judge) -> int:
+    """Rounds of the debates that a persona is written from: one, if the judge has a Critic to write it for."""
+    return min(1, judge.debate_config.rounds) if CRITIC in judge.tunable() else 0
 
 
 def _gain(before: _Judged, after: _Judged) -> float:

@@ -18,7 +18,6 @@ from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.judged import EvaluatedJudge
 from debate_judge.runs.estimates.dry_run import (
     NO_CALLS,
-    DryRunStore,
     Estimate,
     EstimateTarget,
     Stage,
@@ -133,9 +132,9 @@ def estimate_evaluation(
     sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, _SAMPLED_ITEMS // len(aspects))))
     # All aspects have the same texts, so the items of one say how the sample is scaled up.
     totals = [text_totals(corpus_items(part, aspects[0])) for part in (corpus, sample)]
-    steps = StepProgress("dry run", 3 * len(entrants))
+    steps = StepProgress("dry run", 2 * len(entrants))
 
-    def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner) -> None:
         # One after the other, so that a shared call is counted in the first row.
         for entrant in entrants:
             with stage(entrant.name):

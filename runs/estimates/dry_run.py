@@ -1,14 +1,14 @@
 """Cost estimate of a run by a dry run: calls, tokens and money, before anything is spent.
 
-The run's own code is executed on a sample with an LM that costs nothing, in three cases: every debate ends at once;
-debates go as with the offline LM; no debate ends before its last round (`programs.dry_run`). Replies in the run's
+The run's own code is executed on a sample with an LM that costs nothing, in two cases: as expected, debates go as with
+the offline LM; at most, no debate ends before its last round (`programs.dry_run`). Replies in the run's
 store are not counted, because they are not paid for again. Nothing is written and no LM is called.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -86,20 +86,7 @@ class Stage:
         return cls(row, population.count / sampled.count, extra_tokens)
 
 
-@dataclass
-class DryRunCall:
-    """A call of a dry run."""
-
-    stage: str
-    role: str
-    input_tokens: int
-    output_tokens: int
-    about_item: bool
-    weight: float
-    """Number of calls of the run that it represents."""
-
-
-class DryRunStore:
+class CountingStore:
     """The store of a dry run: returns stored replies of earlier runs, and counts all other calls.
 
     Args:
@@ -108,29 +95,11 @@ class DryRunStore:
     """
 
     def __init__(self, stages: Mapping[str, Stage], stored: ReplyStore | None = None) -> None:
-        self.calls: list[DryRunCall] = []
-        """The counted calls, in order."""
+        self.totals: dict[tuple[str, str], CallTotals] = {}
+        """(row, role) -> calls and tokens."""
         self._stages = stages
         self._stored = stored
         self._counted: dict[str, Reply] = {}
-
-    @property
-    def totals(self) -> dict[tuple[str, str], CallTotals]:
-        """(row, role) -> calls and tokens."""
-        totals: dict[tuple[str, str], CallTotals] = {}
-        for call in self.calls:
-            stage = self._stages[call.stage]
-            input_tokens = call.weight * max(0.0, call.input_tokens + (stage.extra_tokens if call.about_item else 0.0))
-            key = (stage.row, call.role)
-            totals[key] = totals.get(key, CallTotals()) + CallTotals(
-                call.weight, input_tokens, call.weight * call.output_tokens
-            )
-        return totals
-
-    def count_unscaled(self, first_call: int) -> None:
-        """Do not scale up the calls from index `first_call` on: the run, too, makes them for the sample alone."""
-        for call in self.calls[first_call:]:
-            call.weight = 1.0
 
     async def get(self, key: str) -> Reply | None:
         stored = self._counted.get(key)
@@ -154,10 +123,12 @@ class DryRunStore:
         if not reply.input_tokens:
             # The result of a web search.
             return
-        stage, about_item = STAGE.get(), isinstance(reply, ItemReply)
-        # A call that is not about an item is made once, however many items there are.
-        weight = self._stages[stage].scale if about_item else 1.0
-        self.calls.append(DryRunCall(stage, role, reply.input_tokens, reply.output_tokens, about_item, weight))
+        stage, calls, input_tokens = self._stages[STAGE.get()], 1.0, float(reply.input_tokens)
+        if isinstance(reply, ItemReply):
+            # A call that is not about an item is made once, however many items there are.
+            calls, input_tokens = stage.scale, max(0.0, input_tokens + stage.extra_tokens)
+        counted = CallTotals(calls, calls * input_tokens, calls * reply.output_tokens)
+        self.totals[stage.row, role] = self.totals.get((stage.row, role), CallTotals()) + counted
 
 
 @dataclass(frozen=True)
@@ -171,18 +142,15 @@ class EstimateTarget:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `make_lm`, as the run would have them."""
     options: LMOptions = field(default_factory=LMOptions)
-    reply_tokens: tuple[int, int, int] = REPLY_TOKENS
+    reply_tokens: tuple[int, int] = REPLY_TOKENS
     other_lms: Mapping[str, str] = field(default_factory=dict)
     """Role -> its LM, where that is another one."""
 
-    def cases(self) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
-        """The three cases of the dry run; in the expected one, replies of the offline LM have their own lengths."""
-        low, expected, high = self.reply_tokens
-        return (
-            EstimateCase("lower", low, False),
-            EstimateCase("expected", expected, self.spec != OFFLINE),
-            EstimateCase("upper", high),
-        )
+    @property
+    def cases(self) -> tuple[EstimateCase, EstimateCase]:
+        """The two cases of the dry run; in the expected one, replies of the offline LM have their own lengths."""
+        expected, most = self.reply_tokens
+        return EstimateCase(expected, distinct_replies=self.spec != OFFLINE), EstimateCase(most, at_most=True)
 
     def price(self, role: str) -> Price | None:
         """The price of a role's calls, if it is known."""
@@ -193,26 +161,26 @@ class EstimateTarget:
         return price_of(spec, self.options.prices, use_litellm=server is None)
 
 
-CaseTriple = tuple[CallTotals, CallTotals, CallTotals]
+Cases = tuple[CallTotals, CallTotals]
+"""Expected, and at most."""
 
-NO_CALLS: CaseTriple = (CallTotals(), CallTotals(), CallTotals())
+NO_CALLS: Cases = (CallTotals(), CallTotals())
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Calls, tokens and cost of a run in the three cases."""
+    """Calls, tokens and money of a run in the two cases."""
 
-    rows: Mapping[str, CaseTriple]
-    """A call that several rows need is counted in the first of them, which may differ between cases: the lower and
-    upper values of rows may add up to more than those of the total."""
-    total: CaseTriple
+    rows: Mapping[str, Cases]
+    """A call that several rows need is counted in the first of them."""
+    total: Cases
     target: EstimateTarget
 
 
 def estimate_by_dry_run(
     target: EstimateTarget,
     stages: Mapping[str, Stage],
-    work: Callable[[EstimateCase, JudgeRunner, DryRunStore], None],
+    work: Callable[[EstimateCase, JudgeRunner], None],
     row: Callable[[str, str], str] = lambda stage_row, role: stage_row,
     *,
     cache_debates: bool = False,
@@ -231,8 +199,8 @@ def estimate_by_dry_run(
     """
     by_case: list[dict[str, CallTotals]] = []
     with _stored_replies(target.replies) as stored:
-        for case in target.cases():
-            store = DryRunStore(stages, stored)
+        for case in target.cases:
+            store = CountingStore(stages, stored)
             lm = make_lm(
                 target.spec,
                 api_base=target.api_base,
@@ -243,7 +211,7 @@ def estimate_by_dry_run(
                 **target.settings,
             )
             with JudgeRunner(lm, progress=False, cache=DebateCache() if cache_debates else None) as runner:
-                work(case, runner, store)
+                work(case, runner)
             rows: dict[str, CallTotals] = {}
             for (stage_row, role), totals in store.totals.items():
                 price = target.price(role)
@@ -251,28 +219,22 @@ def estimate_by_dry_run(
                 name = row(stage_row, role)
                 rows[name] = rows.get(name, CallTotals()) + replace(totals, usd=usd)
             by_case.append(rows)
-    names = dict.fromkeys(name for rows in reversed(by_case) for name in rows)
+    expected, most = by_case
+    names = dict.fromkeys((*most, *expected))
     return Estimate(
-        {name: _in_order([rows.get(name, CallTotals()) for rows in by_case]) for name in names},
-        _in_order([sum(rows.values(), CallTotals()) for rows in by_case]),
+        {name: _bounded(expected.get(name, CallTotals()), most.get(name, CallTotals())) for name in names},
+        _bounded(*(sum(rows.values(), CallTotals()) for rows in by_case)),
         target,
     )
 
 
-def _in_order(cases: Sequence[CallTotals]) -> CaseTriple:
-    """The cases, such that lower <= expected <= upper."""
-    low, expected, high = cases
-
-    def bound(choose: Callable[..., float], totals: CallTotals, other: CallTotals) -> CallTotals:
-        usd = None if totals.usd is None or other.usd is None else choose(totals.usd, other.usd)
-        return CallTotals(
-            choose(totals.calls, other.calls),
-            choose(totals.input_tokens, other.input_tokens),
-            choose(totals.output_tokens, other.output_tokens),
-            usd,
-        )
-
-    return bound(min, low, expected), expected, bound(max, high, expected)
+def _bounded(expected: CallTotals, most: CallTotals) -> Cases:
+    """The cases, such that the second is nowhere less than the first."""
+    usd = None if expected.usd is None or most.usd is None else max(expected.usd, most.usd)
+    calls, input_tokens, output_tokens = (
+        max(getattr(expected, name), getattr(most, name)) for name in ("calls", "input_tokens", "output_tokens")
+    )
+    return expected, CallTotals(calls, input_tokens, output_tokens, usd)
 
 
 @contextmanager
@@ -285,22 +247,21 @@ def _stored_replies(folder: Path | None) -> Iterator[SqlStore | None]:
         yield store
 
 
-def reply_tokens(text: str) -> tuple[int, int, int]:
-    """Parse the value of `--estimate`: three lengths of a reply in tokens; the default ones if it is empty.
+def reply_tokens(text: str) -> tuple[int, int]:
+    """Parse the value of `--estimate`: two lengths of a reply in tokens; the default ones if it is empty.
 
     Raises:
         InputError: It is neither.
     """
     if not text:
         return REPLY_TOKENS
-    parts = [part.strip() for part in text.split(",")]
-    numbers = [int(part) for part in parts if part.isdecimal()]
-    if len(parts) != 3 or len(numbers) != 3 or numbers[0] < 1 or sorted(numbers) != numbers:
-        example = ",".join(map(str, REPLY_TOKENS))
+    numbers = [int(part) for part in text.split(",") if part.strip().isdecimal()]
+    if len(numbers) != 2 or text.count(",") != 1 or not 1 <= numbers[0] <= numbers[1]:
         raise InputError(
             "not lengths of a reply",
             field="--estimate",
-            expected=f"nothing, or three numbers of tokens, lower, expected and upper, such as {example}",
+            expected="nothing, or two numbers of tokens, expected and at most, such as "
+            + ",".join(map(str, REPLY_TOKENS)),
             found=text,
         )
-    return numbers[0], numbers[1], numbers[2]
+    return numbers[0], numbers[1]

@@ -16,7 +16,6 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions, MaxTokens
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.estimates.dry_run import (
-    DryRunStore,
     Estimate,
     EstimateTarget,
     Stage,
@@ -115,7 +114,7 @@ def scoring_target(
     options: LMOptions | None,
     *,
     max_tokens: MaxTokens | None = None,
-    reply_tokens: tuple[int, int, int] = REPLY_TOKENS,
+    reply_tokens: tuple[int, int] = REPLY_TOKENS,
 ) -> EstimateTarget:
     """The LM of an export's judge, or the given LM, address and longest reply; without a store, no stored replies."""
     # The export's address needs no confirmation, because nothing is sent.
@@ -140,7 +139,7 @@ def estimate_scoring(
                 for question in group_into_questions(judges[name], members, compare_pairs=False).questions:
                     sample.add(question)
 
-    def work(case: EstimateCase, runner: JudgeRunner, store: DryRunStore) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner) -> None:
         judge_copy = dry_run_copy(judge)
         for name, sample in samples.items():
             with stage(name):

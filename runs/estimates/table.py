@@ -1,13 +1,13 @@
-"""An estimate as a table for the terminal, with its assumptions and the coverage of a budget."""
+"""An estimate for the terminal: the cost in one line, a table, the coverage of a budget, the assumptions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, floor
+from math import ceil
 
 from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import BudgetCaps
-from debate_judge.runs.estimates.dry_run import CaseTriple, Estimate, EstimateTarget
+from debate_judge.runs.estimates.dry_run import CallTotals, Cases, Estimate, EstimateTarget
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.terminal import OutputBlock
 
@@ -17,29 +17,34 @@ def estimate_blocks(
 ) -> list[OutputBlock]:
     """The estimate for the terminal; `row_heading` heads the first column, `notes` come before the assumptions."""
     target = estimate.target
-    total = estimate.total
-    priced = total[0].usd is not None
+    priced = estimate.total[0].usd is not None
     header = [row_heading, "LM calls", "input tokens", "output tokens", *(["US dollars"] if priced else [])]
-    body = [_cells(label, row, priced) for label, row in [*estimate.rows.items(), ("total", total)]]
-    blocks: list[OutputBlock] = [
-        f"Estimate for {target.spec}, each as lower / expected / upper; no LM was called and nothing was spent",
-        "",
-        DataTable(header, body, total=True),
-        "",
-    ]
+    body = [_cells(label, row, priced) for label, row in [*estimate.rows.items(), ("total", estimate.total)]]
+    blocks: list[OutputBlock] = [first_line(estimate), ""]
+    blocks += [f"{target.spec}: expected / at most", DataTable(header, body, total=True), ""]
     if not priced:
         blocks.append(f"US dollars: no price known for {target.spec}; give --prices FILE")
-    blocks += [line for line in (_budget(target.options.budget, total),) if line]
+    blocks += [line for line in (_budget(target.options.budget, estimate.total),) if line]
     return [*blocks, *notes, *(_assumptions(target) if with_assumptions else [])]
 
 
+def first_line(estimate: Estimate) -> str:
+    """The cost of the run: money if the price is known, and calls."""
+    expected, most = estimate.total
+    calls = f"{round(expected.calls):,}"
+    if not expected.usd:
+        return f"About {calls} LM calls (at most {_whole(most.calls)}); nothing was called or spent."
+    money = [_dollars(totals) for totals in (expected, most)]
+    return f"About ${money[0]} (at most ${money[1]}), {calls} calls; nothing was called or spent."
+
+
 def _assumptions(target: EstimateTarget) -> list[str]:
-    low, expected, high = target.reply_tokens
+    expected, most = target.reply_tokens
     lines = [
-        "Assumptions. Lower: debates end as early as they can. Expected: they go as with the offline stand-in, "
-        "which is no language model, on these texts. Upper: no debate ends before its last round.",
-        f"Free text in replies has {low} / {expected} / {high} tokens (--estimate L,E,U sets others; hidden reasoning "
-        "is paid for like a reply), and a quarter of that for each of several scores that share a reply; "
+        "Assumptions. Expected: debates go as with the offline stand-in, which is no language model, on these texts. "
+        "At most: no debate ends before its last round.",
+        f"Free text in replies has {expected} / {most} tokens (--estimate E,M sets others; hidden reasoning is paid "
+        "for like a reply), and a quarter of that for each of several scores that share a reply; "
         f"{TOKENS_PER_BYTE} tokens per byte of text; no input cached by the provider; no retries. The "
         "preflight, a call or two for each role, comes on top.",
     ]
@@ -48,39 +53,37 @@ def _assumptions(target: EstimateTarget) -> list[str]:
     return lines
 
 
-def _cells(label: str, row: CaseTriple, priced: bool) -> list[str]:
+def _cells(label: str, row: Cases, priced: bool) -> list[str]:
+    expected, most = row
     counts = [
-        _numbers([getattr(totals, name) for totals in row]) for name in ("calls", "input_tokens", "output_tokens")
+        f"{round(getattr(expected, name)):,} / {_whole(getattr(most, name))}"
+        for name in ("calls", "input_tokens", "output_tokens")
     ]
-    return [label, *counts, *([_dollars([totals.usd or 0.0 for totals in row])] if priced else [])]
+    return [label, *counts, *([f"{_dollars(expected)} / {_dollars(most)}"] if priced else [])]
 
 
-def _numbers(values: Sequence[float]) -> str:
-    # Scales are quotients: rounding errors must not make a whole number the next one.
-    low, expected, high = (round(value, 6) for value in values)
-    return f"{floor(low):,} / {round(expected):,} / {ceil(high):,}"
+def _whole(value: float) -> str:
+    """A bound, rounded up; scales are quotients, whose rounding errors must not make a whole number the next one."""
+    return f"{ceil(round(value, 6)):,}"
 
 
-def _dollars(values: Sequence[float]) -> str:
-    digits = 4 if 0 < max(values) < 1 else 2
-    return " / ".join(f"{value:,.{digits}f}" for value in values)
+def _dollars(totals: CallTotals) -> str:
+    usd = totals.usd or 0.0
+    return f"{usd:,.4f}" if 0 < usd < 0.1 else f"{usd:,.2f}"
 
 
-def _budget(budget: BudgetCaps, total: CaseTriple) -> str:
+def _budget(budget: BudgetCaps, total: Cases) -> str:
     """Which case each cap of `--budget` covers."""
     lines = []
     for name, cap in (("calls", budget.calls), ("tokens", budget.tokens), ("usd", budget.usd)):
-        needs = [getattr(totals, name) for totals in total]
-        if cap is None or None in needs:
+        expected, most = (getattr(totals, name) for totals in total)
+        if cap is None or expected is None or most is None:
             continue
-        low, expected, high = needs
-        if cap >= high:
-            coverage = "covers the upper estimate"
+        if cap >= most:
+            coverage = "covers what it takes at most"
         elif cap >= expected:
-            coverage = "covers the expected estimate, not the upper one"
-        elif cap >= low:
-            coverage = f"covers {100 * cap / expected:.0f} % of the expected estimate"
+            coverage = "covers what is expected, not what it takes at most"
         else:
-            coverage = "does not cover the lower estimate: the run would stop, to be resumed"
+            coverage = f"covers {100 * cap / expected:.0f} % of what is expected; the run would stop, to be resumed"
         lines.append(f"{name}={cap:,g} {coverage}")
     return f"--budget: {'; '.join(lines)}" if lines else ""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 from debate_judge.data.schema import Corpus
-from debate_judge.optimize.job import compile_judge, make_plan
-from debate_judge.optimize.plan import CompilePlan, CompileRun
+from debate_judge.optimize.compile import learn_and_measure
+from debate_judge.optimize.plan import CompilePlan, CompileRun, make_plan
 from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.settings import Settings
@@ -24,9 +22,6 @@ def plan_of(settings: Settings, personas: Mapping[str, str], corpus: Corpus | No
 def compiled(
     settings: Settings, personas: Mapping[str, str], runner: JudgeRunner, reflection: JudgeLM, **changes: Any
 ) -> Result:
-    """Compile with `runner`; `changes` are those of its `Run`."""
+    """Compile with `runner`; `changes` are further fields of its run."""
 
-    def run_factory(plan: CompilePlan) -> nullcontext[CompileRun]:
-        return nullcontext(replace(CompileRun.of(plan, runner, None, reflection), **changes))
-
-    return compile_judge(settings, personas, run_factory=run_factory)
+    return learn_and_measure(CompileRun(plan_of(settings, personas), runner, reflection, **changes))

@@ -13,7 +13,7 @@ import optuna
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import Point, SearchSpace
+from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.study import (
     SEARCH_LIMITS,
     Criterion,
@@ -76,6 +76,10 @@ class FakeScores:
 
     def scored(self, point: Point, ratings: Sequence[float], rng: random.Random) -> tuple[float | None, ...]:
         return tuple(r + rng.gauss(0, self.noise(point)) for r in ratings)
+
+    def parts_of(self, variant: JudgeVariant) -> dict[str, str]:
+        judgeable = self.judgeable(Point(variant.knowledge, variant.persona, 0, False, "given"))
+        return dict.fromkeys(self.groups[:judgeable], "dev")
 
     def judgements(self, point: Point, group_ids: Collection[str] | None = None) -> list[Judgement]:
         return [Unscored("lm error", "no answer", 0, EMPTY)]

@@ -19,7 +19,7 @@ from debate_judge import Aspect, Scale, Task
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize import compile as command
 from debate_judge.optimize import python_api
-from debate_judge.optimize.estimation.estimate import estimate_compile
+from debate_judge.optimize.estimate import estimate_compile
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import describe_point
 from debate_judge.optimize.reporting.summary import next_steps
@@ -208,9 +208,8 @@ def test_sources_of_equal_ratings_count_and_are_part_of_the_estimate() -> None:
     # The judge thinks less of these texts than their raters do.
     assert calibration["bias"]["value"] < calibration["bias_after"]["value"]
     assert calibration["change"]["value"] < 0
-    assert "relevance: calibration" in estimate.rows
-    low, _, high = (used.calls for used in estimate.total)
-    assert low - 1e-6 <= result["lm_calls"]["executed"] <= high + 1e-6
+    assert "calibration" in estimate.rows
+    assert result["lm_calls"]["executed"] <= estimate.total[1].calls + 1e-6
 
 
 @pytest.mark.integration

@@ -99,9 +99,9 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> FoldedCompile:
 
 
 def guided(evaluation: Any) -> Judge:
-    """The judge with a guide that a fold's search, or the last one, chose from."""
+    """The judge with a guide that a fold's search, or that of the exported judge, chose from."""
     variants = evaluation.searches["coherence"].scores.variants
-    judge: Judge = variants[JudgeVariant("guide", evaluation.plan.judge.config()["persona"])].judge
+    judge: Judge = variants[JudgeVariant("guide", "devils-advocate")].judge
     return judge
 
 
@@ -139,9 +139,9 @@ def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(folded: Folde
 def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: FoldedCompile) -> None:
     texts = [c.text for group in folded.result.plan.data.evaluation_corpus.groups for c in group.candidates]
     expected = [float(score_of_text(text)) for text in texts]
-    judgements = folded.result.held_out.judgements["compiled"]["coherence"]
+    judgements = folded.result.held_out.judges["compiled"].judgements["coherence"]
     assert [getattr(judgement, "score", None) for judgement in judgements] == expected
-    groups = folded.result.held_out.scores["compiled"]["coherence"]
+    groups = folded.result.held_out.judges["compiled"].scores["coherence"]
     assert [score for group in groups for score in group.scores] == expected
 
 

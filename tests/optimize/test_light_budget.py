@@ -1,4 +1,4 @@
-"""A light compile executes no more calls than its upper estimate, by folds as it is by default."""
+"""A light compile executes no more calls than its estimate says at most, by folds as it is by default."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from debate_judge.optimize.estimation.estimate import estimate_compile
+from debate_judge.optimize.estimate import estimate_compile
 from debate_judge.optimize.reflection import make_reflection_lm
 from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
-from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, requested, scripted_lm, section
@@ -45,20 +44,6 @@ def light(folder: Path, sources: int, candidates: int, aspects: int, **settings:
     return Settings(data=str(folder / "made.jsonl"), store=str(folder / "store"), **settings)
 
 
-def most_estimated(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> float:
-    """Calls of the upper estimate; the expected one is left out, for it would only take time."""
-    cases = EstimateTarget.cases
-
-    def without_expected(self: EstimateTarget) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
-        lower, _, upper = cases(self)
-        return lower, lower, upper
-
-    monkeypatch.setattr(EstimateTarget, "cases", without_expected)
-    low, _, high = (used.calls for used in estimate_compile(settings, TEXTS).total)
-    assert low < high
-    return high
-
-
 def always_disputing(prompt: str) -> str:
     """Scores by chance, and a Critic who never gives in: a reply takes as many calls as it can."""
 
@@ -74,18 +59,18 @@ def run_compile(settings: Settings) -> int:
     """Calls that a compile executes."""
     lm = scripted_lm(always_disputing)
     with JudgeRunner(lm, progress=False) as runner:
-        author = make_reflection_lm(settings, lm, DryRunTransport(EstimateCase("upper", 100)))
+        author = make_reflection_lm(settings, lm, DryRunTransport(EstimateCase(100, at_most=True)))
         compiled(settings, TEXTS, runner, author)
     # Each of them once: what stages and folds have in common is not paid again.
     assert len(lm.prompts) == len(set(lm.prompts))
     return lm.meter.executed.total()
 
 
-def test_a_light_compile_by_folds_executes_no_more_than_its_upper_estimate(
+def test_a_light_compile_by_folds_executes_no_more_than_it_takes_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The compile, too, prunes nothing.
-    monkeypatch.setattr(study, "_UNPRUNED_TRIALS", 1000)
+    monkeypatch.setattr(study, "_PRUNED_SHARE", 0.0)
     settings = light(tmp_path, 8, 3, 2, folds=4)
-    executed, most = run_compile(settings), most_estimated(settings, monkeypatch)
+    executed, most = run_compile(settings), estimate_compile(settings, TEXTS).total[1].calls
     assert 0.5 * most < executed <= most

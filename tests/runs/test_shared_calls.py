@@ -89,7 +89,7 @@ def expected(groups: int, candidates: int) -> list[Row]:
 @pytest.mark.parametrize(("together", "calls"), [(0, 2 * 96), (4, 2 * 12 * 2), (8, 2 * 12), (3, 3 * 12 * 2)])
 def test_a_stream_makes_the_calls_that_are_estimated_and_those_of_a_corpus(together: int, calls: int) -> None:
     estimate, items = estimate_scoring(EstimateTarget("offline"), compiled(together), TASK.aspects, stream(12, 8))
-    assert (items, [round(used.calls, 6) for used in estimate.total]) == (2 * 96, [calls] * 3)
+    assert (items, [round(used.calls, 6) for used in estimate.total]) == (2 * 96, [calls] * 2)
     rows, prompts = streamed(compiled(together), 12, 8)
     assert rows == expected(12, 8)
     assert len(prompts) == calls

@@ -1,0 +1,91 @@
+"""The command `debate compile`: from its flags to `optimize.compile`, and from the result to the terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+
+from debate_judge.data.files.writing import require_writable, write_json
+from debate_judge.optimize.settings import Settings
+from debate_judge.runs.flags.declaration import command_settings
+from debate_judge.runs.flags.lm import EstimateFlags, require_server
+from debate_judge.runs.flags.parser import RESUME_HINT, run_command
+from debate_judge.runs.flags.text_layout import print_error
+from debate_judge.runs.reports.terminal import show
+
+
+DESCRIPTION = """Compile a judge for your human raters and measure it on sources that it never saw. A compile that was
+stopped resumes when the same command is run again; finished LM calls are not paid for again.
+
+    debate compile                                   # the sample corpus, offline, no key
+    debate compile --data ratings.jsonl --lm openai/gpt-6-luna
+    debate compile --config settings.toml --seed 1
+"""
+
+
+@command_settings
+class CompileFlags(Settings, EstimateFlags):
+    """The settings of the command: those of a compile, and `--estimate`, which replaces it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a compile; returns the exit code (0 done, 2 bad input, 3 the LM failed, 4 tracking failed, 130 stopped)."""
+    return run_command("compile", DESCRIPTION, CompileFlags, _run, argv, RESUME_HINT)
+
+
+def _run(flags: CompileFlags) -> int:
+    settings = Settings(**{field.name: getattr(flags, field.name) for field in fields(Settings)})
+    estimate = flags.estimate
+    if estimate is None:
+        require_server(settings.lm, settings.api_base, settings.store)
+        require_server(*settings.reflection, settings.store, flag="--reflection-lm", stored_under=settings.lm)
+    with _messages(verbose=settings.verbose):
+        return _compile(settings) if estimate is None else _estimate(settings, estimate)
+
+
+def _estimate(settings: Settings, reply_lengths: str) -> int:
+    from debate_judge.optimize.estimate import estimate_compile, notes
+    from debate_judge.runs.estimates.table import estimate_blocks
+    from debate_judge.runs.flags.judge import personas
+
+    estimate = estimate_compile(
+        settings, personas(Path(settings.personas) if settings.personas else None), reply_lengths
+    )
+    show(*estimate_blocks(estimate, "stage", notes(settings)))
+    return 0
+
+
+def _compile(settings: Settings) -> int:
+    from debate_judge.optimize.compile import compile_judge
+    from debate_judge.optimize.reporting.summary import summary
+    from debate_judge.runs.flags.judge import personas
+    from debate_judge.runs.tracking.tracker import EXIT_TRACKING, TrackingError
+
+    require_writable(settings.json, "--json")
+    try:
+        result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
+    except TrackingError as error:
+        print_error(error)
+        return EXIT_TRACKING
+    show(*summary(result, verbose=settings.verbose))
+    if settings.json:
+        write_json(settings.json, result.to_json(), "--json")
+    return 0
+
+
+@contextmanager
+def _messages(*, verbose: bool) -> Iterator[None]:
+    """Show the project's warnings on stderr, and if `verbose` all messages; other loggers stay as they are."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("debate_judge")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

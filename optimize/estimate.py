@@ -1,0 +1,135 @@
+"""The cost of a compile before anything is spent: the compile itself on a sample of sources, with an LM that counts.
+
+In the expected case the tuner writes, and the search tries and chooses, what it does on the sample. At most nothing is
+pruned, the sampler suggests the longest debates, and the choice falls on the most expensive judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from debate_judge.data.schema import Corpus
+from debate_judge.data.splits import Splits
+from debate_judge.optimize.compile import learn_and_measure
+from debate_judge.optimize.examples import examples
+from debate_judge.optimize.plan import CompilePlan, CompileRun, make_plan
+from debate_judge.optimize.rated_data import load
+from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
+from debate_judge.optimize.search.choice_scores import PARTS, search_stage
+from debate_judge.optimize.search.study import SEARCH_LIMITS
+from debate_judge.optimize.selection import calibration_label
+from debate_judge.optimize.settings import Settings
+from debate_judge.programs import options_of
+from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
+from debate_judge.programs.judge import corpus_items
+from debate_judge.programs.lm.reply import replies_folder
+from debate_judge.runs.estimates.dry_run import (
+    Estimate,
+    EstimateTarget,
+    Stage,
+    TextTotals,
+    estimate_by_dry_run,
+    reply_tokens,
+)
+from debate_judge.runs.estimates.items import sampled_groups, text_totals
+from debate_judge.runs.flags.judge import together_question
+from debate_judge.runs.flags.lm import lm_options
+from debate_judge.runs.runner.progress import StepProgress
+from debate_judge.runs.runner.runner import JudgeRunner
+
+SAMPLED_ITEMS = 384
+"""Items of the sample, over all aspects and parts."""
+
+
+def estimate_compile(settings: Settings, personas: Mapping[str, str], reply_lengths: str = "") -> Estimate:
+    """Estimate a compile, stage by stage; nothing is written.
+
+    Args:
+        settings: As for the compile.
+        personas: Name -> text of the personas that a debate may be given.
+        reply_lengths: The value of `--estimate`.
+    """
+    plan = make_plan(load(settings), settings, personas)
+    target = EstimateTarget(
+        settings.lm,
+        settings.api_base,
+        replies_folder(settings.store, settings.lm),
+        {"temperature": settings.temperature, "max_tokens": settings.max_tokens},
+        lm_options(settings),
+        reply_tokens(reply_lengths),
+        {REFLECTION: settings.reflection_lm or settings.lm},
+    )
+    sample = sampled(plan)
+    whole, part = stage_texts(plan), stage_texts(sample)
+    # The row is the kind of work, whatever the aspect: `tuning`, `search`, `calibration`, `held-out`.
+    stages = {name: Stage.of(name.split(": ")[1].partition(",")[0], whole[name], part[name]) for name in whole}
+
+    with StepProgress("stages of two dry runs", None) as steps:
+
+        def work(case: EstimateCase, runner: JudgeRunner) -> None:
+            reflection_lm = make_reflection_lm(settings, runner.lm, DryRunTransport(case))
+            learn_and_measure(CompileRun(sample, runner, reflection_lm, at_most=case.at_most))
+            steps.advance()
+
+        return estimate_by_dry_run(target, stages, work, cache_debates=plan.data.cross_validated)
+
+
+def notes(settings: Settings) -> list[str]:
+    """What the figures assume about the search."""
+    most = SEARCH_LIMITS[settings.effort].candidates
+    search = (
+        f"Search: on at most {most:,} texts of each aspect (--effort {settings.effort}). Expected is what it does on a "
+        "sample; at most, nothing is pruned, the longest debates are suggested, and the most expensive judge is chosen."
+    )
+    together = "together" in options_of(settings.judge) and "together" not in settings.options()
+    sizes = [len(group.candidates) for group in load(settings).corpus.groups] if together else []
+    return [*together_question(sizes), search]
+
+
+def sampled(plan: CompilePlan) -> CompilePlan:
+    """The plan with a sample of the sources of each part or fold, and judges that make LM calls only."""
+    data, seed = plan.data, plan.settings.seed
+    first = data.splits
+    parts = [fold.held_out for fold in data.folds] if data.cross_validated else [first.train, first.dev, first.held_out]
+    texts = SAMPLED_ITEMS // len(data.aspects) // len(parts)
+    sampled_ids: set[str] = set()
+    for groups in (part.groups for part in parts):
+        # The others are for calibration alone.
+        for discriminating in (True, False):
+            kind = [group for group in groups if data.discriminates(group, data.aspects) == discriminating]
+            sampled_ids |= {group.id for group in sampled_groups(kind, texts, seed)}
+
+    def take(part: Corpus) -> Corpus:
+        return replace(part, groups=tuple(group for group in part.groups if group.id in sampled_ids))
+
+    def taken(splits: Splits) -> Splits:
+        return replace(splits, train=take(splits.train), dev=take(splits.dev), held_out=take(splits.held_out))
+
+    halves = tuple(tuple(map(taken, half)) for half in data.halves)
+    return replace(
+        plan,
+        # That too many items of a sample are unscored is no error.
+        settings=replace(plan.settings, max_unscored=1.0),
+        data=replace(data, corpus=take(data.corpus), halves=halves),
+        judge=plan.judge.dry_run_copy(),
+        single=plan.single.dry_run_copy(),
+    )
+
+
+def stage_texts(plan: CompilePlan) -> dict[str, TextTotals]:
+    """Name of a stage (`runs.runner.judge_usage.stage`) -> the texts that are judged in it, each once."""
+    totals: dict[str, TextTotals] = {}
+    grouped, seed = plan.data.level == "summary", plan.settings.seed
+    splits = [splits for half in plan.data.halves for splits in half]
+    for aspect in plan.data.aspects:
+        rated = [e for half in plan.data.halves for e in examples(half[0].train, [aspect], grouped=grouped, seed=seed)]
+        totals[f"{aspect.name}: tuning"] = text_totals(item for example in rated for item in example.questions)
+        for label, discriminating in ((aspect.name, True), (calibration_label(aspect.name), False)):
+            choices = [plan.choice_corpora(each, aspect, discriminating=discriminating) for each in splits]
+            for part in PARTS:
+                items = [item for choice in choices for item in corpus_items(choice[part], aspect)]
+                for kind in ("debates", "tie-breaks"):
+                    totals[search_stage(label, kind, part)] = text_totals(items)
+        totals[f"{aspect.name}: held-out"] = text_totals(corpus_items(plan.data.evaluation_corpus, aspect))
+    return totals
