@@ -31,7 +31,9 @@ def _run(arguments: Sequence[str]) -> int:
         problem = [f"unknown command {name!r}" + (f"; {hint}" if hint else ""), ""] if name else []
         print("\n".join([*problem, usage()]), file=sys.stderr)
         return 2
-    code: int = importlib.import_module(COMMANDS[name][0]).main(other_arguments)
+    # `optimize.compile` loads all that a compile needs, which `--help` does not.
+    module = "debate_judge.optimize.command" if name == "compile" else COMMANDS[name][0]
+    code: int = importlib.import_module(module).main(other_arguments)
     return code
 
 

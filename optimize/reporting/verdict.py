@@ -121,7 +121,7 @@ def further_findings(result: Result) -> list[str]:
             "The figures are those of the folds' judges; the exported judge was compiled on all sources, and its "
             "choices and calls are its own."
         )
-    return [*findings, *group_notes(held_out.comparison, headings(result)), *_differences(result)]
+    return [*findings, *group_notes(held_out, headings(result)), *_differences(result)]
 
 
 def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
