@@ -35,7 +35,7 @@ from debate_judge.optimize.tuners import (
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.optimize.tuners.persona import EFFECTS, count_effects, critic_replies, effects_text
 from debate_judge.optimize.tuners.rated_examples import rated_candidates
-from debate_judge.optimize.tuning import tune_judges
+from debate_judge.optimize.tuning import tune
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import ADVOCATE, PERSONAS, PLAIN
 from debate_judge.programs.judge import DebateConfig, Item, Judge, corpus_items
@@ -197,7 +197,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
 
     lm = scripted_lm(debater())
     with JudgeRunner(lm, progress=False) as runner:
-        learnt = tune_judges(CompileRun(plan, runner, None, Writing, lm))
+        learnt = tune(CompileRun(plan, runner, lm, tuner=Writing), plan.data.splits.train)
     assert (LEARNT in learnt.space.personas) == (text is not None)
     if text is None:
         return
