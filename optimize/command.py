@@ -17,7 +17,6 @@ from debate_judge.runs.flags.parser import RESUME_HINT, run_command
 from debate_judge.runs.flags.text_layout import print_error
 from debate_judge.runs.reports.terminal import show
 
-
 DESCRIPTION = """Compile a judge for your human raters and measure it on sources that it never saw. A compile that was
 stopped resumes when the same command is run again; finished LM calls are not paid for again.
 
