@@ -8,13 +8,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from debate_judge.data.agreement.differences import statistical_power
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_errors
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.plan import CompilePlan
-from debate_judge.optimize.reporting.formatting import describe_point, guides_text, instruction_diff
-from debate_judge.optimize.reporting.mlflow_description import debate_rows, description, sampled_debates
+from debate_judge.optimize.reporting.formatting import describe_point
+from debate_judge.optimize.reporting.mlflow_description import description, sampled_debates
 from debate_judge.optimize.reporting.sections import compile_report
 from debate_judge.optimize.result import Result, TrackedRun
 from debate_judge.programs import JUDGE_CLASSES
@@ -23,9 +22,6 @@ from debate_judge.programs.lm.redaction import redact
 from debate_judge.programs.roles.examples import examples_of, render_examples
 from debate_judge.runs.export import folder
 from debate_judge.runs.flags.declaration import changed_settings
-from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
-from debate_judge.runs.reports import calibration as calibration_tables
-from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.reports.html.page import Report
 from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
@@ -106,13 +102,11 @@ def log_result(result: Result, tracker: Tracker) -> Result:
                 }
             )
         )
-        mlflow.log_dict(finite_values(_detail_metrics(result)), "metrics.json")
         mlflow.log_dict(redact(result.to_json()), "result.json")
-        for file, text in _texts(result).items():
-            mlflow.log_text(text, file)
+        if examples := _examples(result):
+            mlflow.log_text(examples, "examples.txt")
         mlflow.log_table(_table(cost_rows(result.lm.meter, result.lm.price)), "costs.json")
         if tracker.keeps_texts:
-            mlflow.log_table(_table(debate_rows(plan, held_out)), "debates.json")
             log_debates(tracker.run_id, sampled_debates(plan, held_out))
         _log_model(result)
     tracked = TrackedRun(run_id=tracker.run_id, ui_command=tracker.ui_command, link=tracker.run_link())
@@ -127,15 +121,10 @@ def _table(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
     return pd.DataFrame(list(rows), dtype=object)
 
 
-def _texts(result: Result) -> dict[str, str]:
-    """File -> text, about the prompts of the compiled judge."""
+def _examples(result: Result) -> str:
+    """The rated examples in the prompts of the compiled judge; empty without any."""
     by_aspect = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
-    examples = [f"{aspect}\n\n{render_examples(found)}" for aspect, found in by_aspect.items() if found]
-    return {
-        "instructions-diff.txt": instruction_diff(result.plan, result.compiled),
-        "guides.txt": guides_text(result.compiled),
-        **({"examples.txt": "\n\n".join(examples)} if examples else {}),
-    }
+    return "\n\n".join(f"{aspect}\n\n{render_examples(found)}" for aspect, found in by_aspect.items() if found)
 
 
 def _write_report(result: Result, tracker: Tracker, report: Report, texts: Mapping[str, Any]) -> Path | None:
@@ -239,29 +228,9 @@ def _main_metrics(result: Result) -> dict[str, float | None]:
         "gain_over_informed_single": held_out.gain_over_informed.value,
         "calls_per_item": held_out.calls_per_item("compiled"),
         "unscored": average["compiled"].unscored,
+        "trials": sum(next(iter(searches.values())).states.values()),
         "lm_calls": meter.requested.total(),
         "input_tokens": meter.input_tokens,
         "output_tokens": meter.output_tokens,
         "usd": cost_rows(meter, result.lm.price)[-1]["usd"],
-    }
-
-
-def _detail_metrics(result: Result) -> dict[str, float | None]:
-    """Numbers for `metrics.json` that would crowd the metrics on the run's page."""
-    held_out, search = result.held_out, next(iter(result.searches.values()))
-    meter, power = result.lm.meter, statistical_power(held_out.gain)
-    return {
-        **{f"held_out/{name}/lm_calls_per_item": held_out.calls_per_item(name) for name in COMPARED},
-        **{f"gain/{aspect}": gain.value for aspect, gain in held_out.gains.items()},
-        **decision_tables.metrics(held_out.decisions),
-        **absolute_agreement_tables.metrics(held_out.absolute_agreement),
-        **calibration_tables.metrics(result.calibration),
-        "gain_detectable": None if power is None else power.detectable,
-        "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
-        "trials": sum(search.states.values()),
-        "trials_pruned": search.states.get("PRUNED", 0),
-        "trials_failed": search.states.get("FAIL", 0),
-        "lm_calls_executed": meter.executed.total(),
-        "cached_input_tokens": meter.cached_tokens,
-        "tokens_from_store": meter.total.stored,
     }

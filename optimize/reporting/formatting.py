@@ -1,10 +1,7 @@
-"""The choices of a compile, its changed instructions and its guides in words."""
+"""The choices of a compile and its guides in words."""
 
 from __future__ import annotations
 
-import difflib
-
-from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs.compiled import CompiledJudge
@@ -34,29 +31,7 @@ def variant_name(variant: JudgeVariant) -> str:
     return f"{variant.persona}{knowledge}"
 
 
-def instruction_diff(plan: CompilePlan, judge: CompiledJudge) -> str:
-    """Unified diff of every role's instructions, from the uncompiled judge to the compiled one."""
-    before = plan.judge.instructions()
-    lines: list[str] = []
-    for aspect, chosen in judge.aspects.items():
-        for role, after in chosen.judge.instructions().items():
-            lines += difflib.unified_diff(
-                before[role].splitlines(),
-                after.splitlines(),
-                f"{aspect}/{role}",
-                f"{aspect}/{role}, compiled",
-                lineterm="",
-            )
-    return "\n".join(lines) or "The compiled instructions are the uncompiled ones."
-
-
 def guides(judge: CompiledJudge) -> dict[str, str]:
     """Aspect -> the guide in the judge's instructions, for aspects with a guide."""
     by_aspect = {aspect: guide_of(chosen.judge) for aspect, chosen in judge.aspects.items()}
     return {aspect: guide for aspect, guide in by_aspect.items() if guide}
-
-
-def guides_text(judge: CompiledJudge) -> str:
-    """All guides as one text for people."""
-    by_aspect = guides(judge)
-    return "\n\n".join(f"{aspect}\n\n{guide}" for aspect, guide in by_aspect.items()) or "The judge holds no guide."

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import fingerprint
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.evidence import evidence
@@ -18,7 +17,7 @@ from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.plan import ComparisonPlan
 from debate_judge.runs.comparison.results import AVERAGE, Comparison
 from debate_judge.runs.comparison.table import judges_table, verdict
-from debate_judge.runs.comparison.tracked import log_comparison
+from debate_judge.runs.comparison.tracked import identity_of, log_comparison, name_of
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.html.charts import Chart, Point, Series
@@ -191,7 +190,6 @@ def comparison_report(
 ) -> tuple[Report, dict[str, Any]]:
     """The report of a comparison without the texts of the data, and the texts."""
     comparison, corpus, context = rendered.comparison, plan.setup.corpus, plan.context
-    identity = fingerprint(["comparison", rendered.record])
     names = {result.name: result.name for result in comparison.rows}
     findings: list[ReportBlock] = [Paragraph(sentence) for sentence in verdict(comparison)]
     reproduced = {
@@ -203,9 +201,9 @@ def comparison_report(
         comparison,
         names,
         subject="Comparison of judges",
-        name=f"compare-{corpus.origin.name}-{identity[:8]}",
+        name=name_of(flags, plan),
         title=f"{corpus.origin.name}: {len(names)} judges, {context.lm}",
-        identity=identity,
+        identity=identity_of(flags, plan),
         verdict=[
             *findings,
             judges_table(comparison, all_intervals=True),

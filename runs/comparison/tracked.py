@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from debate_judge.runs.comparison.report import RenderedComparison
 
 
+def identity_of(flags: CompareFlags, plan: ComparisonPlan) -> str:
+    """Equal for comparisons of equal settings on equal data: the same run, and the same report."""
+    settings = {name: str(value) for name, value in result_settings(flags).items()}
+    return fingerprint(["comparison", plan.setup.corpus.digest, settings])
+
+
+def name_of(flags: CompareFlags, plan: ComparisonPlan) -> str:
+    """The name of the run and of its report."""
+    return flags.name or f"compare-{plan.setup.corpus.origin.name}-{identity_of(flags, plan)[:8]}"
+
+
 @contextmanager
 def tracked(flags: CompareFlags, plan: ComparisonPlan) -> Iterator[Tracker]:
     """The run of a comparison, which is opened, and asks for the login, before any LM call.
@@ -34,11 +45,14 @@ def tracked(flags: CompareFlags, plan: ComparisonPlan) -> Iterator[Tracker]:
         TrackingError: A write failed.
     """
     corpus, settings = plan.setup.corpus, result_settings(flags)
-    identity = fingerprint(["comparison", corpus.digest, {name: str(value) for name, value in settings.items()}])
     experiment = f"debate/{Path(flags.data.partition('=')[0]).stem}"
-    name = flags.name or f"compare-{corpus.origin.name}-{identity[:8]}"
-    uri, store = os.environ.get("MLFLOW_TRACKING_URI"), Path(flags.store)
-    with Tracker(uri=uri, store=store, experiment=experiment, run_name=name, identity=identity) as tracker:
+    with Tracker(
+        uri=os.environ.get("MLFLOW_TRACKING_URI"),
+        store=Path(flags.store),
+        experiment=experiment,
+        run_name=name_of(flags, plan),
+        identity=identity_of(flags, plan),
+    ) as tracker:
         import mlflow
 
         params = _params(plan)

@@ -49,13 +49,3 @@ def averages(by_judge: AbsoluteAgreementByJudge, judge: str) -> dict[str, float 
     return (
         {measure: by_judge[judge][AVERAGE].measures[measure].value for measure in MEASURES} if judge in by_judge else {}
     )
-
-
-def metrics(by_judge: AbsoluteAgreementByJudge) -> dict[str, float | None]:
-    """Metric name -> value, as runs hold them: `absolute_agreement/JUDGE/ASPECT/mae`."""
-    return {
-        f"absolute_agreement/{judge}/{aspect}/{measure}": figures.measures[measure].value
-        for judge, by_aspect in by_judge.items()
-        for aspect, figures in by_aspect.items()
-        for measure in MEASURES
-    }

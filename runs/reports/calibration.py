@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.text import interval, interval_metrics
+from debate_judge.runs.reports.text import interval
 
 _TITLE = (
     "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own scores, and calibrated by "
@@ -46,14 +46,3 @@ def rank_note(effects: Effects) -> str:
 
 def to_json(effects: Effects) -> dict[str, dict[str, object]]:
     return {aspect: effect.to_json() for aspect, effect in effects.items()}
-
-
-def metrics(effects: Effects) -> dict[str, float | None]:
-    """Metric name -> value, as runs hold them: `calibration/ASPECT/error_after` and so on."""
-    values: dict[str, float | None] = {}
-    for aspect, effect in effects.items():
-        for name in ("error", "error_after", "change", "bias", "bias_after"):
-            values |= interval_metrics(f"calibration/{aspect}/{name}", getattr(effect, name))
-        for name in ("rms", "rms_after", "spearman", "spearman_after"):
-            values[f"calibration/{aspect}/{name}"] = getattr(effect, name)
-    return values

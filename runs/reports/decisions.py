@@ -9,8 +9,7 @@ from debate_judge.data.agreement.classification import LABEL_MEASURES
 from debate_judge.data.agreement.decisions import DecisionResult
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.text import interval, interval_metrics
-from debate_judge.runs.tracking.values import name_segment
+from debate_judge.runs.reports.text import interval
 
 DecisionsByJudge = Mapping[str, Mapping[str, DecisionResult]]
 """Judge -> aspect -> decisions."""
@@ -44,22 +43,6 @@ def to_json(by_judge: DecisionsByJudge) -> dict[str, dict[str, Any]]:
     return {
         judge: {aspect: _json(result) for aspect, result in by_aspect.items()} for judge, by_aspect in by_judge.items()
     }
-
-
-def metrics(by_judge: DecisionsByJudge, prefix: str = "held_out") -> dict[str, float | None]:
-    """`PREFIX/JUDGE/ASPECT/accuracy` and so on, with `_low` and `_high` for the interval's ends."""
-    values: dict[str, float | None] = {}
-    for judge, by_aspect in by_judge.items():
-        for aspect, result in by_aspect.items():
-            path = f"{prefix}/{name_segment(judge)}/{name_segment(aspect)}"
-            measures = {**result.measures, **{f"{name}_lower": m for name, m in result.lower.items()}}
-            for name, measure in measures.items():
-                values |= interval_metrics(f"{path}/{name}", measure)
-            values |= {
-                f"{path}/undecided": float(result.undecided),
-                f"{path}/majority_accuracy": result.majority_baseline,
-            }
-    return values
 
 
 def _aspect_tables(by_judge: DecisionsByJudge, aspect: str, units: str) -> list[DataTable]:

@@ -185,12 +185,6 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(capsys: pytest.C
     assert "no language model" in note
     assert len(run.data.metrics) <= 25
     assert run.data.metrics["agreement"] == result["held_out"]["compiled"]["average"]["summary"]["spearman"]["value"]
-    table = artifact(result["run_id"], "debates.json")
-    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
-    assert [row["error"] for row in rows] == sorted((row["error"] for row in rows), reverse=True)
-    assert all(row["error"] == abs(row["score"] - row["rating"]) for row in rows)
-    assert {"single call", "debate", "stop"} < set(rows[0])
-
     compiled("--aspects", "relevance", *NO_ROUNDS)
     assert "not registered" not in unwrapped(capsys.readouterr().out)
     assert len(client.search_registered_models()) == 1
@@ -257,9 +251,7 @@ def test_two_valued_ratings_are_decided_by_one_cut(capsys: pytest.CaptureFixture
     for words in ("sample-level", "positive is 0.5 or more", "compiled hallucination-check"):
         assert words in output
     assert evidence_of(result)["decisions"] == result["decisions"]
-    metrics = artifact(result["run_id"], "metrics.json")
-    assert metrics["held_out/compiled/factuality/accuracy"] == decisions["measures"]["accuracy"]["value"]
-    assert metrics["held_out/compiled/factuality/auroc_low"] == decisions["measures"]["auroc"]["low"]
+    assert artifact(result["run_id"], "result.json")["decisions"] == result["decisions"]
 
 
 @pytest.mark.integration

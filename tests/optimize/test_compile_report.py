@@ -86,7 +86,7 @@ def test_texts_lie_in_the_store_where_the_readme_says(store: Path) -> None:
     files = [file.relative_to(store) for file in quoting(store, store)]
     places = {file.name if file.parts[0] == "artifacts" else file.parts[0] for file in files}
     # MLflow keeps the spans of a trace in its database, and in a file as well where the trace was there before them.
-    assert places - {"traces.json"} == {"replies", "reports", "exports", "debates.json", "mlflow.db"}
+    assert places - {"traces.json"} == {"replies", "reports", "exports", "mlflow.db"}
 
 
 def test_a_tracking_store_that_others_read_gets_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
