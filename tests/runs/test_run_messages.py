@@ -110,7 +110,7 @@ def without_form(prompt: str) -> str:
 @pytest.mark.parametrize(
     ("script", "options", "keywords", "calls"),
     [
-        (failing(TOO_LONG), {}, ("does not fit", "'g2'", "preflight=false"), 1),
+        (failing(TOO_LONG), {}, ("does not fit", "'g2'", "--no-preflight"), 1),
         # One text may be at fault by itself: two items are tried, the role twice each.
         (without_form, {}, ("cannot play the critic", "larger or instruction-tuned"), 2 + 4),
         (debater(), {"name": "debate", "score_mode": "expected"}, ("log-probabilities", "score-mode sampled:20"), 1),
