@@ -111,6 +111,19 @@ def test_there_are_commands_and_the_console_script_knows_no_other() -> None:
     assert {f"{module.replace('.', '/')}.py" for module in modules} <= set(KNOWN)
 
 
+_CHECK = """
+import sys
+from debate_judge.runs import check
+assert check.main([sys.argv[1]]) == 0
+print("LOADED", *sorted({"litellm", "mlflow", "optuna", "pandas", "aiohttp"} & set(sys.modules)))
+"""
+
+
+@pytest.mark.integration
+def test_a_check_loads_no_tracking_and_no_client() -> None:
+    assert run("-c", _CHECK, str(ROOT / "data/sample/summarization.jsonl")).stdout.splitlines()[-1] == "LOADED"
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("name", KNOWN)
 def test_help_loads_nothing_heavy(name: str) -> None:

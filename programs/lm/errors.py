@@ -118,7 +118,9 @@ def remedy(error: dspy.LMError, spec: str) -> str:
     """What the user can do about an error that ended a run; `spec` is the LM, PROVIDER/MODEL."""
     variable = f"{spec.partition('/')[0].upper()}_API_KEY"
     resume = "run the command again; it resumes, and finished calls are not paid for again"
-    if isinstance(error, (dspy.LMAuthError, dspy.LMNotConfiguredError)):
+    if isinstance(error, dspy.LMNotConfiguredError):
+        return f"set what is missing in the environment, then {resume}"
+    if isinstance(error, dspy.LMAuthError):
         return f"give a valid key in the environment variable {variable}, then {resume}"
     if isinstance(error, dspy.LMUnsupportedModelError):
         return f"check the model's name after the slash in {spec!r}, and the address if you gave one, then {resume}"

@@ -1,4 +1,4 @@
-"""pytest: `def test_summary(judge): assert judge(summary, source=article) >= 4`, with `pytest --debate-judge EXPORT`.
+"""pytest: `def test_summary(judge): assert judge(summary, source=article) >= 4`, with `pytest --debate-judge=EXPORT`.
 
 Loaded at every start of pytest, by the entry point `pytest11`: nothing heavy is imported before the fixture is used.
 """
@@ -22,6 +22,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     description = "export of the judge of the fixture `judge`: a folder, models:/NAME/VERSION or models:/NAME@ALIAS"
     parser.getgroup("debate-judge").addoption(OPTION, metavar="EXPORT", help=description)
     parser.addini("debate_judge", description)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse an export as an argument of its own: pytest has taken it for a folder of tests, and looked for its own
+    settings in all folders around both."""
+    folder, settings = config.invocation_params.dir, config.inipath
+    is_foreign = settings is not None and settings.parent not in (folder, *folder.parents)
+    if is_foreign and OPTION in config.invocation_params.args:
+        raise pytest.UsageError(f"pytest has taken its settings from {settings}: write {OPTION}=EXPORT, with =")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +95,7 @@ def debate_judge_scorer(pytestconfig: pytest.Config) -> SingleTextScorer:
     export = pytestconfig.getoption(OPTION) or pytestconfig.getini("debate_judge")
     if not export:
         raise pytest.UsageError(
-            f"the fixture `judge` needs an export: {OPTION} EXPORT, or debate_judge = in pytest.ini"
+            f"the fixture `judge` needs an export: {OPTION}=EXPORT, or debate_judge = in pytest.ini"
         )
     return SingleTextScorer(export)
 

@@ -120,7 +120,7 @@ ADVICE = "\n\n  To fix:\n    - Pass the key explicitly (api_key= on dspy.LM)\n"
     ("error", "remedy"),
     [
         (dspy.LMAuthError("HTTP 401: wrong" + ADVICE), "OPENAI_API_KEY"),
-        (dspy.LMNotConfiguredError("no key" + ADVICE), "OPENAI_API_KEY"),
+        (dspy.LMNotConfiguredError("no key: set OPENAI_API_KEY" + ADVICE), "set what is missing in the environment"),
         (dspy.LMUnsupportedModelError("HTTP 404: no such model"), "'openai/m'"),
         (dspy.LMBillingError("insufficient_quota"), "no credit left"),
         (BudgetSpentError("60 of 60 calls are spent"), "raise --budget"),

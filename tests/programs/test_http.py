@@ -11,6 +11,7 @@ import resource
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -263,6 +264,20 @@ def test_path_key_and_protocol_of_a_provider(spec: str, base: str, path: str, he
     if spec.startswith("hosted_vllm"):
         assert json.loads(body)["model"] == "org/m"
         assert json.loads(body)["messages"] == QUESTION
+
+
+@pytest.mark.parametrize("spec", ["vertex_ai/gemini-2.5-flash", "snowflake/m"])
+def test_credentials_that_are_looked_for_at_the_first_call_are_named_without_a_traceback(
+    spec: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "SNOWFLAKE_JWT"):
+        monkeypatch.delenv(name, raising=False)
+    settings = {"VERTEXAI_PROJECT": "p", "VERTEXAI_LOCATION": "us-east1", "CLOUDSDK_CONFIG": str(tmp_path)}
+    for name, value in (settings | {"NO_GCE_CHECK": "true", "SNOWFLAKE_API_BASE": "http://localhost:1"}).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(dspy.LMNotConfiguredError, match=r"(?i)credentials|missing") as caught:
+        call(spec, "", ONCE)
+    assert "Traceback" not in str(caught.value) + "".join(capfd.readouterr())
 
 
 ONCE = LMOptions(retries=0, attempt_timeout=60.0, first_wait=0.01, max_outage=0.01)

@@ -66,6 +66,19 @@ def test_a_failure_shows_the_debate_and_junit_has_the_scores_of_all_tests(tmp_pa
     assert re.search(r"tone: [1-5]", failure.get("message") or "")
 
 
+def test_a_judge_of_another_project_brings_no_settings_of_its_project(tmp_path: Path) -> None:
+    project, own = tmp_path / "project", tmp_path / "own"
+    for folder in (project, own):
+        folder.mkdir()
+    export_of(project / "exports" / "judge", TASK, Debate(rounds=1), lm="offline")
+    (project / "pyproject.toml").write_text('[tool.pytest.ini_options]\npython_functions = ["never"]\n')
+    (own / "test_replies.py").write_text(TESTS)
+    assert "2 failed, 1 passed" in own_pytest(own, "--debate-judge=../project/exports/judge").stdout
+    # pytest itself takes the folder for one of tests.
+    printed = own_pytest(own, "--debate-judge", "../project/exports/judge")
+    assert f"{project / 'pyproject.toml'}: write --debate-judge=EXPORT, with =" in printed.stdout + printed.stderr
+
+
 _LOADED = """
 import sys
 import debate_judge.runs.integrations.pytest_plugin
@@ -77,4 +90,4 @@ def test_a_start_of_pytest_loads_nothing_of_the_judge_and_says_what_to_give(tmp_
     done = subprocess.run([sys.executable, "-c", _LOADED], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
     (tmp_path / "test_one.py").write_text("def test_one(judge): pass\n")
-    assert "--debate-judge EXPORT" in own_pytest(tmp_path).stdout
+    assert "--debate-judge=EXPORT" in own_pytest(tmp_path).stdout

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import io
 import logging
+import re
 from collections.abc import AsyncIterator
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,9 @@ from debate_judge.programs.lm.http.connections import BODY_LIMIT, RejectedRespon
 from debate_judge.programs.lm.limits import retry_after
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply
+
+_MISSING = re.compile(r"credentials|\bmissing\b.*\b(?:key|token|parameter)|\b(?:is|are) required|\bnot set\b", re.I)
+"""Words of LiteLLM, or of a provider's library, about what the environment lacks for a call."""
 
 
 @lru_cache(maxsize=1)
@@ -59,8 +63,8 @@ class LiteLLMTransport:
 
         # LiteLLM prints advice.
         litellm.suppress_debug_info = True
-        # Its debug messages quote responses, and a server may quote the key.
-        logging.getLogger("LiteLLM").setLevel(logging.WARNING)
+        # Its messages quote responses, and a server may quote the key; errors are ours to print, without a traceback.
+        logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 _, provider, *_ = litellm.get_llm_provider(spec)
@@ -103,7 +107,11 @@ def _interpret_exception(error: Exception) -> Reply:
     if type(error).__name__ == "UnsupportedParamsError":
         raise lm15.UnsupportedFeatureError(redact_text(str(error))[:500]) from None
     status, response = getattr(error, "status_code", None), getattr(error, "response", None)
-    text = redact_text(str(error))
+    text = redact_text(str(error).partition("\nTraceback (most recent call last)")[0])
+    made_here = not isinstance(status, int) or type(error).__name__ in ("APIConnectionError", "AuthenticationError")
+    if made_here and _MISSING.search(text):
+        # LiteLLM looks for some providers' credentials only when it calls them.
+        raise lm15.NotConfiguredError(text[:500]) from None
     if type(error).__name__ in ("APIConnectionError", "Timeout") or not isinstance(status, int):
         raise lm15.TransportError(text[:500]) from None
     if status < 400:
