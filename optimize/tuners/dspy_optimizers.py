@@ -18,6 +18,7 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -215,8 +216,15 @@ def _cleaned(compiled: Judge, original: Judge, examples: Sequence[dspy.Example])
 
 
 def _public_example(example: dspy.Example) -> dspy.Example:
-    """An example as DSPy's optimizers get it, without the fields that `debate_judge.examples` does not have."""
-    return example.without(*(field for field in RATING_FIELDS if field not in example.inputs()))
+    """An example as DSPy's optimizers get it: without the fields that `debate_judge.examples` lacks, and without
+    the source where the aspect is judged without it."""
+    public = example.without(*(field for field in RATING_FIELDS if field not in example.inputs()))
+    if all(item.aspect.source for item in example.questions):
+        return public
+    hidden: dict[str, Any] = {name: "" for name in ("source", "context") if name in public}
+    if "questions" in public:
+        hidden["questions"] = [replace(item, source="", context="") for item in example.questions]
+    return public.copy(**hidden)
 
 
 class _BatchJudge(dspy.Module):

@@ -126,6 +126,21 @@ def test_train_sources_that_rank_nothing_leave_the_judge_as_it_is(tuner: str) ->
 
 @pytest.mark.integration
 @BOTH
+@pytest.mark.parametrize("candidates", [1, 4])
+def test_no_lm_sees_the_source_where_the_aspect_is_judged_without_it(tuner: str, candidates: int) -> None:
+    rated = corpus(candidates)
+    if candidates == 1:
+        # Batches of items of several sources.
+        rated = replace(rated, groups=tuple(replace(g, id=f"{n}{g.id}") for n in range(4) for g in rated.groups))
+    task = replace(rated.task, aspects=(replace(ASPECT, source=False),))
+    lm = scripted_lm(Mind("look again", "critic"))
+    tuned(lm, tuner, rated=replace(rated, task=task), trials=10)
+    assert any(map(proposes, lm.prompts))
+    assert not [prompt for prompt in lm.prompts if "lighthouse" in prompt]
+
+
+@pytest.mark.integration
+@BOTH
 @pytest.mark.parametrize(("role", "predictor"), [("scorer", "scorer"), ("critic", "critic")])
 def test_they_rewrite_the_scorers_instructions_and_the_critics_persona(tuner: str, role: str, predictor: str) -> None:
     lm, judge = scripted_lm(Mind("look again", role)), start()
