@@ -85,7 +85,7 @@ class FoldedCompile:
 
 def compile_in_folds(folder: Path, file: str, tuner: Tuner = RecordingTuner, **settings: Any) -> FoldedCompile:
     usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0}
-    usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
+    usual |= {"trials": 2, "store": str(folder / "store")}
     lm = scripted_lm(debater(score=score_of_text))
     with JudgeRunner(lm, progress=False, cache=DebateCache()) as runner:
         result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=tuner)
