@@ -93,7 +93,7 @@ def _download(uri: str, expected: str, store: MLflowStore) -> Iterator[str]:
         except Exception as error:
             raise InputError(
                 f"MLflow could not provide {uri}: {redact_text(str(error))}",
-                field="tracking URI",
+                field="MLFLOW_TRACKING_URI",
                 expected=expected,
                 found=redact_text(tracking_uri),
                 remedy=_REMEDY,

@@ -23,8 +23,11 @@ from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.runs.export.from_mlflow import embedded_uri
 from debate_judge.runs.mlflow_setup import prepare_mlflow, split_login, sqlite_file, use_tracking_uri
 
-TIMEOUT = 4.0
+TIMEOUT = 15.0
 """Seconds in which a server or a locked database must answer."""
+
+VARIABLE = "MLFLOW_TRACKING_URI"
+"""The environment variable with the tracking URI."""
 
 _DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 """Scheme -> default port."""
@@ -111,11 +114,11 @@ def tracking_errors(uri: str) -> Iterator[None]:
         refused = getattr(error, "error_code", "") in ("UNAUTHENTICATED", "PERMISSION_DENIED")
         raise InputError(
             "the tracking store cannot be used: " + redact_text(str(error).strip().splitlines()[0]),
-            field="tracking URI",
+            field=VARIABLE,
             found=redact_text(uri),
             remedy=_LOGIN
             if refused
-            else "repair the store as its message says, or leave the URI out for the embedded store",
+            else f"repair the store as its message says, or unset {VARIABLE} for the embedded store",
         ) from error
 
 
@@ -197,17 +200,15 @@ def _check_server(uri: str) -> None:
         raise _unreachable(uri, "timed out" if "imed out" in str(error) else str(reason).splitlines()[0]) from error
     if status in (401, 403):
         problem = "wants a login" if status == 401 else "does not let this login read experiments"
-        raise InputError(
-            f"the tracking server {problem} (HTTP {status})", field="tracking URI", found=address, remedy=_LOGIN
-        )
+        raise InputError(f"the tracking server {problem} (HTTP {status})", field=VARIABLE, found=address, remedy=_LOGIN)
     major = version.partition(".")[0]
     if version_status == 200 and major.isdigit() and int(major) < _LEAST_VERSION:
         raise InputError(
             f"the tracking server is MLflow {version}, which has no logged models: the judge could not be stored there",
-            field="tracking URI",
+            field=VARIABLE,
             expected=f"MLflow {_LEAST_VERSION} or later",
             found=address,
-            remedy="update the server, or leave the URI out for the embedded store",
+            remedy="update the server, or unset it for the embedded store",
         )
     if status != 200 or not text.startswith("{"):
         raise _unreachable(uri, f"it answers as no MLflow server does (HTTP {status})")
@@ -228,10 +229,10 @@ def _check_sqlite(file: Path) -> None:
 def _malformed(uri: str) -> InputError:
     return InputError(
         "not a tracking URI",
-        field="tracking URI",
+        field=VARIABLE,
         expected="http(s)://HOST:PORT, sqlite:///FILE, postgresql://…, mysql://…, mssql://… or databricks",
         found=redact_text(uri),
-        remedy="correct it, or leave it out for the embedded store",
+        remedy="correct it, or unset it for the embedded store",
     )
 
 
@@ -239,7 +240,7 @@ def _unreachable(uri: str, why: str) -> InputError:
     start = "start it (mlflow server --port 5000)" if is_server(uri) else "start it"
     return InputError(
         f"the tracking server cannot be reached: {redact_text(why)}",
-        field="tracking URI",
+        field=VARIABLE,
         found=redact_text(uri),
-        remedy=f"{start}, correct the address, or leave it out for the embedded store",
+        remedy=f"{start}, correct the address, or unset it for the embedded store",
     )

@@ -127,7 +127,11 @@ FOLDERS = (
 )
 LMS = (
     ("an LM that is an address", {"spec": "huggingface/http://127.0.0.1:9/v1"}, "address"),
-    ("a server that only the export names", {"spec": "openai/m", "api_base": "http://127.0.0.1:9/v1"}, "--api-base"),
+    (
+        "a server that only the export names",
+        {"spec": "openai/m", "api_base": "http://127.0.0.1:9/v1"},
+        "api_base=ADDRESS",
+    ),
 )
 
 
@@ -144,6 +148,6 @@ TABLE = [
     *(row(name, support, field, keyword, MANIFEST, change=change) for name, change, field, keyword in IN_MANIFEST),
     *(row(name, support, None, keyword, "1-tone.json", change=change) for name, change, keyword in IN_STATE),
     *(row(name, support, None, keyword, "support", change=change) for name, change, keyword in FOLDERS),
-    row("an unknown LM", score, "lm.spec", "--lm PROVIDER/MODEL", MANIFEST, change=put("lm", "spec", to="nobody/gpt")),
+    row("an unknown LM", score, "lm.spec", "lm=PROVIDER/MODEL", MANIFEST, change=put("lm", "spec", to="nobody/gpt")),
     *(row(name, score, None, keyword, change=put("lm", to=lm)) for name, lm, keyword in LMS),
 ]

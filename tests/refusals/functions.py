@@ -74,7 +74,7 @@ JUDGES = [
         compiled,
         ({"data": TWO_TONES}, "tone", "rename"),
         ({"max_round": 1}, None, "max_rounds"),
-        ({"lm": "gpt-4o"}, "--lm", "PROVIDER/MODEL"),
+        ({"lm": "gpt-4o"}, "lm", "PROVIDER/MODEL"),
     ),
     row("arguments without a name", lambda: Debate(rounds=0)("question", "answer"), None, "keywords"),
     row("examples of no aspect", lambda: examples(corpus("sample"), ["coherense"]), "aspects", "coherence"),

@@ -175,8 +175,8 @@ def server(api_base: str) -> object:
 ADDRESSES = [
     *alike(make_lm, "--lm", "openai/", "gpt-4o-mini", "", "Offline"),
     *alike(server, "--api-base", "http://HOST", "localhost:8000/v1", "//host/v1", "ftp://host", "http://h:port/v1"),
-    *alike(tracked, "tracking URI", "sqlite:///FILE", "runs", "sqlite:///", "htp://host:5000"),
-    *alike(tracked, "tracking URI", "sqlite:///FILE", "http://h:port", "mysql://h:p/d"),
+    *alike(tracked, "MLFLOW_TRACKING_URI", "sqlite:///FILE", "runs", "sqlite:///", "htp://host:5000"),
+    *alike(tracked, "MLFLOW_TRACKING_URI", "sqlite:///FILE", "http://h:port", "mysql://h:p/d"),
     *rows(tracked, ("sqlite:///rated.jsonl", None, "not a database")),
     *rows(tracked, (f"postgresql://me:{SECRET}@127.0.0.1:1/db", None, "cannot be reached")),
     *alike(serve.bearer_key, None, serve.KEY_VARIABLE, "0.0.0.0", "::", "10.0.0.1", "judge.example"),
