@@ -44,8 +44,9 @@ def compile_judge(
     plan = make_plan(load(settings, corpus), settings, personas)
     with open_run(plan, progress=progress) as (run, tracker):
         result = learn_and_measure(run)
-        write_export(result)
-        return log_result(result, tracker)
+        with run.runner.progress.track("writing the export, the run and the report", None):
+            write_export(result)
+            return log_result(result, tracker)
 
 
 def learn_and_measure(run: CompileRun) -> Result:

@@ -25,7 +25,7 @@ class _BarConsole(Console):
 class _BarColumn(ProgressColumn):
     def __init__(self, share: Callable[[], float | None]) -> None:
         # As wide as it is, however long the text beside it.
-        super().__init__(table_column=Column(min_width=_BAR_WIDTH))
+        super().__init__(table_column=Column(min_width=_BAR_WIDTH, no_wrap=True))
         self.share = share
 
     def render(self, task: Task) -> ProgressBar:
@@ -35,7 +35,7 @@ class _BarColumn(ProgressColumn):
 
 class _TextColumn(ProgressColumn):
     def __init__(self, text: Callable[[], str]) -> None:
-        super().__init__(table_column=Column(no_wrap=True, overflow="ellipsis"))
+        super().__init__(table_column=Column(overflow="ellipsis"))
         self.text = text
 
     def render(self, task: Task) -> Text:

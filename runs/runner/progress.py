@@ -135,6 +135,12 @@ class ItemPass:
     def advance(self) -> None:
         self.done += 1
 
+    def text(self) -> str:
+        """What is done, and of how many items; the label alone where nothing is counted."""
+        if self.total:
+            return f"{self.label}: {self.done:,} of {self.total:,}"
+        return f"{self.label}: {self.done:,}" if self.done else self.label
+
 
 class RunProgress(ProgressDisplay):
     """Shows the progress of a run, with calls and money from the LM's meter. Its methods are thread-safe.
@@ -178,18 +184,18 @@ class RunProgress(ProgressDisplay):
 
     def parts(self) -> list[str]:
         meter, passes = self.lm.meter, self._passes
-        answered = meter.executed.copy().total()
+        answered, cached = meter.executed.copy().total(), meter.total.cache_hits
         usd = sum(meter.cost(self.lm.price).values()) if self.lm.price is not None else 0.0
-        parts = []
-        if meter.requested and not (answered or meter.total.cache_hits):
-            parts.append(f"waiting for the first reply of {self.lm.model}")
-        if passes and passes[-1].phase:
-            parts.append(passes[-1].phase)
-        if self.best_value is not None:
-            parts.append(f"{self.objective} so far {self.best_value:.2f}")
-        parts.append(f"{answered:,} LM calls" + (f", ${usd:.2f}" if usd else ""))
-        for last in self._running[-1:]:
-            if not last.phase:
-                parts += self.time_left(self.share(), last.started)
-            parts.append(f"{last.label}: {last.done:,}" + (f" of {last.total:,}" if last.total else ""))
-        return parts if self._passes or meter.requested else ["loading the data"]
+        phase = passes[-1].phase if passes else ""
+        current = [p.text() for p in self._running[-1:]]
+        time_left = [] if phase or not current else self.time_left(self.share(), self._running[-1].started)
+        waiting = [f"waiting for the first reply of {self.lm.model}"]
+        from_cache = f" ({cached:,} more from cache)" if cached else ""
+        parts = [
+            *(waiting if meter.requested and not (answered or cached) else []),
+            *([phase] if phase else [*current, *time_left]),
+            *([] if self.best_value is None else [f"{self.objective} so far {self.best_value:.2f}"]),
+            f"{answered:,} LM calls{from_cache}" + (f", ${usd:.2f}" if usd else ""),
+            *(current if phase else []),
+        ]
+        return parts if passes or meter.requested else ["loading the data"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -75,7 +76,7 @@ def log_model(export_folder: Path, name: str, registration: Registration | None)
 
     mlflow.log_artifacts(str(export_folder), "export")
     export, registered = read(export_folder), registration and registered_name(registration.name)
-    with TemporaryDirectory() as folder, warnings.catch_warnings():
+    with TemporaryDirectory() as folder, warnings.catch_warnings(), _without_messages():
         # Without an input example: MLflow would have the model score it, which costs LM calls.
         warnings.filterwarnings("ignore", "(?s).*An input example was not provided")
         package = _copy_code(Path(debate_judge.__file__).parent, Path(folder))
@@ -100,6 +101,19 @@ def log_model(export_folder: Path, name: str, registration: Registration | None)
     client.update_registered_model(registered, registration.description)
     client.update_model_version(registered, version, registration.version_description)
     return f"models:/{registered}/{version}"
+
+
+@contextmanager
+def _without_messages() -> Iterator[None]:
+    """MLflow prints that it registers a model, whatever its logging level."""
+    from mlflow.utils import logging_utils
+
+    stream = logging_utils.MLFLOW_LOGGING_STREAM
+    enabled, stream.enabled = stream.enabled, False
+    try:
+        yield
+    finally:
+        stream.enabled = enabled
 
 
 def require_registrable(registration_name: str) -> None:
