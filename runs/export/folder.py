@@ -18,6 +18,7 @@ import shutil
 import sys
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -33,12 +34,10 @@ from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import (
     MANIFEST,
     AspectEntry,
-    CalibrationEntry,
     Export,
     LMEntry,
     Manifest,
     State,
-    TaskEntry,
     demo_counts,
     program_fingerprint,
     read,
@@ -235,7 +234,7 @@ def _manifest(
             config=chosen.judge.config(),
             granularity=chosen.granularity,
             state=saved[aspect][0],
-            calibration=None if chosen.calibration is None else CalibrationEntry.of(chosen.calibration),
+            calibration=chosen.calibration,
             holds_texts=demo_counts(saved[aspect][1]) or None,
         )
         for aspect, chosen in judge.aspects.items()
@@ -243,7 +242,7 @@ def _manifest(
     manifest = Manifest(
         fingerprint="unsigned",
         name=name,
-        task=TaskEntry.of(judge.task),
+        task=replace(judge.task, columns={}),
         columns=_text_columns(judge.task),
         aspects=aspects,
         lm=_lm_entry(lm),

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import json_object
 from debate_judge.data.files.records import AnyText, FileModel, Number, Record, Text, input_error, validated
-from debate_judge.data.schema import Aspect, Granularity, Scale, Task, fingerprint
+from debate_judge.data.schema import Granularity, Task, fingerprint
 from debate_judge.programs import JUDGE_CLASSES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
@@ -28,7 +28,7 @@ from debate_judge.programs.roles.examples import is_rated_example
 T = TypeVar("T")
 
 FORMAT = "debate-judge export"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Increased when kinds, configurations or predictors of judges are renamed; earlier exports are then refused."""
 
 MANIFEST = "manifest.json"
@@ -54,61 +54,6 @@ def _refuse_empty(aspects: dict[str, AspectEntry]) -> dict[str, AspectEntry]:
 # --- the fields of the files, read and written ---
 
 
-class AspectOfTask(FileModel):
-    """An aspect of the task, with its scale."""
-
-    name: Text
-    definition: Text
-    low: Number
-    high: Number
-    step: Number
-    source: bool = True
-
-    @property
-    def aspect(self) -> Aspect:
-        return Aspect(self.name, self.definition, Scale(self.low, self.high, self.step), self.source)
-
-    @model_validator(mode="after")
-    def _has_a_scale(self) -> Self:
-        _ = self.aspect
-        return self
-
-
-class TaskEntry(FileModel):
-    """The task, without columns."""
-
-    name: Text
-    source_label: Text
-    candidate_label: Text
-    context_label: Text
-    aspects: list[AspectOfTask]
-
-    @classmethod
-    def of(cls, task: Task) -> TaskEntry:
-        aspects = [
-            AspectOfTask(
-                name=a.name,
-                definition=a.definition,
-                low=float(a.scale.low),
-                high=float(a.scale.high),
-                step=float(a.scale.step),
-                source=a.source,
-            )
-            for a in task.aspects
-        ]
-        return cls(
-            name=task.name,
-            source_label=task.source_label,
-            candidate_label=task.candidate_label,
-            context_label=task.context_label,
-            aspects=aspects,
-        )
-
-    def task(self, columns: Mapping[str, str]) -> Task:
-        aspects = tuple(entry.aspect for entry in self.aspects)
-        return Task(self.name, self.source_label, self.candidate_label, aspects, self.context_label, columns)
-
-
 class LMEntry(FileModel):
     """The LM of the compile."""
 
@@ -119,35 +64,6 @@ class LMEntry(FileModel):
     api_base: Text | None = None
 
 
-class Knot(FileModel):
-    """A point of a calibration."""
-
-    score: Number
-    raters: Number
-
-
-class CalibrationEntry(FileModel):
-    """The map of an aspect's scores to the raters' scale."""
-
-    knots: list[Knot]
-    groups: int
-    candidates: int
-
-    @classmethod
-    def of(cls, calibration: Calibration) -> CalibrationEntry:
-        knots = [Knot(score=score, raters=rating) for score, rating in calibration.knots]
-        return cls(knots=knots, groups=calibration.groups, candidates=calibration.candidates)
-
-    @property
-    def calibration(self) -> Calibration:
-        return Calibration(tuple((knot.score, knot.raters) for knot in self.knots), self.groups, self.candidates)
-
-    @model_validator(mode="after")
-    def _has_increasing_knots(self) -> Self:
-        _ = self.calibration
-        return self
-
-
 class AspectEntry(FileModel):
     """The judge of an aspect."""
 
@@ -156,7 +72,7 @@ class AspectEntry(FileModel):
     granularity: Granularity
     state: Text
     """The file of its predictors, below the export's folder."""
-    calibration: CalibrationEntry | None = None
+    calibration: Calibration | None = None
     holds_texts: dict[str, int] | None = None
     """How many rated examples and other demonstrations its prompts have."""
 
@@ -168,7 +84,8 @@ class Manifest(FileModel):
     schema_version: int = SCHEMA_VERSION
     fingerprint: Text
     name: Text = ""
-    task: TaskEntry
+    task: Task
+    """Without columns, which do not determine prompts."""
     columns: dict[str, Text] = Field(default_factory=dict)
     aspects: Annotated[dict[str, AspectEntry], AfterValidator(_refuse_empty)]
     lm: LMEntry
@@ -261,9 +178,8 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
     folder = _locate(Path(path))
     root = json_object(folder / MANIFEST, remedy=REMEDY)
     _check_format(root)
-    manifest, entries = validated(Manifest, root), root.child("aspects")
-    with root.child("task").located():
-        task = manifest.task.task(manifest.columns)
+    manifest, entries = _manifest(root), root.child("aspects")
+    task = replace(manifest.task, columns=manifest.columns)
     records = {name: entries.child(name) for name in manifest.aspects}
     states = {name: _read_state(folder, records[name], entry.state) for name, entry in manifest.aspects.items()}
     actual = program_fingerprint(
@@ -284,6 +200,14 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
     }
     ordered = {a.name: judges_by_aspect[a.name] for a in task.aspects if a.name in judges_by_aspect}
     return Export(CompiledJudge(task, ordered), manifest, folder)
+
+
+def _manifest(root: Record) -> Manifest:
+    try:
+        # As JSON, whose lists are tuples where a field is one.
+        return Manifest.model_validate_json(json.dumps(root.values))
+    except ValidationError as error:
+        raise input_error(error, root) from None
 
 
 def _locate(path: Path) -> Path:
@@ -360,9 +284,8 @@ def _aspect_judge(record: Record, entry: AspectEntry, state: Record, task: Task,
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise config.error(f"not a configuration of the judge {entry.kind!r}: {error!r}", found=entry.config) from None
     _load_states(judge, state)
-    calibration = None if entry.calibration is None else entry.calibration.calibration
     with record.located("granularity"):
-        return AspectJudge(judge, entry.granularity, calibration)
+        return AspectJudge(judge, entry.granularity, entry.calibration)
 
 
 def _load_states(judge: Judge, state: Record) -> None:

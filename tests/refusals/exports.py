@@ -82,7 +82,7 @@ def renamed(manifest: Any) -> None:
 
 
 def knots(*raters: int) -> object:
-    return {"knots": [{"score": s, "raters": r} for s, r in enumerate(raters)], "groups": 1, "candidates": 2}
+    return {"knots": list(enumerate(raters)), "groups": 1, "candidates": 2}
 
 
 CONFIG, ROUNDS = "aspects.tone.config", "aspects.tone.config.rounds"
@@ -93,7 +93,7 @@ IN_MANIFEST = (
     ("the first version", the_first_format, "schema_version", "compile the judge again"),
     ("a version in words", put("schema_version", to="one"), "schema_version", "number"),
     ("no task", edited(MANIFEST, lambda m: m.pop("task")), "task", "missing"),
-    ("a scale of nothing", put("task", "aspects", 0, "low", to=9), "task.aspects[0]", "scale"),
+    ("a scale of nothing", put("task", "aspects", 0, "scale", "low", to=9), "task.aspects[0].scale", "scale"),
     ("no aspects", put("aspects", to={}), "aspects", "no aspect"),
     ("an aspect that the task lacks", edited(MANIFEST, renamed), "aspects.wit", "does not have"),
     ("an unknown kind", of_tone("kind", "oracle"), "aspects.tone.kind", "oracle"),
