@@ -131,7 +131,7 @@ def _as_keyword(match: re.Match[str]) -> str:
     value = match["value"]
     if keyword.startswith("no_"):
         return f"{keyword[3:]}=False"
-    return keyword if value is None else f"{keyword}={value if value.isdecimal() else repr(value)}"
+    return keyword if value is None else f"{keyword}={value}"
 
 
 def _shortened(value: object, limit: int = 240) -> str:

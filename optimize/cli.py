@@ -40,7 +40,7 @@ def _run(arguments: Sequence[str]) -> int:
 def usage() -> str:
     """The text of `debate help`: one line for each command."""
     lines = [f"  {name:<10} {description}" for name, (_, description) in COMMANDS.items()]
-    lines += ["", "debate help COMMAND lists its flags, debate --version prints the version"]
+    lines += ["", "debate COMMAND --help lists its flags, debate --version prints the version"]
     return "\n".join(["usage: debate COMMAND ...", "", *lines])
 
 

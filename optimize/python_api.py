@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from debate_judge import data as rated_texts
-from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import RecordFile, refuse_equal_names
 from debate_judge.data.files.reading import typed_rows
 from debate_judge.data.schema import Corpus, Task, fingerprint
@@ -69,10 +68,6 @@ def compile(
         corpus = rated_texts.load(file, task, columns, settings.get("sources"))
     if isinstance(task, Task) and corpus is None:
         corpus = rated_texts.load(name, task, columns, settings.get("sources"))
-    setting_names = {field.name for field in fields(Settings)}
-    for field in settings:
-        if field not in setting_names:
-            raise InputError("unknown setting", field=field, remedy=did_you_mean(field, sorted(setting_names)))
     values: dict[str, Any] = {
         field: _as_tuple(value) if field == "aspects" else str(value) if isinstance(value, Path) else value
         for field, value in settings.items()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_type_hints
@@ -19,28 +18,18 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)( (?=[A-Z\"'.]|http))?")
-
 
 def python_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """The errors of `function` name Python arguments (`tracking_uri`) in place of flags (`--tracking-uri`)."""
+    """The errors of `function` name Python arguments (`max_rounds`) in place of flags (`--max-rounds`)."""
 
     @functools.wraps(function)
     def named(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except InputError as error:
-            parts = {part: getattr(error, part) for part in ("problem", "field", "expected", "remedy")}
-            renamed = {part: _FLAG.sub(_as_argument, text) for part, text in parts.items() if isinstance(text, str)}
-            if renamed == {part: text for part, text in parts.items() if isinstance(text, str)}:
-                raise
-            raise error.replaced(**renamed).with_others(error.others) from error
+            raise error.in_python() from error
 
     return named
-
-
-def _as_argument(flag: re.Match[str]) -> str:
-    return flag[1].replace("-", "_") + ("=" if flag[2] else "")
 
 
 def with_settings(settings: type, left_out: Collection[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -17,7 +17,7 @@ import pytest
 from debate_judge.data import errors
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
-from debate_judge.optimize.compile import CompileFlags
+from debate_judge.optimize.command import CompileFlags
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, build_preset, options_of
 from debate_judge.programs.chateval.judge import ROLES
@@ -215,7 +215,7 @@ def test_an_error_names_a_setting_as_it_was_given(tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("written", "in_python"),
     [
-        ("give --prices FILE, or --budget calls=5", "give prices='FILE', or budget='calls=5'"),
+        ("give --prices FILE, or --budget calls=5", "give prices=FILE, or budget=calls=5"),
         ("--no-preflight starts without", "preflight=False starts without"),
         ("either --folds or --held-out", "either folds or held_out"),
         ("`debate check x.csv --write-task t.toml`, or -J turns=2", None),
@@ -223,7 +223,7 @@ def test_an_error_names_a_setting_as_it_was_given(tmp_path: Path, capsys: pytest
 )
 def test_messages_for_python_name_keywords(written: str, in_python: str | None) -> None:
     error = InputError("no", remedy=written).in_python()
-    assert error.remedy == (in_python or "`debate check x.csv --write-task t.toml`, or judge_option='turns=2'")
+    assert error.remedy == (in_python or "`debate check x.csv --write-task t.toml`, or judge_option=turns=2")
 
 
 @pytest.mark.integration
