@@ -184,14 +184,9 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON; every number finite or null."""
-        meter = self.lm.meter
         return {
             **self.evidence(),
-            "lm_calls": {
-                "total": meter.requested.total(),
-                "executed": meter.executed.total(),
-                "per_item": self.held_out.calls_per_item("compiled"),
-            },
+            "lm_calls": {**self.lm.meter.counts(), "per_item": self.held_out.calls_per_item("compiled")},
             "export": str(self.export),
             **({"run_id": self.tracked.run_id} if self.tracked else {}),
         }

@@ -102,7 +102,7 @@ class Scorer:
         reasons = scored[[f"{name}_unscored" for name in aspects]].map(lambda text: text.partition(":")[0])
         written = ~reasons.isin(PROVIDER_FAILED).any(axis=1)
         unscored = Counter(reason for reason in reasons[written].to_numpy().flat if reason)
-        meter, count = Meter(*self._judge.lm.meter.snapshot()), int(written.sum())
+        meter, count = self._judge.lm.meter.snapshot(), int(written.sum())
         self._tally.add.remote(self._name, meter, count * len(aspects), unscored, len(rows) - count)
         return scored[written]
 

@@ -174,7 +174,11 @@ class RecordedEngine:
         size = sum(len(message["content"].encode()) for message in messages)
         call = _Call(key, tag, messages, settings, size)
         self.meter.count_request(tag.role)
-        reply = await self._deduplicate(call, self._call_directly)
+        try:
+            reply = await self._deduplicate(call, self._call_directly)
+        except Exception:
+            self.meter.failed[tag.role] += 1
+            raise
         if call.from_store:
             self.meter.count_hit(tag.role, reply, round=tag.round)
         return key, reply
@@ -426,6 +430,7 @@ class RecordedEngine:
                 reply = await self._chat([{"role": "user", "content": text}], self.probe_settings)
             self._on_reply(reply, CallTag("probe"), estimate, 0)
         except Exception as raised:
+            self.meter.failed["probe"] += 1
             error = redact_error(raised)
             self._charge_lost(error, estimate)
             raise error from None

@@ -74,6 +74,8 @@ class Meter:
     executed: Counter[str] = field(default_factory=Counter)
     accounts: dict[tuple[str, int], Usage] = field(default_factory=dict)
     """(role, round) -> what its calls used."""
+    failed: Counter[str] = field(default_factory=Counter)
+    """Requested, and neither answered nor in the store, after all attempts."""
     prices: dict[str, Price | None] = field(default_factory=dict)
     """Role -> price, for roles of a second LM."""
 
@@ -97,10 +99,15 @@ class Meter:
         usage.stored_input += reply.input_tokens
         usage.stored_output += reply.output_tokens
 
-    def snapshot(self) -> tuple[Counter[str], Counter[str], dict[tuple[str, int], Usage]]:
-        """A copy of `requested`, `executed` and `accounts`, for another process."""
+    def counts(self) -> dict[str, int]:
+        """Numbers of calls: `requested`, of these `answered`, `failed` and `from_cache`; the rest were cancelled."""
+        counts = {"requested": self.requested, "answered": self.executed, "failed": self.failed}
+        return {name: count.copy().total() for name, count in counts.items()} | {"from_cache": self.total.cache_hits}
+
+    def snapshot(self) -> Meter:
+        """A copy without prices, for another process."""
         accounts = {key: replace(usage) for key, usage in self.accounts.copy().items()}
-        return self.requested.copy(), self.executed.copy(), accounts
+        return Meter(self.requested.copy(), self.executed.copy(), accounts, self.failed.copy())
 
     @classmethod
     def sum(cls, meters: Iterable[Meter]) -> Meter:
@@ -109,6 +116,7 @@ class Meter:
         for meter in meters:
             total.requested.update(meter.requested)
             total.executed.update(meter.executed)
+            total.failed.update(meter.failed)
             for key, usage in meter.accounts.items():
                 total.accounts[key] = total.accounts.get(key, Usage()) + usage
         return total

@@ -61,7 +61,8 @@ def _run(flags: CompareFlags) -> int:
         tracker = stack.enter_context(tracked(flags, plan))
         rendered = compare_entrants(flags, plan, lms)
         if flags.json:
-            write_json(flags.json, rendered.record, "--json")
+            counts = {lm.model: lm.meter.counts() for lm in clients}
+            write_json(flags.json, {**rendered.record, "lm_calls": counts}, "--json")
         show(*summary(flags, plan, rendered, clients, tracker))
     for name in rendered.incomplete:
         reason = rendered.comparison.failed[name]

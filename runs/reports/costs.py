@@ -14,11 +14,11 @@ _HEADER = ("role", "round", "calls", "from cache", "input", "cached input", "out
 
 def calls_text(meter: Meter, price: Price | None = None) -> str:
     """The number of LM calls that were answered, of those from the cache and those that failed, and the money spent."""
-    answered, cached = meter.executed.total(), meter.total.cache_hits
-    failed = meter.requested.total() - answered - cached
+    counts = meter.counts()
+    answered, cached, failed = (counts[name] for name in ("answered", "from_cache", "failed"))
     text = f"{answered:,} LM calls" + (f" ({cached:,} more from cache)" if cached else "")
     usd = 0.0 if price is None else sum(meter.cost(price).values())
-    return text + (f", {failed:,} failed" if failed > 0 else "") + (f", ${usd:.2f}" if usd else "")
+    return text + (f", {failed:,} failed" if failed else "") + (f", ${usd:.2f}" if usd else "")
 
 
 def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:

@@ -203,7 +203,7 @@ def test_sources_of_equal_ratings_count_and_are_part_of_the_estimate() -> None:
     assert calibration["bias"]["value"] < calibration["bias_after"]["value"]
     assert calibration["change"]["value"] < 0
     assert "calibration" in estimate.rows
-    assert result["lm_calls"]["executed"] <= estimate.total[1].calls + 1e-6
+    assert result["lm_calls"]["answered"] <= estimate.total[1].calls + 1e-6
 
 
 @pytest.mark.integration

@@ -33,7 +33,7 @@ def executed(*arguments: str) -> int:
     usual = ["--data", str(small_corpus(Path())), *keys(folds=1, report="none")]
     usual += keys(preflight=False, json="r.json")
     assert command.main([*usual, *arguments]) == 0
-    calls: int = json.loads(Path("r.json").read_text())["lm_calls"]["executed"]
+    calls: int = json.loads(Path("r.json").read_text())["lm_calls"]["answered"]
     return calls
 
 

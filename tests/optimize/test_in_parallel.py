@@ -75,7 +75,7 @@ def test_the_result_is_that_of_one_step_after_the_other_and_the_calls_are_on_the
     assert at_once == in_turn
     assert calls["per_item"] == usual["per_item"]
     # Of a stage of the search, blocks of sources may be asked for that a step after the other would not ask for.
-    assert usual["executed"] <= calls["executed"] <= 1.2 * usual["executed"]
+    assert usual["answered"] <= calls["answered"] <= 1.2 * usual["answered"]
 
 
 def test_the_first_failure_ends_all_works_and_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

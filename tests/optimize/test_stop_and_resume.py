@@ -54,7 +54,8 @@ def calls(folder: Path) -> list[str]:
 def result(folder: Path, tuner: str) -> dict[str, object]:
     content = json.loads((folder / "result.json").read_text())
     # What a run is called and how much of it was left to do are its own; everything else must be equal.
-    content["lm_calls"].pop("executed")
+    for count in ("answered", "from_cache"):
+        content["lm_calls"].pop(count)
     for key in ("run_id", "export"):
         content.pop(key)
     return dict(content)

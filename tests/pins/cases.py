@@ -213,5 +213,5 @@ def compile_sample(folder: Path) -> dict[str, Any]:
             for judge in ("single", "uncompiled", "compiled")
             for aspect, levels in result["held_out"][judge]["aspects"].items()
         },
-        "lm_calls": result["lm_calls"]["executed"],
+        "lm_calls": result["lm_calls"]["answered"],
     }

@@ -182,6 +182,9 @@ def test_a_probe_tells_calls_that_fail_together_from_an_outage() -> None:
         lm = lm_at(server, options=replace(SHORT_WAITS, retries=2))
         judgements = judge(lm, work)
         assert [isinstance(j, Unscored) for j in judgements] == [True] * 6 + [False] * 6
+        counts = lm.meter.counts()
+        assert counts["failed"] == 6
+        assert counts["requested"] == counts["answered"] + counts["failed"] + counts["from_cache"]
         assert "HTTP 502" in judgements[0].detail
         assert sum(server.attempts.values()) - server.answered.total() == 6 * 3
         # Again, without any other call that is answered: the probe decides.
