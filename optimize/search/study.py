@@ -3,7 +3,7 @@
 A trial evaluates its point on every aspect, so that the choice for one can borrow strength from the others (`pooling`).
 Its value is the agreement, the mean over aspects, less `CALL_PENALTY` for each LM call per item. The starting points
 are enqueued; the sampler (TPE) suggests at least a third of the trials. Each trial first reports its gain over the
-untuned single call on a third of the sources, and is pruned there unless it gains as much as the best third of the
+untuned single call on a quarter of the sources, and is pruned there unless it gains as much as the best third of the
 starting points. Train comes first on this screen: folds with the same train part then prune alike, and ask about the
 same. A debate of n rounds contains every shorter one, and every granularity is a rounding of finished scores: these are
 read off without an LM call, and may be chosen, too.
@@ -210,8 +210,10 @@ class Search:
             costliest = sorted(self.space.points(), key=lambda point: (-point.rounds, not point.tie_breaker))
             starts += [point for point in costliest if point.granularity == starts[0].granularity][: 2 * suggestions]
             suggestions = 0
-        self._ask(starts[:1])
-        self._ask(starts[1:], None if settings.at_most else self._screen)
+            self._ask(starts)
+        else:
+            self._ask(starts[:1])
+            self._ask(starts[1:], self._screen)
         # The first suggestions are random, so that n varies.
         tpe = optuna.samplers.TPESampler(seed=settings.seed, n_startup_trials=len(starts) + min(10, suggestions))
         try:
@@ -302,7 +304,7 @@ class Search:
         parts = [scores.parts_of(point.variant) for scores in self.aspects.values()]
         groups = shuffled((group for part in parts for group in part), self._settings.seed)
         groups.sort(key=lambda group: not any(part.get(group) == "train" for part in parts))
-        size = max(_MIN_SCREEN[self._settings.criterion.level], len(groups) // 3)
+        size = max(_MIN_SCREEN[self._settings.criterion.level], len(groups) // 4)
         return frozenset(groups[:size]) if size < len(groups) else None
 
     def _screened_gain(self, point: Point) -> float | None:

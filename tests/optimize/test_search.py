@@ -97,10 +97,10 @@ def test_all_aspects_are_asked_about_the_same_points_and_the_study_has_their_mea
 # --- pruning ---
 
 
-def test_what_is_worse_than_others_on_a_third_of_the_groups_is_asked_about_no_others() -> None:
+def test_what_is_worse_than_others_on_a_quarter_of_the_groups_is_asked_about_no_others() -> None:
     fake = FakeScores(lambda p: 0.2 if p.knowledge == "guide" and p.persona == "strict" else 50.0)
     result = run_search(fake)
-    assert fake.asked[Point("guide", "two-briefs", 1, False, "given")] == 4
+    assert fake.asked[Point("guide", "two-briefs", 1, False, "given")] == 3
     assert fake.asked[Point("guide", "strict", 0, False, "given")] == 12
     assert result.states["PRUNED"] > 0
     # What may be chosen is known for all groups, and the roundings of what was held.
