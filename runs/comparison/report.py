@@ -204,12 +204,9 @@ def comparison_report(
         name=name_of(flags, plan),
         title=f"{corpus.origin.name}: {len(names)} judges, {context.lm}",
         identity=identity_of(flags, plan),
-        verdict=[
-            *findings,
-            judges_table(comparison, all_intervals=True),
-            Paragraph("\n".join(rendered.notes), "small"),
-        ],
+        verdict=[*findings, judges_table(comparison, all_intervals=True)],
         sections={
+            "Statistics": [Paragraph(note) for note in rendered.notes],
             "Agreement against cost": _cost_chart(comparison),
             "Agreement by rounds": _rounds_charts(comparison, plan.entrants),
         },
