@@ -110,8 +110,9 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """The key of a TOML file."""
-        return self.name.replace("_", "-")
+        """The key of a TOML file: the flag without dashes, or the name where the flag is a letter or an argument."""
+        flag = self.option("flag") or ""
+        return flag[2:] if flag.startswith("--") else self.name.replace("_", "-")
 
     @property
     def flag(self) -> str:

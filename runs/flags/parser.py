@@ -251,11 +251,12 @@ def read_settings(settings_class: type[T], parser: ArgumentParser, argv: Sequenc
     """
     parsed, fields = vars(parser.parse_args(argv)), setting_fields(settings_class)
     config = Path(parsed.pop("config")) if "config" in parsed else None
+    names = {each.key.replace("-", "_"): name for name, each in fields.items()}
     values: dict[str, Any] = {}
     keys: dict[str, str] = {}
     for key, value in toml(config, "file of settings").values.items() if config else ():
-        name = key.replace("-", "_")
-        if config and name not in fields:
+        name = names.get(key.replace("-", "_"), "")
+        if config and not name:
             error = unknown_setting_error(settings_class, key)
             raise error.replaced(file=config, line=line_of_key(config, key))
         values[name], keys[name] = tuple(value) if isinstance(value, list) else value, key

@@ -200,6 +200,12 @@ def test_every_flag_is_a_key_of_a_file_and_flags_win_over_it(tmp_path: Path) -> 
     assert settings("--data", "y.csv", "--config", path, "--trials", "7") == replace(expected, data="y.csv", trials=7)
 
 
+def test_a_key_is_the_flag_without_dashes(tmp_path: Path) -> None:
+    path = file(tmp_path, 'in = "new.csv"\nprogram = "mine"\nout = "s.csv"\n')
+    given, _ = read_settings(ScoreFlags, make_parser("score", "", ScoreFlags), ["--config", path])
+    assert (given.input, given.program, given.out) == ("new.csv", "mine", "s.csv")
+
+
 def test_an_error_names_a_setting_as_it_was_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = ["compile", "--estimate", "--store", str(tmp_path)]
     assert main([*data, "--budget", "much"]) == 2
