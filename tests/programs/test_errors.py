@@ -95,6 +95,7 @@ def test_waits_double_up_to_the_maximum_and_retry_after_is_respected_up_to_it() 
         (429, "Rate limit reached. Need more tokens? See the plans in settings/billing", "LMRateLimitError"),
         (429, "Request too large for this model", "LMInvalidRequestError"),
         (429, "slow down", "LMRateLimitError"),
+        (400, '{"error":{"message":"No connected db.","type":"no_db_connection"}}', "LMAuthError"),
     ],
 )
 def test_an_error_status_has_an_error_class(status: int, text: str, kind: str) -> None:

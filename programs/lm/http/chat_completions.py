@@ -236,6 +236,9 @@ def interpret_error(status: int, text: str, wait: float | None, code: str | None
         # Providers and gateways report an empty account by 400, 402, 403, 422, 429 or 500. A 429 may advise a larger
         # plan, "see billing", where only the rate is exceeded.
         error_class = lm15.BillingError
+    elif status == 400 and "no_db_connection" in lowered:
+        # LiteLLM's proxy without a database, which it would look the key up in.
+        error_class = lm15.AuthError
     elif status == 429 and "request too large" in lowered:
         # A single call that exceeds what the account may use in a minute.
         error_class = lm15.InvalidRequestError
