@@ -53,8 +53,8 @@ _MIN_SHARE = 0.8
 class Column:
     """The values of a column."""
 
-    def __init__(self, name: str, cells: list[object], is_table: bool) -> None:
-        self.name, self.cells, self.is_table = name, cells, is_table
+    def __init__(self, name: str, cells: list[object], is_table: bool, *, decimal_commas: bool = False) -> None:
+        self.name, self.cells, self.is_table, self.decimal_commas = name, cells, is_table, decimal_commas
 
     @cached_property
     def present(self) -> list[object]:
@@ -66,7 +66,7 @@ class Column:
                 parts = cell
             elif self.is_table and isinstance(cell, str) and ";" in cell and len(cell) < _MAX_LABEL:
                 parts = cell.split(";")
-            values += [_converted(part, self.is_table) for part in parts if not is_missing(part)]
+            values += [_converted(part, self.is_table, self.decimal_commas) for part in parts if not is_missing(part)]
         return values
 
     @cached_property
@@ -168,6 +168,14 @@ class Column:
         return {*self.codes} <= _TICKS
 
     @property
+    def has_decimal_commas(self) -> bool:
+        """Whether the values are numbers of which some have a decimal comma, and not all can be two ratings."""
+        texts = [part.strip() for cell in self.cells for part in str(cell).split(";") if not is_missing(part)]
+        if not any("," in text for text in texts) or not all(map(allows_decimal_comma, texts)):
+            return False
+        return not all(re.fullmatch(r"\d,\d", text) for text in texts) or any(text.endswith(",0") for text in texts)
+
+    @property
     def is_standardized(self) -> bool:
         """Whether the values are fractions on both sides of 0."""
         fractions = sum(not number.is_integer() for number in self.numbers)
@@ -239,11 +247,11 @@ def ends(lowest: float, highest: float, integers: bool) -> tuple[float, float]:
     return lowest // 1, -(-highest // 1)
 
 
-def _converted(value: object, is_table: bool) -> object:
+def _converted(value: object, is_table: bool, decimal_commas: bool) -> object:
     if not isinstance(value, str):
         return value
     text = value.strip()
-    if is_table and ("," in text and allows_decimal_comma(text) and re.fullmatch(r".*,\d\d+|.*,0", text)):
+    if decimal_commas and "," in text and allows_decimal_comma(text):
         text = text.replace(",", ".")
     return float(text) if looks_like_a_number(text) and (is_table or len(text) < 5) else text
 

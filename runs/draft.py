@@ -49,7 +49,7 @@ from debate_judge.data.files.names import (
 from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
 from debate_judge.data.files.rows import MARKS, clear_verdict, flat, inner_records, messages_in
 from debate_judge.data.files.task_file import task_of, usable_name
-from debate_judge.data.schema import Scale, Task
+from debate_judge.data.schema import Scale, Task, is_visible
 from debate_judge.data.tasks import PAIRS, TASKS
 from debate_judge.runs.column_values import Column, as_toml, ends, is_ticked, name_without_scale, toml_key
 
@@ -231,12 +231,21 @@ class _Drafter:
             expected = f"at most {_MAX_COLUMNS:,}; objects that are keyed by ids are records = 'NAME.*'"
             raise self.rows[0].error(f"{len(keys):,} different fields", expected=expected)
         self.is_table = self.rows[0].format == "csv"
-        self.columns = {key: Column(key, [row.values.get(key) for row in self.rows], self.is_table) for key in keys}
+        columns = [Column(key, [row.values.get(key) for row in self.rows], self.is_table) for key in keys]
+        commas = [c.name for c in columns if c.has_decimal_commas] if self.is_table else []
+        if commas and not self.rows[0].decimal_commas and "decimal" not in self.settings:
+            self.settings["decimal"] = "comma"
+            self.ask(f"commas in {', '.join(commas)} are decimal; if not, write", ['decimal = "point"'])
+        self.decimal_commas = self.settings.get("decimal") == "comma" or self.rows[0].decimal_commas
+        self.columns = {c.name: self._column(c.name, c.cells) for c in columns}
         self.keys = Keys(keys)
         self._codes = cache(self._codes_of)
 
     def ask(self, text: str, lines: Iterable[str], place: str = "columns", *, is_open: bool = False) -> None:
         self.questions.append(DraftQuestion(text, [*lines], place, is_open))
+
+    def _column(self, name: str, cells: list[object]) -> Column:
+        return Column(name, cells, self.is_table, decimal_commas=self.decimal_commas)
 
     # --- records ---
 
@@ -557,7 +566,7 @@ class _Drafter:
     def _empty_texts(self) -> None:
         columns = [self.roles[role] for role in _TEXT_ROLES if role in self.roles]
         keys = [k for column in columns for _, k in self.keys.matching(column.removesuffix("[]"), {})]
-        empty = sum(any(not str(row.values.get(k) or "").strip() for k in keys) for row in self.rows)
+        empty = sum(any(not is_visible(str(row.values.get(k) or "")) for k in keys) for row in self.rows)
         if empty and "empty" not in self.settings:
             self.settings["empty"] = "skip"
             text = f"{empty} records without a text are left out; to have them refused instead, write"
@@ -760,7 +769,7 @@ class _Drafter:
             if not is_missing(name):
                 cells[spelling.setdefault(normalized_name(str(name)), str(name).strip())].append(value)
         for value, of_aspect in cells.items():
-            self._aspect(self._usable(value), [value], Column(value, of_aspect, self.is_table))
+            self._aspect(self._usable(value), [value], self._column(value, of_aspect))
         self._comment()
         return True
 
@@ -955,7 +964,7 @@ class _Drafter:
     def _aspect_of(self, name: str, columns: list[str], keys: Sequence[str]) -> None:
         cells = [cell for key in keys for cell in self.columns[key].cells]
         if cells:
-            self._aspect(name, columns, Column(name, cells, self.is_table))
+            self._aspect(name, columns, self._column(name, cells))
 
     def _aspect(self, name: str, columns: list[str], column: Column) -> None:
         """Add the aspect, if the values of a column look like ratings."""

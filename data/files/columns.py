@@ -110,6 +110,8 @@ class ColumnNames(ClosedModel):
     """Columns, joined by +, that two files have in common."""
     keep: dict[str, str | list[str]] = Field(default_factory=dict)
     """Column -> values; records with other values are left out."""
+    decimal: Literal["point", "comma"] = "point"
+    """What divides decimals in a table of commas, or in a sheet, where `4,5` may be two ratings."""
     codes: dict[str, str | Number] = Field(default_factory=dict)
     """Verdict on a pair -> a, b, tie, or the share of the first text from 0 to 1."""
     empty: Literal["error", "skip"] = "error"

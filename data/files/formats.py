@@ -3,7 +3,7 @@
 The format follows from the name: its suffix, or `hf:NAME[:CONFIG][@SPLIT]` for the hub. The separator of a text table
 is declared by Excel's line `sep=;`, or is whichever of comma, semicolon and tab splits the header into most columns, or
 the vertical bar if none of them does. With a separator other than the comma, numbers may have a decimal comma; with
-the comma, and in sheets, only in columns whose values all allow it and cannot all be two ratings. JSON lines, text
+the comma, and in sheets, only ratings that cannot be two ratings. JSON lines, text
 tables, Parquet and the hub are streamed: memory does not grow with their length.
 """
 
@@ -15,15 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
 from debate_judge.data.errors import ErrorHandler, InputError, install_hint, redirect_errors
 from debate_judge.data.files import tools
-from debate_judge.data.files.columns import ROLES, SOURCE_WORDS, TEXT_WORDS, ColumnNames, ReadingNotes, normalized_name
-from debate_judge.data.files.ratings import has_decimal_commas
+from debate_judge.data.files.columns import SOURCE_WORDS, TEXT_WORDS, ColumnNames, ReadingNotes, normalized_name
 from debate_judge.data.files.reading import (
     MAX_LINE_BYTES,
     first_line_of,
@@ -37,7 +35,7 @@ from debate_judge.data.files.reading import (
     typed_rows,
     unreadable_error,
 )
-from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
+from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.files.workbook import Sheet, WorkbookError, open_workbook
 
 TEXT_TABLES, EXCEL, JSON = (".csv", ".tsv"), (".xlsx", ".xlsm", ".xls", ".ods"), (".jsonl", ".json", ".ndjson")
@@ -48,12 +46,7 @@ HUB = "hf:"
 """Prefix of names of data sets."""
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-_MAX_NAME = 60
-"""Longest cell that may be the name of a column below a title."""
-
 _TEXT_NAMES = {*SOURCE_WORDS, *TEXT_WORDS}
-_USUAL_NAMES = {*ROLES, *_TEXT_NAMES, "system", "model", "score", "reason"}
-
 _JSON_LAYOUTS = {"": "JSON", "*": "one JSON object of records, by their keys", ".": "one JSON object"}
 
 _SEP_LINE = re.compile(r'"?sep=(.)"?[\r\n]*', re.IGNORECASE)
@@ -216,8 +209,7 @@ def csv_rows(path: Path, separator: str, on_error: ErrorHandler | None = None) -
                 refuse_escaped_bytes(row, path, line)
                 yield line, row
 
-    reread = None if separator != "," else lambda: csv_rows(path, separator, on_error and (lambda _: None))
-    return _table_records(rows(), path, "line", reread, on_error)
+    return _table_records(rows(), path, "line", on_error, decimal_commas=separator != ",")
 
 
 def _joined(records: Iterator[Record], second: RecordFile, names: ColumnNames, notes: ReadingNotes) -> Iterator[Record]:
@@ -292,7 +284,7 @@ def excel_rows(path: Path, name: str = "") -> Iterator[Record]:
             found="further sheets: " + ", ".join(map(repr, others)),
             remedy="name the sheet with the data: --columns sheet=NAME, or sheet=* for all",
         )
-    return _table_records(sheet.rows(), path, "row", lambda: excel_rows(path, name))
+    return _table_records(sheet.rows(), path, "row")
 
 
 @contextmanager
@@ -324,8 +316,9 @@ def _table_records(
     numbered_rows: Iterable[tuple[int, list[str]]],
     path: Path,
     unit: Literal["line", "row"],
-    reread: Callable[[], Iterator[Record]] | None,
     on_error: ErrorHandler | None = None,
+    *,
+    decimal_commas: bool = False,
 ) -> Iterator[Record]:
     """The rows below a header as records; rows in which every cell is blank are skipped.
 
@@ -333,66 +326,38 @@ def _table_records(
         numbered_rows: Rows with their numbers.
         path: The file.
         unit: Whether the numbers are lines or rows.
-        reread: Opens the rows again, to check whether a column's commas are decimal; None if all are.
         on_error: Called with the error of a row that has not the header's number of cells.
+        decimal_commas: Whether numbers have them.
     """
     rows = ((number, row) for number, row in numbered_rows if any(map(str.strip, row)))
     header_number, header = next(rows, (0, []))
-    first = next(rows, None)
 
     def at(line: int) -> Record:
-        return Record({}, str(path), line, format="csv", unit=unit)
+        return Record({}, str(path), line, format="csv", unit=unit, decimal_commas=decimal_commas)
 
-    if _is_title(header, first[1] if first else []):
-        raise at(header_number).error(
-            "the first row is a title and not a header",
-            expected="the names of the columns in the first row, e.g. source, text, helpfulness",
-            found=" ".join(header).strip(),
-            remedy="delete the rows above the names of the columns; if it is a header, put its names in double quotes",
-        )
     # Some programs write a second byte order mark.
     names = [
         cell.strip("\ufeff").strip() or f"column {number} (no name)" for number, cell in enumerate(header, start=1)
     ]
     with at(header_number).located():
         refuse_equal_names(names)
-    if first and _is_second_header(header, first[1]):
-        raise at(first[0]).error(
-            "the names of the columns are in two rows",
-            expected="one row of names; columns of several raters are helpfulness_1, helpfulness_2",
-            found=", ".join(filter(None, map(str.strip, first[1]))),
-            remedy="unmerge the cells of the header, and write one name above each column",
-        )
-    decimal_commas = (
-        True if reread is None else cache(lambda column, scale: has_decimal_commas(reread(), column, scale))
-    )
-    for number, row in chain([first] if first else [], rows):
+    for number, row in rows:
+        if len([cell for cell in header if cell.strip()]) == 1 < max(len(header), len(row)):
+            raise at(header_number).error(
+                "the first row is a title and not a header",
+                expected="the names of the columns in the first row, e.g. source, text, helpfulness",
+                found=" ".join(header).strip(),
+                remedy="delete the rows above the names of the columns",
+            )
         with redirect_errors(on_error):
             if len(row) != len(names):
                 raise at(number).error(
                     "the row and the header differ in their number of cells",
-                    expected=f"{len(names)} cells",
+                    expected=f"{len(names)} cells: {', '.join(names)}",
                     found=f"{len(row)} cells",
                     remedy="put texts with separators or line breaks in double quotes",
                 )
-            yield replace(at(number), values=dict(zip(names, row, strict=True)), decimal_commas=decimal_commas)
-
-
-def _is_title(first: list[str], second: list[str]) -> bool:
-    """Whether the first row is a title: the only text in several columns, or above a row of usual names of columns."""
-    texts, names = ([cell.strip() for cell in row if cell.strip()] for row in (first, second))
-    if any(map(_is_text_column, texts)):
-        return False
-    all_short = all(len(name) <= _MAX_NAME and not looks_like_a_number(name) for name in names)
-    usual = sum(normalized_name(name) in _USUAL_NAMES for name in names)
-    return (len(texts) == 1 < max(len(first), len(second))) or (all_short and usual > 1)
-
-
-def _is_second_header(header: list[str], row: list[str]) -> bool:
-    """Whether a row continues the header, as below merged cells: each is blank in a column where the other is not."""
-    blank = {(not name.strip(), not cell.strip()) for name, cell in zip(header, row, strict=False)}
-    words = all(len(cell) <= _MAX_NAME and not looks_like_a_number(cell.strip()) for cell in row)
-    return words and {(True, False), (False, True)} <= blank
+            yield replace(at(number), values=dict(zip(names, row, strict=True)))
 
 
 def refuse_equal_names(names: Sequence[str], file: str | None = None) -> None:

@@ -18,13 +18,14 @@ from __future__ import annotations
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from debate_judge.data.errors import ErrorHandler, FirstErrors, InputError, redirect_errors
 from debate_judge.data.files.columns import (
@@ -32,7 +33,6 @@ from debate_judge.data.files.columns import (
     ColumnNames,
     Keys,
     ReadingNotes,
-    normalized_name,
     require_columns,
     text_columns,
 )
@@ -43,15 +43,11 @@ from debate_judge.data.files.rows import Rating, Row, RowReader, flat, inner_rec
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup, Task
 
-T = TypeVar("T")
-
 NO_RENAMES = ColumnNames()
 NO_ROWS_REMEDY = "write a row or record for each text; a file with a header alone has none"
 
 _MAX_RECORDS = 500_000
 _MAX_BYTES = 256 * 1024 * 1024
-_VALUE_BYTES = 64
-"""Estimated bytes of a value that is not a text."""
 _MAX_REPEATED_SHARE, _MIN_REPEATED = 0.2, 5
 """Share and number of repeated texts above which each row is suspected to be one rater's."""
 
@@ -79,13 +75,10 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
     Raises:
         InputError: As in `iter_groups`; also if the file has several tasks and none was chosen.
     """
-    first: LocatedGroup | None = None
-    groups: list[RatedGroup] = []
-    ids: dict[str, Record] = {}
-    errors = FirstErrors()
     file = path if isinstance(path, RecordFile) else detect_format(path)
+    errors, found = FirstErrors(), dict[str, LocatedGroup]()
     for entry in iter_groups(file, task, columns, gather=True, on_bad_cell=errors):
-        first = first or entry
+        first = next(iter(found.values()), entry)
         if entry.task.name != first.task.name:
             raise entry.record.error(
                 "the file has groups of several tasks",
@@ -93,23 +86,20 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
                 found=f"{first.task.name} in {first.record.location}, and {entry.task.name}",
                 remedy=f"choose one with --task, e.g. --task {entry.task.name}",
             )
-        if entry.group.id in ids:
-            found, remedy = f"the id of {ids[entry.group.id].location}", "rename one of the groups"
-            errors(
-                entry.record.error(
-                    f"a second group with the id {entry.group.id!r}", "group", found=found, remedy=remedy
-                )
-            )
-        ids[entry.group.id] = entry.record
-        groups.append(entry.group)
+        if before := found.get(entry.group.id):
+            problem = f"a second group with the id {entry.group.id!r}"
+            location, remedy = f"the id of {before.record.location}", "rename one of the groups"
+            errors(entry.record.error(problem, "group", found=location, remedy=remedy))
+        found.setdefault(entry.group.id, entry)
     if errors.first:
         raise errors.first[0].with_others(errors.first[1:])
-    if first is None:
+    if not found:
         raise _no_groups_error(file, task, columns)
-    task = first.task
+    groups = tuple(entry.group for entry in found.values())
+    used = next(iter(found.values())).task
     if columns.named:
-        task = replace(task, columns=columns.over(_of_task(task)).to_table())
-    return Corpus(task, tuple(groups), Origin(short_name(file.name), file.name))
+        used = replace(used, columns=columns.over(_of_task(used)).to_table())
+    return Corpus(used, groups, Origin(short_name(file.name), file.name))
 
 
 def _of_task(task: Task | None) -> ColumnNames:
@@ -124,7 +114,8 @@ def limit_memory(records: Iterable[Record], name: str) -> Iterator[Record]:
     """
     size = 0
     for number, record in enumerate(records, start=1):
-        size += _estimated_bytes(record.values)
+        # A value of a list or an object takes more than its text.
+        size += sum(len(v) if isinstance(v, str) else 64 + 8 * len(str(v)) for v in record.values.values())
         if number > _MAX_RECORDS or size > _MAX_BYTES:
             raise InputError(
                 "too much data to hold in memory",
@@ -134,16 +125,6 @@ def limit_memory(records: Iterable[Record], name: str) -> Iterator[Record]:
                 remedy="take a sample of the sources; texts without ratings are scored in files of any length",
             )
         yield record
-
-
-def _estimated_bytes(value: object) -> int:
-    """Estimated size of a JSON value in memory, in bytes."""
-    size, pending = 0, [value]
-    while pending:
-        item = pending.pop()
-        size += len(item) if isinstance(item, str) else _VALUE_BYTES
-        pending += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-    return size
 
 
 def iter_groups(
@@ -221,7 +202,8 @@ def _groups(
         by_key: dict[object, list[Row]] = defaultdict(list)
         for row in rows:
             by_key[row.key].append(row)
-        _refuse_repeated_texts([row for members in by_key.values() for row in members], names.repeated != "error")
+        if names.repeated == "error":
+            _refuse_repeated_texts([row for members in by_key.values() for row in members])
         rows = (row for members in by_key.values() for row in members)
     for builder in _builders(rows, names, keep, on_bad_cell or (skip if on_error else None)):
         if builder.first is not None and builder.first.record.line not in bad_lines:
@@ -285,29 +267,25 @@ def _check_columns(
         notes.add(f"{', '.join(map(repr, others))} may be texts of their own; debate check drafts a pattern for them")
 
 
-def _refuse_repeated_texts(rows: Sequence[Row], repeated_is_said: bool) -> None:
+def _refuse_repeated_texts(rows: Sequence[Row]) -> None:
     """Ask what distinguishes the rows, if many repeat a text and nothing says which rater or system it is of.
 
     Raises:
         InputError: More than `_MAX_REPEATED_SHARE` of the rows do.
     """
     plain = [row for row in rows if _is_alone(row)]
-    if not plain or repeated_is_said:
-        return
-    pairs = plain[0].columns.is_pair
-    texts = [(row.key if row.source or row.group or pairs else "", " ".join(row.text.split())) for row in plain]
+    texts = [
+        (row.key if row.source or row.group or row.columns.is_pair else "", " ".join(row.text.split())) for row in plain
+    ]
     repeated = len(plain) - len(set(texts))
     if repeated <= max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(plain)):
         return
     first = min(plain, key=lambda row: row.record.line)
-    keys = [key for key in first.record.values if key not in first.columns.used]
-    apart = [
-        k
-        for k in keys
-        if len({(t, str(row.record.values.get(k))) for t, row in zip(texts, plain, strict=True)}) == len(plain)
-    ]
-    name = next((k for k in apart if len({str(row.record.values.get(k)) for row in plain}) <= len(plain) / 2), "COLUMN")
-    what = "a pair" if pairs else "a text"
+    what = "a pair" if first.columns.is_pair else "a text"
+    values = {key: [str(row.record.values.get(key)) for row in plain] for key in first.record.values}
+    unused = [key for key in values if key not in first.columns.used]
+    apart = [key for key in unused if len({*zip(texts, values[key], strict=True)}) == len(plain)]
+    name = next((key for key in apart if len({*values[key]}) <= len(plain) / 2), "COLUMN")
     raise first.record.error(
         f"{repeated} of {len(plain)} rows repeat {what}: does each row hold the rating of one rater?",
         first.columns.column("winner") or first.columns.column("text") or "text",
@@ -336,14 +314,22 @@ def _logging(groups: Iterable[LocatedGroup], notes: ReadingNotes, gather: bool) 
     notes.log()
 
 
+class _Entry(NamedTuple):
+    """A rating of a candidate."""
+
+    number: int
+    """Of its rater."""
+    rating: Rating
+    row: Row
+
+
 @dataclass
 class _CandidateRows:
     """A candidate while its rows are collected."""
 
     row: Row
     id: str
-    ratings: dict[str, list[tuple[int, Rating, Row]]] = field(default_factory=lambda: defaultdict(list))
-    """Aspect -> (number of the rater, rating, its row)."""
+    ratings: dict[str, list[_Entry]] = field(default_factory=lambda: defaultdict(list))
     comments: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     """Aspect -> (number of the rater, comment)."""
 
@@ -358,15 +344,22 @@ class _GroupBuilder:
         self._references: dict[str, None] = {}
 
     def add(self, row: Row) -> None:
-        if self.first is None:
-            self.first = row
-        else:
-            _refuse_difference(self.first, row)
+        self.first = self.first or row
+        for role in ("source", "context") if row.group else ():
+            before, now = getattr(self.first, role), getattr(row, role)
+            if " ".join(now.split()) != " ".join(before.split()):
+                raise row.record.error(
+                    f"the rows of group {row.group!r} differ in {role}",
+                    row.columns.column(role) or role,
+                    expected=f"the same {role} as in {self.first.record.location}",
+                    found=repr(now),
+                    remedy="correct it, or name no group: --columns group=none",
+                )
         self._references |= dict.fromkeys(row.references)
         candidate = self._candidate(row)
         for rating in row.ratings:
             if not math.isnan(rating.value):
-                self._add_rating(candidate, rating, row)
+                self._add_rating(candidate.ratings[rating.aspect.name], rating, row)
         for name, rater, text in row.comments:
             candidate.comments[name].append((self._number(rater), text))
 
@@ -400,31 +393,19 @@ class _GroupBuilder:
             )
         return known
 
-    def _add_rating(self, candidate: _CandidateRows, rating: Rating, row: Row) -> None:
-        of_aspect, repeated = candidate.ratings[rating.aspect.name], self._names.repeated
-        before = next(((n, old) for n, (_, old, of) in enumerate(of_aspect) if self._same(old, rating, of, row)), None)
-        if before is None or repeated in ("raters", "separate"):
-            of_aspect.append((self._number(rating.rater), rating, row))
-            return
-        if repeated == "error":
+    def _add_rating(self, entries: list[_Entry], rating: Rating, row: Row) -> None:
+        same = (
+            e for e in entries if rating.rater and e.rating.rater == rating.rater and e.row.record is not row.record
+        )
+        if self._names.repeated == "error" and (before := next(same, None)):
             raise row.record.error(
                 f"rater {rating.rater!r} has rated {rating.aspect.name} of this candidate twice, also in "
-                f"{of_aspect[before[0]][2].record.location}",
+                f"{before.row.record.location}",
                 row.columns.column("rater") or "rater",
                 remedy="say what becomes of them, --columns repeated=mean, first, last, sum, or separate where the "
                 "same text was rated as two; if two systems wrote it, name theirs: --columns candidate=COLUMN",
             )
-        if repeated in ("mean", "sum"):
-            of_aspect.append((self._number(rating.rater), rating, row))
-        elif repeated == "last":
-            of_aspect[before[0]] = (of_aspect[before[0]][0], rating, row)
-
-    def _same(self, old: Rating, new: Rating, of_old: Row, of_new: Row) -> bool:
-        """Whether two ratings of an aspect are the same rater's, from different records."""
-        named = bool(new.rater) or self._names.repeated != "error"
-        return (
-            named and old.rater == new.rater and of_old.record is not of_new.record and of_old.number != of_new.number
-        )
+        entries.append(_Entry(self._number(rating.rater), rating, row))
 
     def group(self) -> LocatedGroup:
         first = self.first
@@ -434,8 +415,12 @@ class _GroupBuilder:
             Candidate(
                 c.id,
                 c.row.text,
-                {name: self._values(entries) for name, entries in c.ratings.items() if entries},
-                _by_rater(c.comments),
+                {
+                    name: self._values(sorted(entries, key=itemgetter(0)))
+                    for name, entries in c.ratings.items()
+                    if entries
+                },
+                {name: tuple(text for _, text in sorted(of, key=itemgetter(0))) for name, of in c.comments.items()},
                 dict(c.row.record.values) if self._keep else {},
             )
             for c in self._candidates.values()
@@ -444,20 +429,25 @@ class _GroupBuilder:
         group = RatedGroup(id_, first.source, candidates, first.context, tuple(self._references))
         return LocatedGroup(first.task, group, first.record)
 
-    def _values(self, entries: Sequence[tuple[int, Rating, Row]]) -> tuple[float, ...]:
-        """The ratings of an aspect in the order of the raters; those of one rater are combined."""
-        if self._names.repeated not in ("mean", "sum"):
-            return tuple(rating.value for _, rating, _ in sorted(entries, key=itemgetter(0)))
-        by_rater: dict[int, list[tuple[Rating, Row]]] = defaultdict(list)
-        for number, rating, row in sorted(entries, key=itemgetter(0)):
-            by_rater[number if rating.rater else -1].append((rating, row))
+    def _values(self, entries: Sequence[_Entry]) -> tuple[float, ...]:
+        """The ratings of an aspect in the order of the raters, each rater's as `repeated` says."""
+        how = self._names.repeated
+        if how in ("error", "raters", "separate"):
+            return tuple(entry.rating.value for entry in entries)
+        by_rater: dict[str, list[_Entry]] = defaultdict(list)
+        for entry in entries:
+            by_rater[entry.rating.rater].append(entry)
+        if how in ("first", "last"):
+            at = 0 if how == "first" else -1
+            return tuple(e.rating.value for of in by_rater.values() for e in of if e.row.record is of[at].row.record)
         return tuple(self._combined(of_rater) for of_rater in by_rater.values())
 
-    def _combined(self, entries: Sequence[tuple[Rating, Row]]) -> float:
-        total = math.fsum(rating.value for rating, _ in entries)
+    def _combined(self, entries: Sequence[_Entry]) -> float:
+        total = math.fsum(entry.rating.value for entry in entries)
         if self._names.repeated == "mean":
             return total / len(entries)
-        (rating, row), scale = entries[-1], entries[-1][0].aspect.scale
+        _, rating, row = entries[-1]
+        scale = rating.aspect.scale
         if not scale.contains(total):
             raise row.record.error(
                 f"the sum of {len(entries)} ratings is outside the scale of {rating.aspect.name}",
@@ -468,24 +458,6 @@ class _GroupBuilder:
             )
         aspect = self._names.aspects.get(rating.aspect.name)
         return scale.low + scale.high - total if aspect and aspect.lower_is_better else total
-
-
-def _by_rater(numbered: Mapping[str, list[tuple[int, T]]]) -> dict[str, tuple[T, ...]]:
-    """Aspect -> values in the order of the raters' numbers."""
-    return {name: tuple(v for _, v in sorted(values, key=itemgetter(0))) for name, values in numbered.items()}
-
-
-def _refuse_difference(first: Row, row: Row) -> None:
-    for role in ("source", "context"):
-        before, now = getattr(first, role), getattr(row, role)
-        if row.group and " ".join(now.split()) != " ".join(before.split()):
-            raise row.record.error(
-                f"the rows of group {row.group!r} differ in {role}",
-                row.columns.column(role) or role,
-                expected=f"the same {role} as in {first.record.location}",
-                found=repr(now),
-                remedy="correct it, or name no group: --columns group=none",
-            )
 
 
 def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Callable[[Record, str], Task | None]:
@@ -518,11 +490,11 @@ def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Call
 
 
 def _no_groups_error(file: RecordFile, task: Task | str | None, columns: ColumnNames) -> InputError:
-    all_groups = iter_groups(file, columns=columns, notes=ReadingNotes(file.name)) if task is not None else ()
-    try:
+    """The error for a file without groups of the task; it names the tasks that the file has."""
+    names: list[str] = []
+    with suppress(InputError):
+        all_groups = iter_groups(file, columns=columns, notes=ReadingNotes(file.name)) if task is not None else ()
         names = sorted({entry.task.name for entry in all_groups})
-    except InputError:
-        names = []
     if not names:
         return InputError("no groups in the file", file=file.name, remedy=NO_ROWS_REMEDY)
     return InputError(
@@ -532,6 +504,3 @@ def _no_groups_error(file: RecordFile, task: Task | str | None, columns: ColumnN
         found="groups of " + ", ".join(names),
         remedy=f"choose one of them with --task, e.g. --task {names[0]}",
     )
-
-
-__all__ = ["LocatedGroup", "iter_groups", "limit_memory", "load", "normalized_name"]

@@ -14,10 +14,9 @@ from debate_judge.data.files.records import (
     Record,
     allows_decimal_comma,
     describe_value,
-    is_missing,
     looks_like_a_number,
 )
-from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.schema import Aspect, Task
 
 YES_NO_WORDS = {
     **dict.fromkeys(("yes", "y", "true", "pass", "good", "correct"), True),
@@ -27,9 +26,6 @@ YES_NO_WORDS = {
 
 _FRACTION = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
 """A fraction or percentage, such as `4/5` or `80 %`, with its first number."""
-
-_TWO_NUMBERS = re.compile(r"([+-]?[0-9]+),(0|[1-9][0-9]*)")
-"""Two whole numbers with a comma between them, unless the second has a leading 0: `3,05` is a decimal fraction."""
 
 
 def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
@@ -99,35 +95,14 @@ def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> floa
     return float(value)
 
 
-def has_decimal_commas(records: Iterable[Record], column: str, scale: Scale | None) -> bool:
-    """Whether the commas in a column are decimal commas.
-
-    All values have to be missing or numbers that use a comma for fractions. And they must not all be possible pairs of
-    whole ratings, such as `4,5` on a scale from 1 to 5, which may be the ratings of two raters. If the scale is
-    unknown, single digits are taken to be ratings.
-    """
-    all_pairs = True
-    for record in records:
-        values = [value.strip() for value in str(record.values[column]).split(";")]
-        present = [value for value in values if not is_missing(value)]
-        if not all(map(allows_decimal_comma, present)):
-            return False
-        all_pairs = all_pairs and (not present or (len(values) == 1 and _two_ratings(present[0], scale)))
-    return not all_pairs
-
-
-def _two_ratings(text: str, scale: Scale | None) -> bool:
-    match = _TWO_NUMBERS.fullmatch(text)
-    if match is None or scale is None:
-        return match is not None and len(text) == len("4,5")
-    return all(scale.contains(float(number)) for number in match.groups())
-
-
 def number_remedy(value: object) -> str | None:
     """The remedy for a rating that is written as a fraction or percentage, or with a comma; None for other values."""
     text = value.strip() if isinstance(value, str) else ""
     if "," in text and allows_decimal_comma(text):
         point, semicolon = text.replace(",", "."), text.replace(",", ";")
-        return f"write decimals with a point: {point}, and several raters in a cell with a semicolon: {semicolon}"
+        return (
+            f"write decimals with a point, {point}, or say --columns decimal=comma; several raters in a cell have a "
+            f"semicolon, {semicolon}"
+        )
     match = _FRACTION.fullmatch(text)
     return f"write the number alone: {match[1].replace(',', '.')} and not {match[0]}" if match else None

@@ -6,7 +6,6 @@ JSON lines and Parquet are streamed, so memory does not grow with the file; a JS
 from __future__ import annotations
 
 import codecs
-import io
 import json
 import math
 import re
@@ -17,13 +16,15 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TextIO
 
 from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, redirect_errors
 from debate_judge.data.files.columns import SOURCE_WORDS, TEXT_WORDS
 from debate_judge.data.files.records import Record, json_type
 
 _SEPARATORS = " \t\r\n,"
+_NO_UTF8 = re.compile("[\udc80-\udcff]")
+"""Bytes that are not UTF-8, as Python decodes them."""
 _BETWEEN_TOKENS = re.compile(r"[\s,:]*")
 _ONE_RECORD_PER_LINE = "write every record on one line of its own, without a list around them"
 _SAVE_AS_UTF8 = "save the file as UTF-8 (spreadsheets: CSV UTF-8)"
@@ -219,35 +220,42 @@ def lines(
     Lines that are not UTF-8 or longer than `max_bytes` are skipped if there is an `on_error`. With `escape`, bytes that
     are not UTF-8 are left in the text, for `refuse_escaped_bytes`: a line may be a part of a row.
     """
-    max_bytes = max_bytes or MAX_LINE_BYTES
     refuse_pipe(path)
     try:
-        with path.open("rb") as stream:
-            start = stream.read(2)
-            stream.seek(0)
-            if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                yield from _utf16_lines(stream, path, max_bytes)
-                return
-            if 0 in start:
-                problem = "a zero byte at the beginning: this is UTF-16 without a byte order mark, or no text"
-                raise InputError(problem, file=path, line=1, remedy=_SAVE_AS_UTF8)
-            number = 0
-            while raw := stream.readline(max_bytes + 1):
-                number += 1
-                with redirect_errors(on_error):
-                    if len(raw) > max_bytes:
-                        while raw and not raw.endswith(b"\n"):
-                            raw = stream.readline(max_bytes)
-                        raise _too_long_error(path, number, max_bytes)
-                    raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-                    try:
-                        text = raw.decode(errors="surrogateescape" if escape else "strict")
-                    except UnicodeDecodeError as error:
-                        problem = f"not UTF-8: byte {error.start + 1} of the line, 0x{raw[error.start]:02x}"
-                        raise InputError(problem, file=path, line=number, remedy=_SAVE_AS_UTF8) from None
-                    yield number, text
+        with path.open("rb") as file:
+            start = file.read(2)
+        is_utf16 = start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        if 0 in start and not is_utf16:
+            problem = "a zero byte at the beginning: this is UTF-16 without a byte order mark, or no text"
+            raise InputError(problem, file=path, line=1, remedy=_SAVE_AS_UTF8)
+        # newline="\n": carriage returns are kept for csv and json. A byte that is not UTF-8 becomes half a character.
+        encoding, errors = ("utf-16", "strict") if is_utf16 else ("utf-8-sig", "surrogateescape")
+        with path.open(encoding=encoding, errors=errors, newline="\n") as stream:
+            yield from _checked_lines(stream, path, on_error, max_bytes or MAX_LINE_BYTES, escape=escape)
     except OSError as error:
         raise unreadable_error(error, path) from None
+
+
+def _checked_lines(
+    stream: TextIO, path: Path, on_error: ErrorHandler | None, max_length: int, *, escape: bool
+) -> Iterator[tuple[int, str]]:
+    number = 0
+    try:
+        while line := stream.readline(max_length + 1):
+            number += 1
+            with redirect_errors(on_error):
+                if len(line) > max_length:
+                    while line and not line.endswith("\n"):
+                        line = stream.readline(max_length)
+                    problem = f"a line of more than {max_length >> 20} MB"
+                    remedy = "write every record on one line of its own, or leave out what no judge reads"
+                    raise InputError(problem, file=path, line=number, remedy=remedy)
+                if not escape:
+                    refuse_escaped_bytes([line], path, number)
+                yield number, line
+    except UnicodeDecodeError:
+        problem = "not UTF-16, although it begins with a UTF-16 byte order mark"
+        raise InputError(problem, file=path, line=number + 1, remedy=_SAVE_AS_UTF8) from None
 
 
 def refuse_escaped_bytes(row: Sequence[str], path: Path, line: int) -> None:
@@ -256,10 +264,10 @@ def refuse_escaped_bytes(row: Sequence[str], path: Path, line: int) -> None:
     Raises:
         InputError: It has some.
     """
-    try:
-        "".join(row).encode()
-    except UnicodeEncodeError:
-        raise InputError("not UTF-8", file=path, line=line, remedy=_SAVE_AS_UTF8) from None
+    for text in row:
+        if not text.isascii() and (bad := _NO_UTF8.search(text)):
+            problem = f"not UTF-8: character {bad.start() + 1} of the line, 0x{ord(bad[0]) & 0xFF:02x}"
+            raise InputError(problem if len(row) == 1 else "not UTF-8", file=path, line=line, remedy=_SAVE_AS_UTF8)
 
 
 def read_text(path: Path) -> str:
@@ -279,26 +287,6 @@ def read_text(path: Path) -> str:
 def _max_values_in(text: str) -> int:
     """An upper bound of the number of values in a JSON text."""
     return sum(map(text.count, ",[{"))
-
-
-def _too_long_error(path: Path, line: int, max_bytes: int) -> InputError:
-    remedy = "write every record on one line of its own, or leave out what no judge reads"
-    return InputError(f"a line of more than {max_bytes >> 20} MB", file=path, line=line, remedy=remedy)
-
-
-def _utf16_lines(stream: BinaryIO, path: Path, max_length: int) -> Iterator[tuple[int, str]]:
-    number = 0
-    # newline="\n": carriage returns are kept for csv and json, as in UTF-8.
-    text = io.TextIOWrapper(stream, encoding="utf-16", newline="\n")
-    try:
-        while line := text.readline(max_length + 1):
-            number += 1
-            if len(line) > max_length:
-                raise _too_long_error(path, number, max_length)
-            yield number, line
-    except UnicodeDecodeError:
-        problem = "not UTF-16, although it begins with a UTF-16 byte order mark"
-        raise InputError(problem, file=path, line=number + 1, remedy=_SAVE_AS_UTF8) from None
 
 
 def refuse_pipe(path: Path) -> None:
@@ -401,7 +389,7 @@ def _parquet_values(path: Path) -> Iterator[dict[str, Any]]:
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
         for batch in file.iter_batches(batch_size=_rows_per_batch(file.metadata, path)):
             columns: dict[str, Any] = {
-                n: c if n in texts else _python_values(c, path, n, number + 1)
+                n: c if n in texts else _python_values(c, path, n)
                 for n, c in zip(file.schema_arrow.names, batch, strict=True)
             }
             for i in range(batch.num_rows):
@@ -420,24 +408,22 @@ def _parquet_values(path: Path) -> Iterator[dict[str, Any]]:
         ) from None
 
 
-def _python_values(column: Any, path: Path, name: str, first_row: int) -> list[object]:
+def _python_values(column: Any, path: Path, name: str) -> list[object]:
     """The values of a column; dates, times and durations that Python cannot represent become texts."""
+    import pyarrow
+
     with suppress(ValueError, OverflowError, KeyError):
         return list(column.to_pylist())
-    values: list[object] = []
-    for row, value in enumerate(column, start=first_row):
-        try:
-            values.append(value.as_py())
-        except (ValueError, OverflowError, KeyError) as error:
-            if not hasattr(value, "value"):
-                raise Record({}, str(path), row, unit="row").error(
-                    "a value that Python cannot represent",
-                    name,
-                    found=f"{value.type}: {first_line_of(error)}",
-                    remedy="leave the column out, or write it as text",
-                ) from None
-            values.append(f"{value.type} {value.value}")
-    return values
+    try:
+        return list(column.cast(pyarrow.int64() if column.type.bit_width == 64 else pyarrow.int32()).to_pylist())
+    except (ValueError, pyarrow.ArrowException) as error:
+        raise InputError(
+            "a value that Python cannot represent",
+            file=path,
+            field=name,
+            found=f"{column.type}: {first_line_of(error)}",
+            remedy="leave the column out, or write it as text",
+        ) from None
 
 
 def _rows_per_batch(metadata: Any, path: Path) -> int:

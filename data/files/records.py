@@ -43,8 +43,8 @@ class Record:
     remedy: str | None = None
     """Remedy for errors that have none of their own."""
     unit: Literal["line", "row"] = "line"
-    decimal_commas: bool | Callable[[str, Scale | None], bool] = False
-    """Whether `4,5` in a table is a number, or (column, scale of its ratings if known) -> whether it is one there."""
+    decimal_commas: bool = False
+    """Whether `4,5` in a table is a number; otherwise it is one where 4 and 5 cannot be two ratings."""
     full_names: Mapping[str, str] = field(default_factory=dict)
     """Field taken from a nested object -> its full name, e.g. tone -> `candidates[2].ratings.tone`."""
 
@@ -154,7 +154,7 @@ class Record:
 
     def number(self, name: str) -> float:
         """A required finite number."""
-        return self._number(name, self._cell(self.value(name), name))
+        return self._number(name, self._cell(self.value(name)))
 
     def optional_number(self, name: str) -> float | None:
         """A required field with a finite number; None if it is null or blank."""
@@ -174,9 +174,9 @@ class Record:
         if is_missing(value):
             return []
         if self.format == "csv" and isinstance(value, str):
-            return [(name, self._cell(item, name, scale)) for item in value.split(";") if not is_missing(item)]
+            return [(name, self._cell(item, scale)) for item in value.split(";") if not is_missing(item)]
         if isinstance(value, list):
-            named_values = [(f"{name}[{i}]", self._cell(item, name, scale)) for i, item in enumerate(value)]
+            named_values = [(f"{name}[{i}]", self._cell(item, scale)) for i, item in enumerate(value)]
             return [(field, item) for field, item in named_values if not is_missing(item)]
         return [(name, value)]
 
@@ -218,13 +218,13 @@ class Record:
             raise self.error(f"{name} is empty", name, expected="a text that is not empty", remedy=remedy)
         return value
 
-    def _cell(self, value: object, name: str, scale: Scale | None = None) -> object:
+    def _cell(self, value: object, scale: Scale | None = None) -> object:
         """A text in a table as a number if it looks like one, else stripped; other values unchanged."""
         if self.format != "csv" or not isinstance(value, str):
             return value
         text = value.strip()
         if "," in text and allows_decimal_comma(text):
-            decimal = self.decimal_commas(name, scale) if callable(self.decimal_commas) else self.decimal_commas
+            decimal = self.decimal_commas or (scale is not None and not _is_two_ratings(text, scale))
             text = text.replace(",", ".") if decimal else text
         return float(text) if looks_like_a_number(text) else text
 
@@ -261,6 +261,12 @@ def looks_like_a_number(text: str) -> bool:
 def allows_decimal_comma(text: str) -> bool:
     """Whether a text is a number if its comma, if any, is decimal."""
     return "." not in text and looks_like_a_number(text.strip().replace(",", "."))
+
+
+def _is_two_ratings(text: str, scale: Scale) -> bool:
+    first, _, second = text.partition(",")
+    whole = first.lstrip("+-").isdigit() and second.isdigit() and (second == "0" or second[0] != "0")
+    return whole and scale.contains(float(first)) and scale.contains(float(second))
 
 
 def json_type(value: object) -> str:

@@ -182,6 +182,8 @@ class RowReader:
     def rows(self, record: Record) -> Iterator[Row]:
         """The rows of a record; none of one that the mapping leaves out."""
         record = flat(record, indexed=self._names.indexed)
+        if self._names.decimal == "comma":
+            record = replace(record, decimal_commas=True)
         if column := self._names.leaves_out(record):
             self._notes.add(f"{{}} records are left out by keep.{column}")
             return
@@ -287,11 +289,7 @@ class RowReader:
             return [(cell.column, named)] if code_of(value) in _CHOSEN else []
         if mapped.ratings and isinstance(value, str) and code_of(value) in mapped.ratings:
             return [(cell.column, value)]
-        values = record.values_in(cell.column, aspect.scale)
-        # A comma in a cell that was read as ratings was a decimal comma.
-        if callable(record.decimal_commas) and "," in str(value) and all(isinstance(v, float) for _, v in values):
-            self._notes.add(f"commas in {cell.column!r} are read as decimal points")
-        return values
+        return record.values_in(cell.column, aspect.scale)
 
     def _rating(self, record: Record, value: object, aspect: Aspect, mapped: AspectColumns, field: str) -> float:
         if mapped.ratings and (code := code_of(value)) in mapped.ratings:

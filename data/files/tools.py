@@ -20,6 +20,7 @@ from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.names import families
 from debate_judge.data.files.records import Record, first_records, is_missing, looks_like_a_number
 from debate_judge.data.files.rows import joined_messages, messages_in
 
@@ -29,7 +30,6 @@ _MAX_PYTHON = 200_000
 """Length of a cell that is read as Python; a longer one has to be JSON."""
 _COMMENT = re.compile(r"(?:(.+?)[ _.-]+)?(?:comments?|reasons?|why|notes?|explanations?|rationales?|feedback)", re.I)
 """Name of a question that asks for a comment, with the aspect of the comment."""
-_SIDES = (("left", "right"), ("a", "b"), ("1", "2"))
 _PREVIEW_CUT_OFF = re.compile(r".{997,}\.\.\.", re.DOTALL)
 """A preview as MLflow cuts it off, at 1,000 characters or, on Databricks, at 10,000."""
 _TRACE_IDS = ("id", "trace_id", "traceId", "run_id")
@@ -83,20 +83,11 @@ def rows(records: Iterator[Record], note: Callable[[str], None], has_id: bool) -
     head, later = first_records(records)
     tool = tool_of(head)
     if tool is None:
-        yield from chain(head, _without_exports(later, len(head)))
+        yield from chain(head, later)
         return
     note(f"an export of {tool.name}")
     for record in chain(head, later):
         yield from _rows(record, tool, has_id)
-
-
-def _without_exports(records: Iterable[Record], read: int) -> Iterator[Record]:
-    keys: object = None
-    for record in records:
-        if keys != (keys := tuple(record.values)) and (tool := tool_of([record])) is not None:
-            problem = f"the first record of {tool.name}, after {read} and more of another layout"
-            raise record.error(problem, remedy="put a rated record first, and read each file by itself")
-        yield record
 
 
 def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Record]:
@@ -153,7 +144,7 @@ def _rows(record: Record, tool: Tool, has_id: bool) -> Iterator[Record]:
     if id_ is not None and not has_id:
         texts = {"candidate": str(id_), **texts}
     if tool is _STUDIO_TABLE or "winner" in texts:
-        yield replace(record, values=texts, format="csv", decimal_commas=False)
+        yield replace(record, values=texts, format="csv")
     else:
         yield from _answer_rows(record, texts, list(answers), rated)
 
@@ -175,7 +166,7 @@ def _row(record: Record, texts: Values, answer: Answer) -> Record:
     aspect, rater, comment = (str(v) if v or v == 0 else "" for v in (answer.aspect, answer.rater, answer.comment))
     columns = {"aspect": aspect, "rating": answer.value, "rater": rater, "comment": comment}
     full_names = dict.fromkeys(("rating", "aspect"), answer.field or aspect)
-    return replace(record, values={**texts, **columns}, full_names=full_names, format="csv", decimal_commas=False)
+    return replace(record, values={**texts, **columns}, full_names=full_names, format="csv")
 
 
 # --- what tools have in common ---
@@ -233,9 +224,12 @@ def _answer(name: str, value: object, rater: object, field: str = "", *, text: b
     """An answer to a question: a comment if it is free text or the question asks for a comment, else a rating."""
     of = _COMMENT.fullmatch(name)
     if text or (of and isinstance(value, str) and not looks_like_a_number(value.strip())):
-        comment = "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-        return Answer(of and of[1], None, rater, comment, field)
+        return Answer(of and of[1], None, rater, "\n".join(map(str, _listed(value))), field)
     return Answer(name, value, rater, None, field)
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _first(values: Values, *names: str) -> object:
@@ -311,35 +305,20 @@ def _label_studio(values: Values) -> Rated:
 def _studio_pairs(values: Values) -> Rated:
     """A comparison of two texts: the pair with the verdicts of all raters as a list."""
     data = dict(values.get("data") or {})
-    stem = next(
-        (
-            (key[: -len(ends[0])] + ends[0], key[: -len(ends[0])] + ends[1])
-            for key in data
-            for ends in _SIDES
-            if key.lower().endswith(ends[0]) and key[: -len(ends[0])] + ends[1] in data
-        ),
-        None,
-    )
-    if stem is None:
+    sides = [{"left", "right"}, {"a", "b"}, {"1", "2"}]
+    pairs = [f for f in families(list(data)) if {part.lower() for part in f.members} in sides]
+    if not pairs:
         raise InputError(
             "a comparison of two texts that are not recognized",
             field="data",
             found="fields " + ", ".join(data),
             remedy="rename the texts, e.g. to response_a, the left one, and response_b",
         )
-    texts = {"response_a": data.pop(stem[0]), "response_b": data.pop(stem[1]), **data}
-    winners, comments = [], []
-    for field, _, name, value in _studio_results(values):
-        if "selected" in value:
-            if value["selected"] not in ("left", "right"):
-                where = f"{field.rpartition('.')[0].rpartition('[')[0]}, {name}"
-                raise InputError(
-                    "not a side of the pair", field=where, expected="left or right", found=value["selected"]
-                )
-            winners.append("ab"[value["selected"] == "right"])
-        elif "text" in value:
-            comments.append("\n".join(map(str, value["text"])) if isinstance(value["text"], list) else value["text"])
-    return Rated({**texts, "winner": winners, "comment": comments}, None, ())
+    left, right = (data.pop(name) for _, name in sorted(pairs[0].members.items()))
+    answers = [value for *_, value in _studio_results(values)]
+    comments = ["\n".join(map(str, _listed(value["text"]))) for value in answers if "text" in value]
+    winners = [value["selected"] for value in answers if "selected" in value]
+    return Rated({"response_a": left, "response_b": right, **data, "winner": winners, "comment": comments}, None, ())
 
 
 def _studio_table(values: Values) -> Rated:
@@ -348,7 +327,7 @@ def _studio_table(values: Values) -> Rated:
     for name, value in values.items():
         if name in ("id", "annotator", "annotation_id", "lead_time", "created_at", "updated_at", "agreement"):
             continue
-        answers = _dicts([value] if isinstance(value, dict) else value)
+        answers = _dicts(_listed(value))
         if any("labels" in answer for answer in answers):
             continue
         found = [content for kind, content in map(_studio_value, answers) if kind]

@@ -13,6 +13,7 @@ import pytest
 import xlsxwriter
 
 from debate_judge import data
+from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.reading import typed_rows
@@ -120,8 +121,9 @@ def test_a_workbook_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: p
     first, second = read_records(path), read_records(path)
     assert [next(first).values, next(second).values] == [{"text": "x", "tone": "4,5"}] * 2
     assert (next(first).values, len(started)) == ({"text": "y", "tone": "2"}, 1)
-    ratings = [c.ratings for g in load(path, TASK).groups for c in g.candidates]
-    assert ratings == [{"tone": (4.5,)}, {"tone": (2.0,)}], "commas in cells of text are decimal"
+    names = ColumnNames.parse(["decimal=comma"])
+    ratings = [c.ratings for g in load(path, TASK, names).groups for c in g.candidates]
+    assert ratings == [{"tone": (4.5,)}, {"tone": (2.0,)}]
     workbook(path, [("text", "tone"), ("other", 3)])
     assert [record.values["text"] for record in read_records(path)] == ["other"]
 

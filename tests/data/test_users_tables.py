@@ -54,18 +54,12 @@ def tone(*ratings: float) -> Ratings:
     return {"tone": ratings}
 
 
-COMMAS = "commas in 'tone'"
-
-
 @pytest.mark.parametrize(
     ("text", "expected", "words"),
     [
-        # Decimal commas, where the whole column has them and they divide no two ratings.
-        (table(["3,5", "4", "2,5", ""]), [tone(3.5), tone(4), tone(2.5), {}], [COMMAS]),
-        (table(["3,50", "4,25"]), [tone(3.5), tone(4.25)], [COMMAS]),
-        (table(["4,0", "3,5"]), [tone(4), tone(3.5)], [COMMAS]),
-        (table(["4,5", "3,05"]), [tone(4.5), tone(3.05)], [COMMAS]),
-        (table(["4,5;3,5", "2,5"]), [tone(4.5, 3.5), tone(2.5)], [COMMAS]),
+        # Decimal commas that cannot divide two ratings.
+        (table(["3,50", "4,25", "4", ""]), [tone(3.5), tone(4.25), tone(4), {}], []),
+        (table(["3,05", "4,0"]), [tone(3.05), tone(4)], []),
         # Words for what is missing.
         (table(["1", "n/a", "-", "None", "2;N/A;4", "2;4;"]), [tone(1), {}, {}, {}, tone(2, 4), tone(2, 4)], []),
         # Names of columns.
@@ -114,6 +108,7 @@ def test_ratings_are_read(
         ("question,answer,score_tone\ns,x,4\n", ["source=question", "text=answer", "tone=score_tone"], tone(4)),
         ("text,Rater 1,Rater 2\nx,4,5\n", ["tone=Rater 1+Rater 2"], tone(4, 5)),
         ("text,Rater 1,Rater 2\nx,4,5\n", ["tone=Rater"], tone(4, 5)),
+        (table(["4,5;3,5"]).replace("text 0", "x"), ["decimal=comma"], tone(4.5, 3.5)),
     ],
 )
 def test_names_of_people_are_given_ours(
@@ -316,6 +311,13 @@ def test_two_raters_with_a_comma_are_no_fraction(file: Path) -> None:
     file.write_text('text,tone\nx,"4,5"\ny,"3,4"\n')
     with pytest.raises(InputError, match="line 2, field 'tone'"):
         next(read_records(file)).number("tone")
+
+
+def test_decimal_commas_are_drafted_where_not_all_can_be_two_ratings(file: Path) -> None:
+    draft = drafted(file, table(["3,5", "4", "2,5", ""]))
+    assert (draft.settings, scales(draft)) == ({"decimal": "comma"}, {"tone": Scale(1, 4)})
+    assert [c.ratings for c in candidates(file, task=draft.task())] == [tone(3.5), tone(4), tone(2.5), {}]
+    assert not drafted(file, table(["4", "5"])).settings
 
 
 def test_half_points_suggest_their_step(file: Path) -> None:

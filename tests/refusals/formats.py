@@ -127,7 +127,7 @@ LONG_TEXTS = written(text=["x" * (1 << 20)] * 8, tone=[1] * 8)
 PARQUET = [
     row(name, loaded("a.parquet"), field, keyword, "a.parquet", line, change=change, patch=patch, plain=True)
     for name, change, patch, line, field, keyword in (
-        ("a date out of range", a_far_date, None, 2, "made", "leave the column out"),
+        ("a date out of range", a_far_date, None, None, "made", "leave the column out"),
         ("long lists", MANY_LISTS, limited(reading, _MAX_LIST_VALUES=10_000), None, "tone.list.element", "200,000"),
         ("long texts", LONG_TEXTS, limited(reading, _MAX_UNPACKED=4 << 20), None, "text", "unpacks"),
         ("Parquet off the scale", lambda f: parquet(f / "a.parquet", OFF_SCALE, NAMES), None, 2, "tone", "scale"),
@@ -179,7 +179,6 @@ LABELLED = "".join(f"A text {i}.,accept,{rater},4\n" for i in range(9) for rater
 MISREAD = (
     ("what was summarized", "text,summary,tone\nAn article.,A summary.,4\n", 2, "text", "source=text,text=summary"),
     ("repeated texts beside labels", f"text,answer,who,tone\n{LABELLED}", 2, "text", "rater=who"),
-    ("names in two rows", "text,Ann,,Bob,\n,tone,wit,tone,wit\nx,4,5,3,2\n", 2, None, "unmerge"),
     ("columns of a crowd", "WorkerId,Input.answer,Answer.tone\nw,x,4\n", 2, "text", "text=Input.answer"),
 )
 UNESCAPED = {"a.tsv": 'text\ttone\nx\t4\n"Yes\t3\ny\t2\nno"\t1\n'}
@@ -309,11 +308,6 @@ def nested_argilla(folder: Path) -> None:
     recorded("a.jsonl", {"id": "r", "fields": fields, "responses": answers, "suggestions": {}})(folder)
 
 
-def late_answers(folder: Path) -> None:
-    plain: dict[str, object] = {"question": "q", "answer": "a", "helpfulness": 1}
-    recorded("a.jsonl", *[plain] * 300, {**plain, ANSWERS: [5], f"{ANSWERS}.users": ["ann"]})(folder)
-
-
 def lists_of_numpy(folder: Path) -> None:
     header = f"question,answer,{ANSWERS},{ANSWERS}.users\n"
     (folder / "a.csv").write_text(header + "q,a,\"[5, 3]\",\"['ann' 'ben']\"\n")
@@ -328,7 +322,6 @@ CUT_OFF = recorded("a.jsonl", {"info": {"trace_id": "t", "request_preview": "x" 
 LANGFUSE, LANGSMITH = "langfuse_scores.csv", "langsmith_feedback.jsonl"
 SIDES: dict[str, object] = {"question": "q", "answer1": "x", "answer2": "y"}
 OTHER_TEXTS: dict[str, object] = {"question": "q", "mine": "x", "theirs": "y"}
-BETTER = "annotations[0].result, better"
 RATING = "annotations[0].result[0].value.rating"
 TOOLS = [
     row(name, loaded(files, *columns, task=SUPPORT), field, keyword, file, line, change=change)
@@ -338,10 +331,8 @@ TOOLS = [
         ("a trace that is not there", f"{LANGFUSE}+t.jsonl", (), one_trace, None, 6, "traceId", "t2"),
         ("a rating of Label Studio", "a.jsonl", TEXTS, off_scale, "a.jsonl", 2, RATING, "scale"),
         ("records of Argilla in objects", "a.jsonl", (), nested_argilla, "a.jsonl", 1, "responses", "flatten=True"),
-        ("answers far below", "a.jsonl", TEXTS, late_answers, "a.jsonl", 301, None, "put a rated record first"),
         ("lists without commas", "a.csv", (), lists_of_numpy, "a.csv", 2, f"{ANSWERS}.users", "df.to_json"),
         ("unknown texts", "a.jsonl", (), comparison(OTHER_TEXTS, "left"), "a.jsonl", 1, "data", "response_a, the left"),
-        ("no side", "a.jsonl", (), comparison(SIDES, "middle"), "a.jsonl", 1, BETTER, "left or right"),
         ("a trace without spans", "a.jsonl", (), CUT_OFF, "a.jsonl", 1, "info.request_preview", "include_spans"),
         ("a run of LangSmith without end", f"{LANGSMITH}+runs.jsonl", (), a_deep_run, None, None, "text", "missing"),
     )
