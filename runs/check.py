@@ -12,7 +12,7 @@ it, correct it, and give it as --task.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,9 +94,8 @@ def _run(flags: CheckFlags) -> int:
         *_first_texts(corpus),
         *_counts(statistics),
         "",
-        *_aspects(statistics, _reversed(corpus)),
+        *_aspects(statistics, _reversed(corpus), _agreement_of_raters(corpus)),
         *_outcomes(corpus),
-        *_raters(corpus),
         *feasibility,
         "",
         *_next_command(corpus, flags, draft, saved, compilable),
@@ -156,7 +155,7 @@ def _columns(flags: CheckFlags, draft: Draft | None) -> tuple[str, ...]:
 
 
 def _drafted(draft: Draft, saved: bool, flags: CheckFlags) -> list[OutputBlock]:
-    """How each column was understood, the questions, and the task file."""
+    """How each column was understood, and the questions."""
     lines: list[OutputBlock] = [
         DataTable(["column", "how it is understood"], [[c, how] for c, how in draft.understood])
     ]
@@ -168,8 +167,7 @@ def _drafted(draft: Draft, saved: bool, flags: CheckFlags) -> list[OutputBlock]:
         return [*lines, "", f"task: {draft.built_in}, because all ratings fit it; name it, or a task file, with --task"]
     if saved:
         return [*lines, "", f"task: drafted and saved in {flags.write_task}; correct it before you use it"]
-    toml_lines = [Verbatim("  " + line) for line in draft.toml().splitlines()]
-    return [*lines, "", "task: none is named, so one is drafted; --write-task FILE.toml saves it:", "", *toml_lines]
+    return [*lines, "", "task: none is named, so one is drafted; --write-task FILE.toml saves it for you to correct"]
 
 
 def _how_to_answer(flags: CheckFlags, saved: bool) -> list[OutputBlock]:
@@ -222,10 +220,13 @@ def _reversed(corpus: Corpus) -> set[str]:
     return {name for name, mapped in corpus.task.columns.get("aspects", {}).items() if mapped.get("lower_is_better")}
 
 
-def _aspects(statistics: CorpusStatistics, upside_down: set[str]) -> list[OutputBlock]:
+def _aspects(
+    statistics: CorpusStatistics, upside_down: set[str], of_raters: Mapping[str, tuple[str, str]]
+) -> list[OutputBlock]:
     if not statistics.aspects:
         return ["No candidate has a rating: the texts can be scored, and nothing can be compiled from them."]
     header = ["aspect", "scale", "rated", "missing", "raters", "mean", "tied pairs"]
+    header += ["alpha", "one rater"] if of_raters else []
     rows = []
     for figures in (_as_given(each, upside_down) for each in statistics.aspects):
         fewest, most = figures.raters
@@ -238,12 +239,15 @@ def _aspects(statistics: CorpusStatistics, upside_down: set[str]) -> list[Output
             raters,
             f"{figures.mean:.2f}",
             tied,
+            *(of_raters.get(figures.aspect.name, ("–", "–")) if of_raters else ()),
         ]
         rows.append([figures.aspect.name, *cells])
     lines = [line for each in statistics.aspects for line in _distribution(_as_given(each, upside_down))]
     within = "of one group" if statistics.group_sizes[2] > 1 else "of the whole file"
-    note = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"
-    return [DataTable(header, rows), "", *lines, note]
+    note = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank"
+    if of_raters:
+        note += "; alpha: Krippendorff's; one rater: Spearman's correlation with the rest, the human ceiling"
+    return [DataTable(header, rows), f"{note})", "", *lines]
 
 
 def _outcomes(corpus: Corpus) -> list[OutputBlock]:
@@ -277,33 +281,27 @@ def _distribution(figures: AspectStatistics) -> list[str]:
     return [f"{name}: {shares}"]
 
 
-def _raters(corpus: Corpus) -> list[OutputBlock]:
-    """How well raters agree with each other, an upper bound for any judge."""
-    all_groups = len(corpus.groups)
+def _agreement_of_raters(corpus: Corpus) -> dict[str, tuple[str, str]]:
+    """Aspect -> alpha, and the agreement of one rater with the others, an upper bound for any judge, of the first
+    `_MAX_GROUPS` groups."""
     corpus = replace(corpus, groups=corpus.groups[:_MAX_GROUPS])
     from debate_judge.data.agreement.raters import compare_with_raters
     from debate_judge.data.agreement.tables import GroupScores
 
-    rows = []
+    found = {}
     for name in corpus.rated_aspects():
-        means = [tuple(group.ratings(name)) for group in corpus.groups]
-        ratings = [tuple(tuple(c.ratings.get(name, ())) for c in group.candidates) for group in corpus.groups]
-        ids = [tuple(c.id for c in group.candidates) for group in corpus.groups]
-        # Agreement among raters does not depend on scores; the mean ratings are passed as scores.
-        groups = [
-            GroupScores(g.id, candidates, mean, mean, by_rater, g.source_id)
-            for g, candidates, mean, by_rater in zip(corpus.groups, ids, means, ratings, strict=True)
-        ]
+        groups = []
+        for group in corpus.groups:
+            by_rater = tuple(tuple(c.ratings.get(name, ())) for c in group.candidates)
+            # Agreement among raters does not depend on scores; the mean ratings are passed as scores.
+            ids, means = tuple(c.id for c in group.candidates), tuple(group.ratings(name))
+            groups.append(GroupScores(group.id, ids, means, means, by_rater, group.source_id))
         level: Level = "summary" if corpus.grouped else "sample"
         agreement = compare_with_raters(groups, level=level)
         if agreement.raters > 1:
-            figures = (agreement.alpha, None if agreement.ceiling is None else agreement.ceiling.value)
-            rows.append([name, *("–" if value is None else f"{value:.2f}" for value in figures)])
-    if not rows:
-        return []
-    note = "(alpha is Krippendorff's; one rater against the rest, in Spearman's correlation, is the human ceiling"
-    note += f"; of the first {_MAX_GROUPS:,} groups)" if all_groups > _MAX_GROUPS else ")"
-    return ["", DataTable(["aspect", "alpha", "one rater against the rest"], rows), note]
+            alpha, ceiling = agreement.alpha, agreement.ceiling and agreement.ceiling.value
+            found[name] = tuple("–" if value is None else f"{value:.2f}" for value in (alpha, ceiling))
+    return found  # type: ignore[return-value]
 
 
 def _feasibility(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:

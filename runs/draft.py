@@ -364,11 +364,11 @@ class _Drafter:
         if "aspect" not in roles:
             implied = {role: c for role, c in implied.items() if role not in ("aspect", "rating")}
         understood = [(c, f"read as {role}") for role, c in (roles | implied).items()] + list(self.understood.items())
-        understood += [(a.name, f"ratings in {', '.join(a.columns)}") for a in self.aspects if a.columns]
-        comments = [
-            c for a in self.aspects if a.comment for c in ([a.comment] if isinstance(a.comment, str) else a.comment)
-        ]
-        used = {c for c, _ in understood} | {c for a in self.aspects for c in a.columns} | {*comments}
+        for aspect in (a for a in self.aspects if a.columns):
+            less = ", less is better" if aspect.lower_is_better else ""
+            understood.append((aspect.name, f"ratings in {', '.join(aspect.columns)}, {aspect.scale}{less}"))
+        comments = {c for a in self.aspects for c in ([a.comment] if isinstance(a.comment, str) else a.comment)} - {""}
+        used = {c for c, _ in understood} | {c for a in self.aspects for c in a.columns} | comments
         matched = {part.removesuffix("[]") for column in used for part in column.split("+")}
         matched |= {k for pattern in used for _, k in (self.keys.matching(pattern, {}) if pattern else ())}
         unread = [k for k in self.columns if k not in matched and k not in self.settings.get("keep", {})]

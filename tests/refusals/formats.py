@@ -320,7 +320,6 @@ def comparison(texts: dict[str, object], side: str) -> Callable[[Path], object]:
 
 CUT_OFF = recorded("a.jsonl", {"info": {"trace_id": "t", "request_preview": "x" * 997 + "...", "assessments": []}})
 LANGFUSE, LANGSMITH = "langfuse_scores.csv", "langsmith_feedback.jsonl"
-SIDES: dict[str, object] = {"question": "q", "answer1": "x", "answer2": "y"}
 OTHER_TEXTS: dict[str, object] = {"question": "q", "mine": "x", "theirs": "y"}
 RATING = "annotations[0].result[0].value.rating"
 TOOLS = [

@@ -64,9 +64,8 @@ def test_what_was_understood_is_counted(
     text = output(capsys, path, "--columns", "comments.helpful=why,candidate=model")
     for part in ("31 sources, 62 candidates (2 a group)", "1 of raters", "1 candidates repeat", "in 80 % of cases"):
         assert part in text
-    table, _, after = text.partition("alpha")
+    table = text.partition("one rater\n")[2]
     rows = {line.split()[0]: line.split() for line in table.splitlines() if line.startswith(("helpful ", "safe "))}
-    assert "one rater" in after
     assert rows["helpful"][1:8] == ["1", "to", "5", "62", "0", "1", "to"]
     assert rows["safe"][4:6] == ["61", "1"]
     assert "not read: 'id'" in caplog.text
@@ -90,7 +89,8 @@ def test_it_says_how_well_raters_agree(tmp_path: Path, capsys: pytest.CaptureFix
     rows = "".join(f"s{i // 3},text {i},{i % 3 + 1};{i % 3 + 1};{i % 3 + 2}\n" for i in range(60))
     (tmp_path / "a.csv").write_text(f"source,text,tone\n{rows}")
     # All raters rank the candidates of a source alike.
-    assert ["tone", "0.63", "1.00"] in [line.split() for line in output(capsys, tmp_path / "a.csv").splitlines()]
+    lines = [line.split() for line in output(capsys, tmp_path / "a.csv").splitlines()]
+    assert ["0.63", "1.00"] in [line[-2:] for line in lines if line[:1] == ["tone"]]
 
 
 def test_no_command_is_proposed_that_would_be_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
