@@ -36,6 +36,7 @@ _SCALES = (
     "negative,neg,n|neutral|positive,pos,p",
     "worse|same|better",
     "none|mild,slight,weak|moderate|strong,severe",
+    "down,thumbs down,thumbsdown,dislike,👎|up,thumbs up,thumbsup,like,👍",
 )
 """Scales of words, lowest first; commas divide alternatives."""
 _COMMON_ENDS = (
@@ -66,6 +67,8 @@ class Column:
                 parts = cell
             elif self.is_table and isinstance(cell, str) and ";" in cell and len(cell) < _MAX_LABEL:
                 parts = cell.split(";")
+            elif self.is_table and isinstance(cell, str) and re.fullmatch(r"\s*\[[-\d., ]*\]\s*", cell):
+                parts = cell.strip(" []").split(",")
             values += [_converted(part, self.is_table, self.decimal_commas) for part in parts if not is_missing(part)]
         return values
 
@@ -105,7 +108,7 @@ class Column:
         if self.is_messages or self.is_list:
             return True
         texts = [v for v in self.present if isinstance(v, str)]
-        if 2 * len(texts) < len(self.present) or not texts:
+        if 2 * len(texts) < len(self.present) or not any(any(map(str.isalpha, text)) for text in texts):
             return False
         words = sum(len(text.split()) for text in texts) / len(texts)
         foreign = sum(not text.isascii() and len(text) > 7 for text in texts) > len(texts) / 2
@@ -216,7 +219,7 @@ class Column:
             return f"{others[0]!r} is no rating; {advice[0] or 'correct it or leave it out'}"
         if others and all(re.fullmatch(r"\d{4}-\d\d-\d\d.*", str(v)) for v in others):
             return "spreadsheets make dates of ratings such as 4/5: enter them again, as numbers"
-        if others and all(re.fullmatch(r"\[?\d+(?:[,/] ?\d+){2,}\]?|\[[\d., ]+\]", str(v)) for v in others):
+        if others and all(re.fullmatch(r"\d+(?:[,/] ?\d+){2,}", str(v)) for v in others):
             return "write the ratings of several raters as 4;5"
         if self.words:
             words = ", ".join(f"{toml_key(word)} = {n}" for n, word in enumerate(self.words, start=1))

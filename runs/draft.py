@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _SYSTEM_WORDS = word_list("system|model|architecture|method|generator|sys")
 _ASPECT_WORDS = word_list("aspect|criterion|criteria|dimension|metric|quality|attribute|category")
 _RATING_WORDS = word_list("rating|score|value|grade|label|points|mark|stars|judgement|judgment|severity")
-_VERDICT_WORDS = word_list("winner|preference|preferred|better|verdict|choice|vote|label|best")
+_VERDICT_WORDS = word_list("winner|preference|preferred|better|verdict|choice|chosen|selected|vote|label|best")
 _TIE_WORDS = word_list("tie|similar|equal|equally|same|both|neither|neutral|draw")
 _GOOD_STATUS = word_list("approved|accepted|accept|submitted|valid")
 _STATUS = (
@@ -258,10 +258,16 @@ class _Drafter:
             remedy = f"name the layout: debate check judgebench={self.file.name}"
             raise records[0].error("a file in the layout of JUDGE-BENCH", remedy=remedy)
         path = names.records
+        if not path and (path := self._lists_side_by_side(records)):
+            self.settings["records"] = path
+            return [flat(record) for record in self._limited(inner_records(records, path))]
         for _ in range(3 if not names.records else 0):
-            inner = self._list_of_records(records)
+            inner, *others = self._lists_of_records(records, self.outer)
             if not inner:
                 break
+            if others:
+                text = f"the ratings in {inner!r} are read, and not those in {', '.join(others)}; else write instead"
+                self.ask(text, [f'records = "{other}[]"' for other in others])
             if pair := self._pair_in_list(records, inner):
                 self.roles |= pair
                 return [flat(record, indexed=True) for record in records]
@@ -291,19 +297,46 @@ class _Drafter:
         return self.names.model_copy(update={"sheet": sheet})
 
     @staticmethod
-    def _list_of_records(records: Sequence[Record]) -> str:
-        """The list inside of records that holds the rated texts or the ratings; empty if there is none."""
+    def _lists_of_records(records: Sequence[Record], outer: Collection[str]) -> list[str]:
+        """The lists inside of records that hold the rated texts or the ratings, the best one first; it is empty if
+        there is none."""
         inner: dict[str, list[Mapping[str, object]]] = defaultdict(list)
         for record in records[:500]:
             for key, value in flat(record).values.items():
-                if isinstance(value, list) and value and isinstance(value[0], dict) and not messages_in(value):
-                    inner[key] += [item for item in value if isinstance(item, dict)]
+                is_list = key not in outer and isinstance(value, list) and value and isinstance(value[0], dict)
+                if is_list and not messages_in(value):
+                    inner[key] += [item for item in value if isinstance(item, dict)]  # type: ignore[attr-defined]
         scores = {"": 0}
         for key, items in inner.items():
             column = Column(key, [c for v in items[:200] for c in flat(Record(v, "")).values.values()], False)
             texts = any(isinstance(cell, str) and len(cell.split()) > 2 for cell in column.cells)
             scores[key] = len(items) * (bool(column.numbers or column.choices) + texts)
-        return max(scores, key=scores.__getitem__)
+        best = max(scores, key=scores.__getitem__)
+        alike = [
+            k for k, items in inner.items() if k != best and items and inner[best] and {*items[0]} == {*inner[best][0]}
+        ]
+        return [best, *alike]
+
+    @staticmethod
+    def _lists_side_by_side(records: Sequence[Record]) -> str:
+        """Lists of texts and of numbers that are equally long in each record, as a path; empty if there are none."""
+        texts, numbers = "", []
+        for key, value in records[0].values.items():
+            lists: list[Any] = [record.values.get(key) for record in records[:500]]
+            if isinstance(value, str) and role_of_name(key) == "text" and len(value.split()) > 2:
+                return ""
+            if not all(isinstance(items, list) and len(items) > 1 for items in lists) or messages_in(value):
+                continue
+            items = [item for of_record in lists for item in of_record]
+            if all(isinstance(item, int | float) for item in items):
+                numbers.append(key)
+            elif role_of_name(key) == "text" and all(isinstance(item, str | dict) for item in items):
+                texts = key
+        lengths = (
+            {tuple(len(record.values[k]) for k in (texts, *numbers)) for record in records[:500]} if texts else set()
+        )  # type: ignore[arg-type]
+        alike = all(len({*of_record}) == 1 for of_record in lengths)
+        return "+".join(f"{key}[]" for key in (texts, *numbers)) if texts and numbers and alike else ""
 
     @staticmethod
     def _pair_in_list(records: Sequence[Record], name: str) -> dict[str, str]:
@@ -477,17 +510,27 @@ class _Drafter:
                 text = f"{first!r} is read as the source, and {', '.join(map(repr, others))} not; else write instead"
                 joined = f"source = {as_toml('+'.join(candidates))}"
                 self.ask(text, [*(f"source = {as_toml(key)}" for key in others), joined])
-        elif contexts and not rest:
-            self.roles["source"] = contexts[0]
-        elif rest:
+        elif rest or contexts:
             # What comes first, beside different texts, is probably what they were written for.
-            self.roles["source"] = rest[0]
+            self.roles["source"] = first = (rest or contexts)[0]
             text = self.roles.get("text") or self.roles["response_a"]
-            self.ask(f"is {rest[0]!r} what {text!r} was written for? If not, write instead", ['source = "none"'])
+            self.ask(f"is {first!r} what {text!r} was written for? If not, write instead", ['source = "none"'])
 
     def _single_text(self, free: Sequence[str], by_role: Mapping[str, list[str]]) -> None:
         if named := self._named("text"):
             self.roles["text"] = named
+            others = [k for k in by_role["text"] if k != named]
+            length = {key: self.columns[key].average_length for key in by_role["text"]}
+            if (
+                others
+                and "text" not in self.names.roles
+                and not by_role["source"]
+                and length[named] > 2 * length[others[0]]
+            ):
+                self.roles |= {"text": others[0], "source": named}
+                self.ask(
+                    f"is {others[0]!r}, written for {named!r}, what was rated? If not, write", [f'text = "{named}"']
+                )
             return
         texts = by_role["text"] or by_role[""]
         texts = [key for key in texts if not self._is_comment(key)] or texts
@@ -527,13 +570,37 @@ class _Drafter:
             rated = [any(part_in_name(part, k) for k in ratings) for part in family.members]
             if len(rated) > 1 and sum(rated) * 2 > len(rated):
                 self.roles["text"] = pattern
+                self._texts_beside(family, pattern, free)
                 return True
+            names = {code_of(name) for name in (*family.members, *members)}
+            for key in self._verdict_columns(members):
+                if len(members) > 2 and {*self.columns[key].codes} <= names:
+                    self.understood[key] = "names the best of several texts: write a column of 1 and 0 for each text"
             lines = [f"text = {as_toml(key)}" for key in (*members, pattern)]
             text = f"{', '.join(map(repr, members))} are texts: which was rated? Write one of"
             self.ask(text, lines, is_open=True)
             self.roles["text"] = self.unsettled = members[0]
             return True
         return False
+
+    def _texts_beside(self, family: Family, pattern: str, free: Sequence[str]) -> None:
+        """Columns of texts beside those of a family: what each was written for, or more texts, about which to ask."""
+        members, no_text = [*family.members.values()], ("source", "reference", "comment")
+        others = [key for key in free if key not in members and role_of_name(key) not in no_text]
+        left = [key for key in others if any(families([member, key]) for member in members)]
+        parts: dict[str, set[str]] = defaultdict(set)
+        for key in others:
+            for part in family.members:
+                if found := part_in_name(part, key):
+                    parts[f"{key[: found.start()]}{{x}}{key[found.end() :]}"].add(part)
+        beside = [stem for stem, of_stem in parts.items() if of_stem == {*family.members}]
+        if len(beside) == 1 and not any(role_of_name(key) == "source" for key in free):
+            source = Family(beside[0], family.members).named("i" if family.numbered else "system")
+            self.roles["source"] = source
+            self.ask(f"is {source!r} what {pattern!r} was written for? If not, write", ['source = "none"'])
+        elif left:
+            text = f"{', '.join(map(repr, left))} are texts, too: name all, here and in `column`, as in"
+            self.ask(text, [f"text = {as_toml('sys{system}_{i}')}"], is_open=True)
 
     def _named_texts(self, free: Sequence[str]) -> bool:
         """Columns of texts that are called like their systems, which verdicts or columns of ratings name."""
@@ -825,7 +892,8 @@ class _Drafter:
                 rated.append(key)
         others = [key for key in rated if self.columns[key].scale(key)[0] or self.columns[key].labels]
         if others or not any(self.columns[key].is_rated or self.columns[key].is_ticks for key in why):
-            self.understood |= {key: f"{reason}; not read" for key, reason in why.items()}
+            labelled = {key: self.columns[key].why_no_rating() for key in why if self.columns[key].words and not others}
+            self.understood |= {key: f"{reason}; not read" for key, reason in why.items()} | labelled
         else:
             # Without other ratings, these are them.
             rated += why

@@ -44,7 +44,7 @@ SOURCE_WORDS = word_list(
     "conversation|message|email|ticket|src|original|orig|premise"
 )
 TEXT_WORDS = word_list(
-    "text|response|answer|output|reply|completion|generation|generated|prediction|summary|hypothesis|"
+    "text|response|answer|output|decoded|reply|completion|generation|generated|prediction|summary|hypothesis|"
     "translation|candidate|story|simplification|paraphrase|content"
 )
 """Words in the names of columns of texts; a mapping is drafted and suggested by them, never read."""
@@ -103,7 +103,8 @@ class ColumnNames(ClosedModel):
     """Role -> column; `none` for a role that no column has."""
     aspects: dict[str, AspectColumns] = Field(default_factory=dict)
     records: str = ""
-    """Path of the list of records inside of each record, or of the file: `instances[]`, `documents[].answers[]`."""
+    """Path of the list of records inside of each record, or of the file: `instances[]`, `documents[].answers[]`; with
+    `outputs[]+scores[]`, the n-th values of several lists are a record."""
     sheet: str = ""
     """Name of a workbook's sheet, or two joined by +; `*` reads all, and the column `sheet` has their names."""
     join: str = ""
@@ -350,7 +351,8 @@ def text_columns(keys: Keys, task: Task | None, names: ColumnNames) -> list[Text
         missing = names.optional and role in spec and not keys.columns(spec[role], {})
         if missing and not _PLACEHOLDER.search(spec[role]):
             del spec[role]
-        free = column is not None and role not in aspect_names and column not in spec.values()
+        taken = {part.removesuffix("[]") for mapped in spec.values() for part in (mapped, *mapped.split("+"))}
+        free = column is not None and role not in aspect_names and column not in taken
         free = free and not (role in ("response_a", "response_b") and "text" in names.roles)
         if free and (role not in names.roles or missing):
             spec.setdefault(role, str(column))

@@ -107,9 +107,25 @@ def inner_records(records: Iterable[Record], path: str = "", on_error: ErrorHand
     for record in records:
         level = [record]
         with redirect_errors(on_error):
+            if "+" in path:
+                yield from _side_by_side(record, [name.removesuffix("[]") for name in path.split("+")])
+                continue
             for step in [*steps, *(["candidates"] if "candidates" in record.values and not steps else [])]:
                 level = [c for each in level for c in _children(each, step.removesuffix("[]").removesuffix(".*"))]
             yield from level
+
+
+def _side_by_side(record: Record, names: Sequence[str]) -> Iterator[Record]:
+    """The n-th values of several lists as a record, with the other fields; an object has fields of its own."""
+    lists = [record.items(name) for name in names]
+    if len({*map(len, lists)}) != 1:
+        lengths = ", ".join(f"{len(values)} in {name}" for name, values in zip(names, lists, strict=True))
+        raise record.error("lists of different lengths", names[0], expected="a value of each for a text", found=lengths)
+    shared = {key: value for key, value in record.values.items() if key not in names}
+    for n, values in enumerate(zip(*lists, strict=True)):
+        own = [value if isinstance(value, dict) else {name: value} for name, value in zip(names, values, strict=True)]
+        full_names = {name: f"{name}[{n}]" for name in names}
+        yield replace(record, values=shared | {k: v for each in own for k, v in each.items()}, full_names=full_names)
 
 
 def _children(record: Record, name: str) -> Iterator[Record]:

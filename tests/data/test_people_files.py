@@ -287,7 +287,32 @@ NAMED_SOURCE = [
     for n in range(6)
 ]
 
+SIDE_BY_SIDE = [
+    {
+        "prompt": said(n),
+        "outputs": [{"model": m, "output": said(30 + 2 * n + k)} for k, m in enumerate("xy")],
+        "scores": [2, 1 + n % 5],
+    }
+    for n in range(6)
+]
+TWO_LISTS = [
+    {
+        "text": said(n // 2, 20),
+        "decoded": said(30 + n),
+        "expert": [{"flow": 1 + (n + k) % 5} for k in range(3)],
+        "crowd": [{"flow": 1} for _ in range(2)],
+    }
+    for n in range(6)
+]
+IN_CELLS = [
+    {"context": said(n, 12), "response": said(30 + n), "thumbs": ("up", "down")[n % 2], "marks": str([1 + n % 5, 2])}
+    for n in range(6)
+]
+
 KINDS: list[Any] = [
+    pytest.param("side.jsonl", SIDE_BY_SIDE, (), Read(12, {"scores": 2.333}), id="lists side by side"),
+    pytest.param("two.jsonl", TWO_LISTS, (), Read(6, {"flow": 2.833}, 3), id="two lists of ratings"),
+    pytest.param("cells.csv", IN_CELLS, (), Read(6, {"thumbs": 0.5, "marks": 2.333}, 2), id="lists in cells"),
     pytest.param("camel.csv", CAMEL, (), Read(16, {"clarity": 2.75}), id="a capital for each text"),
     pytest.param("wins.csv", WINS, (), Read(16, {"preference": 0.375}), id="a column for each outcome"),
     pytest.param("arrows.csv", ARROWS, (), Read(16, {"preference": 0.375}), id="verdicts as arrows"),
@@ -373,10 +398,24 @@ def test_columns_that_are_called_like_people_are_asked_about(tmp_path: Path) -> 
     assert ['column = ["Ada", "Ben"]'] in [question.lines for question in draft.questions]
 
 
+def test_what_each_of_several_texts_was_written_for_is_beside_it(tmp_path: Path) -> None:
+    draft, corpus = read(written(tmp_path / "a.csv", HITS), tmp_path)
+    assert draft.roles["source"] == "Input.ask{i}"
+    assert {group.source for group in corpus.groups} == {said(10 * h + i) for h in range(4) for i in (1, 2)}
+
+
 def test_a_file_that_needs_an_answer_is_not_read_without_it(tmp_path: Path) -> None:
     path = written(tmp_path / "coded.jsonl", CODED)
     with pytest.raises(InputError, match="may mean any text"):
         read(path, tmp_path)
+
+
+def test_the_best_of_several_texts_is_no_rating(tmp_path: Path) -> None:
+    rows = [
+        {"prompt": said(n), **{f"reply_{i}": said(20 * i + n) for i in (1, 2, 3)}, "best": 1 + n % 3} for n in range(6)
+    ]
+    with pytest.raises(InputError, match="best of several texts"):
+        read(written(tmp_path / "a.jsonl", rows), tmp_path)
 
 
 def test_an_object_of_records_is_read_by_its_keys(tmp_path: Path) -> None:
