@@ -312,10 +312,8 @@ class _Drafter:
             texts = any(isinstance(cell, str) and len(cell.split()) > 2 for cell in column.cells)
             scores[key] = len(items) * (bool(column.numbers or column.choices) + texts)
         best = max(scores, key=scores.__getitem__)
-        alike = [
-            k for k, items in inner.items() if k != best and items and inner[best] and {*items[0]} == {*inner[best][0]}
-        ]
-        return [best, *alike]
+        fields = {key: {*items[0]} for key, items in inner.items() if items}
+        return [best, *(key for key in fields if key != best and fields[key] == fields.get(best))]
 
     @staticmethod
     def _lists_side_by_side(records: Sequence[Record]) -> str:
@@ -332,11 +330,9 @@ class _Drafter:
                 numbers.append(key)
             elif role_of_name(key) == "text" and all(isinstance(item, str | dict) for item in items):
                 texts = key
-        lengths = (
-            {tuple(len(record.values[k]) for k in (texts, *numbers)) for record in records[:500]} if texts else set()
-        )  # type: ignore[arg-type]
-        alike = all(len({*of_record}) == 1 for of_record in lengths)
-        return "+".join(f"{key}[]" for key in (texts, *numbers)) if texts and numbers and alike else ""
+        names = [texts, *numbers] if texts and numbers else []
+        lengths = [{len(record.items(key)) for key in names} for record in records[:500]]
+        return "+".join(f"{key}[]" for key in names) if all(len(of_record) == 1 for of_record in lengths) else ""
 
     @staticmethod
     def _pair_in_list(records: Sequence[Record], name: str) -> dict[str, str]:
