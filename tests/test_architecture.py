@@ -46,7 +46,7 @@ ROOMS = {
         ("testing",),
     ),
     "runs": (
-        ("flags", "runner", "mlflow_setup", "draft", "python_arguments"),
+        ("flags", "runner", "mlflow_setup", "draft", "column_values", "python_arguments"),
         ("export",),
         ("scoring",),
         ("tracking", "integrations"),

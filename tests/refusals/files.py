@@ -204,7 +204,7 @@ def guess(path: Path) -> object:
 # Words, numbers in quotes, and ratings that are nested or in other columns.
 NO_RATINGS = [
     ("a.csv", "text,tone\n" + "x,red\ny,blue\n" * 3, "labels = {red = 1, blue = 2}"),
-    ("a.csv", "text,tone\n" + 'x,"[4, 5]"\n' * 3, "4;5"),
+    ("a.csv", "text,tone\n" + 'x,"4, 5, 3"\n' * 3, "4;5"),
 ]
 
 
