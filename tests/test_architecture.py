@@ -46,7 +46,8 @@ ROOMS = {
         ("testing",),
     ),
     "runs": (
-        ("flags", "runner", "mlflow_setup", "draft", "column_values", "python_arguments"),
+        ("column_values",),
+        ("flags", "runner", "mlflow_setup", "draft", "python_arguments"),
         ("export",),
         ("scoring",),
         ("tracking", "integrations"),
