@@ -234,7 +234,7 @@ def test_each_role_and_round_has_its_row_and_what_is_not_known_is_said() -> None
     assert (rows[0]["usd"], rows[0]["usd_saved"]) == pytest.approx(((400 + 300 + 400) / 1e6, (500 + 200) / 1e6))
     prices = (None, price, Price(0.0, 0.0, 0.0))
     unpriced, priced, free = (printed(cost_table(meter, each)) for each in prices)
-    assert "prices=FILE" in unpriced
+    assert "--prices FILE" in unpriced
     assert "US dollars" not in unpriced + free
     assert "$0.0007 more" in priced
     assert "did not report" not in priced
