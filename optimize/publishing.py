@@ -27,6 +27,7 @@ from debate_judge.runs.reports.html.page import Report
 from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
 from debate_judge.runs.tracking.contents import log_dataset, log_debates, register_prompts
 from debate_judge.runs.tracking.model import Registration, log_model, require_registrable
+from debate_judge.runs.tracking.store import tracking_errors
 from debate_judge.runs.tracking.tracker import Tracker
 from debate_judge.runs.tracking.values import CHOICE_METRIC, finite_values, text_values
 
@@ -52,7 +53,7 @@ def log_plan(plan: CompilePlan, tracker: Tracker) -> None:
     data = plan.data
     derived = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
     tracker.log_settings(asdict(plan.settings) | derived, changed_settings(plan.settings, _ALWAYS_LOGGED) | derived)
-    with tracker.writing():
+    with tracker.writing(), tracking_errors(tracker.store.uri):
         require_registrable(plan.model_name)
         mlflow.set_tags(text_values({"note": plan.note or None, "held_out": data.evaluation_corpus.digest}))
         log_dataset("train", data.splits.train, data.splits.fingerprints["train"])

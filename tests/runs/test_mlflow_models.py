@@ -15,16 +15,21 @@ from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
 
 from debate_judge import Debate
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.calibration import Calibration
+from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build_preset
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.runs.export import folder as export
+from debate_judge.runs.mlflow_setup import use_tracking_uri
 from debate_judge.runs.tracking import model as model_files
 from debate_judge.runs.tracking.contents import prompt_name, register_prompts, to_alias
+from debate_judge.runs.tracking.store import tracking_errors
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.runs.registered_models import registration
 from tests.runs.score_command import export_of
@@ -55,6 +60,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     newest = client.get_model_version("judges-a-b", "2")
     location = client.get_logged_model(newest.source.removeprefix("models:/")).artifact_location
     return SimpleNamespace(
+        uri=tracker.store.uri,
         uris=uris,
         export=exported,
         run=client.get_run(tracker.run_id),
@@ -225,6 +231,22 @@ def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path:
     assert versions["three"].template == "Rate {{with}} care."
     linked = json.loads(client.get_run(tracker.run_id).data.tags["mlflow.linkedPrompts"])
     assert {"name": name, "version": "2"} in linked
+
+
+def test_the_right_to_register_is_asked_for_without_a_trace(
+    logged: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise MlflowException("Permission denied", PERMISSION_DENIED)
+
+    with use_tracking_uri(logged.uri):
+        model_files.require_registrable("never made")
+        model_files.require_registrable("judges: a/b")
+        monkeypatch.setattr(MlflowClient, "update_registered_model", refuse)
+        with pytest.raises(InputError, match="MLFLOW_TRACKING_USERNAME"), tracking_errors(logged.uri):
+            model_files.require_registrable("judges: a/b")
+    assert [model.name for model in logged.client.search_registered_models()] == ["judges-a-b"]
+    assert logged.client.get_registered_model("judges-a-b").description == "Judges."
 
 
 def test_names_are_brought_into_the_form_that_mlflow_takes() -> None:
