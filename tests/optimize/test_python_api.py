@@ -53,7 +53,9 @@ def test_an_lm_object_is_used_with_its_address_and_key_and_so_is_the_judge(
 def test_signatures_name_the_arguments_with_their_defaults() -> None:
     parameters = inspect.signature(debate_judge.compile).parameters
     assert {field.name for field in fields(Settings)} - set(parameters) == {"json", "verbose"}
-    assert (parameters["max_rounds"].default, parameters["store"].default) == (3, Settings().store)
+    assert {name: parameters[name].default for name in ("max_rounds", "store", "folds", "effort")} == {
+        name: getattr(Settings(), name) for name in ("max_rounds", "store", "folds", "effort")
+    }
     assert inspect.Parameter.VAR_KEYWORD not in {parameter.kind for parameter in parameters.values()}
     assert "rounds" in inspect.signature(debate_judge.Debate).parameters
     for judge in (debate_judge.Debate(), debate_judge.Debate().forward):
