@@ -240,7 +240,7 @@ def test_each_role_and_round_has_its_row_and_what_is_not_known_is_said() -> None
     assert "did not report" not in priced
     meter.count_reply("scorer", Reply("e"))
     assert "of 1 calls" in printed(cost_table(meter, price))
-    meter.requested["scorer"] = 6
+    meter.failed["scorer"] = 1
     assert calls_text(meter, price) == "4 LM calls (1 more from cache), 1 failed, $0.00"
     # An LM without a price is not billed at the price of another.
     meter.prices["reflection"] = None
