@@ -82,7 +82,7 @@ def test_an_import_does_nothing_but_define() -> None:
 
 def commands() -> list[Path]:
     """The scripts with flags of their own; `debate`, which starts them, has none."""
-    reading = {"debate_judge.runs.flags.parser"}
+    reading = {"debate_judge.runs.flags.parser", "debate_judge.optimize.command"}
     scripts = [path for path in SOURCES if '__name__ == "__main__"' in path.read_text(encoding="utf-8")]
     return [path for path in scripts if reading & set(imports(path)) and name_of(path) != "optimize/cli.py"]
 
@@ -108,7 +108,8 @@ KNOWN = (
 def test_there_are_commands_and_the_console_script_knows_no_other() -> None:
     assert set(KNOWN) == {name_of(path) for path in commands()}
     modules = (module.removeprefix("debate_judge.") for module, _ in COMMANDS.values())
-    assert {f"{module.replace('.', '/')}.py" for module in modules} <= set(KNOWN)
+    # The page of a compile imports what it uses, so that its flags are read elsewhere.
+    assert {f"{module.replace('.', '/')}.py" for module in modules} <= {*KNOWN, "optimize/command.py"}
 
 
 _CHECK = """
@@ -125,10 +126,18 @@ def test_a_check_loads_no_tracking_and_no_client() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", KNOWN[1:])
 def test_help_loads_nothing_heavy(name: str) -> None:
     done = run("-c", _HELP, str(ROOT / name), ",".join(HEAVY))
     # As a file that is named from elsewhere.
     assert done.stdout.startswith(f"usage: python {ROOT / name} [-h]")
     assert done.stdout.splitlines()[-1].split() == ["LOADED"]
     assert done.stderr == ""
+
+
+@pytest.mark.integration
+def test_help_of_debate_compile_loads_nothing_heavy() -> None:
+    start = _HELP.replace('runpy.run_path(path, run_name="__main__")', "cli.main(['compile', '--help'])")
+    done = run("-c", f"from debate_judge.optimize import cli\n{start}", "debate", ",".join(HEAVY))
+    assert done.stdout.startswith("usage: debate compile [-h]")
+    assert done.stdout.splitlines()[-1].split() == ["LOADED"]

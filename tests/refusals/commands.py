@@ -85,7 +85,7 @@ COMPILE = [
             ('a = " "', "a", "empty", None),
         )
     ],
-    *rows("compile", ("--lm openai/gpt-4o", None, "give a valid key"), code=3, env={KEY: None}),
+    *rows("compile", ("--lm openai/gpt-4o", None, "set what is missing"), code=3, env={KEY: None}),
     # No header can hold it.
     *rows("compile", ("--lm openai/gpt-4o", KEY, "ASCII"), env={KEY: f"sk-{SECRET}-é"}),
     *rows(

@@ -89,7 +89,7 @@ def regenerate(address: str, store: Path | None, default_store: Path, *, share: 
     try:
         report = json.loads(content)
         identity = str(report["identity"]) if report["format"] == FORMAT else None
-    except (ValueError, TypeError, LookupError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         raise not_a_report from None
     if identity is None:
         raise not_a_report
