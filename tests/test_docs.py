@@ -101,7 +101,7 @@ def test_pytest(folder: Path) -> None:
     (code,) = [code for language, code in BLOCKS if language == "python" and "def test_" in code]
     (command,) = [code for language, code in BLOCKS if language == "sh" and code.startswith("pytest")]
     (folder / "test_summaries.py").write_text(code)
-    words = command.partition("#")[0].split()
+    words = command.partition("#")[0].replace("../project/exports/my-judge", EXPORT).split()
     done = subprocess.run(
         [sys.executable, "-m", *words, "-p", "debate-judge", "-p", "no:cacheprovider"],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},

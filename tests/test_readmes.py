@@ -160,7 +160,7 @@ MADE_UP = {
     # Too few for parts.
     "rated.jsonl": ("rated.jsonl", "--part", "all"),
     "rest.jsonl": ("rated.jsonl",),
-    "sources=50": ("sources=12",),
+    "50": ("12",),
     "single,EXPORT": ("single,runs/store/exports/my-judge",),
     "EXPORT,EXPORT[lm=openai/NEW]": ("runs/store/exports/my-judge,runs/store/exports/my-judge[lm=offline]",),
 }

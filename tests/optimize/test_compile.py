@@ -114,7 +114,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
         exported = evidence["aspects"][aspect].get("calibration")
         assert (exported is None) == (result["exported"]["judge"] == "single")
         if exported is not None:
-            assert [[knot["score"], knot["raters"]] for knot in exported["knots"]] == calibration["knots"]
+            assert exported["knots"] == calibration["knots"]
         assert evidence["calibration"][aspect] == calibration
     calls = evidence["lm_calls_per_item"]
     assert calls["informed_single"] == calls["single"] == 1 <= calls["compiled"]
