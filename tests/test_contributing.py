@@ -54,7 +54,7 @@ def test_a_judge_is_one_file(tmp_path: Path, new_tables: Callable[[Path], None])
     options = ("--aspects", "coherence", "--store", "store")
     table = run(tmp_path, "-c", RUN, "compare", "--data", "sample", *options, "--judges", f"single,{judge}")
     assert judge in table
-    options = (*options, "--name", "mine", *keys(json="result.json", sources="12"), *SMALL)
+    options = (*options, "--name", "mine", "--verbose", *keys(json="result.json", sources="12"), *SMALL)
     output = run(tmp_path, "-c", RUN, "compile", "--data", "sample", "--judge", judge, *options)
     assert "no MLflow model" in output
     assert "flaw-finder" in output, "the table of costs calls the role what its author calls it"
