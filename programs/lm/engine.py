@@ -76,6 +76,7 @@ class _Call:
     size: int = 0
     """UTF-8 bytes of its texts."""
     task: asyncio.Task[Reply] = field(init=False)
+    began: float = field(default_factory=time.monotonic)
     awaited: bool = True
     """Whether its caller still awaits it."""
     claimed: bool = False
@@ -346,7 +347,7 @@ class RecordedEngine:
         return reply
 
     async def _acquire_slot(self, call: _Call, estimate: TokenEstimate) -> None:
-        await self.limiter.acquire(estimate, front=call.attempts > 0)
+        await self.limiter.acquire(estimate, front=call.attempts > 0, began=call.began)
         try:
             await self._outages.wait_for_probe()
         except BaseException:

@@ -221,24 +221,29 @@ class Limiter:
         self._tokens = None if options.tpm is None else Bucket(options.tpm)
         self._waiting: deque[tuple[asyncio.Future[None], TokenEstimate]] = deque()
         self._paused_until = self._last_cut = 0.0
-        self._failure: Exception | None = None
-        """The error of `fail_all`, while calls are in flight: the run notices it some iterations of the loop later and
-        must not send more meanwhile. Never set while nothing is in flight, so that a later run starts afresh."""
+        self._failure: tuple[float, Exception] | None = None
+        """When `fail_all` was last called, and its error."""
+        self._failing = False
+        """Whether calls that were in flight then still are: the run notices the error some iterations of the loop later
+        and must not send more meanwhile."""
         self._timer: asyncio.TimerHandle | None = None
 
-    async def acquire(self, estimate: TokenEstimate = NO_TOKENS, *, front: bool = False) -> None:
+    async def acquire(
+        self, estimate: TokenEstimate = NO_TOKENS, *, front: bool = False, began: float = math.inf
+    ) -> None:
         """Wait for a slot.
 
         Args:
             estimate: The tokens of the call.
             front: Whether it goes before all waiting calls, as a retry does.
+            began: When the call was asked for, on the clock of `time.monotonic`.
 
         Raises:
             BudgetSpentError: Nothing is in flight, and the budget does not allow this call.
             Exception: The error of `fail_all`.
         """
-        if self._failure is not None:
-            raise self._failure
+        if self._failure is not None and (self._failing or began < self._failure[0]):
+            raise self._failure[1]
         if not self._waiting and self._delay(time.monotonic(), estimate) == 0.0:
             self.acquire_nowait(estimate)
             return
@@ -264,8 +269,7 @@ class Limiter:
             wake: Whether waiting calls may take it; False if the same call acquires it again at once.
         """
         self.in_flight -= 1
-        if not self.in_flight:
-            self._failure = None
+        self._failing = self._failing and self.in_flight > 0
         if self._budget is not None:
             self._budget.release(estimate)
         if unsent:
@@ -312,9 +316,10 @@ class Limiter:
     def fail_all(self, error: Exception) -> None:
         """Fail all waiting calls with `error`, which each of them would meet as well.
 
-        Later calls fail, too, until none is in flight any more.
+        So do all that were asked for before, e.g. those that look for their reply in the store, and all others until
+        none is in flight any more; a later run starts afresh.
         """
-        self._failure = error if self.in_flight else None
+        self._failure, self._failing = (time.monotonic(), error), self.in_flight > 0
         waiting, self._waiting = self._waiting, deque()
         for future, _ in waiting:
             if not future.done():

@@ -116,7 +116,7 @@ def judge_in_order(
 
     def fill() -> bool:
         """Take items until enough are in flight; returns whether any are."""
-        while len(in_flight) < limit and not input_error:
+        while len(in_flight) < limit and not input_error and not fatal.done():
             try:
                 group = next(groups, None)
             except Exception as error:

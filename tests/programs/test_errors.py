@@ -391,6 +391,19 @@ def test_no_call_waits_forever_and_every_slot_is_released(seed: int, virtual: Vi
             virtual.run_until_complete(simulation.limiter.acquire())
 
 
+def test_what_was_asked_for_before_all_calls_failed_is_not_sent_after_it() -> None:
+    async def work() -> None:
+        limited, began = Limiter(2), time.monotonic()
+        await limited.acquire()
+        limited.fail_all(dspy.LMAuthError("no"))
+        limited.release()
+        with pytest.raises(dspy.LMAuthError):
+            await limited.acquire(began=began)
+        await limited.acquire(began=time.monotonic())
+
+    asyncio.run(work())
+
+
 def test_a_spent_budget_refuses_one_call_and_not_the_smaller_ones_after_it() -> None:
     async def work() -> None:
         limited = Limiter(2, None, Budget(BudgetCaps(tokens=1000), None))
