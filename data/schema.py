@@ -10,7 +10,7 @@ import json
 import math
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from debate_judge.data.errors import InputError, did_you_mean
@@ -191,11 +191,6 @@ class RatedGroup:
     def all_texts(self) -> str:
         """All candidates' texts, joined by line breaks."""
         return "\n".join(candidate.text for candidate in self.candidates)
-
-    @property
-    def without_ratings(self) -> RatedGroup:
-        """The group without ratings and comments."""
-        return replace(self, candidates=tuple(replace(c, ratings={}, comments={}) for c in self.candidates))
 
     def ratings(self, aspect: str) -> list[float | None]:
         """Mean human ratings in candidate order, shape (candidates,)."""

@@ -48,13 +48,15 @@ def _run(flags: CompileFlags) -> int:
 
 def _estimate(settings: Settings, reply_lengths: str) -> int:
     from debate_judge.optimize.estimate import estimate_compile, notes
+    from debate_judge.optimize.rated_data import load
     from debate_judge.runs.estimates.table import estimate_blocks
     from debate_judge.runs.flags.judge import personas
 
+    rated = load(settings)
     estimate = estimate_compile(
-        settings, personas(Path(settings.personas) if settings.personas else None), reply_lengths
+        settings, personas(Path(settings.personas) if settings.personas else None), reply_lengths, rated
     )
-    show(*estimate_blocks(estimate, "stage", notes(settings)))
+    show(*estimate_blocks(estimate, "stage", notes(settings, rated.corpus)))
     return 0
 
 

@@ -14,7 +14,7 @@ from debate_judge.data.splits import Splits
 from debate_judge.optimize.compile import learn_and_measure
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.plan import CompilePlan, CompileRun, make_plan
-from debate_judge.optimize.rated_data import load
+from debate_judge.optimize.rated_data import RatedData, load
 from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
 from debate_judge.optimize.search.choice_scores import PARTS, search_stage
 from debate_judge.optimize.search.study import SEARCH_LIMITS
@@ -42,15 +42,18 @@ SAMPLED_ITEMS = 384
 """Items of the sample, over all aspects and parts."""
 
 
-def estimate_compile(settings: Settings, personas: Mapping[str, str], reply_lengths: str = "") -> Estimate:
+def estimate_compile(
+    settings: Settings, personas: Mapping[str, str], reply_lengths: str = "", rated: RatedData | None = None
+) -> Estimate:
     """Estimate a compile, stage by stage; nothing is written.
 
     Args:
         settings: As for the compile.
         personas: Name -> text of the personas that a debate may be given.
         reply_lengths: The value of `--estimate`.
+        rated: What the settings name, if it is loaded already.
     """
-    plan = make_plan(load(settings), settings, personas)
+    plan = make_plan(load(settings, rated), settings, personas)
     target = EstimateTarget(
         settings.lm,
         settings.api_base,
@@ -75,15 +78,15 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], reply_leng
         return estimate_by_dry_run(target, stages, work, cache_debates=plan.data.cross_validated)
 
 
-def notes(settings: Settings) -> list[str]:
-    """What the figures assume about the search."""
+def notes(settings: Settings, corpus: Corpus) -> list[str]:
+    """What the figures assume about the search, and what shared calls about the texts of a source would save."""
     most = SEARCH_LIMITS[settings.effort].candidates
     search = (
         f"Search: on at most {most:,} texts of each aspect (--effort {settings.effort}). Expected is what it does on a "
         "sample; at most, nothing is pruned, the longest debates are suggested, and the most expensive judge is chosen."
     )
     together = "together" in options_of(settings.judge) and "together" not in settings.options()
-    sizes = [len(group.candidates) for group in load(settings).corpus.groups] if together else []
+    sizes = [len(group.candidates) for group in corpus.groups] if together else []
     return [*together_question(sizes), search]
 
 

@@ -66,7 +66,6 @@ class Result:
     """Aspect -> the search that chose its judge."""
     held_out: HeldOutComparison
     exported: ExportChoice
-    """How often figures of the same held-out sources have been shown."""
     report: Path | None = None
     """The HTML page; None if the settings want none or it could not be written."""
     tracked: TrackedRun | None = None

@@ -11,6 +11,8 @@ from threading import RLock
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from debate_judge.runs.python_arguments import environment
+
 _DEFAULTS = {
     # No usage statistics leave the machine, and stdout and stderr stay ours.
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -81,23 +83,18 @@ def use_tracking_uri(
     from mlflow.tracking._tracking_service import utils as tracking
 
     address, login = split_login(uri)
-    with _LOCK:
+    # `start_run` would continue the run that MLFLOW_RUN_ID names.
+    with _LOCK, environment({"MLFLOW_RUN_ID": None, **login}):
         before = tracking._tracking_uri, models._registry_uri, fluent._active_experiment_id
         active, last = fluent._active_run_stack.get(), fluent._last_active_run_id.get()
-        # `start_run` would continue the run that MLFLOW_RUN_ID names.
-        environment = {name: os.environ.pop(name, None) for name in ("MLFLOW_RUN_ID", *login)}
         try:
             # Not `mlflow.set_tracking_uri`, which also sets environment variables, while other threads read them.
             tracking._tracking_uri, fluent._active_experiment_id = address, experiment_id
             if registry:
                 models._registry_uri = address
             fluent._active_run_stack.set(list(runs))
-            os.environ.update(login)
             yield
         finally:
             tracking._tracking_uri, models._registry_uri, fluent._active_experiment_id = before
             fluent._active_run_stack.set(active)
             fluent._last_active_run_id.set(last)
-            for name, value in environment.items():
-                os.environ.pop(name, None)
-                os.environ.update({} if value is None else {name: value})

@@ -84,13 +84,17 @@ def settings_of_lm(lm: dspy.LM) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 @contextmanager
-def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for the length of a block."""
+def environment(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Environment variables for the length of a block; None for one that is not set."""
     before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
+    _set_variables(values)
     try:
         yield
     finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            os.environ.update({} if value is None else {name: value})
+        _set_variables(before)
+
+
+def _set_variables(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        os.environ.pop(name, None)
+        os.environ.update({} if value is None else {name: value})

@@ -68,7 +68,7 @@ _ASPECT_NAME = re.compile(
     r".*(?:ness|ity|[aeo]ncy|ance|ence|ment|[ts]ion|ful|[ai]ble|ing|ive|ous|al|ic|ure|acy|less|ly|ent|ant|ed|y)"
     r"|.*(?:quality|score|rating|rank|error|label|answer|text|summary|style|tone|fact|topic|word|time|count|num|mean|min"
     r"|max|avg|std|total|model|system|help|harm|safe|toxic|clear|correct|good|bad|like|use|true|truth|bias|logic|humou?r|wit"
-    r"|trust|depth|length|focus|warm|kind|concise|overall|sense|plot|gramma|style|level|class|value|grade|stars?).*"
+    r"|trust|depth|length|focus|warm|kind|concise|overall|sense|plot|gramma|level|class|value|grade|stars?).*"
 )
 """Names, in lower case, that aspects have and people do not."""
 _TITLE_NAME = re.compile(

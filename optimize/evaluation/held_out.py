@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from debate_judge.data.agreement.results import ScoresByAspect
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.data.splits import Splits
@@ -26,9 +25,6 @@ raters, which separates the effect of the debate from that of tuning; the untune
 
 HeldOutJudgements = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
 """Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity of reported scores."""
-
-ScoresByJudge = Mapping[str, ScoresByAspect]
-"""Judge name -> aspect -> scores by group."""
 
 
 @dataclass(frozen=True)

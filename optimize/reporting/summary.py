@@ -61,7 +61,7 @@ def _details(result: Result) -> list[OutputBlock]:
 def _trials(result: Result) -> list[str]:
     """How many trials the search made, and how they ended."""
     search = next(iter(result.searches.values()))
-    words = {"COMPLETE": "complete", "PRUNED": "pruned on a quarter of them", "FAIL": "failed: too many unscored"}
+    words = {"COMPLETE": "complete", "PRUNED": "pruned on a part of the sources", "FAIL": "failed: too many unscored"}
     counts = ", ".join(f"{search.states[state]} {word}" for state, word in words.items() if search.states.get(state))
     return [f"Search: {sum(search.states.values())} trials ({counts}), {len(search.outcomes)} judges to choose from"]
 

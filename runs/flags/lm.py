@@ -113,8 +113,8 @@ class EstimateFlags:
 
     estimate: str | None = setting(
         None,
-        "print calls, tokens and cost in place of a run; L,E,U: tokens of a reply",
-        metavar="L,E,U",
+        "print calls, tokens and cost in place of a run; E,M: tokens of a reply, expected and at most",
+        metavar="E,M",
         const="",
         affects_results=False,
     )
