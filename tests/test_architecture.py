@@ -46,8 +46,8 @@ ROOMS = {
         ("testing",),
     ),
     "runs": (
-        ("column_values",),
-        ("flags", "runner", "mlflow_setup", "draft", "python_arguments"),
+        ("column_values", "python_arguments"),
+        ("flags", "runner", "mlflow_setup", "draft"),
         ("export",),
         ("scoring",),
         ("tracking", "integrations"),
