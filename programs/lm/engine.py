@@ -315,8 +315,9 @@ class RecordedEngine:
                 if getattr(error, "status", None) != 429:
                     self._release_slot(call)
                 raise
+            # The slot is kept until the reply is stored, so that a kill never loses more replies than there are slots.
+            await self._put(call, reply)
             self._release_slot(call)
-        await self._put(call, reply)
         return reply
 
     async def _acquire(self, call: _Call, estimate: TokenEstimate) -> Reply | None:
