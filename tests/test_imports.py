@@ -6,12 +6,11 @@ import json
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from debate_judge.runs.flags.invocation import COMMANDS
-from tests.source_tree import PACKAGE, ROOT, SOURCES, imports, module_of, modules_in, name_of, tree
+from tests.source_tree import PACKAGE, ROOT, SOURCES, module_of, modules_in, tree
 
 HEAVY = ("dspy", "litellm", "mlflow", "optuna", "datasets", "scipy", "pandas", "matplotlib", "aiohttp", "ray")
 
@@ -25,8 +24,6 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 OPTIONAL = ("fastapi", "inspect_ai", "prometheus_client")
 """Libraries of extras that an integration imports as a whole: its own file is imported only when it is used."""
 
-
-# --- what happens on import ---
 
 _EFFECTS = """
 import importlib, json, logging, os, random, sys, threading
@@ -80,37 +77,16 @@ def test_an_import_does_nothing_but_define() -> None:
     assert done.stdout.count("\n") == 1, "an import printed something"
 
 
-def commands() -> list[Path]:
-    """The scripts with flags of their own; `debate`, which starts them, has none."""
-    reading = {"debate_judge.runs.flags.parser", "debate_judge.optimize.command"}
-    scripts = [path for path in SOURCES if '__name__ == "__main__"' in path.read_text(encoding="utf-8")]
-    return [path for path in scripts if reading & set(imports(path)) and name_of(path) != "optimize/cli.py"]
-
-
 _HELP = """
-import runpy, sys
-path, heavy = sys.argv[1], sys.argv[2].split(",")
-sys.argv = [path, "--help"]
-try:
-    runpy.run_path(path, run_name="__main__")
-except SystemExit as end:
-    assert end.code in (0, None), end.code
-print("LOADED", *sorted(set(heavy) & set(sys.modules)))
+import json, sys
+from debate_judge.optimize.cli import main
+for name in json.loads(sys.argv[1]):
+    try:
+        main([name, "--help"])
+    except SystemExit as end:
+        assert end.code in (0, None), end.code
+print("LOADED", *sorted(set(json.loads(sys.argv[2])) & set(sys.modules)))
 """
-
-
-KNOWN = (
-    "optimize/compile.py",
-    *(f"runs/{name}.py" for name in ("agreement", "check", "compare", "report", "score", "serve")),
-)
-
-
-def test_there_are_commands_and_the_console_script_knows_no_other() -> None:
-    assert set(KNOWN) == {name_of(path) for path in commands()}
-    modules = (module.removeprefix("debate_judge.") for module, _ in COMMANDS.values())
-    # The page of a compile imports what it uses, so that its flags are read elsewhere.
-    assert {f"{module.replace('.', '/')}.py" for module in modules} <= {*KNOWN, "optimize/command.py"}
-
 
 _CHECK = """
 import sys
@@ -121,23 +97,15 @@ print("LOADED", *sorted({"litellm", "mlflow", "optuna", "pandas", "aiohttp"} & s
 
 
 @pytest.mark.integration
-def test_a_check_loads_no_tracking_and_no_client() -> None:
-    assert run("-c", _CHECK, str(ROOT / "data/sample/summarization.jsonl")).stdout.splitlines()[-1] == "LOADED"
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("name", KNOWN[1:])
-def test_help_loads_nothing_heavy(name: str) -> None:
-    done = run("-c", _HELP, str(ROOT / name), ",".join(HEAVY))
-    # As a file that is named from elsewhere.
-    assert done.stdout.startswith(f"usage: python {ROOT / name} [-h]")
-    assert done.stdout.splitlines()[-1].split() == ["LOADED"]
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        (_HELP, (json.dumps([*COMMANDS]), json.dumps(HEAVY))),
+        (_CHECK, (str(ROOT / "data/sample/summarization.jsonl"),)),
+    ],
+    ids=["help", "check"],
+)
+def test_help_loads_nothing_heavy_and_a_check_no_tracking_and_no_client(code: str, arguments: tuple[str, ...]) -> None:
+    done = run("-c", code, *arguments)
+    assert done.stdout.splitlines()[-1] == "LOADED"
     assert done.stderr == ""
-
-
-@pytest.mark.integration
-def test_help_of_debate_compile_loads_nothing_heavy() -> None:
-    start = _HELP.replace('runpy.run_path(path, run_name="__main__")', "cli.main(['compile', '--help'])")
-    done = run("-c", f"from debate_judge.optimize import cli\n{start}", "debate", ",".join(HEAVY))
-    assert done.stdout.startswith("usage: debate compile [-h]")
-    assert done.stdout.splitlines()[-1].split() == ["LOADED"]
