@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import compileall
 import configparser
-import json
 import os
 import re
 import shutil
@@ -20,11 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.optimize.cli import COMMANDS
-from debate_judge.programs import JUDGES, build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.export import folder as export
+from debate_judge.data.tasks import TASKS
+from debate_judge.programs import build_preset
+from tests.runs.score_command import export_of
 from tests.source_tree import LAYERS, ROOT, SOURCES, name_of
 
 pytestmark = pytest.mark.integration
@@ -151,10 +148,8 @@ def run(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    task = Task("toy", "article", "summary", (Aspect("clarity", "easy to read", Scale(1, 5)),))
-    judge = CompiledJudge(task, {"clarity": AspectJudge(build(JUDGES["debate"].kind, JUDGES["debate"].config))})
     folder = tmp_path_factory.mktemp("exports") / "toy"
-    return export.save(folder, judge, lm={"spec": "offline"}, evidence={}, name="toy")
+    return export_of(folder, TASKS["summarization"], build_preset("debate", {}), lm="offline")
 
 
 # --- the wheel ---
@@ -183,37 +178,27 @@ def test_the_sdist_holds_the_files_of_the_wheel_and_no_links(checkout: Path, whe
 # --- in an environment ---
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_commands_run_beside_a_users_own_modules(name: str, installed: Installed, run: Callable[..., str]) -> None:
-    module = COMMANDS[name][0]
-    script = installed.package.joinpath(*module.split(".")[1:]).with_suffix(".py")
-    forms = [(installed.folder / "bin" / "debate", name), (installed.python, "-m", module), (installed.python, script)]
-    texts = [run(*form, "--help") for form in forms]
-    # The commands in a text are written as this one was started; what can be set does not depend on that.
-    assert len({frozenset(re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)) for text in texts}) == 1
-    assert [text.count("usage: ") for text in texts] == [1, 1, 1]
-    assert "usage: debate " in texts[0]
+def test_a_command_runs_beside_a_users_own_modules(installed: Installed, run: Callable[..., str]) -> None:
+    console_script, file = installed.folder / "bin" / "debate", installed.package / "runs" / "score.py"
+    module = ("-m", "debate_judge.runs.score")
+    for start in ((console_script, "score"), (installed.python, *module), (installed.python, file)):
+        assert run(*start, "--help").startswith("usage: ")
 
 
 _WORK = """
-import multiprocessing, pickle, sys
+import multiprocessing, sys
 import debate_judge
 assert not {"dspy", "mlflow"} & set(sys.modules), "importing the package loads libraries"
 from debate_judge import load
 
 def score(text):
     with load(sys.argv[1]) as judge:
-        return judge.score(text=text, source="A crossing takes 22 minutes.")["clarity"]
+        return judge.score(text=text, source="A crossing takes 22 minutes.")["fluency"]
 
 if __name__ == "__main__":
-    assert pickle.loads(pickle.dumps(load)) is load
-    assert debate_judge.compile.__name__ == "compile"
     text = "The ferry takes 22 minutes."
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert 1 <= pool.apply(score, [text]).score == score(text).score <= 5
-    from debate_judge.optimize import python_api
-    assert debate_judge.compile is python_api.compile
-    assert not hasattr(debate_judge, "judge")
     print(debate_judge.__file__)
 """
 
@@ -221,50 +206,36 @@ if __name__ == "__main__":
 def test_processes_share_a_judge_by_its_export(
     installed: Installed, run: Callable[..., str], exported: Path, tmp_path: Path
 ) -> None:
-    """Functions and scores go through pickle; each process loads the judge for itself."""
+    """A score goes through pickle; each process loads the judge for itself."""
     (tmp_path / "work.py").write_text(_WORK)
     module_file = Path(run(installed.python, "work.py", exported).strip())
     assert module_file.resolve() == installed.package / "__init__.py"
 
 
 _TYPED = """
-import debate_judge.testing
-from debate_judge import compile, load
+from debate_judge import load
 
 reveal_type(load("x").score(text="a", source="b"))
-reveal_type(compile)
-reveal_type(debate_judge.testing.check_corpus)
 load(1)
 """
 
 
-@pytest.fixture(scope="module", params=("editable", "wheel"))
-def bare(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the package alone, for speed: types of other libraries are not looked at."""
-    folder = tmp_path_factory.mktemp("bare")
-    return _environment(folder / "venv", request.getfixturevalue(request.param)) / "bin" / "python"
-
-
-def checked(checker: str, *options: str, folder: Path) -> str:
-    """What a type checker prints of a user's file."""
+@pytest.mark.parametrize(
+    ("checker", "kind", "options"),
+    [
+        ("pyright", "editable", ("--pythonpath",)),
+        ("mypy", "wheel", ("--strict", "--no-incremental", "--config-file=", "--python-executable")),
+    ],
+)
+def test_a_type_checker_finds_what_is_installed(
+    checker: str, kind: str, options: tuple[str, ...], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """In an environment with the package alone, for speed: types of other libraries are not looked at."""
     pytest.importorskip(checker)
-    (folder / "use.py").write_text(_TYPED)
-    command = (sys.executable, "-m", checker, *options, "use.py")
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
-
-
-def test_pyright_and_so_pylance_finds_what_is_installed(bare: Path, tmp_path: Path) -> None:
-    output = checked("pyright", "--outputjson", "--pythonpath", str(bare), folder=tmp_path)
-    diagnostics = json.loads(output)["generalDiagnostics"]
-    assert [diagnostic["severity"] for diagnostic in diagnostics] == ["information"] * 3 + ["error"], output
-    assert "Score" in diagnostics[0]["message"]
-    assert "Corpus" in diagnostics[2]["message"]
-    assert diagnostics[3]["rule"] == "reportArgumentType"
-
-
-def test_mypy_finds_what_is_installed(bare: Path, tmp_path: Path) -> None:
-    options = ("--strict", "--no-incremental", "--config-file=", "--python-executable", str(bare))
-    lines = checked("mypy", *options, folder=tmp_path).splitlines()
-    assert [line.split(": ")[1] for line in lines[:-1]] == ["note", "note", "note", "error"], lines
-    for line, words in zip(lines, ("streaming.Score]", "optimize.result.Result", "corpus:", '"load"'), strict=False):
-        assert words in line
+    (tmp_path / "use.py").write_text(_TYPED)
+    python = _environment(tmp_path / "venv", request.getfixturevalue(kind)) / "bin" / "python"
+    command = (sys.executable, "-m", checker, *options, str(python), "use.py")
+    output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    revealed, refused = re.findall(r"use\.py:(?:4|5)\b.*", output)
+    assert "Score" in revealed
+    assert "error" in refused
