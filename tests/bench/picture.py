@@ -7,13 +7,13 @@ The page is of the sample, whose texts may be shown.
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from PIL import Image
-
-from tests.browser import Browser
 
 WIDTH, HEIGHT, GAP = 1000, 1330, 20
 
@@ -22,17 +22,16 @@ COLOURS = 64
 
 
 def picture(page: Path, file: Path) -> None:
-    with Browser() as browser, TemporaryDirectory() as folder:
-        opened = browser.open(page, width=WIDTH, height=HEIGHT)
-        top, debate = Path(folder) / "top.png", Path(folder) / "debate.png"
-        opened.value("document.documentElement.style.scrollbarWidth = 'none'")
-        opened.screenshot(top)
-        opened.value("document.querySelector('#debates').scrollIntoView({behavior: 'instant'})")
-        opened.screenshot(debate)
-        whole = Image.new("RGB", (2 * WIDTH + GAP, HEIGHT), "#d0d7de")
-        for number, part in enumerate((top, debate)):
-            with Image.open(part) as shot:
-                whole.paste(shot, (number * (WIDTH + GAP), 0))
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    whole = Image.new("RGB", (2 * WIDTH + GAP, HEIGHT), "#d0d7de")
+    with TemporaryDirectory() as folder:
+        for number, place in enumerate(("verdict", "debates")):
+            shot = Path(folder) / f"{place}.png"
+            flags = ["--headless=new", "--no-sandbox", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}"]
+            address = f"{page.resolve().as_uri()}#{place}"
+            subprocess.run([chromium, *flags, f"--screenshot={shot}", address], check=True, timeout=60)
+            with Image.open(shot) as part:
+                whole.paste(part, (number * (WIDTH + GAP), 0))
     whole.quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(file, optimize=True)
 
 

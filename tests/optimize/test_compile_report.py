@@ -15,7 +15,6 @@ import pytest
 from debate_judge.optimize import compile as compile_command
 from debate_judge.runs import compare, report
 from debate_judge.runs.mlflow_setup import prepare_mlflow
-from tests.browser import Browser, needs_browser
 from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
@@ -195,20 +194,3 @@ def test_a_comparison_leaves_its_report_beside_its_table_and_is_a_run(store: Pat
     table = read(store.parent / "table.json")["judges"]["single"]["agreement"]["average"]["summary"]["spearman"]
     assert runs["single"].data.metrics["agreement"] == table["value"]
     assert runs["single"].data.tags["mlflow.parentRunId"] == comparison.info.run_id
-
-
-# --- in the browser ---
-
-
-@needs_browser
-def test_the_pages_open_without_a_complaint(store: Path) -> None:
-    with Browser() as browser:
-        for stem in (export_of(store) / "report", store.parent / "table-report"):
-            file, items = Path(f"{stem}.html"), len(read(Path(f"{stem}.json"))["debates"]["items"])
-            page = browser.open(file, width=390, height=800)
-            assert page.complaints == []
-            assert page.requests == [file.resolve().as_uri()]
-            assert page.value("document.documentElement.scrollWidth") <= 390
-            sections = page.value("document.querySelectorAll('main > section, main > details').length")
-            assert page.value("document.querySelectorAll('nav a').length") == sections
-            assert page.value("document.querySelector('.count').textContent") == f"{items} of {items}"

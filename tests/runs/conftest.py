@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from debate_judge import data
 from debate_judge.data.schema import group_to_json
 from debate_judge.runs.export import loaded
-from tests.browser import Browser
 from tests.fakes import ScriptedLM, scripted_lm
 from tests.runs.score_command import Command
 
@@ -43,9 +41,3 @@ def rated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [{**r, "task": "summarization", "candidates": r["candidates"][:4]} for r in records]  # type: ignore[index]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with Browser() as running:
-        yield running
