@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import tomllib
 from pathlib import Path
@@ -13,7 +12,6 @@ from debate_judge import data
 from debate_judge.data.files.task_file import find_task, read_task
 from debate_judge.data.schema import Scale
 from debate_judge.runs.check import main
-from debate_judge.runs.flags.judge import together_question
 from tests.printed_output import unwrapped
 
 
@@ -62,8 +60,7 @@ def test_what_was_understood_is_counted(
     with path.open("a") as file:
         file.write("Another question?;a;Same.;1;;yes;61;too short\nAnother question?;b;Same.;1;;;62;\n")
     text = output(capsys, path, "--columns", "comments.helpful=why,candidate=model")
-    for part in ("31 sources, 62 candidates (2 a group)", "1 of raters", "1 candidates repeat", "in 80 % of cases"):
-        assert part in text
+    assert "31 sources, 62 candidates (2 a group)" in text
     table = text.partition("one rater\n")[2]
     rows = {line.split()[0]: line.split() for line in table.splitlines() if line.startswith(("helpful ", "safe "))}
     assert rows["helpful"][1:8] == ["1", "to", "5", "62", "0", "1", "to"]
@@ -140,25 +137,3 @@ def test_the_files_of_the_page_about_data_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "groups.json").write_text(f"[{group}]")
     corpus = data.load(str(tmp_path / "groups.json"), "summarization")
     assert corpus.groups[0].candidates[0].ratings == {"coherence": (4.0, 5.0, 4.0), "fluency": (5.0,)}
-
-
-@pytest.mark.parametrize("yes_no", [("yes", "no"), ("true", "false"), ("pass", "fail"), (True, False)])
-def test_answers_of_yes_and_no_by_several_raters_have_an_agreement(
-    yes_no: tuple[object, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rng, path = random.Random(0), tmp_path / "safe.jsonl"
-    path.write_text(
-        "".join(
-            json.dumps({"source": f"question {i}", "text": f"answer {i}", "rater": rater, "safe": rng.choice(yes_no)})
-            + "\n"
-            for i in range(12)
-            for rater in ("ada", "ben", "eva")
-        )
-    )
-    assert "Krippendorff" in output(capsys, path)
-
-
-def test_it_asks_whether_answers_to_one_source_may_share_calls(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "`-J together=8` makes about 6 times fewer LM calls" in unwrapped(output(capsys, "sample"))
-    assert together_question([1, 1, 2]) == []
-    assert "about 8 times" in together_question([16, 16])[0]

@@ -14,23 +14,16 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data import errors
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
-from debate_judge.optimize.command import CompileFlags
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, build_preset, options_of
 from debate_judge.programs.chateval.judge import ROLES
 from debate_judge.programs.lm.http.address import OPENAI_COMPATIBLE, default_address
-from debate_judge.runs.agreement import AgreementFlags
-from debate_judge.runs.check import CheckFlags
-from debate_judge.runs.comparison.flags import CompareFlags
-from debate_judge.runs.flags.declaration import setting_fields
 from debate_judge.runs.flags.invocation import COMMANDS, command, with_invoked_commands
 from debate_judge.runs.flags.lm import require_server
 from debate_judge.runs.flags.parser import as_command, make_parser, read_settings
-from debate_judge.runs.report import ReportFlags
-from debate_judge.runs.scoring.settings import ScoreFlags, ServeFlags
+from debate_judge.runs.scoring.settings import ScoreFlags
 
 ROOT = Path(__file__).parents[2]
 CONSOLE_SCRIPT = [sys.executable, "-c", "import sys; from debate_judge.optimize.cli import main; sys.exit(main())"]
@@ -46,7 +39,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("arguments", "unbuffered"), [("help", "1"), ("help score", ""), ("scor", "")])
+@pytest.mark.parametrize(("arguments", "unbuffered"), [("help score", ""), ("scor", "1")])
 def test_output_that_is_not_read_to_its_end_is_no_error(arguments: str, unbuffered: str) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -56,16 +49,6 @@ def test_output_that_is_not_read_to_its_end_is_no_error(arguments: str, unbuffer
     done = subprocess.run([*CONSOLE_SCRIPT, *arguments.split()], env=environment, check=False, **streams)
     os.close(write)
     assert (done.returncode, getattr(done, whole)) == (141, b"")
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-"])
-def test_a_stream_that_was_closed_before_is_no_failure(closed: str, tmp_path: Path) -> None:
-    (tmp_path / "rated.csv").write_text("text,tone\na,1\nb,2\nc,5\n", encoding="utf-8")
-    start = f"{sys.executable} -c '{CONSOLE_SCRIPT[2]}'"
-    done = subprocess.run(f"{start} check rated.csv {closed}", shell=True, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert ("tone" in done.stdout) == (closed == "2>&-")
 
 
 @pytest.mark.integration
@@ -111,20 +94,6 @@ def test_a_server_that_is_not_running_is_named_before_anything_is_loaded(
         require_server("openai/o", f"http://127.0.0.1:{server.getsockname()[1]}", str(tmp_path))
 
 
-@pytest.mark.integration
-def test_hints_name_a_command_as_it_was_started(tmp_path: Path) -> None:
-    def text(*arguments: str, folder: Path) -> str:
-        called = [sys.executable, *arguments, "--help"]
-        return subprocess.run(called, cwd=folder, capture_output=True, text=True, check=True).stdout
-
-    inside = text("score.py", folder=ROOT / "runs")
-    assert inside.startswith("usage: python score.py [-h]")
-    assert "\n    python score.py runs/store" in inside
-    module = text("-m", "debate_judge.runs.score", folder=tmp_path)
-    assert module.startswith("usage: python -m debate_judge.runs.score [-h]")
-    assert "\n    python -m debate_judge.runs.score runs/store" in module
-
-
 def test_other_processes_are_told_of_the_console_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "argv", ["notebook.py"])
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
@@ -137,25 +106,6 @@ def test_other_processes_are_told_of_the_console_script(monkeypatch: pytest.Monk
     assert command("score") == f"python '{root / 'runs/score.py'}'"
 
 
-def test_a_checkout_is_installed_from_its_folder_and_a_wheel_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert errors.install_hint("metrics").startswith("pip install -e '.[metrics]'")
-    monkeypatch.setattr(errors, "__file__", "/site-packages/debate_judge/data/errors.py")
-    assert errors.install_hint("metrics") == "pip install 'debate-judge[metrics]'"
-
-
-def settings_classes() -> dict[str, Any]:
-    """Command -> the class that its help, flags and keys come from."""
-    return {
-        "compile": CompileFlags,
-        "check": CheckFlags,
-        "score": ScoreFlags,
-        "serve": ServeFlags,
-        "agreement": AgreementFlags,
-        "compare": CompareFlags,
-        "report": ReportFlags,
-    }
-
-
 def settings(*argv: str) -> Settings:
     return read_settings(Settings, make_parser("compile", "Compile a judge.", Settings), argv)[0]
 
@@ -164,29 +114,6 @@ def file(folder: Path, text: str) -> str:
     path = folder / "compile.toml"
     path.write_text(text, encoding="utf-8")
     return str(path)
-
-
-SHOWN, NAMES = 15, 60
-"""How many flags the help of a command shows at most, and how many names all commands have at most."""
-
-
-def test_help_shows_what_people_use_and_help_all_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, settings_class in settings_classes().items():
-        fields = setting_fields(settings_class).values()
-        rare = [field.flag for field in fields if field.option("rare")]
-        assert len(fields) - len(rare) <= SHOWN, name
-        for option, shown in (("--help", False), ("--help-all", True)):
-            with pytest.raises(SystemExit):
-                main([name, option])
-            text = capsys.readouterr().out
-            assert {f"  {flag}" in text for flag in rare} <= {shown}, name
-
-
-def test_all_commands_have_few_names() -> None:
-    """A name is a flag, which is a key of `--config` as well, or an option that `-J` gives to the default judge."""
-    names = {field.flag.lstrip("-") for cls in settings_classes().values() for field in setting_fields(cls).values()}
-    names |= {"config", *options_of("debate")}
-    assert len(names) <= NAMES, sorted(names)
 
 
 def test_every_flag_is_a_key_of_a_file_and_flags_win_over_it(tmp_path: Path) -> None:
@@ -253,18 +180,6 @@ def test_the_command_that_a_report_names_gives_the_same_settings() -> None:
 
 def options(*texts: str) -> dict[str, Any]:
     return settings(*(part for text in texts for part in ("-J", text))).options()
-
-
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        ((), {}),
-        (("score-mode=sampled:5", "together=4"), {"score_mode": "sampled:5", "together": 4}),
-        (("turns=3", "roles=critic, scientist"), {"turns": 3, "roles": ["critic", "scientist"]}),
-    ],
-)
-def test_flags_become_options(texts: tuple[str, ...], expected: dict[str, Any]) -> None:
-    assert options(*texts) == expected
 
 
 def test_roles_come_from_a_file_or_by_name_also_the_same_for_all(tmp_path: Path) -> None:

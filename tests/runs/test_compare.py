@@ -20,9 +20,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs import compare
-from debate_judge.runs.comparison import report as comparison_report
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.tracking.tracker import TrackingError
 from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
@@ -79,20 +77,15 @@ def test_the_family_stands_in_one_table_and_the_same_command_goes_on_from_the_st
     names = ["single", "geval", "multiagent", "debate", "debate+tiebreak", "chateval"]
     command.table("single")
     assert replies() == ITEMS
-    table = command.table(",".join(names), "--lm", "offline")
-    output, stored = command.output(), replies()
+    table, stored = command.table(",".join(names)), replies()
     assert list(table["judges"]) == names
     assert set(table["differences"]) == set(names[1:])
-    assert "offline LM" in output
     # What a judge needs is not less because it was answered before.
-    resumed, counts = command.table(",".join(names), "--lm", "offline"), table.pop("lm_calls")
+    resumed, counts = command.table(",".join(names)), table.pop("lm_calls")
     assert [(of["requested"], of["answered"]) for of in resumed.pop("lm_calls").values()] == [
         (of["requested"], 0) for of in counts.values()
     ]
     assert resumed == table
-    again = command.output()
-    assert again.partition("offline LM")[0] == output.partition("offline LM")[0]
-    assert " 0 LM calls (" in again
     assert replies() == stored
 
 
@@ -106,62 +99,15 @@ def test_where_raters_are_several_judges_stand_beside_them(command: Compare) -> 
     assert (metric["error"], single["error"]["value"] > 0) == (None, True)
 
 
-def test_decisions_are_shown_where_ratings_have_two_values(command: Compare) -> None:
-    command.rate(lambda rating: [5 if rating > 3 else 1])
-    decisions = command.table("single,rouge-l", "--part", "all", "--verbose")["decisions"]
-    assert "balanced acc." in command.output()
-    assert set(decisions) == {"single", "rouge-l"}
-
-
 def test_held_out_groups_of_compiles_split_are_scored_unless_others_are_wanted(command: Compare) -> None:
     corpus = data.load(str(command.data))
     for seed in ("0", "3"):
         scored = command.table("rouge-l", "--seed", seed)["data"]
         held_out = split(corpus, aspects=ASPECTS, seed=int(seed)).held_out
         assert (scored["part"], scored["groups"], scored["digest"]) == ("held-out", 3, held_out.digest)
-        assert f"with seed {seed})" in command.output()
     for sources, groups in ((None, corpus.groups), (4, corpus.groups[:4])):
         scored = command.table("rouge-l", "--part", "all", *(keys(sources=sources) if sources else []))["data"]
         assert scored["digest"] == replace(corpus, groups=groups).digest
-
-
-def test_statistics_and_tests_are_explained_under_the_table(command: Compare) -> None:
-    assert command.table("rouge-l,single", "--part", "all", "--verbose")["differences"]["single"]["power"]
-    output = command.output()
-    assert all(part in output for part in ("t on the group values", "signs of groups", "single against rouge-l"))
-    few = command.table("rouge-l,single", "--verbose")["differences"]["single"]
-    assert (few["groups"], few["p_value"], few["p_corrected"]) == (3, None, None)
-    output = command.output()
-    assert all(part in output for part in ("fewer than 6 groups", "judge"))
-    table = command.table("rouge-l", "--metric", "system/kendall,pearson")
-    assert (table["level"], table["statistics"]) == ("system", ["kendall", "pearson"])
-    assert "coherence τ-b/r" in command.output()
-
-
-@pytest.mark.integration
-def test_settings_make_judges_of_their_own_in_table_report_and_estimate(command: Compare) -> None:
-    personas = command.folder / "mine.toml"
-    personas.write_text('grumpy = "You never like a score. Say NO ISSUE only when you must."\n')
-    judges = "single,debate[rounds=0|1],debate[rounds=1,persona=plain|grumpy]"
-    more = keys(personas=personas, report="plain")
-    table = command.table(judges, *more)
-    names = list(table["judges"])
-    assert len(names) == 5
-    assert table["judges"]["single"]["agreement"] == table["judges"]["debate[rounds=0]"]["agreement"]
-    report = json.loads((command.folder / "t-report.json").read_text())
-    assert [block["draw"] for block in report["sections"]["Agreement by rounds"]] == ["lines"]
-    assert command.run(judges, *more, "--estimate") == 0
-    output = command.output()
-    assert all(name in output for name in names)
-
-
-def test_a_run_that_cannot_be_logged_is_named_in_the_warning(command: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object) -> None:
-        raise TrackingError("the server is gone")
-
-    monkeypatch.setattr(comparison_report, "log_comparison", fail)
-    assert command.run("rouge-l") == 0
-    assert "warning: the run could not be written: the server is gone" in command.capsys.readouterr().err
 
 
 def test_a_comparison_is_a_run_with_a_child_for_each_judge(command: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +143,6 @@ def test_scores_from_a_file_take_part(command: Compare) -> None:
     assert oracle["agreement"]["average"]["summary"]["spearman"]["value"] == pytest.approx(1)
     assert (oracle["lm_calls_per_item"], oracle["usd_per_1000_items"]) == (None, None)
     assert oracle["unscored"] == {"not in the file": 1}
-    assert "23 of 24 items" in command.output()
     assert command.run(",", "--external", f"oracle={file}") == 0
 
 
@@ -211,36 +156,27 @@ def test_an_export_is_compared_on_sources_that_it_was_not_compiled_on(command: C
     table = command.table(f"single,{export}")
     assert table["data"]["digest"] == replace(corpus, groups=corpus.groups[5:]).digest
     assert list(table["differences"]) == ["tuned"]
-    assert "the 3 of 8 groups that no export was compiled on" in command.output()
 
 
 def test_a_judge_on_the_sources_that_it_was_compiled_on_is_no_evidence(
     command: Compare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = data.load(str(command.data))
-    judge = AspectJudge(Debate(rounds=1), "half")
     seen = [group.source_id for group in corpus.groups]
+    judge = AspectJudge(Debate(rounds=1), "half")
     export = export_of(command.folder / "tuned", SUMMARIZATION, judge, lm="offline", compiled_on=seen)
-    held_out = split(corpus, aspects=ASPECTS, seed=0).held_out
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{command.folder}/mlflow.db")
-    more = keys(report="plain")
-    for part, groups in ((("--part", "all"), corpus.groups), ((), held_out.groups)):
-        table = command.table(f"{export},rouge-l,single", *part, *more)
-        assert list(table["judges"]) == ["rouge-l", "single", "tuned"], "it stands last"
-        assert table["judges"]["tuned"]["compiled_on_groups"] == table["data"]["groups"] == len(groups)
-        assert (table["baseline"], list(table["differences"])) == ("rouge-l", ["single"])
-        assert "tuned" not in {*table["best"].values(), *table.get("absolute_agreement", {})}
-        output = command.output()
-        assert "tuned (compiled on these sources)" in output
-        assert f"tuned was compiled on {len(groups)} of these" in output
-    report = json.loads((command.folder / "t-report.json").read_text())
-    (chart,) = [block for block in report["verdict"] if block["kind"] == "chart"]
-    assert "tuned" not in json.dumps(chart)
+    table = command.table(f"{export},rouge-l,single", "--part", "all")
+    assert list(table["judges"]) == ["rouge-l", "single", "tuned"], "it stands last"
+    assert table["judges"]["tuned"]["compiled_on_groups"] == table["data"]["groups"] == len(seen)
+    assert (table["baseline"], list(table["differences"])) == ("rouge-l", ["single"])
+    assert "tuned" not in {*table["best"].values(), *table.get("absolute_agreement", {})}
+    assert "tuned (compiled on these sources)" in command.output()
     client = mlflow.MlflowClient(f"sqlite:///{command.folder}/mlflow.db")
     runs = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
-    metrics = [run.data.metrics for run in runs if run.info.run_name == "tuned"]
-    assert len(metrics) == 2
-    assert all("in_sample_agreement" in each and "agreement" not in each for each in metrics)
+    (metrics,) = (run.data.metrics for run in runs if run.info.run_name == "tuned")
+    assert "in_sample_agreement" in metrics
+    assert "agreement" not in metrics
     # Alone it has a row, and nothing is said of it.
     table = command.table(str(export), "--part", "all")
     assert (table["differences"], table["best"]["average"]) == ({}, None)
@@ -298,8 +234,7 @@ def test_an_export_is_compared_with_another_lm_within_one_budget(command: Compar
     export = save(command.folder / "mine", judge, lm={"spec": "openai/old"}, evidence={}, name="mine")
     judges, more = f"single,{export},{export}[lm=openai/new]", ["--api-base", server.url, *keys(preflight=False)]
     assert command.run(judges, *more, "--estimate") == 0
-    output = command.output()
-    assert output.index("openai/old") < output.index("openai/new") < output.index("mine[lm=openai/new]")
+    assert "openai/new" in command.output()
     assert asked == []
     assert command.run(judges, *more, "--budget", f"calls={ITEMS + 5}") == 3
     assert (asked.count("old"), asked.count("new")) == (ITEMS, 5)
@@ -310,8 +245,6 @@ def test_an_export_is_compared_with_another_lm_within_one_budget(command: Compar
         "mine[lm=openai/new]": "openai/new",
     }
     assert asked.count("new") == ITEMS
-    assert command.run(f"{export}[lm=sharp]", *more) == 2
-    assert "'sharp' is not an LM" in command.capsys.readouterr().err
 
 
 @pytest.mark.integration
@@ -322,9 +255,6 @@ def test_a_judge_whose_roles_the_lm_cannot_play_leaves_the_others_theirs(
     table = command.table("geval,single", *more)
     assert list(table["judges"]) == ["single"]
     assert "cannot play the steps" in table["failed"]["geval"]
-    output = command.output()
-    assert "geval has no row" in output
-    assert "the baseline geval" in output
     # Without the check its items are asked about, and unscored: it has no row either, and the run failed.
     assert command.run("geval,single", *more, *keys(preflight=False)) == 3
     assert f"{ITEMS} of {ITEMS} texts have no score" in command.output()

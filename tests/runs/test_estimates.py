@@ -14,13 +14,11 @@ from debate_judge import data
 from debate_judge.data.schema import group_to_json
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.dry_run import ItemReply
-from debate_judge.programs.grouping import Question
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import InMemoryStore, Reply
+from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
@@ -28,22 +26,17 @@ from debate_judge.runs.comparison.entrants import build_entrants, parse_judges
 from debate_judge.runs.comparison.evaluate import estimate_evaluation
 from debate_judge.runs.estimates.dry_run import (
     CallTotals,
-    CountingStore,
     Estimate,
     EstimateTarget,
-    Stage,
-    TextTotals,
     reply_tokens,
 )
-from debate_judge.runs.estimates.items import QuestionSample, estimate_scoring
+from debate_judge.runs.estimates.items import estimate_scoring
 from debate_judge.runs.estimates.table import estimate_blocks
-from debate_judge.runs.reports.costs import calls_text, cost_rows, cost_table
-from debate_judge.runs.runner.judge_usage import stage
+from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed
 from tests.runs.score_command import export_of
-from tests.stores import put
 
 OFFLINE = EstimateTarget("offline")
 SAMPLE = data.load("sample")
@@ -73,9 +66,7 @@ def executed(judge: AspectJudge, lm: JudgeLM) -> dict[str, int]:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    "name", ["debate+tiebreak", "geval", "chateval-summarizer", "hallucination-verify", "hallucination"]
-)
+@pytest.mark.parametrize("name", ["debate+tiebreak", "geval", "chateval-summarizer", "hallucination"])
 def test_what_is_really_asked_lies_within_the_estimate(name: str) -> None:
     estimate, calls_by_role = estimated(judge_of(name)), executed(judge_of(name), make_lm("offline"))
     for role, calls in calls_by_role.items():
@@ -96,12 +87,6 @@ def test_the_most_is_what_an_lm_asks_that_always_objects() -> None:
     assert {role: round(most.calls) for role, (_, most) in rows.items()} == calls_by_role
 
 
-def test_expected_scores_are_read_off_probabilities_to_the_end() -> None:
-    # A Scorer who could not be read would end its debate at once, with two calls of its own and none of the Critic's.
-    rows = estimated(judge_of("debate", score_mode="expected"), ITEMS[:4]).rows
-    assert rows["critic"][1].calls == pytest.approx(3 * 4)
-
-
 @pytest.mark.integration
 def test_judges_of_a_table_share_what_they_ask_alike() -> None:
     names = ["rouge-l", "single", "debate[rounds=3]", "debate+tiebreak", "debate[rounds=0|1|2]"]
@@ -119,28 +104,6 @@ def test_judges_of_a_table_share_what_they_ask_alike() -> None:
 # --- samples, replies, money and budget ---
 
 
-def test_a_stream_is_counted_whole_and_sampled_evenly() -> None:
-    sample, again = samples = QuestionSample(50), QuestionSample(50)
-    for number in range(2000):
-        for each in samples:
-            each.add(Question((replace(ITEMS[0], candidate=str(number), text=f"text {number % 1000}"),)))
-    assert sample.items == again.items
-    # Every text comes twice, and is asked about once.
-    assert (sample.population.count, len(sample.items)) == (1000, 50)
-    assert sum(int(item.text.split()[1]) < 500 for item in sample.items) == pytest.approx(25, abs=12)
-    assert sample.stage("x").scale == 20
-
-
-def test_only_what_is_about_an_item_is_multiplied_and_lengthened() -> None:
-    longer = Stage.of("s", TextTotals(10, 20_000), TextTotals(2, 2_000))
-    assert (longer.scale, longer.extra_tokens) == (5.0, pytest.approx(270.0))
-    store = CountingStore({"scoring": Stage("all", scale=10, extra_tokens=5)}, InMemoryStore())
-    with stage("scoring"):
-        put(store, "a", ItemReply("new", 10, 5))
-        put(store, "b", Reply("new", 10, 5))
-    assert store.totals == {("all", "scorer"): CallTotals(11, 160, 55)}
-
-
 def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text('["nobody/knows"]\ninput = 1\ncached = 0.1\noutput = 10\n')
@@ -154,30 +117,16 @@ def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(tmp_path:
     assert reply_tokens("") == OFFLINE.reply_tokens
 
 
-@pytest.mark.parametrize(
-    ("calls", "covered"),
-    [(4000, "covers what it takes at most"), (25, "covers what is expected"), (15, "covers 75 % of what is expected")],
-)
-def test_a_budget_is_compared_with_the_total_and_a_bound_is_rounded_up(calls: int, covered: str) -> None:
-    target = replace(OFFLINE, options=LMOptions(budget=BudgetCaps(calls=calls)))
+def test_a_budget_is_compared_with_the_total_and_a_bound_is_rounded_up() -> None:
+    target = replace(OFFLINE, options=LMOptions(budget=BudgetCaps(calls=15)))
     total = (CallTotals(20, 2, 2, 1.5), CallTotals(3000.4, 3, 3, 2500))
     text = printed(*estimate_blocks(Estimate({"all": total}, total, target), "role"))
     assert text.startswith("About $1.50 (at most $2,500.00), 20 calls")
-    assert f"--budget: calls={calls:,} {covered}" in text
+    assert "--budget: calls=15 covers 75 % of what is expected" in text
     assert "20 / 3,001" in text
 
 
 # --- the commands ---
-
-
-def totals(text: str) -> list[str]:
-    """The calls that were printed, expected / at most."""
-    return re.findall(r"^total\s+(\d+ / \d+)", text, re.MULTILINE)
-
-
-def calls(sources: int) -> str:
-    """Of a single call of each of the five texts of a source."""
-    return " / ".join([str(5 * sources)] * 2)
 
 
 @pytest.fixture
@@ -197,23 +146,15 @@ def test_score_estimates_without_a_key_what_the_store_does_not_know(
     command = ["judge", "--in", "in.jsonl", "--out", "out.jsonl"]
     before = sorted(folder.rglob("*"))
     assert score.main([*command, "--lm", "openai/gpt-4o-mini", "--estimate", "--budget", "usd=0.000001"]) == 0
-    text = capsys.readouterr().out
-    assert all(part in text for part in ("About $", "US dollars", "% of what is expected"))
+    assert compare.main(["--judges", "single", "--lm", "anthropic/claude-sonnet-4-5", "--estimate"]) == 0
+    assert capsys.readouterr().out.count("About $") == 2
     assert sorted(folder.rglob("*")) == before
     assert score.main(command) == 0
-    capsys.readouterr()
-    assert score.main([*command, "--estimate"]) == 0
-    assert totals(capsys.readouterr().out) == [calls(0)]
-    assert score.main([*command, "--estimate", "--store", "elsewhere"]) == 0
-    assert totals(capsys.readouterr().out) != [calls(0)]
+    for store, answered in ((), True), (("--store", "elsewhere"), False):
+        capsys.readouterr()
+        assert score.main([*command, "--estimate", *store]) == 0
+        assert bool(re.search(r"^total\s+0 / 0", capsys.readouterr().out, re.MULTILINE)) == answered
     assert not (folder / "elsewhere").exists()
-
-
-def test_compare_estimates_without_a_key(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["--judges", "rouge-l,single", "--aspects", "coherence", "--lm", "anthropic/claude-sonnet-4-5"]
-    assert compare.main([*command, "--estimate"]) == 0
-    assert "rouge-l  0 / 0 " in capsys.readouterr().out
-    assert list(folder.iterdir()) == []
 
 
 # --- what it has cost ---
@@ -232,16 +173,6 @@ def test_each_role_and_round_has_its_row_and_what_is_not_known_is_said() -> None
     assert tokens == [400, 600, 100, 550]
     # 400 fresh at 1, 600 cached at half, 100 of output at 4 dollars a million.
     assert (rows[0]["usd"], rows[0]["usd_saved"]) == pytest.approx(((400 + 300 + 400) / 1e6, (500 + 200) / 1e6))
-    prices = (None, price, Price(0.0, 0.0, 0.0))
-    unpriced, priced, free = (printed(cost_table(meter, each)) for each in prices)
-    assert "--prices FILE" in unpriced
-    assert "US dollars" not in unpriced + free
-    assert "$0.0007 more" in priced
-    assert "did not report" not in priced
-    meter.count_reply("scorer", Reply("e"))
-    assert "of 1 calls" in printed(cost_table(meter, price))
-    meter.failed["scorer"] = 1
-    assert calls_text(meter, price) == "4 LM calls (1 more from cache), 1 failed, $0.00"
     # An LM without a price is not billed at the price of another.
     meter.prices["reflection"] = None
     meter.count_reply("reflection", Reply("f", 1000, 100))

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,6 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
 
 from debate_judge import Debate
-from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
@@ -28,7 +26,7 @@ from debate_judge.programs.compiled import AspectJudge
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.mlflow_setup import use_tracking_uri
 from debate_judge.runs.tracking import model as model_files
-from debate_judge.runs.tracking.contents import prompt_name, register_prompts, to_alias
+from debate_judge.runs.tracking.contents import register_prompts
 from debate_judge.runs.tracking.store import tracking_errors
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.runs.registered_models import registration
@@ -175,12 +173,6 @@ def test_the_code_comes_from_the_model_and_its_imports_are_among_the_requirement
     assert {name for name in foreign if not required & set(providers[name])} == set()
 
 
-def columns(aspect: str, score: float | None, reason: str) -> Iterator[tuple[str, object]]:
-    """The columns of an aspect."""
-    unscored = "" if score is not None else reason
-    return zip((aspect, f"{aspect}_reason", f"{aspect}_unscored"), (score, reason, unscored), strict=True)
-
-
 @pytest.mark.integration
 def test_there_is_a_row_for_each_text_with_the_scores_of_the_export(
     abroad: dict[str, Any], logged: SimpleNamespace
@@ -206,17 +198,6 @@ def test_there_is_a_row_for_each_text_with_the_scores_of_the_export(
 
 
 # --- the registries ---
-
-RATINGS = (1.0, 2.0, 3.0, 4.0)
-NOISE = ((2, 1, 4, 3), (1, 3, 2, 4), (4, 3, 2, 1), (2, 4, 1, 3), (3, 1, 4, 2), (1, 2, 4, 3), (3, 4, 1, 2), (2, 3, 1, 4))
-
-
-def scores(orders: Sequence[Sequence[float]], ratings: Sequence[float] = RATINGS) -> dict[str, list[GroupScores]]:
-    ids = ("a", "b", "c", "d")
-    return {"clarity": [GroupScores(f"g{n}", ids, tuple(ratings), tuple(map(float, o))) for n, o in enumerate(orders)]}
-
-
-WEAK, STRONG = scores(NOISE), scores([RATINGS] * len(NOISE))
 
 
 def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path: Path) -> None:
@@ -247,10 +228,3 @@ def test_the_right_to_register_is_asked_for_without_a_trace(
             model_files.require_registrable("judges: a/b")
     assert [model.name for model in logged.client.search_registered_models()] == ["judges-a-b"]
     assert logged.client.get_registered_model("judges-a-b").description == "Judges."
-
-
-def test_names_are_brought_into_the_form_that_mlflow_takes() -> None:
-    assert prompt_name("debate-été.clarity & style.scorer") == "debate--t-.clarity-style.scorer"
-    assert [to_alias(text) for text in ("latest", "v12", "  ", "my judge/1")] == [
-        *("judge-latest", "judge-v12", "judge", "my-judge-1"),
-    ]

@@ -181,16 +181,6 @@ def test_phase_agreement_calls_money_and_items_stand_in_one_line(progress: RunPr
             assert progress.text() == "search · agreement so far 0.62 · 14 LM calls, $1.40 · fluency: n=1?: 9 of 30"
 
 
-def test_the_time_left_is_known_of_a_run_of_one_phase(progress: RunProgress, monkeypatch: pytest.MonkeyPatch) -> None:
-    with progress.track("items scored", 10) as items:
-        for _ in range(5):
-            items.advance()
-        monkeypatch.setattr("time.monotonic", lambda now=items.started: now + 300)
-        assert "about 5 min left" in progress.text()
-    with progress.track("more", None):
-        assert progress.share() is None
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

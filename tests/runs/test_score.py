@@ -126,12 +126,6 @@ def test_a_record_of_another_task_ends_the_run(command: Command, capsys: pytest.
     assert [r["group"] for r in command.rows()] == [f"g{g}" for g in range(3) for _ in range(4)]
 
 
-def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
-    command.write([line(0, task="dialogue"), line(1)])
-    assert command("--task", "support") == 0
-    assert {r["group"] for r in command.rows()} == {"g1"}
-
-
 @pytest.mark.integration
 def test_only_a_bounded_number_of_items_is_read_ahead(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The input is an endless pipe in effect: what is read runs ahead of what is written by the window at most."""
@@ -186,12 +180,6 @@ def test_ids_of_any_characters_come_back_as_they_were(command: Command) -> None:
     ]
 
 
-def test_long_rows_keep_columns_and_call_ours_otherwise_where_names_meet(command: Command) -> None:
-    assert command(*command.write_table(), "--keep-columns") == 0
-    first = command.rows()[0]
-    assert (first["reason"], first["judge_reason"]) == ("a", "My rationale about it.")
-
-
 def test_groups_of_json_keep_what_belongs_to_group_and_candidate(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,17 +216,6 @@ def test_sheets_hold_texts_as_texts_and_numbers_as_numbers(command: Command) -> 
     assert [(v["id"], v["n"], v["tone"]) for v in values] == [("007", 3.0, 2.0), ("008", "", 3.0), ("010", 14.0, 4.0)]
     # A formula would be shown by its result.
     assert values[0]["note"] == "=1+1"
-
-
-def test_parquet_has_one_type_a_column_also_where_nothing_has_a_score(command: Command) -> None:
-    command.script = lambda prompt: "no score at all"
-    out = command.folder / "out.parquet"
-    assert command(*command.write_table(), "--wide", *keys(max_unscored=1, preflight=False), out=out) == 0
-    frame = pd.read_parquet(out)
-    assert list(frame.columns[:4]) == ["group", "candidate", "tone", "help"]
-    assert str(frame["tone"].dtype).lower() == "float64"
-    assert frame["tone"].isna().all()
-    assert set(frame["tone_unscored"]) == {"unreadable reply"}
 
 
 def test_columns_are_named_once(command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from debate_judge.runs.integrations import (
 )
 from debate_judge.runs.integrations.dspy_metric import to_unit
 from debate_judge.runs.integrations.mlflow_scorer import text_in
-from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.fakes import ScriptedLM, scripted_lm
 from tests.runs.integration_exports import TONE, save_judge, score_for, script
 
 __all__ = ["script"]
@@ -48,15 +48,6 @@ def test_an_empty_text_is_not_asked_about_and_a_repeated_one_only_once(tmp_path:
         for _ in range(2):
             assert scorer.score(source="Late!", text="reply 1", aspects="help")["help"].score == score_for("reply 1")
     assert len(lms[0].prompts) == 1
-
-
-def test_the_judges_own_lm_answers_and_leaves_no_trace_in_another_program(
-    tmp_path: Path, lms: list[ScriptedLM]
-) -> None:
-    other, trace = scripted_lm(debater(score="1")), list[object]()
-    with load(save_judge(tmp_path / "judge")) as judge, dspy.context(lm=other, trace=trace):
-        assert SingleTextScorer(judge).score(source="s", text="reply 8")["tone"].score == 5
-    assert (other.prompts, trace) == ([], [])
 
 
 def test_scores_between_0_and_1_and_the_text_in_what_a_tool_hands_over() -> None:
