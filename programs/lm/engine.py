@@ -263,10 +263,12 @@ class RecordedEngine:
             self._release_slot(call)
 
     def _may_concern_one_text(self, error: Exception) -> bool:
-        """Whether calls were answered before a refusal that would end the run: a firewall forbids single texts, and the
-        words about an empty account may be quoted from one."""
-        refusal = isinstance(error, (lm15.AuthError, lm15.BillingError))
-        return refusal and self._outages.answered and getattr(error, "status", None) not in (401, 402)
+        """Whether only a harmless call shows what a refusal is about: firewalls forbid single texts, the words about an
+        empty account may be quoted from one, and before any call was answered the provider may refuse all of them."""
+        status = getattr(error, "status", None)
+        if isinstance(error, (lm15.AuthError, lm15.BillingError)):
+            return status not in (None, 401, 402)
+        return type(error) is lm15.InvalidRequestError and status is not None and not self._outages.answered
 
     async def _confirmed(self, call: _Call, error: Exception) -> Exception:
         """The error of all calls if the provider refuses a harmless call too, else that of this call alone."""
@@ -276,6 +278,8 @@ class RecordedEngine:
         except Exception as of_all_calls:
             self.limiter.fail_all(of_all_calls)
             return of_all_calls
+        if isinstance(error, lm15.InvalidRequestError):
+            return error
         return lm15.InvalidRequestError(f"only this text was refused: {error}", status=getattr(error, "status", None))
 
     def _release_slot(self, call: _Call, *, wake: bool = True) -> None:

@@ -10,7 +10,7 @@ own. If none was, one minimal call (the probe) that any model can answer is sent
 probe is answered, the calls failed by themselves. If it fails, the provider is down, and the probe is repeated for
 `LMOptions.max_outage` seconds. Once it is answered, the failed calls start over; otherwise the run ends, to be resumed
 without paying for finished calls again. A refusal that may concern all calls or one text alone (no credit, access
-forbidden) is confirmed by the probe.
+forbidden, and any other before a call was answered) is confirmed by the probe.
 """
 
 from __future__ import annotations
@@ -524,6 +524,8 @@ class OutageWatch:
                 if affects_all_calls(error):
                     raise
                 if not is_retryable(error):
+                    if error.status is not None and not self.answered:
+                        raise lm15.ConfigurationError(f"a harmless call is refused, too: {error.message}") from error
                     # The provider answers, if only by an error.
                     return was_down
                 elapsed = time.monotonic() - start

@@ -6,8 +6,9 @@ store of replies.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import dspy
@@ -20,6 +21,11 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.programs.transcript import Failure
 from debate_judge.runs.runner.runner import JudgeRunner
+
+_LOG = logging.getLogger(__name__)
+
+_HARMLESS = "The bus leaves at noon."
+"""In place of a text that the provider may refuse."""
 
 _SKIP_HINT = "; --no-preflight starts without this check, and leaves such items unscored"
 
@@ -97,6 +103,12 @@ def _check(runner: JudgeRunner, check: PreflightCheck) -> None:
     remaining = [] if check.longest_first and too_long else remaining
     while failure is not None and remaining and failure.reason != _ALL_ITEMS_REASON:
         failure = _smoke_test(runner, check.judge, remaining.pop(0))
+    if failure is not None and failure.reason in ("lm error", "refused") and not too_long:
+        # The texts may be at fault: firewalls and filters refuse those that name passwords or wounds.
+        harmless = [replace(i, source=_HARMLESS, context="", text=_HARMLESS) for i in check.questions[0].items]
+        if _smoke_test(runner, check.judge, Question(tuple(harmless))) is None:
+            _LOG.warning("%s: the first texts are refused and will have no score: %s", check.name, failure.detail)
+            return
     if failure is not None:
         raise _preflight_error(runner.lm, check, failure, too_long)
 

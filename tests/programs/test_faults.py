@@ -24,7 +24,9 @@ from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, l
 
 pytestmark = pytest.mark.integration
 # Requests that are not made again, or not the same.
-NOT_REPEATED = {"400", "credit", "spent", "forbidden", "failed", "no temperature", "no max_tokens", "4096 tokens"}
+REFUSALS = ["400", "forbidden", "too large", "unprocessable"]
+"""Of one text, or of all."""
+NOT_REPEATED = {*REFUSALS, "credit", "spent", "failed", "no temperature", "no max_tokens", "4096 tokens"}
 SIMPLE = sorted(
     FAULTS.keys() - NOT_REPEATED - {"slow", "stalled", "echo", "late noise", "cached", "copy", "withheld", "refused"}
 )
@@ -211,12 +213,30 @@ def test_credit_that_ends_stops_the_run_which_resumes_after_a_payment(fault: str
     assert max(server.answered.values()) == 1
 
 
-def test_a_text_that_a_firewall_forbids_is_unscored_and_the_others_are_scored() -> None:
+@pytest.mark.parametrize("fault", REFUSALS)
+@pytest.mark.parametrize("forbidden", [{7}, {0, 1}], ids=["in the midst", "first"])
+def test_a_text_that_is_refused_is_unscored_and_the_others_are_scored(fault: str, forbidden: set[int]) -> None:
     work = items(12)
-    with FaultyServer(answer, lambda body, attempt: "forbidden" if b"Letter-7\\n" in body else None) as server:
-        judgements = judge(lm_at(server, concurrency=2), work)
-    assert [i for i, judgement in enumerate(judgements) if isinstance(judgement, Unscored)] == [7]
-    assert "only this text was refused" in judgements[7].detail
+
+    def script(body: bytes, attempt: int) -> str | None:
+        return fault if any(b"Letter-%d\\n" % letter in body for letter in forbidden) else None
+
+    with FaultyServer(answer, script) as server:
+        lm = lm_at(server, concurrency=2)
+        judgements = judge(lm, work)
+        # Each is asked about once; a harmless call shows that it is not the key, nor the LM.
+        assert server.attempts.total() - server.answered.total() == len(forbidden)
+        assert lm.meter.executed["probe"] == (forbidden == {0, 1} or fault == "forbidden")
+    assert {i for i, judgement in enumerate(judgements) if isinstance(judgement, Unscored)} == forbidden
+
+
+@pytest.mark.parametrize("fault", REFUSALS)
+def test_a_server_that_refuses_even_a_harmless_call_ends_the_run_at_once(fault: str) -> None:
+    with FaultyServer(answer, lambda body, attempt: fault) as server:
+        with pytest.raises(dspy.LMAuthError if fault == "forbidden" else dspy.LMConfigurationError, match="HTTP 4"):
+            judge(lm_at(server, concurrency=2), items(12))
+        # Each of the two in flight, and a harmless one after it.
+        assert server.requests <= 4
 
 
 def test_a_text_that_quotes_words_about_money_does_not_end_the_run() -> None:

@@ -111,7 +111,7 @@ def test_of_a_table_that_is_too_long_or_refused_every_candidate_is_asked_about_a
     # The debates and the Tie-breaker's turn each begin together.
     assert len(lm.prompts) == 1 + 4 * 3 + 1 + 4
     assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))
-    refused = failing("three", lm15.InvalidRequestError("this text is not allowed", status=400))
+    refused = failing("three", lm15.InvalidRequestError("this text is not allowed"))
     judgements, lm = judged(JUDGE, refused, FOUR)
     assert values(judgements) == [1, 2, "lm error", 4]
     assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))

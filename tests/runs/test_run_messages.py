@@ -137,6 +137,16 @@ def test_one_item_that_fails_by_itself_stops_nothing() -> None:
             preflight(runner, [replace(trial, longest_first=True)])
 
 
+def test_the_lm_is_tried_on_a_harmless_text_where_those_of_the_data_are_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    forbidden = lm15.InvalidRequestError("forbidden", status=422)
+    check(scripted_lm(failing(forbidden, "etter")), on=corpus(("A letter.", ["Note."]), ("Letters.", ["Note."])))
+    assert "will have no score: LMInvalidRequestError" in caplog.text
+    with pytest.raises(InputError, match="cannot play the scorer: lm error"):
+        check(scripted_lm(lambda prompt: "OK" if "Reply with OK" in prompt else failing(forbidden)(prompt)))
+
+
 def test_a_table_of_the_longest_group_is_tried_where_calls_are_shared() -> None:
     sizes = (2, 4, 1)
     on = corpus(*((f"Letter {n}.", [f"Note {n}{i} " * (n + 1) for i in range(size)]) for n, size in enumerate(sizes)))
