@@ -1,10 +1,9 @@
-"""Agreement: correlations as scipy has them, the levels, the averages, and the conventions for what is undefined."""
+"""Agreement: correlations as scipy has them, levels, averages, intervals, and conventions for what is undefined."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import stats
 
 from debate_judge.data.agreement.tables import (
     LEVELS,
     STATISTICS,
-    Agreement,
     GroupScores,
     Level,
     Statistic,
@@ -26,6 +25,9 @@ from debate_judge.data.agreement.tables import (
 )  # fmt: skip
 from tests.data.scored_groups import group, random_groups
 
+Array = NDArray[np.float64]
+FUNCTIONS: dict[str, Any] = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
+
 # --- correlations ---
 
 
@@ -33,8 +35,7 @@ def reference(ratings: Sequence[float], scores: Sequence[float], statistic: Stat
     """scipy's value."""
     if len(ratings) < 2 or len(set(ratings)) < 2 or len(set(scores)) < 2:
         return None
-    functions: dict[str, Any] = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
-    return float(functions[statistic](ratings, scores).statistic)
+    return float(FUNCTIONS[statistic](ratings, scores).statistic)
 
 
 @settings(deadline=None, max_examples=150)
@@ -51,19 +52,13 @@ def test_correlation_equals_scipy_with_ties_and_is_none_where_undefined(
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
-@pytest.mark.parametrize("values", [7, 10**9])
-def test_correlation_of_long_sequences_equals_scipy(values: int, statistic: Statistic) -> None:
+def test_correlation_of_a_long_sequence_equals_scipy(statistic: Statistic) -> None:
     rng = np.random.default_rng(4)
-    ratings = rng.integers(values, size=3000).astype(float)
-    scores = np.round(ratings / values * 50 + rng.normal(0, 20, size=3000), 0 if values == 7 else 9)
-    expected = reference(ratings.tolist(), scores.tolist(), statistic)
-    assert correlation(ratings.tolist(), scores.tolist(), statistic) == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize(("scores", "words"), [([1, 2, 3], "2 ratings and 3 scores"), ([1, math.nan], "finite")])
-def test_correlation_refuses_what_is_no_pair_of_finite_sequences(scores: list[float], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        correlation([1, 2], scores, "pearson")
+    ratings = rng.integers(7, size=3000).astype(float)
+    scores = np.round(ratings * 7 + rng.normal(0, 20, size=3000))
+    assert correlation(ratings.tolist(), scores.tolist(), statistic) == pytest.approx(
+        reference(ratings.tolist(), scores.tolist(), statistic), abs=1e-9
+    )
 
 
 # --- levels ---
@@ -125,23 +120,6 @@ def test_system_level_needs_three_recurring_ids(ids: list[str] | None) -> None:
     assert (cell.value, cell.low, cell.groups, cell.undefined) == (None, None, 0, 3)
 
 
-def test_dialogues_pooled_and_per_dialogue_are_different_figures() -> None:
-    rng = np.random.default_rng(0)
-    ratings = np.round(rng.uniform(1, 3, size=(60, 6)) * 3) / 3
-    ratings[:6] = 2.0
-    scores = rng.random((60, 6)) + 0.3 * ratings + rng.normal(0, 0.5, size=(60, 1))
-    groups = [group(f"d{i}", r.tolist(), s.tolist()) for i, (r, s) in enumerate(zip(ratings, scores, strict=True))]
-    table = agreement_table({"x": groups}, intervals=False).aspects["x"]
-    for statistic in STATISTICS:
-        each = [reference(r.tolist(), s.tolist(), statistic) for r, s in zip(ratings, scores, strict=True)]
-        defined = [v for v in each if v is not None]
-        summary = table["summary"][statistic]
-        assert (summary.value, summary.groups, summary.undefined) == (pytest.approx(np.mean(defined)), 54, 6)
-        assert summary.value_undefined_as_zero == pytest.approx(sum(defined) / 60)
-        pooled = reference(ratings.ravel().tolist(), scores.ravel().tolist(), statistic)
-        assert table["sample"][statistic].value == pytest.approx(pooled, abs=1e-9)
-
-
 # --- averages, intervals, JSON ---
 
 
@@ -172,19 +150,6 @@ def test_average_is_undefined_where_an_aspect_is() -> None:
     assert (average.groups, average.undefined) == (30, 30)
 
 
-def test_intervals_hold_their_values_and_correlations_over_systems_have_none() -> None:
-    groups = random_groups(7, noise=0.7, points=False)
-    table = agreement_table({"x": groups}, seed=1).aspects["x"]
-    assert agreement_table({"x": groups}, seed=2).aspects["x"] == table, "with so few groups nothing is random"
-    for statistic in STATISTICS:
-        for level in ("summary", "sample"):
-            cell = table[level][statistic]
-            assert -1 <= cell.low < cell.value < cell.high <= 1
-        assert (table["system"][statistic].low, table["system"][statistic].method) == (None, None)
-    single = agreement_table({"x": [group("a", [1, 2, 3], [1, 3, 2])]}).aspects["x"]["summary"]["pearson"]
-    assert (single.value, single.low, single.high) == (pytest.approx(0.5), None, None)
-
-
 @pytest.mark.parametrize(
     "groups",
     [
@@ -207,9 +172,78 @@ def test_json_has_null_and_never_nan(groups: list[GroupScores]) -> None:
         assert all(cell == [*names, "value_without_constant", "value_undefined_as_zero"] for cell in cells.values())
 
 
-def test_agreement_prints_what_it_rests_on() -> None:
-    counts = {"level": "summary", "unscored": 0}
-    whole = Agreement(0.431, 0.357, 0.493, statistic="spearman", groups=48, undefined=2, **counts)
-    assert re.findall(r"[\d.]*\d", str(whole)) == ["0.43", "0.36", "0.49", "48", "2", "0"]
-    nothing = Agreement(None, statistic="kendall", groups=0, undefined=3, **counts)
-    assert str(nothing).startswith("undefined summary-level Kendall")
+# --- intervals, from scipy's values on the same groups ---
+
+
+def scores_of(ratings: Array, scores: Array) -> list[GroupScores]:
+    ids = [f"s{i}" for i in range(ratings.shape[1])]
+    rows = enumerate(zip(ratings.tolist(), scores.tolist(), strict=True))
+    return [group(f"g{i}", r, s, ids) for i, (r, s) in rows]
+
+
+def random_values(groups: int, size: int, *, points: bool) -> tuple[Array, Array]:
+    rng = np.random.default_rng(groups)
+    quality = rng.normal(3, 1, size=(groups, size)) + rng.normal(size=(groups, 1))
+    ratings, scores = (quality + rng.normal(size=quality.shape) for _ in range(2))
+    return (np.round(ratings), np.round(scores)) if points else (ratings, scores)
+
+
+def on_fishers_z(mean: float, error: float, groups: int) -> Any:
+    """t(groups - 1) standard errors to each side, where z changes by error / (1 - mean^2)."""
+    half = stats.t.ppf(0.975, groups - 1) * error / (1 - mean**2)
+    return np.tanh([np.arctanh(mean) - half, np.arctanh(mean) + half])
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_summary_intervals_are_t_on_the_group_values_laid_off_on_fishers_z(name: Statistic) -> None:
+    ratings, scores = random_values(8, 12, points=False)
+    cell = agreement_table({"x": scores_of(ratings, scores)}).aspects["x"]["summary"][name]
+    values = [FUNCTIONS[name](r, s).statistic for r, s in zip(ratings, scores, strict=True)]
+    assert (cell.low, cell.high) == pytest.approx(on_fishers_z(np.mean(values), stats.sem(values), 8))
+    assert cell.method == "logit"
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_sample_intervals_are_t_with_the_jackknife_over_groups(name: Statistic) -> None:
+    ratings, scores = random_values(20, 5, points=True)
+    cell = agreement_table({"x": scores_of(ratings, scores)}).aspects["x"]["sample"][name]
+    without = [
+        FUNCTIONS[name](np.delete(ratings, i, axis=0).ravel(), np.delete(scores, i, axis=0).ravel()).statistic
+        for i in range(20)
+    ]
+    error = math.sqrt(19 / 20 * np.sum((without - np.mean(without)) ** 2))
+    assert cell.value is not None
+    assert (cell.low, cell.high) == pytest.approx(on_fishers_z(cell.value, error, 20))
+    assert cell.method == "logit"
+
+
+def test_aspects_without_a_common_group_have_the_variances_of_their_means_added() -> None:
+    ratings, scores = random_values(30, 12, points=False)
+    groups = scores_of(ratings, scores)
+    cell = agreement_table({"a": groups[:10], "b": groups[10:]}).average["summary"]["pearson"]
+    values = np.array([stats.pearsonr(r, s).statistic for r, s in zip(ratings, scores, strict=True)])
+    # Each mean has the variance s^2 (n - 1) / n of its own groups; 30 groups in all give the degrees of freedom.
+    variance = (values[:10].var() / 10 + values[10:].var() / 20) / 4 * 30 / 29
+    middle = (values[:10].mean() + values[10:].mean()) / 2
+    assert (cell.low, cell.high) == pytest.approx(on_fishers_z(middle, np.sqrt(variance), 30))
+
+
+def test_bundles_give_the_interval_that_single_groups_would() -> None:
+    rng = np.random.default_rng(2)
+    ratings = rng.normal(size=(6000, 3))
+    scores = ratings + rng.normal(size=ratings.shape)
+    agreement = agreement_table({"x": scores_of(ratings, scores)}, levels=("sample",))
+    # 18,000 independent pairs: the standard error of Fisher's z is the normal one, and t is as good as normal.
+    cell = agreement.aspects["x"]["sample"]["pearson"]
+    expected = stats.pearsonr(ratings.ravel(), scores.ravel()).confidence_interval(0.95)
+    width = expected.high - expected.low
+    assert (cell.low, cell.high) == pytest.approx((expected.low, expected.high), abs=0.06 * width)
+
+
+def test_agreement_at_its_end_in_every_group_has_the_exact_bound_of_clopper_and_pearson() -> None:
+    groups = [group(f"d{i}", [1, 2, 3], [1, 2, 3]) for i in range(7)]
+    groups += [group(f"c{i}", [1, 1, 1], [1, 2, 3]) for i in range(4)]
+    cell = agreement_table({"x": groups}).aspects["x"]["summary"]["pearson"]
+    share = stats.binomtest(7, 7).proportion_ci(0.95, "exact").low
+    # Where that share of groups has a correlation of 1, the others have -1 at worst.
+    assert (cell.low, cell.high, cell.method) == (pytest.approx(share - (1 - share)), 1, "exact")

@@ -55,22 +55,6 @@ def test_intervals_come_from_whole_groups() -> None:
     assert (accuracy.low, accuracy.high) == pytest.approx((0.345, 0.655), abs=0.03)
 
 
-@pytest.mark.integration
-def test_many_groups_are_drawn_in_bundles_without_changing_the_width() -> None:
-    # 3000 groups of two decisions, half of them right, all with scores of their own: more than are drawn one by one.
-    # The standard error of the accuracy is sqrt(.25 / 6000) = .00645, so the interval is about 4 x .98 of it wide.
-    rng = np.random.default_rng(5)
-    labels = rng.permutation(np.repeat([0.0, 1.0], 3000)).tolist()
-    result = decided(
-        [(str(i // 2), label, s) for i, (label, s) in enumerate(zip(labels, rng.random(6000), strict=True))]
-    )
-    accuracy, area = result.measures["accuracy"], result.measures["auroc"]
-    assert accuracy.high - accuracy.low == pytest.approx(3.92 * 0.00645, rel=0.1)
-    # Of scores that say nothing: sqrt((n + m + 1) / (12 n m)) = .00745 (Mann-Whitney).
-    assert area.high - area.low == pytest.approx(3.92 * 0.00745, rel=0.1)
-    assert result.sources == 3000
-
-
 def test_one_group_has_no_interval_and_one_seed_one_interval() -> None:
     alone = decided([("g", label, score) for _, label, score in TEN]).measures["accuracy"]
     assert (alone.value, alone.low, alone.high) == (pytest.approx(0.7), None, None)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from debate_judge.data.agreement.differences import holm_adjusted, sign_flip_p_value, statistical_power
+from debate_judge.data.agreement.differences import holm_adjusted, sign_flip_p_value
 from debate_judge.data.agreement.intervals import detectable_difference, groups_to_detect
 from debate_judge.data.agreement.tables import LEVELS, GroupScores, Level, agreement_table, compare
 from tests.data.scored_groups import group, random_groups
@@ -64,13 +64,8 @@ def test_differences_are_averaged_over_aspects_that_humans_ranked() -> None:
 def test_nothing_to_agree_with_is_no_difference() -> None:
     groups = {"x": [group("a", [3, 3], [1, 2])]}
     difference = compare(groups, groups)
-    assert (difference.value, difference.low, difference.high, difference.p_value, difference.groups) == (
-        None,
-        None,
-        None,
-        None,
-        0,
-    )
+    assert {difference.value, difference.low, difference.high, difference.p_value} == {None}
+    assert difference.groups == 0
 
 
 def test_holm_step_down() -> None:
@@ -146,11 +141,6 @@ def test_a_cell_minus_a_cell_is_the_difference_where_a_judge_is_constant_in_some
         assert compare({"x": a}, {"x": b}, level=level).value == pytest.approx(cells[0] - cells[1])
 
 
-def test_two_groups_have_a_detectable_difference() -> None:
-    """With one degree of freedom t is about shift / |z|, so that .8 of cases need a shift of 12.706 times z(.9)."""
-    assert detectable_difference(1.0, 2) == pytest.approx(12.706 * 1.2816 / math.sqrt(2), rel=0.01)
-
-
 def test_power_is_that_of_the_noncentral_t_distribution() -> None:
     # Deviations and figures of the project's own measurements: compiled against untuned, debate against single call.
     assert groups_to_detect(0.02, 0.042) == 37
@@ -164,12 +154,3 @@ def test_power_is_that_of_the_noncentral_t_distribution() -> None:
     detectable = detectable_difference(0.14, 20)
     limit, shift = stats.t.ppf(0.975, 19), detectable * math.sqrt(20) / 0.14
     assert stats.nct.sf(limit, 19, shift) + stats.nct.cdf(-limit, 19, shift) == pytest.approx(0.8, abs=1e-6)
-
-
-def test_the_power_of_a_comparison_rests_on_its_deviation() -> None:
-    a, b = random_groups(701, noise=0.5, groups=9), random_groups(702, noise=1.0, groups=9)
-    difference = compare({"x": a}, {"x": b})
-    power = statistical_power(difference)
-    assert power.detectable == detectable_difference(difference.deviation, 9)
-    assert power.more_for_small == groups_to_detect(0.02, difference.deviation) - 9
-    assert statistical_power(compare({"x": a}, {"x": a})) is None

@@ -17,14 +17,12 @@ from debate_judge.data.agreement.tables import GroupScores, agreement_table
 IDS = tuple(f"s{i}" for i in range(8))
 
 
-def rated(noise: float, *, groups: int = 40, points: bool = False) -> list[GroupScores]:
+def rated(noise: float, *, groups: int = 40) -> list[GroupScores]:
     """A judge whose scores correlate .7 with the quality that each of three raters sees with some noise."""
     rng = np.random.default_rng(5)
     quality = rng.normal(size=(groups, 8))
     seen = quality[..., None] + noise * rng.normal(size=(groups, 8, 3))
     scores = 0.7 * quality + math.sqrt(1 - 0.7**2) * rng.normal(size=quality.shape)
-    if points:
-        seen, scores = np.round(seen + 3), np.round(scores + 3)
     rows = enumerate(zip(seen.mean(axis=2).tolist(), scores.tolist(), seen.tolist(), strict=True))
     return [GroupScores(f"g{i}", IDS, tuple(r), tuple(s), tuple(map(tuple, ratings))) for i, (r, s, ratings) in rows]
 
@@ -88,8 +86,8 @@ def test_differences_between_groups_count_at_sample_level_only() -> None:
     assert (reliability(apart, "sample") or 0) > 0.99
 
 
-@pytest.mark.parametrize("noise", [0.4, 1.5])
-def test_the_correction_undoes_the_raters_noise(noise: float) -> None:
+def test_the_correction_undoes_the_raters_noise() -> None:
+    noise = 1.5
     groups = rated(noise, groups=400)
     comparison = compare_with_raters(groups, statistic="pearson", level="sample")
     # The mean of three raters has the variance 1 + noise^2 / 3.
@@ -118,16 +116,6 @@ def test_each_rater_is_compared_with_the_mean_of_the_others_and_so_is_the_judge(
     assert (comparison.below_ceiling.low, comparison.below_ceiling.high) == pytest.approx((expected.low, expected.high))
 
 
-def test_points_have_kappas_and_other_ratings_have_none() -> None:
-    comparison = compare_with_raters(rated(0.5, points=True))
-    assert comparison.kappa_of_raters > comparison.kappa_of_judge > 0
-    graded = compare_with_raters(rated(0.5))
-    assert (graded.kappa_of_raters, graded.kappa_of_judge) == (None, None)
-    elsewhere = compare_with_raters(rated(0.5, points=True), on_scale=False)
-    assert (elsewhere.kappa_of_judge, elsewhere.error, elsewhere.bias) == (None, None, None)
-    assert elsewhere.kappa_of_raters == comparison.kappa_of_raters
-
-
 def test_error_and_bias_are_means_with_t_intervals_over_groups() -> None:
     groups = rated(0.5, groups=7)
     error, bias = error_and_bias(groups)
@@ -143,12 +131,7 @@ def test_single_ratings_have_error_and_bias_and_nothing_else() -> None:
     comparison = compare_with_raters([group])
     assert comparison.raters == 1
     assert (comparison.error.value, comparison.error.low) == (0.5, None)
-    assert (comparison.ceiling, comparison.alpha, comparison.reliability, comparison.noise_corrected) == (
-        None,
-        None,
-        None,
-        None,
-    )
+    assert {comparison.ceiling, comparison.alpha, comparison.reliability, comparison.noise_corrected} == {None}
     assert json.loads(json.dumps(comparison.to_json(), allow_nan=False))["bias"]["value"] == 0.5
 
 
@@ -159,8 +142,3 @@ def test_lists_of_unequal_length_and_unscored_candidates_are_borne() -> None:
     assert comparison.raters == 3
     assert comparison.alpha is not None
     assert json.dumps(comparison.to_json(), allow_nan=False)
-
-
-def test_raters_are_parallel_to_candidates() -> None:
-    with pytest.raises(ValueError, match="one rating and one score"):
-        GroupScores("g", ("a", "b"), (1.0, 2.0), (1.0, 2.0), ((1.0,),))

@@ -18,7 +18,6 @@ from debate_judge.data.agreement.decisions import DecisionRule
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.calibration import IDENTITY_WEIGHT, Calibration, calibration_effect, fit_calibration
 from debate_judge.data.schema import Aspect, Scale
-from debate_judge.runs.reports.absolute_agreement import table
 from tests.data.scored_groups import group
 
 # --- the map ---
@@ -103,11 +102,7 @@ def test_a_judge_a_point_too_high_is_put_right_and_keeps_its_ranks() -> None:
     assert effect.change.value == pytest.approx(effect.error_after.value - effect.error.value)
     assert effect.change.high < 0
     assert effect.bias_after.low < 0 < effect.bias_after.high
-    assert effect.rms == pytest.approx(1, abs=0.05)
-    assert effect.error_after.value < effect.rms_after < 0.2
-    assert effect.keeps_ranks
     assert effect.spearman == pytest.approx(effect.spearman_after)
-    assert effect.to_json()["fitted_on"] == {"groups": 20, "candidates": 160}
 
 
 # --- absolute agreement ---
@@ -168,35 +163,11 @@ def test_a_change_is_paired_and_its_sign_tells_which_way() -> None:
     assert 0 <= measures["mae"].low < measures["mae"].value < measures["mae"].high  # type: ignore[operator]
 
 
-def test_the_same_judge_changes_nothing() -> None:
-    same = judged(0.5, 0.5)
-    results = compared(single=same, compiled=same)
-    assert {change.value for change in results["compiled"][AVERAGE].changes.values()} == {0}
-
-
-def test_the_interval_of_the_error_covers() -> None:
-    """Of 200 samples of 15 sources, about 95 % hold the error of very many."""
-    truth = compared(x=judged(0.4, 0.7, seed=9, groups=4000))["x"]["style"].measures["mae"].value
-    covered = 0
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        ratings = rng.integers(1, 6, (15, 4)).astype(float)
-        scores = ratings + 0.4 + 0.7 * rng.normal(size=ratings.shape)
-        sample = [group(f"g{g}", r, s, "abcd") for g, (r, s) in enumerate(zip(ratings, scores, strict=True))]
-        result = absolute_agreement({"x": {"style": sample}}, CUTS, same_scale=True, seed=seed)["x"]["style"]
-        covered += result.measures["mae"].low <= truth <= result.measures["mae"].high
-    assert 182 <= covered <= 199
-
-
 def test_what_is_undefined_is_left_out() -> None:
     above = judged(0.0, 0.1)
     results = absolute_agreement({"x": above}, {"style": 0.5, "facts": 0.5}, same_scale=False, seed=0)["x"]
     assert results["style"].measures["kappa"].value is None, "all ratings are on one side"
     assert results[AVERAGE].measures["mae"].value is None, "points of different scales"
-    shown = table({"x": results})
-    assert [row[:2] for row in shown.rows] == [("style", "x"), ("facts", "x"), (AVERAGE, "x")]
-    # Kappa of both aspects and on average, the error on average.
-    assert sum(cell == "–" for row in shown.rows for cell in row[2:5]) == 4
     unscored = {"style": [replace(g, scores=(None,) * 4) for g in above["style"]]}
     figures = absolute_agreement({"x": unscored}, CUTS, same_scale=True, seed=0)["x"]["style"]
     assert {measure.value for measure in figures.measures.values()} == {None}

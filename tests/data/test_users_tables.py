@@ -212,10 +212,7 @@ def test_records_in_a_list_of_one_object(tmp_path: Path, around: dict[str, objec
 @pytest.mark.parametrize(
     ("record", "columns"),
     [
-        (
-            {"group": "g", "source": "s", "items": [{"id": "a", "text": "x", "ratings": {"tone": 4}}]},
-            "records=items[]",
-        ),
+        ({"group": "g", "source": "s", "items": [{"id": "a", "text": "x", "ratings": {"tone": 4}}]}, "records=items[]"),
         ({"text": "x", "tone": 4, "items": [{"sku": 7}]}, "text=text"),
         ({"Answer": "x", "tone": 4, "items": [{"sku": 7}]}, "text=Answer"),
     ],

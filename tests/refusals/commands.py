@@ -69,15 +69,7 @@ COMPILE = [
     *rows("compile --folds 6 --data few.jsonl", ("", "--folds", "5 sources"), files=first(5)),
     *rows("compile --judge geval", ("--examples 3", "--examples", "shows no rated examples")),
     *[
-        row(
-            f"a {word}",
-            "compile --personas p.toml",
-            field,
-            word,
-            "p.toml",
-            line,
-            files={"p.toml": text},
-        )
+        row(f"a {word}", "compile --personas p.toml", field, word, "p.toml", line, files={"p.toml": text})
         for text, field, word, line in (
             ('a = "Be mild."\n"" = "Be strict."', "''", "without a name", 2),
             ('a = "Be mild."\na = "Be strict."', "a", "second persona", 2),

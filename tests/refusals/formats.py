@@ -197,10 +197,7 @@ USERS = [
     row("two raters with a comma, guessed", guessed, None, "4;5", files=table("4,5", "3,4")),
     *(
         row(f"two raters in {first}", of_scale(*scale), "tone", keyword, "a.csv", 2, table(first, second))
-        for first, second, scale, keyword in (
-            ("75,80", "9,100", (0, 100), "75;80"),
-            ("0,1", "1,1", (0, 1), "0;1"),
-        )
+        for first, second, scale, keyword in (("75,80", "9,100", (0, 100), "75;80"), ("0,1", "1,1", (0, 1), "0;1"))
     ),
     row("a path off the scale", loaded("a.jsonl", *PATHS), "labels.tone", "scale", "a.jsonl", 2, DEEP),
     row("a path to nothing", loaded("a.jsonl", "text=data.reply"), None, "'data.reply'", files=DEEP, plain=True),

@@ -61,9 +61,7 @@ SETTINGS = rows(
     ({"name": ".."}, "--name", "letters"),
 )
 METRICS = ("", "summary/sample", "spearman/pearson", "summary/spearman/auto", "system/spearman", "mae,ccc")
-TEXTS = [
-    *alike(Settings, "--metric", "not a metric", *({"metric": text} for text in METRICS)),
-]
+TEXTS = [*alike(Settings, "--metric", "not a metric", *({"metric": text} for text in METRICS))]
 
 
 def flags(*arguments: str) -> Callable[[], dict[str, Any]]:
