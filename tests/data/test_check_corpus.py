@@ -14,14 +14,7 @@ ASPECT = Aspect("laughs", "0 is silence, 3 is roaring laughter.", Scale(0, 3))
 QUIPS = Corpus(
     Task("quips", "topic", "quip", (ASPECT,)),
     (
-        RatedGroup(
-            "1",
-            "rain",
-            (
-                Candidate("a", "It rained.", {"laughs": (0.0, 1.0, 0.0)}),
-                Candidate("b", "Cats.", {"laughs": (3.0, 2.0, 3.0)}),
-            ),
-        ),
+        RatedGroup("1", "rain", (Candidate("a", "It rained.", {"laughs": (0.0, 1.0, 0.0)}),)),
         RatedGroup("2", "snow", (Candidate("a", "Snow way.", {"laughs": (2.0, 2.0, 1.0)}),)),
     ),
     Origin("toy", "quips.jsonl"),
@@ -47,14 +40,10 @@ def averaged(corpus: Corpus) -> Corpus:
 BROKEN: list[tuple[str, Callable[[Corpus], Corpus], str]] = [
     ("no groups", lambda c: replace(c, groups=()), "no groups"),
     ("an id twice", changed(lambda g: replace(g, id="2")), "group id occurs twice"),
-    ("a blank source", changed(lambda g: replace(g, source=" ")), "group '1': an id or a text is empty"),
-    ("a blank context", changed(lambda g: replace(g, context=" ")), "is empty"),
     ("a blank candidate", with_candidate(" "), "candidate 'new': an id or a text is empty"),
     ("half a character", with_candidate("\ud83d"), "UTF-8"),
     ("an unknown aspect", with_candidate(tears=(1.0,)), "no aspect 'tears'"),
     ("outside the scale", with_candidate(laughs=(4.0,)), "4.0 is not a float on the scale"),
-    ("not a float", with_candidate(laughs=(1,)), "1 is not a float"),
-    ("an aspect without ratings", with_candidate(laughs=()), "left out"),
     ("raters averaged", averaged, "there are 3 raters"),
     ("no origin", lambda c: replace(c, origin=Origin("", "")), "origin is incomplete"),
 ]

@@ -62,15 +62,8 @@ def test_sources_are_the_first_ones_of_the_data() -> None:
 def test_a_public_set_is_judged_in_the_aspects_that_papers_report(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    high = {
-        "understandability": 1,
-        "naturalness": 2,
-        "coherence": 3,
-        "engagingness": 2,
-        "groundedness": 0,
-        "overall": 1,
-    }
-    low = {**dict.fromkeys(high, 1), "overall": 2}
+    names = ("understandability", "naturalness", "coherence", "engagingness", "groundedness", "overall")
+    high, low = dict.fromkeys(names, 1), {**dict.fromkeys(names, 0), **dict.fromkeys(names[1:4], 2), "overall": 2}
     usual = {"system_id": "a", "system_output": "yes", "context": ""}
     file = tmp_path / "topical_chat.json"
     file.write_text(json.dumps([{**usual, "source": f"hi {n}", "scores": s} for n, s in enumerate((high, low))]))

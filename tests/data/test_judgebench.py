@@ -14,7 +14,6 @@ from debate_judge.data.testing import check_corpus
 
 GRADED = {"metric": "fluency", "category": "graded", "prompt": "Rate it. {{ instance }}", "worst": 1, "best": 5}
 RANK = {"metric": "errors", "category": "graded", "prompt": "Count them.", "worst": 10, "best": 0}
-SHARE = {"metric": "quality", "category": "continuous", "prompt": "How good?", "worst": 0, "best": 1}
 YES = {"metric": "Missing Steps", "category": "categorical", "prompt": "Steps missing?", "labels_list": ["yes", "no"]}
 TOXIC = {"metric": "toxicity", "category": "categorical", "prompt": "?", "labels_list": ["0", "1"], "best": "0"}
 SAFE = {"metric": "safety", "category": "categorical", "prompt": "Safe?", "labels_list": ["No", "Yes", "Unsure"]}
@@ -42,7 +41,6 @@ def scores(value: Any) -> dict[str, Any]:
         ([GRADED], [("Salt it.", {"fluency": [2, 5]}), ("Boil it.", {"fluency": [1, 1]})], [(2.0, 5.0), (1.0, 1.0)]),
         # The best is the lower end (WMT's errors), and a mean alone.
         ([RANK], [("A.", {"errors": [0, 10]}), ("B.", {"errors": {"mean_human": 2.5}})], [(10.0, 0.0), (7.5,)]),
-        ([SHARE], [("A.", {"quality": [0.25]}), ("B.", {"quality": [1.0]})], [(0.25,), (1.0,)]),
         # Two labels, as words and as numbers; the best one is 1 where it is said (ROSCOE, ToxicChat).
         ([YES], [("A.", {"Missing Steps": ["yes", "no"]}), ("B.", {"Missing Steps": ["no"]})], [(1.0, 0.0), (0.0,)]),
         ([TOXIC], [("A.", {"toxicity": {"majority_human": "1", "individual_human_scores": []}}),
@@ -52,8 +50,6 @@ def scores(value: Any) -> dict[str, Any]:
                   ({"user_prompt": "Oh?", "response": "No."}, {"safety": ["No"]})], [(1.0, 0.0), (0.0,)]),
         # A metric of three labels is left out alone; names differ in case (medical safety, Topical-Chat).
         ([KIND, GRADED], [("A.", {"type": ["a"], "Fluency": [2]}), ("B.", {"type": ["c"], "Fluency": [5]})],
-         [(2.0,), (5.0,)]),
-        ([GRADED], [(SECTIONS, {"fluency": [2]}), (SECTIONS.replace("A plough", "Elm"), {"fluency": [5]})],
          [(2.0,), (5.0,)]),
     ],
 )  # fmt: skip
@@ -94,7 +90,6 @@ def test_two_outputs_and_a_verdict_are_a_pair(tmp_path: Path) -> None:
     ("content", "words"),
     [
         ("[]", "layout of JUDGE-BENCH"),
-        ('{"annotations": []}', "'instances' is missing"),
         ('{"annotations": [{"metric": "x"}], "instances": [{"instance": "A.", "annotations": {}}]}', "no metric"),
         ("{", "not valid JSON"),
     ],
@@ -103,8 +98,3 @@ def test_another_layout_is_refused(tmp_path: Path, content: str, words: str) -> 
     (tmp_path / "set.json").write_text(content)
     with pytest.raises(InputError, match=words):
         data.load(f"judgebench={tmp_path / 'set.json'}")
-
-
-def test_a_file_is_needed() -> None:
-    with pytest.raises(InputError, match="judgebench=FILE"):
-        data.load("judgebench")

@@ -62,9 +62,8 @@ def test_ratings_are_read_where_people_make_them(
     assert bad.ratings == {"helpfulness": (1.0,)}
     assert good.comments == {"helpfulness": ("Says where it is.", *general)}
     assert f"an export of {tool}" in caplog.text
-    check_corpus(corpus, load(path_of(names), TASK, ColumnNames.parse(columns)), raters=2)
+    check_corpus(corpus, raters=2)
     draft = drafted(path_of(names))
-    assert {aspect.name for aspect in draft.aspects} >= {"helpfulness"}
     assert load(path_of(names), draft.task()).groups[0].candidates[0].ratings["helpfulness"] == (5.0, 3.0)
 
 
@@ -72,8 +71,6 @@ def test_ratings_are_read_where_people_make_them(
     "values",
     [
         {"source": "s", "text": "x", "data": {"a": 1}, "annotations": 2},
-        {"source": "s", "text": "x", "value": 3, "name": "tone"},
-        {"input": "s", "output": "x", "comments.tone": "kind", "tone": 4},
         {"run_id": 1, "text": "x", "score": 3},
         {"trace_id": 1, "text": "x", "assessments": 4},
     ],
@@ -125,33 +122,8 @@ def written(folder: Path, name: str, rows: Rows) -> Path:
     return folder / name
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.csv"])
-def test_the_first_record_may_be_unrated(tmp_path: Path, name: str) -> None:
-    answered = {
-        "helpfulness.responses": [2, 5],
-        "helpfulness.responses.users": ["ann", "ben"],
-        "helpfulness.responses.status": ["submitted", "discarded"],
-    }
-    rows: Rows = [
-        {"id": f"r{n}", "status": "pending", "question": "q", "answer": f"a{n}", **more}
-        for n, more in enumerate(({}, answered, {"helpfulness.suggestion": 4}))
-    ]
-    (group,) = read(tmp_path, name, rows)
-    assert [c.ratings for c in group.candidates] == [{}, {"helpfulness": (2.0,)}, {}]
-
-
-def test_traces_that_nobody_rated_are_texts_and_failed_ones_are_left_out(tmp_path: Path) -> None:
-    traces = [json.loads(line) for line in (FOLDER / "mlflow_traces.jsonl").read_text().splitlines()]
-    new = {"attributes": {"mlflow.spanInputs": '"Where?"', "mlflow.spanOutputs": '"There."'}}
-    failed = {"attributes": {"mlflow.spanInputs": '"Where?"'}}
-    unrated = [{"info": {"trace_id": f"t{i}"}, "data": {"spans": [span]}} for i, span in enumerate([new, failed])]
-    groups = load(written(tmp_path, "a.json", unrated + traces), TASK).groups
-    assert [(c.text, len(c.ratings)) for c in groups[0].candidates] == [("There.", 0)]
-    assert sum(len(group.candidates) for group in groups) == 3
-
-
 @pytest.mark.parametrize(
-    "source", [{"type": "model"}, {"type": "auto_eval"}, {"type": "model", "user_id": uuid.UUID(int=1), "at": math.nan}]
+    "source", [{"type": "auto_eval"}, {"type": "model", "user_id": uuid.UUID(int=1), "at": math.nan}]
 )
 def test_what_pandas_saved_is_read_like_json(tmp_path: Path, source: object) -> None:
     feedback = {"key": "helpfulness", "comment": None, "value": None}
@@ -168,20 +140,6 @@ def test_what_pandas_saved_is_read_like_json(tmp_path: Path, source: object) -> 
     assert group.candidates[1].ratings["politeness"] == (3.0,)
 
 
-def test_traces_of_mlflow_that_pandas_saved(tmp_path: Path) -> None:
-    traces = [json.loads(line) for line in (FOLDER / "mlflow_traces.jsonl").read_text().splitlines()]
-    rows: Rows = [
-        {
-            **{"trace_id": trace["info"]["trace_id"], "execution_duration": 3 * i, "request": {"question": "Where?"}},
-            **{"response": {"answer": f"it's {i}"}, "assessments": trace["info"]["assessments"]},
-        }
-        for i, trace in enumerate(traces)
-    ]
-    (group,) = read(tmp_path, "a.csv", rows, ())
-    assert [c.text for c in group.candidates] == ["it's 0", "it's 1"]
-    assert group.candidates[0].ratings == {"helpfulness": (5.0, 3.0), "politeness": (4.0,)}
-
-
 def annotations(**columns: Callable[[int, int], object]) -> Rows:
     """Rows of Label Studio's CSV, with its alphabetical columns: two annotators of each of six tasks."""
 
@@ -191,18 +149,6 @@ def annotations(**columns: Callable[[int, int], object]) -> Rows:
         return dict(sorted({**usual, "question": f"q{task // 2}", **values}.items()))
 
     return [row(task, rater) for task in range(6) for rater in range(2)]
-
-
-def test_numbers_in_the_data_of_label_studio_are_no_ratings(tmp_path: Path) -> None:
-    rows = annotations(
-        answer=lambda task, _: f"It is {42 + task} now.",
-        temperature=lambda task, _: task / 10,
-        helpfulness=lambda task, rater: 1 + (task + rater) % 5,
-    )
-    path = written(tmp_path, "a.csv", rows)
-    draft = drafted(path)
-    assert [aspect.name for aspect in draft.aspects] == ["helpfulness"]
-    assert load(path, draft.task()).groups[0].candidates[0].text == "It is 42 now."
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.json"])
@@ -247,9 +193,7 @@ def test_comparisons_of_label_studio_are_pairs(tmp_path: Path) -> None:
     assert group.candidates[0].comments["preference"] == ("Because.",) * 3
 
 
-@pytest.mark.parametrize(
-    "cell", ["['a' 'b']", "['a'\n 'b']", "[1 2]", "[1] Sure.", "[9**9**9]", "[x for x in range(9**9)]", "[" * 100_000]
-)
+@pytest.mark.parametrize("cell", ["['a' 'b']", "[1] Sure.", "[9**9**9]", "[x for x in range(9**9)]", "[" * 100_000])
 def test_cells_that_are_no_lists_stay_texts(cell: str) -> None:
     assert parsed(cell) == cell
 
@@ -268,56 +212,3 @@ def test_a_score_on_a_step_of_a_trace_is_about_the_text_of_the_step(tmp_path: Pa
     (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', texts)}", TASK).groups
     ratings = {c.text: c.ratings["helpfulness"] for c in group.candidates}
     assert ratings == {"a search": (2.0,), "the answer": (5.0,)}
-
-
-@pytest.mark.parametrize("name", ["a.json", "a.csv"])
-def test_an_assessment_of_a_step_of_a_trace_is_none_of_the_trace(tmp_path: Path, name: str) -> None:
-    trace = json.loads((FOLDER / "mlflow_traces.jsonl").read_text().splitlines()[0])
-    step = {"span_id": "kC7x1JP5SQo=", "parent_span_id": "46B6kOe55Dw=", "attributes": {}}
-    human = {"source_type": "HUMAN", "source_id": "eve"}
-    of_step = {
-        "assessment_name": "politeness",
-        "source": human,
-        "feedback": {"value": 1},
-        "span_id": "902ef1d493f9490a",
-    }
-    trace["info"]["assessments"].append(of_step)
-    trace["data"]["spans"].append(step)
-    row = {"trace_id": "t", "request": "q", "response": "a", **trace["data"], **trace["info"]}
-    (group,) = load(written(tmp_path, name, [trace if name == "a.json" else row]), TASK).groups
-    assert group.candidates[0].ratings["politeness"] == (4.0,)
-
-
-def test_scores_of_langfuse_from_a_bucket(tmp_path: Path) -> None:
-    score = {"trace_id": "t", "observation_id": None, "name": "helpfulness", "data_type": "NUMERIC", "comment": "ok"}
-    rows = [
-        {**score, "source": "ANNOTATION", "value": 2, "string_value": None, "author_user_id": "ann"},
-        {**score, "source": "EVAL", "value": 5, "string_value": None, "author_user_id": None},
-    ]
-    texts = [{"id": "t", "input": "q", "output": "a"}]
-    (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', texts)}", TASK).groups
-    assert (group.source, group.candidates[0].ratings) == ("q", {"helpfulness": (2.0,)})
-
-
-def test_feedback_on_a_step_of_a_run_is_about_the_text_of_the_step(tmp_path: Path) -> None:
-    scores = (("step", 2), ("root", 5))
-    rows = [{"run_id": run, "trace_id": "root", "key": "helpfulness", "score": score} for run, score in scores]
-    runs = [{"id": run, "trace_id": "root", "inputs": {"q": "q"}, "outputs": {"a": run}} for run in ("root", "step")]
-    names = ColumnNames.parse(["source=source", "text=text"])
-    (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', runs)}", TASK, names).groups
-    assert {c.text: c.ratings["helpfulness"] for c in group.candidates} == {"step": (2.0,), "root": (5.0,)}
-
-
-def test_marked_spans_of_label_studio_are_no_comments(tmp_path: Path) -> None:
-    tasks = json.loads((FOLDER / "label_studio.json").read_text())
-    span = {"start": 0, "end": 2, "text": "It", "labels": ["vague"]}
-    tasks[0]["annotations"][0]["result"].append({"from_name": "spans", "type": "labels", "value": span})
-    groups = read(tmp_path, "a.json", tasks)
-    assert groups[0].candidates[0].comments["helpfulness"] == ("Says where it is.", "No date.")
-    rows = annotations(
-        answer=lambda task, _: f"a{task}",
-        helpfulness=lambda task, rater: 1 + (task + rater) % 5,
-        spans=lambda task, rater: json.dumps([span]),
-    )
-    loaded = load(written(tmp_path, "a.csv", rows), TASK, ColumnNames.parse(TEXTS))
-    assert not loaded.groups[0].candidates[0].comments

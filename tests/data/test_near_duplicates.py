@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from debate_judge import data
 from debate_judge.data.near_duplicates import near_duplicates
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.data.splits import PARTS, split
@@ -63,11 +61,6 @@ def test_equal_contexts_join_unless_they_are_the_whole_tasks() -> None:
     assert joined(*(group(str(i), text(i), fact) for i in range(20))) == set()
 
 
-def test_a_template_of_a_small_set_does_not_join_it() -> None:
-    groups = [group(str(i), f"What is there to see on the river {name}?") for i, name in enumerate("abcdefgh")]
-    assert joined(*groups) == set()
-
-
 @pytest.mark.parametrize(
     ("sources", "together"),
     [
@@ -105,8 +98,3 @@ def test_near_duplicates_stay_in_one_part_whatever_the_seed() -> None:
         assert [abs(size - n) <= 2 for size, n in zip(sizes, (8, 8, 10), strict=True)] == [True] * 3
     assert len(splits.joined) == 6
     assert splits.near_duplicates_note().startswith("12 of 26 sources")
-
-
-def test_dialogues_that_continue_one_another_are_joined(shared_data: Path) -> None:
-    corpus = data.load(f"topical_chat={shared_data / 'topical_chat.json'}")
-    assert joined(*corpus.groups) == {frozenset({"19", "29"}), frozenset({"23", "28"}), frozenset({"7", "12"})}

@@ -14,15 +14,11 @@ from debate_judge.data.agreement.decisions import DecisionRule, evaluate_decisio
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table, compare
 from debate_judge.data.corpus_statistics import corpus_statistics
-from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.formats import detect_format
-from debate_judge.data.files.groups import iter_groups
 from debate_judge.data.folds import default_folds
 from debate_judge.data.schema import Aspect, Corpus, Scale, Task
 from debate_judge.data.splits import split
 from debate_judge.data.tasks import PAIRS
 from debate_judge.data.testing import check_corpus
-from debate_judge.runs.draft import draft_mapping
 
 ROW = {"question": "Which river?", "response_a": "The Ash.", "response_b": "Water."}
 
@@ -41,16 +37,8 @@ def loaded(
 @pytest.mark.parametrize(
     ("verdict", "first"),
     [
-        *(
-            ("A", 1),
-            ("b", 0),
-            ("response_a", 1),
-            ("Response B", 0),
-            ("model_b", 0),
-            ("tie", 0.5),
-            ("Tie (both bad)", 0.5),
-        ),
-        *(("both", 0.5), ("equal", 0.5), ("Option A", 1), ("Response B is better", 0), ("GPT", 1)),
+        *(("A", 1), ("b", 0), ("response_a", 1), ("model_b", 0), ("Tie (both bad)", 0.5)),
+        *(("equal", 0.5), ("Response B is better", 0), ("GPT", 1)),
     ],
 )
 def test_the_better_text_has_1_and_in_a_tie_both_have_a_half(tmp_path: Path, verdict: object, first: float) -> None:
@@ -61,33 +49,6 @@ def test_the_better_text_has_1_and_in_a_tie_both_have_a_half(tmp_path: Path, ver
     assert (group.source, [c.text for c in group.candidates]) == ("Which river?", ["The Ash.", "Water."])
     assert [c.id for c in group.candidates] == ["response_a", "response_b"]
     assert group.ratings("preference") == [first, 1 - first]
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        *(("output_1", "output_2", "label", 2), ("answer1", "answer2", "preference", 2.0)),
-        *(("Text A", "Text B", "better", "B"), ("model_response_left", "model_response_right", "choice", "right")),
-    ],
-)
-def test_pairs_are_drafted_by_the_names_of_their_columns(tmp_path: Path, columns: tuple[str, str, str, object]) -> None:
-    first, second, verdict, value = columns
-    rows = [
-        {"question": f"Which town {n}?", first: f"One is it {n}.", second: f"Two is it {n}.", verdict: value}
-        for n in range(3)
-    ]
-    path = written(tmp_path / "pairs.jsonl", *rows)
-    draft = draft_mapping(detect_format(path), ColumnNames(), "pairs")
-    assert {
-        "response_a": first,
-        "response_b": second,
-        "source": "question",
-        "winner": verdict,
-    }.items() <= draft.roles.items()
-    if isinstance(value, str):
-        assert data.load(str(path), draft.task()).groups[0].ratings("preference") == [0, 1]
-    else:
-        assert draft.is_open, "a number may mean any text"
 
 
 @pytest.mark.parametrize(("verdicts", "first"), [("b", (0.0,)), ("A;tie;B", (1.0, 0.5, 0.0))])
@@ -118,13 +79,8 @@ def test_codes_are_said(tmp_path: Path, codes: str, first: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "first"),
-    [
-        ("strength", 0.5, 0.75),
-        ("annotation_id", "a17", 1.0), ("annotation_date", "2026-01-02", 1.0), ("annotator_confidence", 2, 1.0),
-        ("votes_a", 1, 1.0),
-    ],
-)  # fmt: skip
+    ("name", "value", "first"), [("strength", 0.5, 0.75), ("annotation_date", "2026-01-02", 1.0), ("votes_a", 1, 1.0)]
+)
 def test_strength_moves_the_two_apart_and_a_column_with_other_values_is_no_verdict(
     tmp_path: Path, name: str, value: object, first: float
 ) -> None:
@@ -140,12 +96,6 @@ def test_a_pair_in_the_other_order_is_the_same_pair(tmp_path: Path) -> None:
         ("The Ash.", (1.0, 1.0)),
         ("Water.", (0.0, 0.0)),
     ]
-
-
-def test_several_pairs_may_have_one_group(tmp_path: Path) -> None:
-    rows = [ROW | {"group": "g", "response_a": f"Text {n}.", "winner": "AB"[n]} for n in (0, 1)]
-    groups = loaded(tmp_path, *rows).groups
-    assert [(g.id, g.ratings("preference")) for g in groups] == [("g", [1, 0]), ("g.2", [0, 1])]
 
 
 def test_aspects_have_verdicts_of_their_own(tmp_path: Path) -> None:
@@ -181,12 +131,6 @@ def test_what_was_chosen_needs_no_verdict_and_does_not_always_come_first(tmp_pat
     groups = loaded(tmp_path, *rows).groups
     assert {tuple(group.ratings("preference")) for group in groups} == {(1, 0), (0, 1)}
     assert all(c.text.startswith("Good") == (c.rating("preference") == 1) for g in groups for c in g.candidates)
-
-
-def test_unrated_pairs_can_be_scored(tmp_path: Path) -> None:
-    path = written(tmp_path / "new.jsonl", ROW | {"winner": None})
-    (entry,) = iter_groups(path, PAIRS, ColumnNames.parse(["source=question"]))
-    assert [c.ratings for c in entry.group.candidates] == [{}, {}]
 
 
 def test_several_pairs_of_a_source_stay_on_one_side_of_a_split(tmp_path: Path) -> None:

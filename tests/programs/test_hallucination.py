@@ -18,24 +18,12 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.sets.factuality import CLAIMS
 from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
-from debate_judge.programs.hallucination.evidence import (
-    ANSWER_NOTE,
-    MAX_WHOLE_KNOWLEDGE,
-    most_similar,
-    parse_claims,
-    sentences,
-)
-from debate_judge.programs.hallucination.judge import (
-    MAX_CLAIMS,
-    MAX_SHORT_ANSWER,
-    ClaimAssessment,
-    Hallucination,
-    parse_assessment,
-)
+from debate_judge.programs.hallucination.evidence import MAX_WHOLE_KNOWLEDGE, parse_claims
+from debate_judge.programs.hallucination.judge import MAX_SHORT_ANSWER, ClaimAssessment, Hallucination, parse_assessment
 from debate_judge.programs.hallucination.search import MAX_SNIPPETS, SearchError, Serper
 from debate_judge.programs.judge import Item, Verdict
 from debate_judge.programs.roles.parsing import Unreadable
-from tests.fakes import ScriptedLM, debater, hold, only, requested, scripted_lm, section
+from tests.fakes import ScriptedLM, debater, hold, only, scripted_lm, section
 from tests.hostile_server import HostileServer, sized
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
@@ -126,7 +114,6 @@ def test_a_hallucinated_opening_calls_trust_first_and_disagreement_runs_to_the_m
         # By hand, with S0 True, and Leaders False, True: the state before decides.
         ("true-skeptic", ["skeptic", "trust", "skeptic"]),
         ("true-trust", ["trust", "skeptic", "trust"]),
-        ("always-skeptic", ["skeptic", "skeptic", "skeptic"]),
         ("always-trust", ["trust", "trust", "trust"]),
     ],
 )
@@ -136,17 +123,6 @@ def test_the_policy_decides_who_opens_each_round(policy: str, firsts: list[str])
     assert [name for name, _ in calls_of(lm)][1::3] == firsts
 
 
-def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
-    lms = [panel(initial="T", trust="TTT", skeptic="TTT", leader="TTT") for _ in range(2)]
-    variants = Hallucination().variants({})
-    assert list(variants) == ["at least 2 rounds", "at least 1 round"]
-    longer, shorter = (hold(lm, only(v.converse([ITEM], 3))) for lm, v in zip(lms, variants.values(), strict=True))
-    # The one begins the other, so that a search over both asks no more than the paper's.
-    assert (longer.calls, shorter.calls) == (7, 4)
-    assert longer.turns[: len(shorter.turns)] == shorter.turns
-    assert lms[0].prompts[:4] == lms[1].prompts
-
-
 @pytest.mark.parametrize(("check", "context"), [("plain", ITEM.context), ("self-check", ""), ("few-shot", "")])
 def test_only_the_plain_check_has_the_given_knowledge(check: str, context: str) -> None:
     lm = panel(checker="F")
@@ -154,31 +130,6 @@ def test_only_the_plain_check_has_the_given_knowledge(check: str, context: str) 
     # Severity 4 is a fifth of the way up the lower half of the scale; a verdict alone is an end of the scale.
     expected = 0 if check == "few-shot" else pytest.approx(0.1)
     assert (verdict.score, section(lm.prompts[0], "context")) == (expected, context)
-
-
-def test_the_few_shot_check_has_labelled_examples_of_its_kind_and_asks_for_the_verdict_alone() -> None:
-    for item, examples in ((ITEM, 6), (NEWS, 3), (REPLY, 3)):
-        lm = panel(checker="T")
-        assert hold(lm, only(HallucinationCheck("few-shot").judge([item]))).score == item.aspect.scale.high
-        (prompt,) = lm.prompts
-        labels = re.findall("^Factuality: (True|False)$", section(prompt, "examples"), re.MULTILINE)
-        assert (len(labels) >= examples, set(labels)) == (True, {"True", "False"})
-        assert requested(prompt) == ["factuality"]
-
-
-def test_trust_and_skeptic_are_as_partial_as_in_the_paper_and_a_users_own_texts_stand_alone() -> None:
-    lm = panel(initial="T", skeptic="T", trust="T", leader="T")
-    hold(lm, only(Hallucination(1).judge([ITEM])))
-    roles = {speaker(prompt): section(prompt, "role") for prompt in lm.prompts}
-    assert "as far as you possibly can" in roles["trust"]
-    assert "doubt it as far as you possibly can" in roles["skeptic"]
-    assert not any(
-        re.search("as good a result|as much as an objection|as far as the evidence", r) for r in roles.values()
-    )
-    judge = Hallucination(1, agents={"skeptic": "You are the Skeptic. Doubt."})
-    lm = panel(initial="T", skeptic="T", trust="T", leader="T")
-    hold(lm, only(Hallucination.from_config(judge.config()).judge([ITEM])))
-    assert section(lm.prompts[1], "role") == "You are the Skeptic. Doubt."
 
 
 def by_claim(factual: Mapping[str, tuple[bool, int]], claims: str, **more: str) -> ScriptedLM:
@@ -228,17 +179,6 @@ def test_the_subjective_part_of_a_reply_goes_before_claims_are_taken() -> None:
     assert (verdict.score, verdict.calls, verdict.stop_reason) == (1.0, 1, "no issue")
 
 
-def test_the_earliest_failure_of_several_claims_counts_at_every_number_of_rounds() -> None:
-    def reply(prompt: str) -> str:
-        if speaker(prompt) == "claims":
-            return "[[ ## claims ## ]]\nAnn won.\nBob won."
-        failing = "leader" if section(prompt, "claim") == "Ann won." else "initial"
-        return "hm" if speaker(prompt) == failing else view_reply(True, 0, "ok")
-
-    transcript = hold(scripted_lm(reply), only(Hallucination().converse([NEWS], 1)))
-    assert (transcript.failure.role, transcript.failure.round, transcript.failure.calls) == ("initial", 0, 4)
-
-
 def test_a_failed_agent_leaves_the_response_unscored() -> None:
     lm = scripted_lm(lambda prompt: view_reply(True, 0, "ok") if speaker(prompt) != "trust" else "What do I know?")
     unscored = Hallucination().judgement(hold(lm, only(Hallucination().converse([ITEM], 3))), 3)
@@ -252,11 +192,8 @@ def test_a_failed_agent_leaves_the_response_unscored() -> None:
 VIEWS: list[tuple[str, str, object]] = [
     ("True", "0", (True, 0)),
     ("false.", "4", (False, 4)),
-    ("Yes", "1", (True, 1)),
-    ("False", "3/5", (False, 3)),
     ("mostly true", "1", "factuality must be"),
     ("False", "6", "severity must be"),
-    ("False", "0", "cannot be 0"),
     ("True", "5", "cannot have an error"),
 ]
 
@@ -291,19 +228,15 @@ def factual(claims: str = "Ann won.") -> ScriptedLM:
 
 
 ANSWER = Item("g", "c", BARE.task, ASPECT, "Who was he?", "He was a king. He died in 1066.", "Harold was king.")
-LONG = replace(ANSWER, text="word " * (MAX_SHORT_ANSWER + 1))
 LISTS: list[tuple[str, tuple[str, ...] | str]] = [
     ("Ann won.\n\nBob  lost.", ("Ann won.", "Bob lost.")),
     ("1. Ann won.\n2) Bob lost.\n(3) Cy slept.", ("Ann won.", "Bob lost.", "Cy slept.")),
-    ("- Ann won.\n* Bob lost.\n• Cy slept.", ("Ann won.", "Bob lost.", "Cy slept.")),
     # A number that is part of the claim.
     ("Ann won.\n3. FC lost.\n1066 was a year.", ("Ann won.", "3. FC lost.", "1066 was a year.")),
     ('["Ann won.", {"claim": "Bob lost."}]', ("Ann won.", "Bob lost.")),
     ("**NONE.**", ()),
-    ("None of them won.", ("None of them won.",)),
     ("\n", "no claims were given"),
     ('["Ann won."', "JSON list"),
-    ("[1, 2]", "JSON list"),
     ("a\nb\nc\nd", "at most 3"),
 ]
 
@@ -325,45 +258,6 @@ def test_a_short_answer_is_joined_with_its_question_and_a_claim_is_judged_withou
     judged(Item("g", "c", CLAIMS, CLAIMS.aspects[0], "Who was he?", "Harold died in 1066."), claim)
     assert [section(prompt, "claim") for prompt in claim.prompts] == ["Harold died in 1066."]
     assert "Who was he?" not in claim.prompts[0]
-
-
-def test_the_agents_are_told_which_answer_is_checked() -> None:
-    joined, apart, single = factual("never asked"), factual("Harold was a king."), factual("never asked")
-    judged(ANSWER, joined)
-    judged(LONG, apart)
-    hold(single, only(HallucinationCheck().judge([ANSWER])))
-    # Premises of the question and evasive answers have a rule where question and answer are read together; a claim
-    # that was extracted from the answer is judged without the question.
-    notes = [ANSWER_NOTE in section(lm.prompts[-1], "task") for lm in (joined, single, apart)]
-    assert notes == [True, True, False]
-    # Only answers have a question.
-    summary = factual("Ann won.")
-    judged(Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], "A long article.", "Ann won."), summary)
-    assert not any("question" in section(prompt, "task") for prompt in summary.prompts)
-
-
-def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
-    lm = factual("\n".join(f"claim {n}" for n in range(MAX_CLAIMS + 1)))
-    assert f"give at most {MAX_CLAIMS}" in judged(LONG, lm).detail
-    assert [section(prompt, "correction") != "" for prompt in lm.prompts] == [False, True]
-
-
-def test_texts_are_split_into_sentences() -> None:
-    text = 'In the 19th century.First for Women. The U.S.Army grew by 2.5 per cent.\n\nShe said "no." Twice. Twice.'
-    parts = 'In the 19th century. | First for Women. | The U.S.Army grew by 2.5 per cent. | She said "no." | Twice.'
-    assert " | ".join(sentences(text)) == parts
-
-
-def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its_subject() -> None:
-    text = ("Rain fell.", "Ann was born in Elm.", "She moved to Oakham.", '"It was 1931," she said.', "Thistles grow.")
-    assert most_similar(text, ("moved to Oakham",), 1) == text[1:3]
-    assert most_similar(text, ("was it in 1931?",), 1) == text[1:4]
-    # A sentence that only begins like a pronoun is not joined; there is nothing before the first.
-    assert most_similar(text, ("thistles",), 1) == text[4:]
-    assert most_similar(("He won.", "Rain fell.", "Snow fell."), ("won",), 1) == ("He won.",)
-    # The search for a name ends after a few sentences.
-    many = ("Ann won.", *(f"She saw {thing}." for thing in ("cats", "dogs", "owls", "newts", "bees")))
-    assert most_similar(many, ("bees",), 1) == many[2:]
 
 
 @pytest.mark.parametrize("length", [MAX_WHOLE_KNOWLEDGE, MAX_WHOLE_KNOWLEDGE + 1])
@@ -397,16 +291,11 @@ def test_any_function_from_a_query_to_texts_is_a_search_and_its_failure_leaves_t
         asked.append(query)
         return (f"An entry on {query}.",)
 
-    async def slow(query: str) -> list[str]:
-        return [f"A late entry on {query}."]
-
     lm = factual()
     verdict = judged(BARE, lm, search=archive)
     assert (sorted(asked), verdict.calls) == (["police appeal", "robbery city"], 2)
     shown = section(lm.prompts[-1], "evidence")
     assert shown == "An entry on robbery city.\nAn entry on police appeal."
-    judged(BARE, lm := factual(), search=slow)
-    assert section(lm.prompts[-1], "evidence").startswith("A late entry on robbery city.")
 
     def broken(query: str) -> list[str]:
         raise KeyError(query)
@@ -418,13 +307,6 @@ def test_any_function_from_a_query_to_texts_is_a_search_and_its_failure_leaves_t
     # An export names the function; only a class of the user's own can bring it back.
     with pytest.raises(InputError, match="a class of yours"):
         Hallucination.from_config(Hallucination(search=archive).config())
-
-    class Mine(Hallucination):
-        def __init__(self, **options: Any) -> None:
-            super().__init__(**{**options, "search": archive})
-
-    judged_again = Mine.from_config(Mine(rounds=0).config())
-    assert hold(factual(), only(judged_again.judge([BARE]))).calls == 2
 
 
 class Provider:
@@ -472,39 +354,8 @@ def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -
 
 
 @pytest.mark.integration
-def test_the_same_search_is_made_once_for_a_store(provider: Provider) -> None:
-    lm = factual()
-
-    async def both() -> list[object]:
-        judges = [Hallucination(0, search="serper") for _ in range(2)]
-        return await asyncio.gather(*(only(judge.judge([BARE])) for judge in judges))
-
-    first = hold(lm, both())
-    assert hold(lm, both()) == first
-    assert len(provider.requests) == 2
-
-
-@pytest.mark.integration
-def test_direct_answers_and_facts_come_before_pages_and_a_busy_provider_is_retried(provider: Provider) -> None:
-    body = {
-        "answerBox": {"answer": "Lima"},
-        "knowledgeGraph": {"description": "Capital of Peru", "attributes": {"Founded": "1535"}},
-        "organic": [{"snippet": "A page. "}, {"title": "none"}, {"snippet": "Lima"}],
-    }
-    provider.replies = [(429, b"Retry-After: 0", ""), (503, b"X: 1", ""), (200, b"X: 1", body)]
-    snippets = asyncio.run(Serper(pause=0.0)("q"))
-    assert snippets == ["Lima", "Capital of Peru", "Founded: 1535", "A page."]
-
-
-@pytest.mark.integration
 @pytest.mark.parametrize(
-    ("replies", "words"),
-    [
-        ([(503, b"X: 1", "")] * 3, "HTTP 503"),
-        ([(400, b"X: 1", "")], "HTTP 400"),
-        ([(200, b"X: 1", "<html>")], "usual form"),
-        ([(200, b"X: 1", [])], "usual form"),
-    ],
+    ("replies", "words"), [([(503, b"X: 1", "")] * 3, "HTTP 503"), ([(200, b"X: 1", "<html>")], "usual form")]
 )
 def test_a_search_that_fails_names_the_reason_and_leaves_the_item_unscored(
     provider: Provider, replies: list[tuple[int, bytes, object]], words: str

@@ -18,7 +18,6 @@ from dspy.lm15 import Response
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.engine import untagged_key
 from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, BudgetSpentError
 from debate_judge.programs.lm.limits import SOURCE
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
@@ -28,7 +27,7 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import hold, only
 from tests.programs.debates import ITEM
-from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, reply_to, request_of, response
+from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, reply_to, response
 
 
 async def until_sent(engine: Engine) -> None:
@@ -323,16 +322,3 @@ def test_equal_requests_of_dspys_modules_are_separate_samples_and_stored(tmp_pat
 def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_API_BASE", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-
-
-def test_reasoning_models_get_neither_temperature_nor_limit() -> None:
-    settings = make_lm("openai/o3", api_base="http://localhost:1/v1").kwargs
-    assert settings.get("temperature") is settings.get("max_tokens") is None
-
-
-def test_the_keys_of_earlier_versions_hold() -> None:
-    lm = make_lm("openai/m", api_base="http://localhost:1/v1")
-    assert call_key(lm, QUESTION) == "1dc00a5858f9dd4a64618ece40cdc6b7"
-    assert call_key(lm, QUESTION, temperature=1.0, logprobs=5, sample=3) == "087a5c8c17c07c53df2a00d504607e65"
-    request = request_of("openai/m", QUESTION, {"temperature": 0.0, "max_tokens": 2000})
-    assert untagged_key("http://localhost:1/v1", request, 1) == "a03864afdd8b2f25ddaa50fc21647313"

@@ -13,7 +13,6 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
 from debate_judge.programs.judge import Item, Judgement, Verdict
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.metrics import metric
 from debate_judge.programs.metrics.metric import Bleu, Metric, RougeL
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.tiny_models import skip_without, tiny_bart, tiny_bert
@@ -155,18 +154,3 @@ def test_bartscore_conditions_on_the_right_text(tmp_path: Path) -> None:
     scores = {d: value(with_model("bartscore", folder, direction=d), about) for d in expected}
     assert scores == pytest.approx(expected, abs=1e-4)
     assert len({round(score, 3) for score in expected.values()}) == 4
-
-
-@pytest.mark.parametrize("name", ["bertscore", "bartscore"])
-def test_the_weights_are_loaded_once_and_a_missing_model_ends_the_run(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(InputError, match="could not be loaded"):
-        judged(with_model(name, tmp_path / "nothing"), item("the cat", "a cat"))
-    loads: list[str] = []
-    original = metric._load
-    monkeypatch.setattr(metric, "_load", lambda kind, model, load: loads.append(model) or original(kind, model, load))
-    judge = with_model(name, tiny_bert(tmp_path) if name == "bertscore" else tiny_bart(tmp_path))
-    for text in ("the cat", "a dog", "the mat"):
-        value(judge.deepcopy(), item(text, "a cat"))
-    assert loads == [judge.config()["model"]]

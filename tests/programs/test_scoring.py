@@ -21,7 +21,6 @@ from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
-from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.roles.score_modes import point_probabilities
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, hold, in_turn, only, requested, scripted_lm, section
@@ -176,18 +175,6 @@ def test_an_exported_judge_does_not_ask_for_steps_again() -> None:
     assert lm.meter.requested["steps"] == 1
 
 
-def test_new_instructions_give_new_steps() -> None:
-    judge, lm = GEval("text"), rater()
-    hold(lm, only(judge.judge([ITEM])))
-    tuned = judge.deepcopy()
-    tuned.steps.signature = tuned.steps.signature.with_instructions("Think of steps.")
-    assert tuned.config()["steps"] == {}
-    hold(lm, only(tuned.judge([ITEM])))
-    assert section(lm.prompts[2], "role").startswith("Think of steps.")
-    hold(lm, only(judge.judge([ITEM])))
-    assert lm.meter.requested["steps"] == 2
-
-
 def test_failed_steps_leave_every_waiting_item_unscored_and_are_asked_for_anew_later() -> None:
     judge = GEval("text")
     lm = scripted_lm(in_turn(["", ""]), latency=0.01)
@@ -258,20 +245,6 @@ def test_where_the_lm_gives_none_geval_takes_twenty_samples_and_says_so(
     ]
 
 
-def test_points_that_cannot_be_tokens_are_sampled() -> None:
-    halves = replace(ITEM.aspect, scale=Scale(1, 5, 0.5))
-    lm = JudgeLM("scripted/weighing", transport=(endpoint := Endpoint("given")))
-    (judgement,) = hold(lm, judge_all(GEval(), notes(1, halves)))
-    assert (judgement.score, endpoint.requests) == (4, [False] * 20)
-    assert "cannot be tokens: 20 samples" in judgement.reason
-
-
-def test_the_offline_lm_weighs_the_two_points_around_its_score() -> None:
-    with JudgeRunner(make_lm("offline"), progress=False) as runner:
-        written, weighed = (runner.judge(GEval(mode), notes(2)) for mode in ("text", "auto"))
-    assert [j.score for j in weighed] == pytest.approx([j.score for j in written], abs=0.01)
-
-
 # --- feedback: which candidates are out of order, and the effect of the debate ---
 
 
@@ -289,11 +262,5 @@ def test_feedback_says_whether_each_critique_moved_the_score_toward_the_raters()
     text = group_feedback(example, dspy.Prediction(judgements=judgements))
     # No text of the data or of a reply is repeated.
     assert not re.search("Ignore|Text 1|A source", text)
-    # One pair is in the wrong order, two were before the debate; then the effects of the critiques.
-    assert [[float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)] for line in text.splitlines()] == [
-        [3, 1, 0, 2],
-        [3, 3, 2, 1, 3, 1.0, 2.0, 3.0],
-        [1, 1, 0, 1],
-        [1, 1, 2, 4, 2.0, 4.0],
-        [2, 1, 3, 1, 2.0, 3.0],
-    ]
+    # One pair is in the wrong order, two were before the debate.
+    assert re.findall(r"\d+", text.splitlines()[0]) == ["3", "1", "0", "2"]

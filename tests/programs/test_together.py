@@ -4,17 +4,15 @@ the reply cannot be read and of calls that fail."""
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import dspy
 import pytest
 from dspy import lm15
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.table import TOKENS_PER_SCORE
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import Script, hold, requested, scripted_lm, section, settings_seen
+from tests.fakes import Script, hold, requested, scripted_lm, section
 from tests.programs.tables import items, judged, shown_candidates, table_script, values
 
 FOUR = items("one", "two", "three", "four")
@@ -154,28 +152,3 @@ def test_a_debate_to_the_maximum_begins_with_every_shorter_one(split_in: int) ->
         lm = scripted_lm(limited)
         settled = hold(lm, judge.break_ties(FOUR, read))
         assert sum(t.calls for t in settled) == pytest.approx(sum(t.calls for t in read) + len(lm.prompts))
-
-
-def test_equal_texts_without_a_source_have_a_place_in_the_table_of_each_group() -> None:
-    groups = [
-        [replace(item, source="", context="", group=f"g{n}") for item in items("same text", f"text of {n}")]
-        for n in (1, 2)
-    ]
-    script = table_script(lambda _, text: 2 if text == "same text" else 4, lambda _, text: "Too low.")
-    judgements, lm = judged(JUDGE, script, [*groups[0], *groups[1]])
-    assert values(judgements) == [2, 4, 2, 4]
-    assert sum(j.calls for j in judgements) == len(lm.prompts) == 2 * 4
-    assert {tuple(asked_about(prompt)) for prompt in lm.prompts} == {
-        ("same text", "text of 1"),
-        ("same text", "text of 2"),
-    }
-
-
-@pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 4 * TOKENS_PER_SCORE), (None, None)])
-def test_the_token_limit_grows_with_the_number_of_candidates(
-    limit: int | None, given: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lm = scripted_lm(HONEST, max_tokens=limit)
-    seen = settings_seen(lm, monkeypatch)
-    hold(lm, Debate(rounds=0, together=8).judge(FOUR))
-    assert [settings.get("max_tokens") for settings in seen] == [given]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,62 +70,30 @@ def configured(**config: object) -> Change:
     return edited(MANIFEST, lambda m: [entry["config"].update(config) for entry in m["aspects"].values()])
 
 
-def the_first_format(folder: Path) -> None:
-    """Kinds, configurations and predictors have been renamed since, so only the version is looked at."""
-    values = {"format": "debate-judge export", "schema_version": 1, "aspects": {"tone": {"kind": "debate"}}}
-    (folder / "support" / MANIFEST).write_text(json.dumps(values), encoding="utf-8")
-
-
-def renamed(manifest: Any) -> None:
-    manifest["aspects"]["wit"] = manifest["aspects"].pop("tone")
-
-
 def knots(*raters: int) -> object:
     return {"knots": list(enumerate(raters)), "groups": 1, "candidates": 2}
 
 
-CONFIG, ROUNDS = "aspects.tone.config", "aspects.tone.config.rounds"
 IN_MANIFEST = (
     ("another program's JSON", edited(MANIFEST, lambda m: (m.clear(), m.update(name="a chart"))), None, "manifest"),
     ("a newer version", put("schema_version", to=SCHEMA_VERSION + 1), "schema_version", "newer"),
     ("an earlier version", put("schema_version", to=SCHEMA_VERSION - 1), "schema_version", "earlier"),
-    ("the first version", the_first_format, "schema_version", "compile the judge again"),
-    ("a version in words", put("schema_version", to="one"), "schema_version", "number"),
-    ("no task", edited(MANIFEST, lambda m: m.pop("task")), "task", "missing"),
-    ("a scale of nothing", put("task", "aspects", 0, "scale", "low", to=9), "task.aspects[0].scale", "scale"),
     ("no aspects", put("aspects", to={}), "aspects", "no aspect"),
-    ("an aspect that the task lacks", edited(MANIFEST, renamed), "aspects.wit", "does not have"),
     ("an unknown kind", of_tone("kind", "oracle"), "aspects.tone.kind", "oracle"),
-    ("a granularity", of_tone("granularity", "x"), "aspects.tone.granularity", "half"),
-    ("a falling map", of_tone("calibration", knots(3, 1)), None, "do not increase"),
     ("a state elsewhere", of_tone("state", "../x.json"), "aspects.tone.state", "outside"),
     ("a zero byte", of_tone("state", "a\0b", signed=False), "aspects.tone.state", "outside"),
-    ("another judge's settings", of_tone("config", {}), CONFIG, ""),
-    ("a score mode of 1", configured(score_mode=1), CONFIG, "configuration"),
     ("samples without end", configured(score_mode=f"sampled:{'9' * 5000}"), None, "score mode"),
-    *((f"{rounds} rounds", configured(rounds=rounds), ROUNDS, "0 to 100") for rounds in (10**9, 1e9)),
-    ("no LM", put("lm", to={}), "lm.spec", "missing"),
-    ("a list as LM", put("lm", "spec", to=["x"]), "lm.spec", "a text in quotes"),
+    ("rounds without end", configured(rounds=10**9), "aspects.tone.config.rounds", "0 to 100"),
     ("changed instructions", critic("x"), None, "changed after"),
-    ("half a character", critic("\ud800"), None, "changed after"),
     ("a changed map", of_tone("calibration", knots(1, 3), signed=False), None, "changed after"),
-    ("no characters", in_folder(lambda f: (f / MANIFEST).write_bytes(b"\x80")), None, "UTF-8"),
 )
 IN_STATE = (
     ("predictors of another judge", state(lambda s: s.update(oracle=s.pop("critic"))), "other names"),
-    ("other fields", state(lambda s: s["critic"]["signature"]["fields"].clear()), "fields"),
-    ("demos that are none", put("critic", "demos", to=["x"], file=STATE), "demos"),
-    ("no signature", state(lambda s: s["critic"].pop("signature")), "missing"),
     ("no state", in_folder(lambda f: (f / STATE).unlink()), "no such file"),
-    ("a list of states", in_folder(lambda f: (f / STATE).write_text("[]")), "JSON object"),
     ("half a state", in_folder(lambda f: (f / STATE).write_text("{")), "not valid JSON"),
 )
-FOLDERS = (
-    ("no folder", in_folder(shutil.rmtree), "no such folder"),
-    ("no manifest", in_folder(lambda f: (f / MANIFEST).unlink()), "no manifest.json"),
-)
+FOLDERS = (("no manifest", in_folder(lambda f: (f / MANIFEST).unlink()), "no manifest.json"),)
 LMS = (
-    ("an LM that is an address", {"spec": "huggingface/http://127.0.0.1:9/v1"}, "address"),
     (
         "a server that only the export names",
         {"spec": "openai/m", "api_base": "http://127.0.0.1:9/v1"},
