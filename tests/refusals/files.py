@@ -143,7 +143,9 @@ TABLE = [
         ("tone=scor", None, "'score'"),
         files={"a.csv": "source,text,score\ns,x,4\n"},
     ),
-    *places("a.csv", guess, [("words", "text,tone\nx,red\ny,blue\n", None, None, "labels = {red = 1, blue = 2}")]),
+    *places(
+        "a.csv", guess, [("words", "text,tone\n" + "x,red\ny,blue\n" * 3, None, None, "labels = {red = 1, blue = 2}")]
+    ),
     row("columns of a public set", lambda: data.load("sample", columns=["source=x"]), None, "sample"),
     *rows(
         data.load,
