@@ -27,16 +27,16 @@ from debate_judge.runs.export import folder as export
 from debate_judge.runs.mlflow_setup import use_tracking_uri
 from debate_judge.runs.tracking import model as model_files
 from debate_judge.runs.tracking.contents import register_prompts
+from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.store import tracking_errors
 from debate_judge.runs.tracking.tracker import Tracker
-from tests.runs.registered_models import registration
 from tests.runs.score_command import export_of
 
 SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
 NO_TEXT = "no text: the text is empty"
 MAP = Calibration(((1, 1.5), (5, 3.5)), 14, 112)
 ASPECTS = ("clarity", "truth")
-TEXTS = [f"The ferry takes {n} minutes to cross the bay." for n in range(30)]
+TEXTS = [f"The ferry takes {n} minutes to cross the bay." for n in range(8)]
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,9 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     exported = export_of(folder / "exports" / "toy", task, clarity, truth, lm="offline")
     tracker = Tracker(uri=None, store=folder / "store", experiment="debate/toy", run_name="toy")
     with tracker, tracker.writing():
+        about = {"name": "judges: a/b", "description": "Judges."}
         uris = [
-            model_files.log_model(exported, "judge", registration("judges: a/b", text, "Judges."))
+            model_files.log_model(exported, "judge", Registration(**about, version_description=text))
             for text in ("one", "two")
         ]
     client = MlflowClient(tracker.store.uri)
@@ -82,22 +83,13 @@ def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNames
     code = [p.relative_to(logged.path / "code") for p in (logged.path / "code").rglob("*") if p.is_file()]
     assert {p.suffix for p in code} == {".py"}
     assert {p.parts[1] for p in code if len(p.parts) > 1} == {"__init__.py", "data", "programs", "runs"}
+    assert not [p for p in code if {"store", "sample", "__pycache__"} & {*p.parts}], "texts of a user or of ours"
     requirements = (logged.path / "requirements.txt").read_text().split()
     assert {f"dspy=={version('dspy')}"} <= {*requirements}
     assert all("==" in line for line in requirements)
     manifest = (logged.export / "manifest.json").read_bytes()
     assert (logged.artifacts / "export" / "manifest.json").read_bytes() == manifest
     assert export.read(logged.path).fingerprint == json.loads(manifest)["fingerprint"]
-
-
-def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path) -> None:
-    code = ["__init__.py", *(f"{name}/__init__.py" for name in ("data", "programs", "runs")), "runs/score.py"]
-    others = ["data/sample/__init__.py", "data/texts.jsonl", "optimize/job.py", "programs/__pycache__/judge.py"]
-    for name in (*code, *others, "runs/store/exports/mine/code.py"):
-        (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "project" / name).write_text("")
-    package = model_files._copy_code(tmp_path / "project", tmp_path / "staged")
-    assert sorted(str(p.relative_to(package)) for p in package.rglob("*") if p.is_file()) == sorted(code)
 
 
 _USE = """
@@ -181,20 +173,14 @@ def test_there_is_a_row_for_each_text_with_the_scores_of_the_export(
         expected = judge.score_many([{"source": SOURCE, "text": text} for text in TEXTS])
     *rows, empty = abroad["rows"]
     assert abroad["index"] == [10 * n for n in range(len(TEXTS) + 1)]
-    assert rows == [
-        {
-            column: v
-            for a, s in e.items()
-            for column, v in ((a, s.score), (f"{a}_reason", s.reason), (f"{a}_unscored", ""))
-        }
-        for e in expected
-    ]
+    for row, of_text in zip(rows, expected, strict=True):
+        for aspect, score in of_text.items():
+            assert row[aspect] == score.score
+            assert (row[f"{aspect}_reason"], row[f"{aspect}_unscored"]) == (score.reason, "")
     scores = [[row["clarity"], row["truth"]] for row in rows[:2]]
     assert abroad["without a context"] == scores
     assert abroad["mapped"] == [[MAP.map_score(score) for score in row] for row in scores]
-    assert empty == {
-        c: v for a in ASPECTS for c, v in ((a, None), (f"{a}_reason", NO_TEXT), (f"{a}_unscored", NO_TEXT))
-    }
+    assert [empty[f"{aspect}{end}"] for aspect in ASPECTS for end in ("", "_unscored")] == [None, NO_TEXT] * 2
 
 
 # --- the registries ---

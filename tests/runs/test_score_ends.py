@@ -98,24 +98,6 @@ def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None
     assert all((r["unscored"] == "lm error") == (r["group"] == "g2") for r in rows)
 
 
-def test_a_stop_by_the_user(
-    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    add, count = ResultWriter.add, iter(range(100))
-
-    def stopping(self: ResultWriter, *row: Any) -> None:
-        if next(count) == 7:
-            raise KeyboardInterrupt
-        add(self, *row)
-
-    monkeypatch.setattr(ResultWriter, "add", stopping)
-    assert command() == EXIT_INTERRUPTED
-    assert "resumes" in capsys.readouterr().err
-    assert not command.out.exists()
-    assert command() == 0
-    assert len(command.rows()) == 20
-
-
 def test_two_runs_cannot_write_to_one_file(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     command()
     with FileLock(f"{command.out}.lock"):
@@ -123,7 +105,7 @@ def test_two_runs_cannot_write_to_one_file(command: Command, capsys: pytest.Capt
     assert "another process" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "layout"), [("out.jsonl", ()), ("out.csv", ()), ("out.csv", ("--wide",))])
+@pytest.mark.parametrize(("name", "layout"), [("out.jsonl", ()), ("out.csv", ("--wide",))])
 def test_what_the_lm_did_not_answer_is_asked_again(command: Command, name: str, layout: tuple[str, ...]) -> None:
     out, debates = command.folder / name, command.folder / "debates.jsonl"
     more = ["--out", str(out), *layout, *keys(transcripts=debates, max_unscored=0.5)]
@@ -137,9 +119,6 @@ def test_what_the_lm_did_not_answer_is_asked_again(command: Command, name: str, 
     assert command(*more) == 0
     before = out.read_bytes()
     assert before.count(b"not today") == 1
-    # As long as it is not answered, nothing changes.
-    assert command(*more) == 0
-    assert out.read_bytes() == before
     command.script = SCRIPT
     assert command(*more) == 0
     assert len(command.lm.prompts) == 2
@@ -311,17 +290,6 @@ def test_a_server_that_stays_away_ends_the_run_and_leaves_no_row_for_it(
     assert done.code == 0, done.err
     assert done.rows == undisturbed
     assert server.answered.total() <= len(server.answered) + 8
-
-
-@pytest.mark.integration
-def test_an_lm_that_needs_longer_replies_is_given_them(http: HttpCommand, undisturbed: bytes) -> None:
-    def script(body: bytes, attempt: int) -> str | None:
-        return "long" if json.loads(body)["max_tokens"] < 9000 else None
-
-    with FaultyServer(answer, script) as server:
-        stopped = http(server, "long")
-        assert (stopped.code, "max-tokens" in stopped.err) == (EXIT_INPUT, True)
-        assert http(server, "long", *keys(max_tokens=9000)).rows == undisturbed
 
 
 # --- long runs; `pytest -m soak` runs the long ones, which take some minutes ---

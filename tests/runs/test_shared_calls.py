@@ -20,13 +20,12 @@ from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.estimates.dry_run import EstimateTarget
 from debate_judge.runs.estimates.items import estimate_scoring
 from debate_judge.runs.export.folder import read
-from debate_judge.runs.runner import streaming
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm, section
-from tests.programs.tables import shown_candidates, table_script
-from tests.runs.score_command import TASK, ScoreCommand, export_of, line
+from tests.programs.tables import table_script
+from tests.runs.score_command import TASK, ScoreCommand, export_of
 
 pytestmark = pytest.mark.usefixtures("lms")
 
@@ -86,7 +85,7 @@ def expected(groups: int, candidates: int) -> list[Row]:
     ]
 
 
-@pytest.mark.parametrize(("together", "calls"), [(0, 2 * 96), (4, 2 * 12 * 2), (8, 2 * 12), (3, 3 * 12 * 2)])
+@pytest.mark.parametrize(("together", "calls"), [(0, 2 * 96), (8, 2 * 12), (3, 3 * 12 * 2)])
 def test_a_stream_makes_the_calls_that_are_estimated_and_those_of_a_corpus(together: int, calls: int) -> None:
     estimate, items = estimate_scoring(EstimateTarget("offline"), compiled(together), TASK.aspects, stream(12, 8))
     assert (items, [round(used.calls, 6) for used in estimate.total]) == (2 * 96, [calls] * 2)
@@ -104,13 +103,6 @@ def test_a_stream_makes_the_calls_that_are_estimated_and_those_of_a_corpus(toget
 def test_each_aspect_shares_its_calls_as_its_own_judge_does() -> None:
     rows, prompts = streamed(compiled(4, judge(0)), 3, 4)
     assert (rows, len(prompts)) == (expected(3, 4), 3 + 12)
-
-
-def test_a_source_of_any_length_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "MAX_GROUPED", 6)
-    _, prompts = streamed(compiled(8), 1, 10)
-    # Six items are three candidates in two aspects, and the last one stays alone.
-    assert sorted(len(shown_candidates(prompt)) for prompt in prompts) == [0, 0, 3, 3, 3, 3, 3, 3]
 
 
 def test_what_came_before_a_bad_line_is_judged() -> None:
@@ -140,21 +132,6 @@ def test_a_loaded_judge_shares_the_calls_of_a_group_and_says_where_a_text_comes_
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(row) for row in path.read_text().splitlines()]
-
-
-def test_rows_of_shared_calls_have_their_share(
-    tmp_path: Path, lms: list[ScriptedLM], capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ScoreCommand(tmp_path, export_of(tmp_path / "program", TASK, *compiled().aspects.values()))
-    command.source.write_text("".join(f"{line(g, 4)}\n" for g in range(3)))
-    debates = tmp_path / "debates.jsonl"
-    assert command(*keys(transcripts=debates)) == 0
-    assert "measured with up to 4 candidates of a source in a call" in capsys.readouterr().err
-    rows = [tuple(row[name] for name in ("group", "candidate", "aspect", "score")) for row in command.rows()]
-    assert rows == expected(3, 4)
-    assert {row["calls"] for row in rows_of(debates)} == {0.25}
-    # What is tried before the run is a call of the run.
-    assert len(lms[-1].prompts) == 2 * 3
 
 
 # --- on the raters' scale ---

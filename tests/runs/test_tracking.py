@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -233,7 +232,6 @@ class FakeServer:
     [
         ("2.22.0", 200, "{}", r"MLflow 2.22.0(.|\n)*MLflow 3 or later"),
         ("3.17.2", 401, "no", r"wants a login(.|\n)*MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"),
-        ("3.17.2", 403, "no", r"does not let this login(.|\n)*MLFLOW_TRACKING_USERNAME"),
         ("<html>", 200, "<html>", "no MLflow server"),
         ("<html>", 502, "<html>", "HTTP 502"),
     ],
@@ -245,27 +243,6 @@ def test_a_server_is_asked_first(version: str, status: int, body: str, message: 
     server.http.shutdown()
     assert server.logins == {"Basic " + b64encode(f"ann:{SECRET}".encode()).decode()}
     assert SECRET not in str(refused.value)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("reply", "problem"), [(b"", "timed out"), (b"SSH-2.0-other\r\n", "SSH-2")], ids=["silent", "no HTTP"]
-)
-def test_no_server_at_the_address(reply: bytes, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking_store, "TIMEOUT", 0.3)
-    with socket.create_server(("127.0.0.1", 0)) as other:
-
-        def answer() -> None:
-            connection, _ = other.accept()
-            with connection:
-                connection.recv(1000)
-                connection.sendall(reply)
-                # Until the other side has given up.
-                connection.recv(1000)
-
-        threading.Thread(target=answer, daemon=True).start()
-        with pytest.raises(InputError, match=problem):
-            open_tracking_store(f"http://127.0.0.1:{other.getsockname()[1]}", tmp_path, EXPERIMENT)
 
 
 def test_a_process_has_its_own_store_and_run_before_and_after(
