@@ -41,7 +41,7 @@ COMPILE = [
         ("--aspects coherense", "--aspects", "coherence"),
         ("--judge rouge-l --metric mae", "--metric", "scale"),
         ("--store rated.jsonl/store", "--store", "cannot be written"),
-        ("--held-out new.jsonl --folds 4", "--held-out", "--folds 4"),
+        ("--data rated.jsonl --held-out new.jsonl --folds 4", "--held-out", "--folds 4"),
         ("--trails 5", "--trails", "'--trials'"),
         ("--max-rounds many", "--max-rounds", "a whole number"),
     ),
@@ -93,7 +93,7 @@ SCORE = [
     *rows(RAY, ("", "--engine", "[ray]"), patch=lambda p: p.setitem(sys.modules, "ray", None)),
     *rows(
         "score --in new.jsonl --out o.jsonl",
-        ("judge --task dialogue", "--task", "dialogue"),
+        ("support --task dialogue", "--task", "dialogue"),
         ("support --scale raters", "--scale", "no map"),
     ),
 ]
@@ -105,7 +105,7 @@ OTHERS = [
         "no texts", "check a.csv", "text", "no column holds texts", "a.csv", files={"a.csv": "source,score\ns,1\nt,2\n"}
     ),
     row("a task file that is there", "check a.csv --write-task rated.jsonl", None, "already", files=TONED),
-    row("no report", "report judge", None, "no report"),
+    row("no report", "report support", None, "no report"),
     row("no such report", "report .", None, "report", "report.json", files={"report.json": b"\xff"}),
 ]
 

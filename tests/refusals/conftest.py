@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from debate_judge import data
 from debate_judge.data.schema import group_to_json
 from tests.refusals.refusal import SECRET
-from tests.runs import exports, known_judges
+from tests.runs import exports
 
 SCORED = [
     {"group": f"g{g}", "candidate": f"s{i}", "aspect": "coherence", "rating": rating, "score": float(rating)}
@@ -23,15 +22,12 @@ SCORED = [
 
 @pytest.fixture(scope="session")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rated and scored files, and the exports of two judges."""
+    """Rated and scored files, and the export of a judge."""
     folder = tmp_path_factory.mktemp("furnished")
-    rated = [group_to_json(group) for group in data.load("sample").groups[:8]]
+    rated = [group_to_json(group) for group in data.load("sample").groups]
     lines = [{**r, "task": "summarization", "candidates": r["candidates"][:4]} for r in rated]  # type: ignore[index]
-    (folder / "rated.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "scored.jsonl").write_text("".join(json.dumps(line) + "\n" for line in SCORED))
-    known_judges.export(folder / "judge")
-    pool = [replace(g, id=f"new {g.id}", source=f"A new {g.source}") for g in known_judges.RATED.groups]
-    known_judges.file_of(folder / "new.jsonl", pool)
+    for name, records in (("rated.jsonl", lines[:8]), ("new.jsonl", lines[8:]), ("scored.jsonl", SCORED)):
+        (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records))
     exports.write(folder / "support", lm={"spec": "offline"})
     return folder
 

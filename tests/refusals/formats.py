@@ -159,7 +159,7 @@ USERS = [
 CHANGED, NO_ROUTE = Rows([{"document": "x", "id": 1}]), ConnectionError("no route")
 SETS = [
     row("no network", partial(data.load, "summeval"), None, "=PATH", patch=partial(home, answer=NO_ROUTE)),
-    row("a folder to write to", partial(write_json, Path("judge"), {}, "--json"), "--json", "cannot be"),
+    row("a folder to write to", partial(write_json, Path("support"), {}, "--json"), "--json", "cannot be"),
     row("a new layout", partial(data.load, "summeval"), None, "changed upstream", patch=partial(home, answer=CHANGED)),
 ]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import dspy
@@ -16,18 +14,14 @@ import debate_judge
 from debate_judge import Aspect, Debate, Scale, Task, load, offline_lm
 from debate_judge.data import load as load_data
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.agreement.tables import compare
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.folds import make_folds
 from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.data.splits import split
-from debate_judge.runs.comparison.score_files import read_external
 from debate_judge.runs.export.folder import load_in_tool
-from debate_judge.runs.integrations import DebateScorer, ProgramMetric, score_frame
+from debate_judge.runs.integrations import score_frame
 from tests.refusals.refusal import alike, row, rows
-from tests.runs.rated_corpora import TASK
-from tests.runs.rated_corpora import corpus as numbered
 
 GOOD = {"source": "s", "text": "t", "aspect": "fluency"}
 
@@ -60,14 +54,6 @@ JUDGES = [
 ]
 
 
-def exported(ask: Callable[[Any], object]) -> Callable[[], object]:
-    def given() -> object:
-        with load("support") as judge:
-            return ask(judge)
-
-    return given
-
-
 def score_rows(**change: Any) -> object:
     with load("support") as judge:
         return judge.score_many([{key: v for key, v in {"text": "t", "source": "s", **change}.items() if v is not ...}])
@@ -95,16 +81,6 @@ EXPORTS = [
     *rows(call, ({"aspect": ANOTHER}, "aspect", "")),
 ]
 
-METRIC = {"source": "message", "text": "reply"}
-
-
-def scorer(judge: Any) -> object:
-    return DebateScorer(judge=judge, aspects=["tone"])(inputs={"a": "q", "b": "h"}, outputs="reply")
-
-
-def program_metric(judge: Any) -> object:
-    return ProgramMetric(judge, **METRIC)(dspy.Example(message="m"), dspy.Prediction(answer="a"))
-
 
 def framed(columns: str) -> object:
     frame = pd.DataFrame([["x"] * len(columns.split())], columns=columns.split())
@@ -114,35 +90,7 @@ def framed(columns: str) -> object:
 
 INTEGRATIONS = [
     row("a budget in words", lambda: load_in_tool("support"), None, "budget", env={"DEBATE_BUDGET": "much"}),
-    row("inputs with two sources", exported(scorer), None, "source_key="),
-    row("a prediction without the text", exported(program_metric), None, "'reply'"),
     *rows(framed, ("source summary", None, "text=..."), ("source text tone", None, "tone")),
-]
-
-RATED = numbered([1, 2, 3], [3, 1, 2])
-SCORES = [
-    {"group": g.id, "candidate": c.id, "aspect": a.name, "score": 10.0}
-    for g in RATED.groups
-    for c in g.candidates
-    for a in TASK.aspects
-]
-
-
-def external(name: str, field: str | None, keyword: str, **third: Any) -> object:
-    """Scores of another judge, of which the third row is changed; what becomes ... is absent."""
-    changed = {key: value for key, value in {**SCORES[2], **third}.items() if value is not ...}
-    files = {"peer.jsonl": "".join(json.dumps(record) + "\n" for record in [*SCORES[:2], changed, *SCORES[3:]])}
-    return row(name, read_peer, field, keyword, "peer.jsonl", 3, files)
-
-
-def read_peer() -> object:
-    return read_external(Path("peer.jsonl"), "peer", RATED, TASK.aspects, full_corpus=RATED)
-
-
-SCORED = [
-    external("a group misspelled", "group", "'g0'", group="g0x"),
-    external("a score in words", "score", "not a number", score="4"),
-    external("a second score", "candidate", "line 1", candidate="c0", aspect="coherence"),
 ]
 
 
@@ -178,40 +126,16 @@ CORPORA = [
     row("folds of equal ratings", folded(toned(*((3, 3),) * 20, (1, 2)), 4), None, "too few ratings"),
     row("a split of four", parted(toned(*((1, 2),) * 4)), None, "at least 2 groups"),
     row("an aspect of no task", parted(MANY, "tune"), "aspects", "'tone'"),
-    *(
-        row(f"parts {parts}", parted(MANY, fractions=parts), None, "add up to 1")
-        for parts in ((0.3, 0.3, 0.3), (float("nan"), 0.5, 0.5))
-    ),
+    row("parts of .9", parted(MANY, fractions=(0.3, 0.3, 0.3)), None, "add up to 1"),
     row("nothing but threes", rated(toned((3, 3), (3, None))), None, "only 3"),
 ]
 
 
-# --- statistics ---
-
-SAMPLE = load_data("sample")
-
-
-def group(name: str, ratings: Sequence[float], scores: Sequence[float], ids: str = "") -> GroupScores:
-    return GroupScores(name, tuple(ids) or tuple("abcdef"[: len(ratings)]), tuple(ratings), tuple(scores))
-
-
-ONE = {"x": [group("a", [1, 2], [1, 2])]}
-
-
-def compared(**other: Any) -> Callable[[], object]:
-    return lambda: compare(ONE, other)
-
-
-AGREEMENT = [
-    row("an endless score", lambda: group("a", [1, 2], [1, math.inf]), None, "finite", plain=True),
-    row("other aspects", compared(y=ONE["x"]), None, "same aspects"),
-    row("a map that is flat", partial(Calibration, ((1, 3), (2, 3)), 1, 1), None, "knots", plain=True),
-]
-
-
 DIVIDED = [
+    row("an endless score", lambda: GroupScores("a", ("b",), (1.0,), (math.inf,)), None, "finite", plain=True),
+    row("a map that is flat", partial(Calibration, ((1, 3), (2, 3)), 1, 1), None, "knots", plain=True),
     row("too few single candidates", parted(toned(*((1.0 + i % 5,) for i in range(20)))), None, "at least 8"),
     row("ranks in groups of one", lambda: require_level(toned((1.0,), (2.0,)), "summary"), None, "sample"),
 ]
 
-TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *SCORED, *CORPORA, *AGREEMENT, *DIVIDED]
+TABLE = [*JUDGES, *EXPORTS, *INTEGRATIONS, *CORPORA, *DIVIDED]

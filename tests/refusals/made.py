@@ -29,13 +29,6 @@ STORE = Path("runs", "store")
 # --- stores and exports ---
 
 
-def deleted_experiment(folder: Path) -> None:
-    from mlflow import MlflowClient
-
-    place = open_tracking_store(None, STORE, "debate/gone")
-    MlflowClient(place.uri).delete_experiment(place.experiment_id)
-
-
 def old_schema(folder: Path) -> None:
     open_tracking_store(None, STORE, "debate/old")
     shutil.copy(STORE / "mlflow.db", STORE / "old.db")
@@ -43,11 +36,8 @@ def old_schema(folder: Path) -> None:
         database.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
 
 
-def tracked(experiment: str, uri: str | None = None) -> Callable[[], object]:
-    return lambda: Tracker(uri=uri, store=STORE, experiment=experiment, run_name="run").__enter__()
-
-
-OLD = f"sqlite:///{STORE}/old.db"
+def tracked() -> object:
+    return Tracker(uri=f"sqlite:///{STORE}/old.db", store=STORE, experiment="debate/old", run_name="run").__enter__()
 
 
 def thesis(folder: Path) -> None:
@@ -56,8 +46,7 @@ def thesis(folder: Path) -> None:
 
 
 STORES = [
-    row("a deleted experiment", tracked("debate/gone"), None, "restore", change=deleted_experiment),
-    row("a database of another MLflow", tracked("debate/old", OLD), None, "out-of-date", change=old_schema),
+    row("a database of another MLflow", tracked, None, "out-of-date", change=old_schema),
     row("an export in the place of work", lambda: exports.write(Path("thesis")), None, "no export", change=thesis),
 ]
 
