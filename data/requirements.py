@@ -23,7 +23,7 @@ def require_enough_rated(corpus: Corpus, aspects: Sequence[str]) -> None:
         if rated < MIN_RATED:
             raise InputError(
                 f"too few ratings of {name} to start: they are divided for tuning, choosing and measuring, and with "
-                f"fewer than {MIN_RATED} not even the sign of a correlation of .5 would be certain",
+                f"fewer than {MIN_RATED} not even the sign of a correlation of .5 is certain",
                 file=corpus.origin.location,
                 field=name,
                 found=f"{rated} rated candidates in {len(corpus.groups)} sources",

@@ -17,8 +17,8 @@ from debate_judge.runs.flags.parser import RESUME_HINT, run_command
 from debate_judge.runs.flags.text_layout import print_error
 from debate_judge.runs.reports.terminal import show
 
-DESCRIPTION = """Compile a judge for your human raters and measure it on sources that it never saw. A compile that was
-stopped resumes when the same command is run again; finished LM calls are not paid for again.
+DESCRIPTION = """Compile a judge that agrees with your raters, and measure it on held-out sources. To resume a compile
+that was stopped, run the same command again; finished LM calls are not paid for again.
 
     debate compile                                   # the sample corpus, offline, no key
     debate compile --data ratings.jsonl --lm openai/gpt-6-luna

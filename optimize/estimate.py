@@ -68,7 +68,7 @@ def estimate_compile(
     # The row is the kind of work, whatever the aspect: `tuning`, `search`, `calibration`, `held-out`.
     stages = {name: Stage.of(name.split(": ")[1].partition(",")[0], whole[name], part[name]) for name in whole}
 
-    with StepProgress("stages of two dry runs", None) as steps:
+    with StepProgress("dry run, stages", None) as steps:
 
         def work(case: EstimateCase, runner: JudgeRunner) -> None:
             reflection_lm = make_reflection_lm(settings, runner.lm, DryRunTransport(case))
@@ -82,8 +82,8 @@ def notes(settings: Settings, corpus: Corpus) -> list[str]:
     """What the figures assume about the search, and what shared calls about the texts of a source would save."""
     most = SEARCH_LIMITS[settings.effort].candidates
     search = (
-        f"Search: on at most {most:,} texts of each aspect (--effort {settings.effort}). Expected is what it does on a "
-        "sample; at most, nothing is pruned, the longest debates are suggested, and the most expensive judge is chosen."
+        f"Search: on at most {most:,} texts per aspect (--effort {settings.effort}). Expected: from a sample. "
+        "At most: no trial is pruned, the sampler suggests the longest debates, and the most expensive judge is chosen."
     )
     together = "together" in options_of(settings.judge) and "together" not in settings.options()
     sizes = [len(group.candidates) for group in corpus.groups] if together else []

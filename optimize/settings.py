@@ -40,34 +40,38 @@ class JudgeFlags:
 class SearchFlags:
     """How instructions are tuned, and what is searched and chosen."""
 
-    tuner: str = setting("guide", f"how it is tuned: {', '.join(TUNERS)}, module:Class", rare=True)
+    tuner: str = setting("guide", f"DSPy optimizer: {', '.join(TUNERS)}, or module:Class", rare=True)
     reflection_lm: str | None = setting(
         None,
-        "PROVIDER/MODEL that writes guide and instructions",
+        "PROVIDER/MODEL that writes guides and instructions",
         metavar="LM",
         default_text="--lm",
         rare=True,
     )
     effort: Literal["light", "medium", "heavy"] = setting(
-        "light", "effort of tuning and search: light, medium, heavy", metavar="EFFORT"
+        "light", "light, medium or heavy: how much to spend on tuning and search", metavar="EFFORT"
     )
     trials: int | None = setting(None, "maximum number of trials", ge=1, default_text="by effort", rare=True)
-    max_rounds: int = setting(2, "most rounds of a debate; 0: single calls only", ge=0, rare=True)
+    max_rounds: int = setting(2, "maximum rounds of a debate; 0: single calls only", ge=0, rare=True)
     metric: MetricText = METRIC
     cut: float | None = CUT
     examples: int | None = setting(
-        None, "rated texts in the prompts, of every role or of the Critic alone", metavar="N", ge=1, rare=True
+        None,
+        "also try prompts with N rated examples, for every role or for the Critic alone",
+        metavar="N",
+        ge=1,
+        rare=True,
     )
     folds: int | None = setting(
         None,
-        "folds, each held out once",
+        "folds of the cross-validation; 1: a single split",
         ge=1,
         default_text=f"{FOLDS} below {MIN_SOURCES_FOR_SPLIT} sources, else 1",
         rare=True,
     )
     held_out: str | None = setting(
         None,
-        "rated texts to measure on; --data is then for learning and choosing",
+        "rated texts to measure on; --data is then split into train and dev only",
         metavar="FILE",
         rare=True,
     )
@@ -79,12 +83,12 @@ class OutputFlags:
     """Where the results of a compile are written."""
 
     name: Annotated[str, AfterValidator(_run_name)] | None = setting(
-        None, "name of run, export, page, model and prompts", affects_results=False
+        None, "name of the run, the export and the registered model", affects_results=False
     )
     report: Literal["none", "plain", "full"] = REPORT
     store: str = STORE
     json: str | None = JSON_FILE
-    verbose: bool = setting(False, "print all tables of the report, and messages of the run", affects_results=False)
+    verbose: bool = setting(False, "print all tables and log messages", affects_results=False)
 
 
 @command_settings

@@ -1,16 +1,16 @@
-"""Agreement of any scores with human ratings.
+"""Measure the agreement of any scores with human ratings.
 
     python runs/agreement.py FILE
     python runs/agreement.py ratings.csv+scores.jsonl    # two files, joined by group, candidate and aspect
     python runs/agreement.py FILE --json table.json --aspects coherence,relevance
-    python runs/agreement.py FILE --reply-scale 1-3  # rows with recorded reply texts in `samples`
+    python runs/agreement.py FILE --reply-scale 1-3  # recorded LM replies in `samples` instead of scores
     python runs/agreement.py FILE --cut 3.5          # yes/no ratings, and scores on another scale
 
-FILE has rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV; or two files have the ratings, of each
-rater a row where there is a column rater, and the scores. The command prints Pearson, Spearman
-and Kendall's tau-b at summary, sample and system level, each with a 95 % interval over groups. Where ratings have two
-values, or every group is a pair, it adds accuracy, Cohen's kappa and the like. Where a rating is a list with one value
-per rater, it adds the human ceiling, the raters' reliability, and the error and bias of the scores.
+FILE has rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV. RATINGS+SCORES joins two files; with a
+column rater, the first has one row per rater. The command prints Pearson, Spearman and Kendall's tau-b at summary and
+sample level with 95 % intervals over groups, and at system level. For two-valued ratings and pairs it adds accuracy,
+Cohen's kappa and the like; for several ratings per text, the human ceiling, the raters' reliability, and the error and
+bias of the scores.
 """
 
 from __future__ import annotations
@@ -50,20 +50,18 @@ class AgreementFlags:
     """Settings of the command `agreement`."""
 
     file: str = setting(
-        ..., "file with rows of scores and ratings, .jsonl or .csv, or RATINGS+SCORES", flag="FILE", metavar="FILE"
+        ..., "rows with scores and ratings, .jsonl or .csv, or RATINGS+SCORES", flag="FILE", metavar="FILE"
     )
     aspects: tuple[str, ...] = setting((), "aspects to report, comma-separated", default_text="all in the file")
-    reply_scale: str | None = setting(
-        None, "scale on which recorded replies in `samples` are read", metavar="LOW-HIGH", rare=True
-    )
+    reply_scale: str | None = setting(None, "scale of the recorded replies in `samples`", metavar="LOW-HIGH", rare=True)
     cut: float | None = setting(
         None,
-        "binary decisions: scores of at least CUT count as positive",
+        "threshold of yes/no decisions: scores of at least X are yes",
         default_text="the midpoint of the two ratings",
     )
     seed: int = SEED
     json: str | None = setting(
-        None, "also write the result as JSON; to - in place of the tables", metavar="FILE", affects_results=False
+        None, "also write the result as JSON; - prints it instead of the tables", metavar="FILE", affects_results=False
     )
 
 

@@ -1,12 +1,12 @@
-"""How rated data are read, and what a compile could show with them. Nothing is spent.
+"""Show how rated data are read and what a compile could show with them; no LM is called.
 
     python runs/check.py ratings.xlsx
     python runs/check.py ratings.csv --columns source=question,text=answer --task support.toml
     python runs/check.py ratings.csv --write-task support.toml      # save the draft
 
-Where neither the data nor --task names a task, a mapping is drafted from the names and contents of the columns: texts,
-aspects with their scales, raters. What it cannot settle it asks, each with the line to write. To use the draft, save
-it, correct it, and give it as --task.
+Unless the data or --task names a task, check drafts one from the names and contents of the columns: texts, aspects with
+their scales, raters. What it cannot decide it asks, and shows the line to add. To use the draft, save it with
+--write-task, edit it, and pass it as --task.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _MAX_DISTINCT = 11
 class CheckFlags:
     """Settings of one check."""
 
-    file: str = setting(..., "rated data, as --data of a compile takes them", flag="FILE", metavar="FILE")
+    file: str = setting(..., "rated data, in any format that compile takes", flag="FILE", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
-    task: str | None = setting(None, "summarization, dialogue, pairs, or a task file of your own (.toml)")
+    task: str | None = setting(None, "summarization, dialogue, pairs, or your own task file (.toml)")
     sources: int | None = SOURCES
-    write_task: str | None = setting(None, "save the drafted task to this file, for you to correct", metavar="FILE")
+    write_task: str | None = setting(None, "save the drafted task to this file, for you to edit", metavar="FILE")
     seed: int = SEED
 
 
@@ -80,7 +80,7 @@ def _run(flags: CheckFlags) -> int:
     head = flags.file if isinstance(file, str) else f"{flags.file}: {file.format}"
     lines: list[OutputBlock] = [head, *(_drafted(draft, saved, flags) if draft else [])]
     if draft is not None and draft.is_open:
-        show(*lines, "", "The file can be read when the open questions are answered.", *_how_to_answer(flags, saved))
+        show(*lines, "", "Answer the open questions first; then the file can be read.", *_how_to_answer(flags, saved))
         return 2
     task = flags.task if draft is None else draft.built_in or draft.task()
     columns = () if draft is not None and not draft.built_in else _columns(flags, draft)
@@ -164,10 +164,14 @@ def _drafted(draft: Draft, saved: bool, flags: CheckFlags) -> list[OutputBlock]:
         lines += ["", f"Question {number}{' (open)' if question.open else ''}: {question.text}, in {place}:"]
         lines += [Verbatim(f"  {line}") for line in question.lines]
     if draft.built_in:
-        return [*lines, "", f"task: {draft.built_in}, because all ratings fit it; name it, or a task file, with --task"]
+        return [
+            *lines,
+            "",
+            f"task: {draft.built_in}, which all ratings fit; pass --task {draft.built_in}, or your own task file",
+        ]
     if saved:
-        return [*lines, "", f"task: drafted and saved in {flags.write_task}; correct it before you use it"]
-    return [*lines, "", "task: none is named, so one is drafted; --write-task FILE.toml saves it for you to correct"]
+        return [*lines, "", f"task: drafted and saved in {flags.write_task}; edit it before you use it"]
+    return [*lines, "", "task: drafted, because none was given; --write-task FILE.toml saves it for you to edit"]
 
 
 def _how_to_answer(flags: CheckFlags, saved: bool) -> list[OutputBlock]:
@@ -175,7 +179,7 @@ def _how_to_answer(flags: CheckFlags, saved: bool) -> list[OutputBlock]:
 
     file, task = shlex.quote(flags.file), flags.write_task if saved else "task.toml"
     steps = [] if saved else [Verbatim(f"  {command('check')} {file} --write-task {task}")]
-    return [*steps, Verbatim(f"  {command('check')} {file} --task {task}    # once the line is written")]
+    return [*steps, Verbatim(f"  {command('check')} {file} --task {task}    # once you have added the line")]
 
 
 def _first_texts(corpus: Corpus) -> list[OutputBlock]:
@@ -201,7 +205,7 @@ def _counts(statistics: CorpusStatistics) -> list[OutputBlock]:
     unit = "sources" if statistics.sources else "texts without a source"
     if 0 < statistics.sources < statistics.groups:
         unit = f"groups of {statistics.sources:,} sources"
-    rows = [["groups", f"{statistics.groups:,} {unit}, {statistics.candidates:,} candidates ({size} a group)"]]
+    rows = [["groups", f"{statistics.groups:,} {unit}, {statistics.candidates:,} candidates ({size} per group)"]]
     optional_fields = {"a context": statistics.contexts, "references": statistics.references}
     rows += [[name, f"{count:,} of {statistics.groups:,} groups"] for name, count in optional_fields.items() if count]
     if statistics.comments:
@@ -210,9 +214,9 @@ def _counts(statistics: CorpusStatistics) -> list[OutputBlock]:
         " of their group" if statistics.sources else ""
     )
     groups, clusters = statistics.near_duplicates
-    near = f"{groups:,} groups in {clusters:,} clusters, each kept in one part of a split" if groups else "none"
+    near = f"{groups:,} groups in {clusters:,} clusters, never separated by a split" if groups else "none"
     rows += [["duplicates", repeated if statistics.repeated_texts else "none"], ["near-duplicates", near]]
-    return [DataTable(["data", "how it is read"], rows)]
+    return [DataTable(["data", "found"], rows)]
 
 
 def _reversed(corpus: Corpus) -> set[str]:
@@ -224,7 +228,7 @@ def _aspects(
     statistics: CorpusStatistics, upside_down: set[str], of_raters: Mapping[str, tuple[str, str]]
 ) -> list[OutputBlock]:
     if not statistics.aspects:
-        return ["No candidate has a rating: the texts can be scored, and nothing can be compiled from them."]
+        return ["No candidate has a rating: the texts can be scored, but nothing can be compiled from them."]
     header = ["aspect", "scale", "rated", "missing", "raters", "mean", "tied pairs"]
     header += ["alpha", "one rater"] if of_raters else []
     rows = []
@@ -246,7 +250,9 @@ def _aspects(
     within = "of one group" if statistics.group_sizes[2] > 1 else "of the whole file"
     note = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank"
     if of_raters:
-        note += "; alpha: Krippendorff's; one rater: Spearman's correlation with the rest, the human ceiling"
+        note += (
+            "; alpha: Krippendorff's; one rater: Spearman correlation of one rater with the others, the human ceiling"
+        )
     return [DataTable(header, rows), f"{note})", "", *lines]
 
 
@@ -330,17 +336,18 @@ def _feasibility(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
             problem = f"{error.problem.replace(name, 'it')}; found: {error.found}; remedy: {error.remedy}"
             refused.setdefault(problem, []).append(name)
     for problem, refused_aspects in refused.items():
-        lines.append(f"  {', '.join(refused_aspects)}: a compile would refuse: {problem}")
+        lines.append(f"  {', '.join(refused_aspects)}: cannot be compiled: {problem}")
     if not compilable:
         return lines, []
     splits, unit = _splits(corpus, compilable, seed), "sources" if corpus.grouped else "candidates"
     train, dev, held_out = (part.sources for part in (splits.train, splits.dev, splits.held_out))
     if held_out:
-        lines.append(f"  {train} {unit} to learn from, {dev} to choose by, {held_out} held out for the evidence")
+        lines.append(f"  {train} {unit} to tune on, {dev} to choose on, {held_out} held out for measuring")
     else:
         held_out = corpus.sources
         lines.append(
-            f"  each of the {held_out} {unit} is held out once, by {default_folds(corpus)} folds; --folds 1 splits once"
+            f"  each of the {held_out} {unit} is held out once ({default_folds(corpus)}-fold cross-validation; "
+            "--folds 1: one split)"
         )
     power = _detectable_differences(held_out, len(compilable)) if corpus.grouped else _pooled_interval(held_out)
     return [*lines, *power], compilable
@@ -362,12 +369,15 @@ def _detectable_differences(held_out: int, aspects: int) -> list[str]:
 
     share = f"{100 * POWER:.0f} %"
     lines = [
-        f"  {held_out} held-out sources detect, in {share} of cases, a true difference between the correlations",
-        "  of a debate and of a single call of",
+        f"  with {held_out} held-out sources, a difference in correlation between a debate and a single call",
+        f"  is detected with {share} power if it is at least",
     ]
     deviations = _STANDARD_DEVIATIONS if aspects > 1 else _STANDARD_DEVIATIONS[1:]
-    lines += [f"    {detectable_difference(d, held_out):.2f} or more {what}" for d, what in deviations]
-    return [*lines, "  (at the spread measured on SummEval with 16 candidates a source; a compile measures its own)"]
+    lines += [f"    {detectable_difference(d, held_out):.2f} {what}" for d, what in deviations]
+    return [
+        *lines,
+        "  (given the variance measured on SummEval, 16 candidates per source; a compile uses that of your data)",
+    ]
 
 
 def _pooled_interval(held_out: int) -> list[str]:
@@ -376,7 +386,9 @@ def _pooled_interval(held_out: int) -> list[str]:
     # Fisher's transformation: the error of a pooled correlation depends on the number of pairs alone.
     error = 1.96 / math.sqrt(max(1, held_out - 3))
     low, high = (math.tanh(math.atanh(0.6) + side * error) for side in (-1, 1))
-    return [f"  a correlation of 0.60 over {held_out} held-out candidates has the interval [{low:.2f}, {high:.2f}]"]
+    return [
+        f"  a correlation of 0.60 over {held_out} held-out candidates has a 95 % interval of [{low:.2f}, {high:.2f}]"
+    ]
 
 
 def _next_command(
@@ -390,7 +402,7 @@ def _next_command(
     if not corpus.rated_aspects():
         return ["Say which columns hold ratings, e.g. --columns " + f"{corpus.task.aspects[0].name}=COLUMN"]
     if not compilable:
-        return ["Nothing can be compiled from these data yet; see above for what is missing."]
+        return ["These data are not enough for a compile yet; see above for what is missing."]
     task, columns = flags.task, _columns(flags, draft)
     if draft is not None:
         task = draft.built_in or (flags.write_task if saved else "FILE.toml")
@@ -401,10 +413,10 @@ def _next_command(
     words += ["--sources", str(flags.sources)] if flags.sources else []
     words += ["--aspects", shlex.quote(",".join(compilable))] if len(compilable) < len(corpus.select_aspects()) else []
     drafted = draft is not None and not draft.built_in
-    step = "Save the task (--write-task), correct it, then see" if drafted and not saved else "See"
+    step = "Save the task (--write-task), edit it, then estimate" if drafted and not saved else "To estimate"
     return [
         *together_question(len(group.candidates) for group in corpus.groups),
-        f"{step} what a compile would cost; nothing is spent:",
+        f"{step} what a compile would cost:",
         Verbatim(f"  {' '.join(words)} --lm PROVIDER/MODEL --estimate"),
     ]
 

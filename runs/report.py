@@ -1,12 +1,12 @@
-"""Open the page of a compile or a comparison: its results, and every debate with its texts.
+"""Open the report of a compile or a comparison: its results, and every debate with its texts.
 
     python runs/report.py runs/store/exports/NAME
     python runs/report.py RUN_ID
     python runs/report.py runs/store/exports/NAME --share
 
-The page is rendered again from the report.json that the command wrote and from the texts in its store, without LM
-calls. On a terminal it is opened in the browser; its path is always printed. With --share it is a page to share, which
-quotes no source, candidate, comment or debate.
+The page is rendered from the report.json that the command wrote and the texts in its store, without LM calls. On a
+terminal it opens in the browser; its path is always printed. --share makes a page that quotes no source, candidate,
+comment or debate.
 """
 
 from __future__ import annotations

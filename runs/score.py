@@ -6,12 +6,12 @@
     python runs/score.py EXPORT --in 's3://bucket/*.jsonl' --out s3://bucket/s.parquet --engine ray
     python runs/score.py EXPORT --in texts.xlsx --out scores.xlsx --wide --keep-columns
 
-The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and aspect, in
-the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored, reason. With --wide a row is one
-text, and each aspect a column; with --keep-columns rows begin with the columns of the input. A missing score is null,
-and unscored says why. With --scale raters a score is what the raters would give on average, by a map that the compile
-fitted, and judge_score is the judge's own. A line that cannot be read has such rows, too, which say why. Rows are in
-OUT.part until all are done; the same command continues a run that was stopped.
+The input may be any format that compile takes; ratings are not needed. The output has one row per text and aspect, in
+the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored, reason. With --wide it has one
+row per text and columns for each aspect; with --keep-columns rows begin with the columns of the input. A missing score
+is null, and unscored says why, also for a line that could not be read. With --scale raters, score estimates the raters'
+mean rating, and judge_score is the judge's own. Rows are in OUT.part until all are done; to resume a run that was
+stopped, run the same command again.
 """
 
 from __future__ import annotations

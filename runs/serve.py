@@ -1,12 +1,12 @@
-"""Serve scores of an exported judge over HTTP.
+"""Serve an exported judge over HTTP.
 
     python runs/serve.py runs/store/exports/NAME
     python runs/serve.py models:/NAME/latest --host 0.0.0.0 --port 8000
 
-POST /score takes {"source": "...", "text": "..."} or a list of these; /docs describes it, /health says whether the
-service runs, and /metrics is for Prometheus. With DEBATE_SERVE_KEY set, requests need it as a bearer key; to listen
-on anything but loopback it must be set. TLS is left to a proxy in front. Ctrl-C or SIGTERM stops accepting requests and
-finishes those that were accepted. Replies are kept in --store.
+POST /score takes {"source": "...", "text": "..."} or a list of these; /docs describes the API, /health is a health
+check, and /metrics is for Prometheus. With DEBATE_SERVE_KEY set, requests need it as a bearer token; to listen on
+anything but loopback it must be set. Put a proxy with TLS in front. Ctrl-C or SIGTERM stops accepting requests and
+answers those already accepted. Replies are cached in --store.
 """
 
 from __future__ import annotations

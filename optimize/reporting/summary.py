@@ -24,8 +24,8 @@ from debate_judge.runs.reports.costs import calls_text, cost_table
 from debate_judge.runs.reports.terminal import OutputBlock, Verbatim
 
 _OFFLINE_NOTE = (
-    "The LM was the offline stand-in, text statistics and not a language model: the figures say nothing about what a "
-    "language model achieves."
+    "The LM was the offline stand-in, which is text statistics and not a language model: these figures do not tell you "
+    "what an LM achieves."
 )
 
 

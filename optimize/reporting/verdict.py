@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from debate_judge.optimize.result import Result
 
 NOT_ABOVE_CHANCE = (
-    "Warning: held-out does not show that this judge agrees with the raters more than chance would. The export is "
-    "written, but the model is not registered. Do not rely on its scores."
+    "Warning: the held-out sources do not show that this judge agrees with the raters better than chance. The export "
+    "is written, but the model is not registered. Do not rely on its scores."
 )
 
 _HEADINGS = {
@@ -147,7 +147,7 @@ def _gain_in_words(held_out: HeldOutComparison) -> str:
     gain = held_out.gain
     by_aspect = _gain_by_aspect(held_out)
     if gain.value is None or gain.low is None or gain.high is None:
-        return "Nothing can be said about its difference from a single call of the same LM."
+        return "Its difference from a single call of the same LM could not be estimated."
     if gain.low > 0:
         return f"It is better than a single call of the same LM by {interval(gain)}{by_aspect}."
     if gain.high < 0:

@@ -30,7 +30,7 @@ class PartFlags:
 
     part: Literal["held-out", "all"] = setting(
         "held-out",
-        "groups to score: those that no export was compiled on (without one, a split's held-out part), or all",
+        "sources to score: those that no export was compiled on (without exports, the held-out split), or all",
     )
     seed: int = SEED
 
@@ -60,11 +60,11 @@ class JudgesLMFlags(PreflightFlags):
 
     lm: str | None = setting(
         None,
-        "PROVIDER/MODEL, or offline for the built-in stand-in (text statistics, no LM)",
-        default_text="as the first export was compiled, or offline",
+        "PROVIDER/MODEL, or offline (text statistics, not an LM)",
+        default_text="that of the first export, or offline",
     )
     temperature: AtLeast0 | None = setting(
-        None, "sampling temperature; none leaves it to the provider", default_text="as compiled, or 0", rare=True
+        None, "sampling temperature; none: the provider's default", default_text="as compiled, or 0", rare=True
     )
     max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled, or 2000", rare=True)
 
@@ -75,16 +75,16 @@ class TableFlags:
 
     metric: Annotated[str, AfterValidator(_check_metric)] = setting(
         "auto",
-        "agreement to show: within sources (summary), pooled (sample) or over systems (system), and the correlations",
+        "level (summary: within sources, sample: pooled, system: over systems) and correlations to show",
         metavar="LEVEL/CORRELATION,...",
-        default_text="what the data allow, the two correlations of the task's papers",
+        default_text="the level that suits the data, and the two correlations that papers on the task report",
     )
     cut: float | None = CUT
     max_unscored: float = MAX_UNSCORED
     report: Literal["none", "plain", "full"] = REPORT
     name: str | None = setting(None, "name of the run in MLflow", rare=True, affects_results=False)
     json: str | None = JSON_FILE
-    verbose: bool = setting(False, "print all tables of the report as well", affects_results=False)
+    verbose: bool = setting(False, "print all tables", affects_results=False)
 
 
 @command_settings

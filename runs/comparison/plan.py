@@ -62,7 +62,7 @@ class ComparisonContext:
     def lm_note(self) -> str:
         """The LM, or that it is a stand-in, for notes."""
         if self.stand_in:
-            return "offline LM: transparent text statistics, a stand-in, not a language model"
+            return "LM: the offline stand-in, which is text statistics and not a language model"
         return f"LM: {self.lm}"
 
     def to_json(self, setup: EvalSetup) -> dict[str, Any]:

@@ -89,22 +89,22 @@ def verdict(comparison: Comparison) -> list[str]:
     """Which judge is the best, and judges whose figures are no evidence or missing."""
     best, count = comparison.best[AVERAGE], comparison.setup.corpus.sources
     found = (
-        f"{best} is the best judge on average: it differs from every other one (p < 0.05, Holm over all columns)."
+        f"{best} is the best judge on average: it differs from all others (p < 0.05, Holm over all columns)."
         if best
-        else f"{count} sources are too few to tell which judge is the best on average: none differs from every other "
-        "one (p < 0.05, Holm over all columns)."
+        else f"{count} sources are too few to tell which judge is the best on average: none differs from all others "
+        "(p < 0.05, Holm over all columns)."
     )
     groups = len(comparison.setup.corpus.groups)
     return [
         *([found] if len(comparison.results) > 1 else []),
         *(
             f"{result.name} was compiled on {result.judge.compiled_on} of these {groups} groups: its figures are no "
-            "evidence, and it is compared with no judge."
+            "evidence, so it is not compared with the others."
             for result in comparison.in_sample
         ),
-        *(f"{name} has no row, because it could score nothing: {why}" for name, why in comparison.failed.items()),
+        *(f"{name} has no row, because it scored nothing: {why}" for name, why in comparison.failed.items()),
         *(
-            [f"There are no differences: the baseline {comparison.baseline} has no row."]
+            [f"No differences are shown, because the baseline {comparison.baseline} has no row."]
             if comparison.baseline in comparison.failed
             else []
         ),

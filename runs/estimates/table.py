@@ -41,15 +41,14 @@ def first_line(estimate: Estimate) -> str:
 def _assumptions(target: EstimateTarget) -> list[str]:
     expected, most = target.reply_tokens
     lines = [
-        "Assumptions. Expected: debates go as with the offline stand-in, which is no language model, on these texts. "
-        "At most: no debate ends before its last round.",
-        f"Free text in replies has {expected} / {most} tokens (--estimate E,M sets others; hidden reasoning is paid "
-        "for like a reply), and a quarter of that for each of several scores that share a reply; "
-        f"{TOKENS_PER_BYTE} tokens per byte of text; no input cached by the provider; no retries. The "
-        "preflight, a call or two for each role, comes on top.",
+        "Assumptions. Expected: debates end as early as those of the offline stand-in on these texts. At most: every "
+        "debate takes all its rounds.",
+        f"Replies have {expected} / {most} tokens of free text (--estimate E,M changes that), a quarter of it per "
+        f"score where several share a reply, and no hidden reasoning, which is billed as output; {TOKENS_PER_BYTE} "
+        "tokens per byte of text; no prefix cache; no retries. The preflight adds one or two calls per role.",
     ]
     if target.replies is not None and target.replies.is_dir():
-        lines.append("Replies in the store are not counted: they are not paid for again.")
+        lines.append("Replies in the cache are free and not counted.")
     return lines
 
 
@@ -80,10 +79,10 @@ def _budget(budget: BudgetCaps, total: Cases) -> str:
         if cap is None or expected is None or most is None:
             continue
         if cap >= most:
-            coverage = "covers what it takes at most"
+            coverage = "covers the maximum"
         elif cap >= expected:
-            coverage = "covers what is expected, not what it takes at most"
+            coverage = "covers the expected cost, but not the maximum"
         else:
-            coverage = f"covers {100 * cap / expected:.0f} % of what is expected; the run would stop, to be resumed"
+            coverage = f"covers {100 * cap / expected:.0f} % of the expected cost; the run would stop there"
         lines.append(f"{name}={cap:,g} {coverage}")
     return f"--budget: {'; '.join(lines)}" if lines else ""

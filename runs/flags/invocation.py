@@ -9,12 +9,12 @@ from pathlib import Path
 
 COMMANDS = {
     "compile": ("debate_judge.optimize.compile", "compile a judge that agrees with your raters"),
-    "check": ("debate_judge.runs.check", "show how your rated data are read and what they can show"),
+    "check": ("debate_judge.runs.check", "show how your rated data are read, and whether they suffice"),
     "score": ("debate_judge.runs.score", "score new texts with an exported judge"),
-    "serve": ("debate_judge.runs.serve", "serve scores of an exported judge over HTTP"),
+    "serve": ("debate_judge.runs.serve", "serve an exported judge over HTTP"),
     "agreement": ("debate_judge.runs.agreement", "measure the agreement of any scores with human ratings"),
     "compare": ("debate_judge.runs.compare", "compare several judges on the same data"),
-    "report": ("debate_judge.runs.report", "open the page of a compile or a comparison, with every debate"),
+    "report": ("debate_judge.runs.report", "open the report of a compile or a comparison, with every debate"),
 }
 """Command -> its module and its description."""
 

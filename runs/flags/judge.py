@@ -63,7 +63,7 @@ def together_question(candidates: Iterable[int]) -> list[str]:
     if fewer < 1.5:
         return []
     return [
-        "One answer at a time, or several answers to the same source? For those who score lists, "
+        "Do you score several texts of a source at a time? "
         f"`-J together={together}` makes about {fewer:.2g} times fewer LM calls."
     ]
 

@@ -18,8 +18,8 @@ _TIMEOUT_FACTOR = _DEFAULTS.deadline / _DEFAULTS.attempt_timeout
 """Time limit of a call with its retries, as a multiple of the time limit of an attempt."""
 
 MAX_TOKENS = (
-    "longest reply, in tokens; a reply that is cut off is requested again with four times as many; none leaves it to "
-    "the provider"
+    "maximum tokens of a reply; one that is cut off is requested again with four times as many; none: the provider's "
+    "default"
 )
 AtLeast0 = Annotated[float, Field(ge=0)] | Literal["none"]
 AtLeast1 = Annotated[int, Field(ge=1)] | Literal["none"]
@@ -29,7 +29,9 @@ AtLeast1 = Annotated[int, Field(ge=1)] | Literal["none"]
 class ConnectionFlags:
     """Where calls go, and how many are in flight at once."""
 
-    api_base: str | None = setting(None, "OpenAI-compatible server; keys are read from the environment", metavar="URL")
+    api_base: str | None = setting(
+        None, "address of an OpenAI-compatible server; keys are read from the environment", metavar="URL"
+    )
     concurrency: int = setting(16, "LM calls in flight at once", ge=1, rare=True, affects_results=False)
 
 
@@ -38,7 +40,7 @@ class PreflightFlags(ConnectionFlags):
     """The connection of a run that tries its LM first."""
 
     preflight: bool = setting(
-        True, "try each role on the longest item before the run", rare=True, affects_results=False
+        True, "try each role on the longest text before the run", rare=True, affects_results=False
     )
 
 
@@ -46,10 +48,10 @@ class PreflightFlags(ConnectionFlags):
 class LMFlags(PreflightFlags):
     """The LM of all roles and how its replies are sampled."""
 
-    lm: str = setting("offline", "PROVIDER/MODEL, or offline: text statistics, no LM")
+    lm: str = setting("offline", "PROVIDER/MODEL, or offline (text statistics, not an LM)")
     temperature: AtLeast0 = setting(
         0.0,
-        "sampling temperature, except where several samples of one score are drawn; none leaves it to the provider",
+        "sampling temperature, unless a judge averages several samples; none: the provider's default",
         rare=True,
     )
     max_tokens: AtLeast1 = setting(2000, MAX_TOKENS, rare=True)
@@ -80,19 +82,19 @@ def require_server(
 class LimitFlags:
     """Rate limits, budget, timeout and prices; replies do not depend on them."""
 
-    rpm: float | None = setting(None, "most requests per minute", gt=0, rare=True, affects_results=False)
+    rpm: float | None = setting(None, "maximum requests per minute", gt=0, rare=True, affects_results=False)
     tpm: float | None = setting(
-        None, "most tokens per minute, input and output together", gt=0, rare=True, affects_results=False
+        None, "maximum tokens per minute, input and output", gt=0, rare=True, affects_results=False
     )
     budget: str | None = setting(
         None,
-        "hard cap on what is spent: calls=N,tokens=N,usd=X",
+        "hard cap on spending: calls=N,tokens=N,usd=X",
         metavar="CAPS",
         affects_results=False,
     )
     timeout: float = setting(
         _DEFAULTS.attempt_timeout,
-        f"time limit of one attempt of a call; with its retries a call may take {_TIMEOUT_FACTOR:g} times as long",
+        f"time limit of one attempt; with retries a call may take {_TIMEOUT_FACTOR:g} times as long",
         gt=0,
         metavar="SECONDS",
         rare=True,
@@ -100,7 +102,7 @@ class LimitFlags:
     )
     prices: str | None = setting(
         None,
-        "TOML file with prices per million tokens, for an LM whose price is not known",
+        "TOML file with prices per million tokens, for LMs that LiteLLM has no price for",
         metavar="FILE",
         rare=True,
         affects_results=False,
@@ -113,7 +115,7 @@ class EstimateFlags:
 
     estimate: str | None = setting(
         None,
-        "print calls, tokens and cost in place of a run; E,M: tokens of a reply, expected and at most",
+        "print calls, tokens and cost instead of running; E,M: tokens per reply, expected and maximum",
         metavar="E,M",
         const="",
         affects_results=False,

@@ -83,11 +83,11 @@ def objective_of(text: str) -> MetricChoice:
 MetricText = Annotated[str, AfterValidator(lambda text: str(objective_of(text)))]
 """The type of a compile's setting `metric`, completed to LEVEL/CORRELATION."""
 
-METRIC = setting(str(MetricChoice()), "LEVEL/CORRELATION, or mae, ccc, kappa")
+METRIC = setting(str(MetricChoice()), "what to maximize: LEVEL/CORRELATION, mae, ccc or kappa")
 
 CUT = setting(
     None,
-    "also compare yes/no decisions: yes is a score of at least this, on the raters' scale",
-    default_text="three quarters up the scale, or the midpoint of ratings of two values",
+    "threshold of yes/no decisions, which are compared as well: yes is a score of at least X",
+    default_text="three quarters up the scale; for two-valued ratings, their midpoint",
     rare=True,
 )

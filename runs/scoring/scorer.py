@@ -259,7 +259,7 @@ def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> 
         say(f"note: the judge was compiled with {compiled_lm}; its measured agreement does not cover {spec}")
     calls_lm = any(chosen.judge.named_predictors() for chosen in export.judge.aspects.values())
     if spec == OFFLINE and calls_lm:
-        say("note: scores come from the offline stand-in, which computes text statistics and is no language model")
+        say("note: the LM is the offline stand-in, which is text statistics and not a language model")
     if calls_lm:
         # An address that only the export names is refused, and not tried.
         require_server(*resolve_lm(export, flags.lm, flags.api_base)[:2], flags.store)

@@ -40,9 +40,13 @@ class ScoreFlags(PreflightFlags, LimitFlags, EstimateFlags, EngineFlags):
     wide: bool = setting(False, "one row per text, with columns for each aspect's score, reason and decision")
     keep_columns: bool = setting(False, "begin each row with the columns of the input")
     aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated", default_text="all that the judge knows")
-    scale: Literal["judge", "raters"] = setting("judge", "the judge's own scale, or the raters' (by a fitted map)")
+    scale: Literal["judge", "raters"] = setting(
+        "judge", "the judge's own scores, or scores mapped to the raters' scale"
+    )
     lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
-    task: str | None = setting(None, "the judge's task, to leave out the groups of other tasks in the file", rare=True)
+    task: str | None = setting(
+        None, "score only the rows of this task, the judge's, in a file of several tasks", rare=True
+    )
     transcripts: str | None = setting(
         None, "also write every debate to this file, as JSON lines", metavar="FILE", rare=True
     )
@@ -55,7 +59,9 @@ class ScoreFlags(PreflightFlags, LimitFlags, EstimateFlags, EngineFlags):
 class ServiceFlags:
     """Where a service listens."""
 
-    host: str = setting("127.0.0.1", "address to listen on; any but loopback needs a key", affects_results=False)
+    host: str = setting(
+        "127.0.0.1", "address to listen on; any other than loopback needs DEBATE_SERVE_KEY", affects_results=False
+    )
     port: int = setting(8000, "port to listen on; 0 takes a free one", ge=0, le=65535, affects_results=False)
 
 
@@ -66,7 +72,7 @@ class ServeFlags(ServiceFlags, ConnectionFlags, LimitFlags):
     program: str = setting(..., EXPORT, flag="EXPORT", metavar="EXPORT")
     trust: tuple[str, ...] = TRUST
     scale: Literal["judge", "raters"] = setting(
-        "judge", "the judge's own scale, or the raters', by a map that the compile fitted"
+        "judge", "the judge's own scores, or scores mapped to the raters' scale"
     )
     lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
     store: str = STORE
