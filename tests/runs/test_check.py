@@ -38,7 +38,7 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     path, task_file = rated(tmp_path / "support.csv"), tmp_path / "support.toml"
     text = output(capsys, path)
     assert unwrapped(text).count("columns separated by semicolons") == 1
-    assert "one is drafted" in text
+    assert "task: drafted" in text
     assert not task_file.exists()
     saved = output(capsys, path, "--write-task", task_file)
     assert f"--task {task_file} --lm PROVIDER/MODEL --estimate" in saved  # The task file names the columns.
@@ -60,7 +60,7 @@ def test_what_was_understood_is_counted(
     with path.open("a") as file:
         file.write("Another question?;a;Same.;1;;yes;61;too short\nAnother question?;b;Same.;1;;;62;\n")
     text = output(capsys, path, "--columns", "comments.helpful=why,candidate=model")
-    assert "31 sources, 62 candidates (2 a group)" in text
+    assert "31 sources, 62 candidates (2 per group)" in text
     table = text.partition("one rater\n")[2]
     rows = {line.split()[0]: line.split() for line in table.splitlines() if line.startswith(("helpful ", "safe "))}
     assert rows["helpful"][1:8] == ["1", "to", "5", "62", "0", "1", "to"]
@@ -78,7 +78,7 @@ def test_ratings_of_a_task_that_is_known_need_no_guess(tmp_path: Path, capsys: p
     text = output(capsys, path)
     # One text a source: a correlation over all that are held out.
     assert all(part in text for part in ("task: dialogue", "--task dialogue --aspects overall --lm", "[0.15, 0.84]"))
-    assert "groundedness: a compile would refuse" in unwrapped(text)
+    assert "groundedness: cannot be compiled" in unwrapped(text)
 
 
 def test_it_says_how_well_raters_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +97,7 @@ def test_no_command_is_proposed_that_would_be_refused(tmp_path: Path, capsys: py
     assert "--columns coherence=COLUMN" in text
     assert "--estimate" not in text
     text = output(capsys, path, "--task", "summarization", "--columns", f"{columns},coherence=helpful")
-    assert "compile would refuse: too few" in text
+    assert "cannot be compiled: too few" in text
     assert "--estimate" not in text
 
 

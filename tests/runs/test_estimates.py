@@ -122,7 +122,7 @@ def test_a_budget_is_compared_with_the_total_and_a_bound_is_rounded_up() -> None
     total = (CallTotals(20, 2, 2, 1.5), CallTotals(3000.4, 3, 3, 2500))
     text = printed(*estimate_blocks(Estimate({"all": total}, total, target), "role"))
     assert text.startswith("About $1.50 (at most $2,500.00), 20 calls")
-    assert "--budget: calls=15 covers 75 % of what is expected" in text
+    assert "--budget: calls=15 covers 75 % of the expected cost" in text
     assert "20 / 3,001" in text
 
 
