@@ -160,13 +160,6 @@ def test_a_set_of_the_hub_by_name_and_split(tmp_path: Path, expected: object) ->
     assert len(data.load(f"hf:{folder}@train[:2]", TASK).groups) == 1
 
 
-def test_rows_without_any_value_are_skipped(tmp_path: Path) -> None:
-    # Spreadsheets write such rows below a table whose cells were cleared.
-    for mark in (",", ";"):
-        path = separated(tmp_path / "a.csv", [("text", "tone"), ("x", 4), ("", ""), (" ", ""), ("y", 2)], mark)
-        assert [record.line for record in read_records(path)] == [2, 5]
-
-
 def test_missing_numbers_are_none_however_deep_they_are() -> None:
     nested = {"candidates": [{"ratings": {"tone": float("nan"), "solved": [1.0, float("nan")]}}]}
     (record,) = typed_rows([nested], "hf:made")

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from debate_judge import data
-from debate_judge.data.files.task_file import RESERVED, read_task
+from debate_judge.data.files.task_file import read_task
 from debate_judge.data.files.writing import require_writable, write_json
-from debate_judge.data.requirements import aspects_to_judge
 from debate_judge.data.schema import Scale
-from debate_judge.data.sets import topical_chat
-from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION, TASKS
 from debate_judge.data.testing import check_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -59,27 +54,6 @@ def test_sources_are_the_first_ones_of_the_data() -> None:
     assert data.load("sample", sources=2).groups == data.load("sample").groups[:2]
 
 
-def test_a_public_set_is_judged_in_the_aspects_that_papers_report(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    names = ("understandability", "naturalness", "coherence", "engagingness", "groundedness", "overall")
-    high, low = dict.fromkeys(names, 1), {**dict.fromkeys(names, 0), **dict.fromkeys(names[1:4], 2), "overall": 2}
-    usual = {"system_id": "a", "system_output": "yes", "context": ""}
-    file = tmp_path / "topical_chat.json"
-    file.write_text(json.dumps([{**usual, "source": f"hi {n}", "scores": s} for n, s in enumerate((high, low))]))
-    corpus = data.load(f"topical_chat={file}")
-    assert aspects_to_judge(corpus) == topical_chat.REPORTED
-    assert "understandability, overall" in caplog.text
-    caplog.clear()
-    assert corpus.select_aspects(("all",)) == corpus.rated_aspects()
-    assert len(corpus.rated_aspects()) == 6
-    assert aspects_to_judge(corpus, ("overall", "overall")) == ("overall",)
-    assert replace(corpus, reported_aspects=("fluency",)).select_aspects() == corpus.rated_aspects()
-    sample = data.load("sample")
-    assert aspects_to_judge(sample) == sample.rated_aspects() == sample.select_aspects(("all",))
-    assert not caplog.text, "what a user names, and what has no paper, needs no remark"
-
-
 # --- tasks ---
 
 HEAD = 'name = "support"\nsource_label = "customer message"\ncandidate_label = "reply"\n'
@@ -102,24 +76,6 @@ def test_a_task_file_becomes_a_task(tmp_path: Path) -> None:
     assert task.aspect("tone").definition == "How it treats the customer."
     path.write_text('context_label = "policy"\n' + GOOD)
     assert read_task(path).context_label == "policy"
-
-
-def test_built_in_tasks_have_the_aspects_and_scales_of_the_public_sets() -> None:
-    assert {name: {a.name: str(a.scale) for a in task.aspects} for name, task in TASKS.items()} == {
-        "summarization": dict.fromkeys(("coherence", "consistency", "fluency", "relevance"), "1 to 5"),
-        "dialogue": {
-            **dict.fromkeys(("naturalness", "coherence", "engagingness"), "1 to 3"),
-            **dict.fromkeys(("groundedness", "understandability"), "0 to 1"),
-            "overall": "1 to 5",
-        },
-        "pairs": {"preference": "0 to 1"},
-    }
-    assert [aspect.name for aspect in SUMMARIZATION.aspects if not aspect.source] == ["fluency"]
-    # Texts that were compared are graded on more than one scale, so its ends have no numbers.
-    for aspect in (*SUMMARIZATION.aspects, *DIALOGUE.aspects):
-        assert 2 <= aspect.definition.replace("?", ".").count(". ") + 1 <= 7, aspect.name
-        assert all(f" {end:g} " in aspect.definition for end in (aspect.scale.low, aspect.scale.high)), aspect.name
-        assert aspect.name not in RESERVED
 
 
 def test_a_scale_of_decimal_fractions_has_its_two_values_and_all_digits() -> None:

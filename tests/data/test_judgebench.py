@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from debate_judge import data
-from debate_judge.data.errors import InputError
 from debate_judge.data.testing import check_corpus
 
 GRADED = {"metric": "fluency", "category": "graded", "prompt": "Rate it. {{ instance }}", "worst": 1, "best": 5}
@@ -84,17 +83,3 @@ def test_two_outputs_and_a_verdict_are_a_pair(tmp_path: Path) -> None:
     spec = written(tmp_path / "set.json", [metric], (pair, {"quality": ["model_a"]}), (pair, {"quality": ["model_b"]}))
     groups = data.load(spec).groups
     assert [group.ratings("preference") for group in groups] == [[1.0, 0.0], [0.0, 1.0]]
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("[]", "layout of JUDGE-BENCH"),
-        ('{"annotations": [{"metric": "x"}], "instances": [{"instance": "A.", "annotations": {}}]}', "no metric"),
-        ("{", "not valid JSON"),
-    ],
-)
-def test_another_layout_is_refused(tmp_path: Path, content: str, words: str) -> None:
-    (tmp_path / "set.json").write_text(content)
-    with pytest.raises(InputError, match=words):
-        data.load(f"judgebench={tmp_path / 'set.json'}")

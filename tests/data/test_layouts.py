@@ -15,8 +15,7 @@ import pytest
 from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
-from debate_judge.data.files.records import Record
-from debate_judge.data.files.tools import parsed, tool_of
+from debate_judge.data.files.tools import parsed
 from debate_judge.data.schema import Aspect, RatedGroup, Scale, Task
 from debate_judge.data.testing import check_corpus
 from debate_judge.runs.draft import Draft, draft_mapping
@@ -65,18 +64,6 @@ def test_ratings_are_read_where_people_make_them(
     check_corpus(corpus, raters=2)
     draft = drafted(path_of(names))
     assert load(path_of(names), draft.task()).groups[0].candidates[0].ratings["helpfulness"] == (5.0, 3.0)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"source": "s", "text": "x", "data": {"a": 1}, "annotations": 2},
-        {"run_id": 1, "text": "x", "score": 3},
-        {"trace_id": 1, "text": "x", "assessments": 4},
-    ],
-)
-def test_a_table_of_ones_own_is_no_export(values: dict[str, object]) -> None:
-    assert tool_of([Record(values, "a.jsonl", 1)]) is None
 
 
 def label_studio(**changes: Any) -> list[dict[str, Any]]:

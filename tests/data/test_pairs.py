@@ -51,17 +51,6 @@ def test_the_better_text_has_1_and_in_a_tie_both_have_a_half(tmp_path: Path, ver
     assert group.ratings("preference") == [first, 1 - first]
 
 
-@pytest.mark.parametrize(("verdicts", "first"), [("b", (0.0,)), ("A;tie;B", (1.0, 0.5, 0.0))])
-def test_a_cell_of_a_table_holds_a_verdict_or_those_of_several_raters(
-    tmp_path: Path, verdicts: str, first: tuple[float, ...], caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "pairs.csv"
-    path.write_text(f"question,response_a,response_b,winner\nWhich?,One.,Two.,{verdicts}\n")
-    (group,) = data.load(str(path), PAIRS, ("source=question",)).groups
-    assert group.candidates[0].ratings["preference"] == first
-    assert "response_a and response_b" in caplog.text
-
-
 def test_several_raters_have_a_column_a_list_or_a_row_each(tmp_path: Path) -> None:
     columns = loaded(tmp_path, ROW | {"winner_anna": "A", "winner_ben": "tie", "winner_cleo": None})
     listed = loaded(tmp_path, ROW | {"winner": ["A", "tie"]})
@@ -188,10 +177,3 @@ def test_intervals_of_pairs_are_those_of_their_sources() -> None:
         assert accuracy.value == 0.9
     # Equal pairs of a source say no more than one of them; the root of 8 is 2.8.
     assert (np.array(widths[1]) / widths[0] > 2.5).all()
-
-
-def test_a_raters_verdict_names_a_model_of_its_own_record(tmp_path: Path) -> None:
-    models = [("gpt", "claude"), ("llama", "qwen")]
-    rows = [ROW | {"question": a, "model_a": a, "model_b": b, "winner_anna": b, "winner_ben": a} for a, b in models]
-    groups = loaded(tmp_path, *rows).groups
-    assert [group.candidates[0].ratings["preference"] for group in groups] == [(0.0, 1.0), (0.0, 1.0)]

@@ -14,9 +14,8 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Scale
-from debate_judge.data.sets import faireval, hub, topical_chat
+from debate_judge.data.sets import faireval, topical_chat
 from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.data.testing import check_corpus
 
@@ -235,21 +234,6 @@ def test_a_draw_of_halueval_takes_one_candidate_by_chance_and_is_the_same_every_
     assert kept.keys() == {"right", "hallucinated"}
     assert 60 <= kept["right"] <= 90
     assert corpus.groups != loaded(tmp_path, "halueval", *rows).groups[:150]
-
-
-def test_faireval_is_fetched_as_four_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: dict[str, Any] = {"question.jsonl": QUESTIONS, faireval.REVIEW: {"text": ["TIE", "TIE", "CHATGPT"]}}
-    rows |= {faireval.SYSTEMS["gpt35"]: answers("gpt"), faireval.SYSTEMS["vicuna-13b"]: answers("vicuna")}
-
-    def fetch(name: str, remote: hub.RemoteSet) -> list[Record]:
-        contents = rows[remote.address.removeprefix(faireval.BASE_URL)]
-        return [Record(row, remote.address, n) for n, row in enumerate(contents, 1)]
-
-    monkeypatch.setattr(hub, "fetch", fetch)
-    home(monkeypatch, lambda data_files, split: rows[data_files.removeprefix(faireval.BASE_URL)])
-    corpus = data.load("faireval")
-    assert [g.ratings("preference") for g in corpus.groups] == [[0.5, 0.5], [0.5, 0.5], [1.0, 0.0]]
-    assert corpus.origin.revision == faireval.COMMIT
 
 
 def test_the_real_library_reads_the_file_and_fails_as_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

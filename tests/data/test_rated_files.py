@@ -12,7 +12,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import iter_groups, load
-from debate_judge.data.schema import Aspect, Candidate, Origin, RatedGroup, Scale, group_to_json
+from debate_judge.data.schema import Candidate, Origin, RatedGroup, Scale, group_to_json
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from tests.data.files_of_rows import TASK
 from tests.refusals.files import FIRST
@@ -70,18 +70,6 @@ def test_blank_lines_a_byte_order_mark_and_other_scripts_are_read(tmp_path: Path
     path.write_bytes(b"\xef\xbb\xbf\n" + json.dumps(record(source="Дождь 雨"), ensure_ascii=False).encode() + b"\r\n\n")
     (entry,) = iter_groups(path, SUMMARIZATION)
     assert (entry.group.source, entry.record.line) == ("Дождь 雨", 2)
-
-
-@pytest.mark.parametrize(("value", "expected"), [(True, 1.0), ("Yes", 1.0), ("False", 0.0), (0.67, 0.67)])
-def test_words_are_ratings_on_a_scale_of_two_values(tmp_path: Path, value: object, expected: float) -> None:
-    candidate = {"id": "a", "text": "x", "ratings": {"solved": [value]}}
-    (group,) = load(jsonl(tmp_path / "f.jsonl", record(candidates=[candidate])), TASK).groups
-    assert group.candidates[0].ratings == {"solved": (expected,)}
-    if isinstance(value, str):
-        # They mean the ends of the scale, whatever these are.
-        task = replace(TASK, aspects=(Aspect("solved", "Is it solved?", Scale(-1, 1, 2)),))
-        (tmp_path / "f.csv").write_text(f"source,text,solved\ns,x,{value};-1\n")
-        assert load(tmp_path / "f.csv", task).groups[0].candidates[0].ratings == {"solved": (2 * expected - 1, -1.0)}
 
 
 def test_a_table_has_one_row_per_candidate(tmp_path: Path) -> None:
@@ -146,18 +134,6 @@ def test_reading_takes_the_memory_of_one_group(tmp_path: Path, suffix: str) -> N
     assert count == 200
     assert path.stat().st_size > 2_000_000
     assert peak < 1_000_000
-
-
-def test_rows_of_two_tasks_with_one_source_are_two_groups(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(
-        "task,source,text,coherence,naturalness\n"
-        "dialogue,s,x,,2\nsummarization,s,y,4,\nsummarization,s,z,2,\ndialogue,s,w,,3\n"
-    )
-    for task, texts in (("summarization", ["y", "z"]), ("dialogue", ["x", "w"])):
-        (group,) = load(path, task).groups
-        assert [c.text for c in group.candidates] == texts
-        assert len(load(path, task).rated_aspects()) == 1
 
 
 def test_groups_before_a_bad_line_are_handed_out(tmp_path: Path) -> None:

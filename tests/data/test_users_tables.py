@@ -152,13 +152,6 @@ def test_comments_are_read(file: Path, text: str, columns: list[str], comments: 
     assert candidates(file, columns)[0].comments == {"tone": comments}
 
 
-@pytest.mark.parametrize("mark", [";", ","])
-def test_the_separator_that_excel_names_is_obeyed(file: Path, mark: str) -> None:
-    file.write_text(f"SEP={mark}\r\ntext{mark}tone\r\nx y{mark}4\r\n")
-    (record,) = read_records(file)
-    assert (record.line, record.values) == (3, {"text": "x y", "tone": "4"})
-
-
 @pytest.mark.parametrize("name", ["Rater Name", "WorkerId"])
 def test_a_column_with_a_name_of_raters_is_drafted_where_texts_repeat(file: Path, name: str) -> None:
     text = f"text,{name},tone\n" + "".join(f"text {i},r{j},{(i + j) % 5 + 1}\n" for j in range(3) for i in range(8))
@@ -179,18 +172,6 @@ def test_rows_with_one_source_are_one_group_and_texts_without_one_are_groups_of_
 
 
 # --- JSON ---
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("around", [{"rows": ...}, {"version": "[1: {", "data": ...}], ids=["rows", "data"])
-def test_records_in_a_list_of_one_object(tmp_path: Path, around: dict[str, object], indent: int | None) -> None:
-    records = [{"text": "x", "tone": 4}, {"text": "y", "tone": 2}]
-    file = tmp_path / "a.json"
-    file.write_text(json.dumps({name: records if v is ... else v for name, v in around.items()}, indent=indent))
-    assert [(c.text, c.ratings) for c in candidates(file)] == [("x", {"tone": (4.0,)}), ("y", {"tone": (2.0,)})]
-    assert f"the list {list(around)[-1]!r} of one JSON object" in detect_format(file).format
-    lines = [record.line for record in read_records(file)]
-    assert lines == ([1, 2] if indent is None else [len(around) + 2, len(around) + 6])
 
 
 # --- what is guessed ---
@@ -266,13 +247,6 @@ def test_decimal_commas_are_drafted_where_not_all_can_be_two_ratings(file: Path)
     assert (draft.settings, scales(draft)) == ({"decimal": "comma"}, {"tone": Scale(1, 4)})
     assert [c.ratings for c in candidates(file, task=draft.task())] == [tone(3.5), tone(4), tone(2.5), {}]
     assert not drafted(file, table(["4", "5"])).settings
-
-
-def test_what_was_measured_about_the_raters_is_no_rating(file: Path) -> None:
-    text = "request,hypothesis,tone,WorkTimeInSeconds,time_taken,age\nq,x,4,31,30,25\nr,y,—,35,31,26\ns,z,2,31,33,25\n"
-    draft = drafted(file, text)
-    assert scales(draft) == {"tone": Scale(1, 4)}
-    assert draft.roles == {"source": "request", "text": "hypothesis"}
 
 
 # --- what is said ---

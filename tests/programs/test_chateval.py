@@ -12,7 +12,7 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.chateval.judge import ChatEval
-from debate_judge.programs.judge import Item, Unscored, Verdict, corpus_items
+from debate_judge.programs.judge import Item, Verdict, corpus_items
 from debate_judge.programs.transcript import Transcript
 from tests.fakes import Script, ScriptedLM, debater, hold, in_turn, only, scripted_lm, section, settings_seen
 from tests.programs.tables import judged, values
@@ -157,17 +157,6 @@ def test_a_bias_for_the_first_place_cancels_out() -> None:
     pair = corpus_items(corpus(("3", "5")), PREFERENCE)
     assert values(judged(judge_of(), script, pair)[0]) == [0, 1]
     assert values(judged(judge_of(both_orders=False), script, pair)[0]) == [1, 0]
-
-
-def test_a_failure_leaves_both_unscored_from_its_turn_on() -> None:
-    # In turn 2, with the better answer first, no score can be read.
-    script = referees(lambda p, text: 11 if section(p, "debate") and section(p, "answer_1") == "7" else float(text))
-    judge, items = judge_of("alpha beta", "simultaneous", 2), corpus_items(corpus(("7", "5")), PREFERENCE)
-    judgements, lm = judged(judge, script, items)
-    assert all(isinstance(j, Unscored) and j.detail.startswith("alpha, round 1: score_1") for j in judgements)
-    # Turn 1: 2 referees in 2 orders. Turn 2: 2 who are asked twice in the one order, 2 in the other.
-    assert sum(j.calls for j in judgements) == len(lm.prompts) == 10
-    assert values([judge.judgement(j.transcript.until(0), 0) for j in judgements]) == [1, 0]
 
 
 def test_hostile_answers_open_no_section_of_a_comparison() -> None:

@@ -13,13 +13,10 @@ import pytest
 from dspy import lm15
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.programs.judge import Unscored, Verdict
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.store import SqlStore
-from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import hold, in_turn, only, requested, scripted_lm, section
 from tests.programs.debates import (
     ITEM,
@@ -33,7 +30,6 @@ from tests.programs.debates import (
     speakers,
     tie_break_reply,
 )
-from tests.programs.tables import items
 from tests.stores import count, get
 
 
@@ -231,13 +227,3 @@ def test_an_error_that_only_this_item_has_is_not_retried_and_one_of_every_item_i
     with pytest.raises(dspy.LMUnsupportedModelError):
         hold(lm, only(Debate().judge([ITEM])))
     assert speakers(lm) == ["scorer", "critic"]
-
-
-@pytest.mark.parametrize("persona", ["plain", "two-briefs"])
-@pytest.mark.parametrize("together", [0, 4])
-def test_an_estimate_knows_the_most_calls_of_a_debate(together: int, persona: str) -> None:
-    lm = make_lm("offline", transport=DryRunTransport(EstimateCase(80, at_most=True)))
-    with JudgeRunner(lm, progress=False) as runner:
-        judge = Debate(persona, rounds=2, tie_breaker=True, together=together)
-        judgements = runner.judge(judge, items("One thing.", "And another thing.")[: 1 + (together > 0)])
-    assert sum(judgement.calls for judgement in judgements) == pytest.approx(6)

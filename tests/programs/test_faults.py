@@ -11,12 +11,10 @@ from pathlib import Path
 import dspy
 import pytest
 
-from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.store import SqlStore
-from debate_judge.runs.runner.runner import JudgeRunner
 from tests.faulty_server import FAULTS, FaultyServer
 from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, lm_at, scores
 
@@ -242,17 +240,6 @@ def test_a_text_that_quotes_words_about_money_does_not_end_the_run() -> None:
     with FaultyServer(answer, lambda body, attempt: "credit" if b"credit balance" in body else None) as server:
         judgements = judge(lm_at(server, concurrency=2), work)
     assert [i for i, judgement in enumerate(judgements) if isinstance(judgement, Unscored)] == [5]
-
-
-@pytest.mark.parametrize("fault", ["cached", "copy", None])
-def test_samples_that_are_copies_of_one_reply_are_noticed_and_said_once(
-    fault: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    with FaultyServer(answer, lambda body, attempt: fault) as server, JudgeRunner(lm_at(server), progress=False) as run:
-        judgements = run.judge(Debate(rounds=0, score_mode="sampled:3"), items(3))
-    assert scores(judgements) == [1 + 7 * letter % 5 for letter in range(3)]
-    notes = [record.message for record in caplog.records if "several samples are one reply" in record.message]
-    assert len(notes) == (fault is not None)
 
 
 def test_a_paid_answer_that_is_no_reply_is_asked_for_once_more_and_not_four_times() -> None:

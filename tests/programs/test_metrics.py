@@ -15,7 +15,7 @@ from debate_judge.programs.judge import Item, Judgement, Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics.metric import Bleu, Metric, RougeL
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.tiny_models import skip_without, tiny_bart, tiny_bert
+from tests.tiny_models import skip_without, tiny_bart
 
 TASK = Task("support", "question", "answer", (Aspect("tone", "Is it kind?", Scale(1, 5)),))
 
@@ -93,38 +93,6 @@ def with_model(name: str, folder: Path, **options: Any) -> Metric:
     skip_without(name)
     layers = {"layers": 2} if name == "bertscore" else {}
     return build(name, {"model": str(folder), "device": "cpu", **layers, **options})
-
-
-def test_bertscore_is_what_the_definition_says(tmp_path: Path) -> None:
-    skip_without("bertscore")
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
-    folder, unlimited = tiny_bert(tmp_path), tiny_bert(tmp_path, longest=None)
-    bert = with_model("bertscore", folder)
-    tokenizer, network = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
-
-    def vectors(text: str) -> Any:
-        with torch.no_grad():
-            states = network(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
-        return states / states.norm(dim=-1, keepdim=True)
-
-    def f1(text: str, other: str) -> float:
-        """Each token's best cosine in the other text, the marks at the ends not averaged."""
-        cosines = vectors(text) @ vectors(other).T
-        precision, recall = (float(cosines.max(axis).values[1:-1].mean()) for axis in (1, 0))
-        return 2 * precision * recall / (precision + recall)
-
-    texts = ("the dog ran", "a cat sat on the mat", "the cat is in and on a mat")
-    by_text = [value(bert, item("the cat sat", text)) for text in texts]
-    assert by_text == pytest.approx([f1("the cat sat", text) for text in texts], abs=1e-5)
-    assert len(set(by_text)) == 3
-    assert value(bert, item("the cat sat", *texts)) == pytest.approx(max(by_text), abs=1e-5)
-    # Long texts are truncated, also without a limit of the tokenizer.
-    for judge in (bert, with_model("bertscore", unlimited)):
-        assert value(judge, item("cat sat on the mat " * 50, "the dog ran")) != 0
-    with pytest.raises(InputError, match="layers=N"):
-        judged(build("bertscore", {"model": str(folder)}), item("the cat", "a cat"))
 
 
 def test_bartscore_conditions_on_the_right_text(tmp_path: Path) -> None:

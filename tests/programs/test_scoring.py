@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import re
 from dataclasses import replace
 from typing import Any, Literal
 
-import dspy
 import pytest
 from dspy import lm15
 
-from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale
-from debate_judge.optimize.examples import examples
+from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.devset import group_feedback
 from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.score_modes import point_probabilities
-from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import ScriptedLM, debater, hold, in_turn, only, requested, scripted_lm, section
+from tests.fakes import ScriptedLM, debater, hold, only, requested, scripted_lm, section
 from tests.programs.debates import ITEM, issue_reply, judged, no_issue_reply, score_reply
 
 
@@ -50,18 +45,6 @@ def token(*alternatives: tuple[str, float]) -> tuple[tuple[str, float], ...]:
 )
 def test_points_are_weighed_where_the_score_stands(written: str, tokens: Any, weights: dict[int, float]) -> None:
     assert point_probabilities(written, tokens, Scale(1, 5)) == pytest.approx(weights)
-
-
-@pytest.mark.parametrize(
-    ("written", "tokens", "why"),
-    [
-        ("10", [token(("1", 1)), token(("0", 1))], "no token of its own"),
-        ("3.5", [token(("3", 1)), token((".", 1)), token(("5", 1))], "between two points"),
-        ("4", [token(("three", 1))], "no token of its own"),
-    ],
-)
-def test_a_score_that_is_no_single_token_cannot_be_weighed(written: str, tokens: Any, why: str) -> None:
-    assert why in point_probabilities(written, tokens, Scale(1, 10)).problem
 
 
 class Likely:
@@ -175,17 +158,6 @@ def test_an_exported_judge_does_not_ask_for_steps_again() -> None:
     assert lm.meter.requested["steps"] == 1
 
 
-def test_failed_steps_leave_every_waiting_item_unscored_and_are_asked_for_anew_later() -> None:
-    judge = GEval("text")
-    lm = scripted_lm(in_turn(["", ""]), latency=0.01)
-    first = hold(lm, judge_all(judge, notes(3)))
-    assert [j.reason for j in first] == 3 * ["unreadable reply"]
-    assert all(j.detail.startswith("steps, round 0: ") for j in first)
-    # One question and its correction; the others get the stored replies.
-    assert len(lm.prompts) == 2
-    assert hold(rater(), only(judge.judge([ITEM]))).score == 4
-
-
 def test_an_item_that_waits_for_steps_derives_them_when_the_first_is_interrupted() -> None:
     async def interrupt(judge: GEval) -> Any:
         first, second = (asyncio.create_task(only(judge.judge([item]))) for item in notes(2))
@@ -246,21 +218,3 @@ def test_where_the_lm_gives_none_geval_takes_twenty_samples_and_says_so(
 
 
 # --- feedback: which candidates are out of order, and the effect of the debate ---
-
-
-def test_feedback_says_whether_each_critique_moved_the_score_toward_the_raters() -> None:
-    def score(prompt: str) -> str:
-        before, after = {"1": "24", "2": "31", "3": "33"}[section(prompt, "candidate")[-1]]
-        return after if section(prompt, "debate") else before
-
-    texts = tuple(Candidate(str(n), f"Text {n}", {"coherence": (5.0 - n,)}) for n in (1, 2, 3))
-    rated = Corpus(ITEM.task, (RatedGroup("g", "A source.", texts),), Origin("", ""))
-    (example,) = examples(rated, [ITEM.aspect], grouped=True, seed=0)
-    lm = scripted_lm(debater(score=score, feedback="Ignore the raters."))
-    with JudgeRunner(lm, progress=False) as runner:
-        judgements = runner.judge(Debate(rounds=1), example.questions)
-    text = group_feedback(example, dspy.Prediction(judgements=judgements))
-    # No text of the data or of a reply is repeated.
-    assert not re.search("Ignore|Text 1|A source", text)
-    # One pair is in the wrong order, two were before the debate.
-    assert re.findall(r"\d+", text.splitlines()[0]) == ["3", "1", "0", "2"]

@@ -117,16 +117,6 @@ def test_a_claim_excludes_others_until_the_reply_comes_or_it_is_released(opened:
     asyncio.run(go())
 
 
-def test_many_that_claim_at_once_are_granted_each_call_once(opened: Open) -> None:
-    async def go() -> list[list[bool | Reply]]:
-        stores = [opened() for _ in range(4)]
-        return await asyncio.gather(
-            *(asyncio.gather(*(store.get_or_claim(key(number)) for number in range(200))) for store in stores)
-        )
-
-    assert [sum(granted) for granted in zip(*asyncio.run(go()), strict=True)] == [1] * 200
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("run", [asyncio.run, loop.run])
 def test_the_claim_of_a_cancelled_caller_is_released(
