@@ -15,7 +15,7 @@ from debate_judge.runs.flags.declaration import command_settings
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
 from debate_judge.runs.flags.parser import RESUME_HINT, run_command
 from debate_judge.runs.flags.text_layout import print_error
-from debate_judge.runs.reports.terminal import show
+from debate_judge.runs.reports.tables import show
 
 DESCRIPTION = """Compile a judge that agrees with your raters, and measure it on held-out sources. To resume a compile
 that was stopped, run the same command again; finished LM calls are not paid for again.

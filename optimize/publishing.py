@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_errors
@@ -23,8 +23,7 @@ from debate_judge.programs.roles.examples import examples_of, render_examples
 from debate_judge.runs.export import folder
 from debate_judge.runs.flags.declaration import changed_settings
 from debate_judge.runs.reports.costs import cost_rows
-from debate_judge.runs.reports.html.page import Report
-from debate_judge.runs.reports.html.report_files import ReportFiles, write_files
+from debate_judge.runs.reports.page import write_pages
 from debate_judge.runs.tracking.contents import log_dataset, log_debates, register_prompts
 from debate_judge.runs.tracking.model import Registration, log_model, require_registrable
 from debate_judge.runs.tracking.store import tracking_errors
@@ -40,8 +39,8 @@ _ALWAYS_LOGGED = ("data", "judge", "lm", "tuner", "effort", "max_rounds", "metri
 """Settings that every run logs, even at their defaults, so that runs can be compared by them."""
 
 _TEXTS_WARNING = (
-    "\nreport.html quotes the texts of the data: take it out before the export goes to others. `debate report "
-    "THIS_FOLDER --share` makes a page that quotes none.\n"
+    "\nreport.html quotes the texts of the data: take it out before the export goes to others. report-share.html "
+    "quotes none.\n"
 )
 """Added to the export's README if the page has texts."""
 
@@ -87,7 +86,6 @@ def log_result(result: Result, tracker: Tracker) -> Result:
 
     logger.info("writing figures, tables, the report and the model")
     plan, held_out = result.plan, result.held_out
-    report, texts = compile_report(result)
     with tracker.writing():
         mlflow.log_params(_chosen_params(result))
         mlflow.log_metrics(finite_values(_main_metrics(result)))
@@ -111,7 +109,7 @@ def log_result(result: Result, tracker: Tracker) -> Result:
             log_debates(tracker.run_id, sampled_debates(plan, held_out))
         _log_model(result)
     tracked = TrackedRun(run_id=tracker.run_id, ui_command=tracker.ui_command, link=tracker.run_link())
-    page = None if plan.settings.report == "none" else _write_report(result, tracker, report, texts)
+    page = None if plan.settings.report == "none" else _write_report(result, tracker)
     return replace(result, tracked=tracked, report=page)
 
 
@@ -128,16 +126,16 @@ def _examples(result: Result) -> str:
     return "\n\n".join(f"{aspect}\n\n{render_examples(found)}" for aspect, found in by_aspect.items() if found)
 
 
-def _write_report(result: Result, tracker: Tracker, report: Report, texts: Mapping[str, Any]) -> Path | None:
-    """Write the report beside the export and log it in the run; returns the page.
+def _write_report(result: Result, tracker: Tracker) -> Path | None:
+    """Write the report beside the export and log the page to share; returns the page.
 
     If the page cannot be written, this is only a warning, because the compile has been paid for by now.
     """
     import mlflow
 
-    full, files = result.plan.settings.report == "full", ReportFiles(result.export)
+    full, file = result.plan.settings.report == "full", result.export / "report.html"
     try:
-        shareable = write_files(report, texts, files, Path(result.plan.settings.store), full=full)
+        shareable = write_pages(compile_report(result), file, full=full)
         if full:
             readme = result.export / "README.md"
             with write_errors(readme, "report"), readme.open("a", encoding="utf-8") as out:
@@ -146,9 +144,8 @@ def _write_report(result: Result, tracker: Tracker, report: Report, texts: Mappi
         logger.warning("no report: %s", error)
         return None
     with tracker.writing():
-        for name, text in shareable.items():
-            mlflow.log_text(text, name)
-    return files.page
+        mlflow.log_text(shareable, file.name)
+    return file
 
 
 def _log_model(result: Result) -> None:

@@ -30,11 +30,8 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.python_arguments import environment
-from debate_judge.runs.reports import absolute_agreement as absolute_agreement_tables
-from debate_judge.runs.reports import calibration as calibration_tables
-from debate_judge.runs.reports import decisions as decision_tables
-from debate_judge.runs.reports import raters as rater_tables
-from debate_judge.runs.reports.terminal import show
+from debate_judge.runs.reports.evidence import to_json
+from debate_judge.runs.reports.tables import show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,10 +158,10 @@ class Result:
             "exported": {"judge": self.exported.name, "why": self.exported.reason},
             "exported_lm_calls_per_item": exported_calls(self),
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
-            "decisions": decision_tables.to_json(held_out.decisions),
-            "absolute_agreement": absolute_agreement_tables.to_json(held_out.absolute_agreement),
-            "calibration": calibration_tables.to_json(self.calibration),
-            "raters": rater_tables.to_json(held_out.rater_agreement),
+            "decisions": to_json(held_out.decisions),
+            "absolute_agreement": to_json(held_out.absolute_agreement),
+            "calibration": {aspect: effect.to_json() for aspect, effect in self.calibration.items()},
+            "raters": to_json(held_out.rater_agreement),
             "gain": {**asdict(gain), "power": None if (power := statistical_power(gain)) is None else asdict(power)},
             "gains": {aspect: asdict(aspect_gain) for aspect, aspect_gain in held_out.gains.items()},
             "gain_of_knowledge": asdict(held_out.gain_of_knowledge),

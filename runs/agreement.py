@@ -1,9 +1,8 @@
-"""Measure the agreement of any scores with human ratings.
+"""Agreement of any scores with human ratings.
 
     python runs/agreement.py FILE
     python runs/agreement.py ratings.csv+scores.jsonl    # two files, joined by group, candidate and aspect
     python runs/agreement.py FILE --json table.json --aspects coherence,relevance
-    python runs/agreement.py FILE --reply-scale 1-3  # recorded LM replies in `samples` instead of scores
     python runs/agreement.py FILE --cut 3.5          # yes/no ratings, and scores on another scale
 
 FILE has rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV. RATINGS+SCORES joins two files; with a
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
     from debate_judge.data.agreement.raters import RaterAgreement
     from debate_judge.data.agreement.results import AgreementByLevel
     from debate_judge.data.agreement.tables import AgreementTable, GroupScores
-    from debate_judge.data.schema import Level, Scale
-    from debate_judge.runs.comparison.judged import Scores
-    from debate_judge.runs.reports.tables import DataTable
-    from debate_judge.runs.reports.terminal import OutputBlock
+    from debate_judge.data.schema import Level
+    from debate_judge.runs.comparison.results import Scores
+    from debate_judge.runs.reports.tables import DataTable, OutputBlock
 
 _LEVEL_TITLES: dict[Level, str] = {
     "summary": "summary level: the correlation within each group, averaged over groups",
@@ -53,7 +51,6 @@ class AgreementFlags:
         ..., "rows with scores and ratings, .jsonl or .csv, or RATINGS+SCORES", flag="FILE", metavar="FILE"
     )
     aspects: tuple[str, ...] = setting((), "aspects to report, comma-separated", default_text="all in the file")
-    reply_scale: str | None = setting(None, "scale of the recorded replies in `samples`", metavar="LOW-HIGH", rare=True)
     cut: float | None = setting(
         None,
         "threshold of yes/no decisions: scores of at least X are yes",
@@ -61,7 +58,7 @@ class AgreementFlags:
     )
     seed: int = SEED
     json: str | None = setting(
-        None, "also write the result as JSON; - prints it instead of the tables", metavar="FILE", affects_results=False
+        None, "also write the result as JSON; to - in place of the tables", metavar="FILE", affects_results=False
     )
 
 
@@ -74,29 +71,25 @@ def _run(flags: AgreementFlags) -> int:
     from debate_judge.data.agreement.results import LEVELS
     from debate_judge.data.agreement.tables import agreement_table
     from debate_judge.runs.comparison.score_files import read_rated_scores
-    from debate_judge.runs.reports import raters as rater_tables
-    from debate_judge.runs.reports.decisions import tables, to_json
-    from debate_judge.runs.reports.terminal import show
+    from debate_judge.runs.reports.evidence import decision_tables, raters_table, to_json
+    from debate_judge.runs.reports.tables import show
     from debate_judge.runs.runner.progress import StepProgress
 
     _check_output(flags)
-    file, scale = Path(flags.file), _parse_scale(flags.reply_scale)
-    file_scores = read_rated_scores(file, scale=scale, aspects=flags.aspects)
-    scores = file_scores.scores
+    scores = read_rated_scores(Path(flags.file), flags.aspects)
     with StepProgress("levels", len(LEVELS)) as steps:
         table = agreement_table(scores, seed=flags.seed, levels=steps.track(LEVELS))
     decisions, raters = _decisions(flags, scores), _rater_comparison(flags, scores)
     record = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
-    record |= {"raters": {name: entry.to_json() for name, entry in raters.items()}} if raters else {}
+    record |= {"raters": to_json({"scores": raters})["scores"]} if raters else {}
     if flags.json == "-":
         print(json.dumps(record, indent=2, allow_nan=False))
         return 0
-    show(f"{file_scores.rows} rows, {len(scores)} aspects; 95 % intervals over groups")
-    if file_scores.samples:
-        show(f"{file_scores.samples} recorded samples read, {file_scores.unreadable} without a score on the scale")
-    show(*_level_tables(table), *(block for each in tables(decisions, units="groups") for block in ("", each)))
+    rows = sum(len(group.candidates) for groups in scores.values() for group in groups)
+    show(f"{rows} rows, {len(scores)} aspects; 95 % intervals over groups")
+    show(*_level_tables(table), *(block for each in decision_tables(decisions, units="groups") for block in ("", each)))
     if raters:
-        show("", rater_tables.table({"scores": raters}, _level(scores), "spearman"))
+        show("", raters_table({"scores": raters}, _level(scores), "spearman"))
     if flags.json:
         write_json(flags.json, record, "--json")
     return 0
@@ -125,7 +118,7 @@ def _decisions(flags: AgreementFlags, scores: Scores) -> dict[str, dict[str, Dec
 def _rater_comparison(flags: AgreementFlags, scores: Scores) -> dict[str, RaterAgreement]:
     """Aspect -> how the scores compare with individual raters; empty without ratings of several raters."""
     from debate_judge.data.agreement.raters import compare_with_raters
-    from debate_judge.runs.reports.raters import several_raters
+    from debate_judge.runs.reports.evidence import several_raters
 
     if not several_raters(scores):
         return {}
@@ -155,18 +148,6 @@ def _check_output(flags: AgreementFlags) -> None:
         remedy = "give it another name"
         raise InputError("the output would replace the input", field="--json", found=flags.json, remedy=remedy)
     require_writable(out, "--json")
-
-
-def _parse_scale(text: str | None) -> Scale | None:
-    from debate_judge.data.schema import Scale
-
-    if text is None:
-        return None
-    low, _, high = text.partition("-")
-    try:
-        return Scale(float(low), float(high))
-    except ValueError:
-        raise InputError("not a scale", field="--reply-scale", expected="LOW-HIGH, e.g. 1-5", found=text) from None
 
 
 _COUNTS = {

@@ -22,8 +22,7 @@ from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import run_command
-from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import OutputBlock, Verbatim, show
+from debate_judge.runs.reports.tables import DataTable, OutputBlock, Verbatim, show
 
 if TYPE_CHECKING:
     from debate_judge.data.corpus_statistics import AspectStatistics, CorpusStatistics

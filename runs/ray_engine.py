@@ -30,10 +30,15 @@ from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM, RESUME_HINT
 from debate_judge.runs.flags.text_layout import is_terminal, say
-from debate_judge.runs.reports.scoring_summary import scored_summary
-from debate_judge.runs.reports.terminal import show
+from debate_judge.runs.reports.tables import show
 from debate_judge.runs.scoring.output import PROVIDER_FAILED, RowTotals
-from debate_judge.runs.scoring.scorer import connect_judge, find_export, load_judge, unscored_exit_code
+from debate_judge.runs.scoring.scorer import (
+    connect_judge,
+    find_export,
+    load_judge,
+    scored_summary,
+    unscored_exit_code,
+)
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags
 
 if TYPE_CHECKING:

@@ -4,22 +4,25 @@
     python runs/report.py RUN_ID
     python runs/report.py runs/store/exports/NAME --share
 
-The page is rendered from the report.json that the command wrote and the texts in its store, without LM calls. On a
-terminal it opens in the browser; its path is always printed. --share makes a page that quotes no source, candidate,
-comment or debate.
+On a terminal the page opens in the browser; its path is always printed. --share opens the page to share, which quotes no
+source, candidate, comment or debate; nor does the page that is logged in a run of MLflow.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
+from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.common import STORE
 from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.parser import run_command
 from debate_judge.runs.flags.text_layout import is_terminal
+
+_RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})")
 
 
 @command_settings
@@ -28,34 +31,60 @@ class ReportFlags:
 
     run: str = setting(
         ...,
-        "folder of an export or of a comparison, the .json file of a report, or the id of an MLflow run",
+        "folder of an export or of a comparison, its page, or the id of an MLflow run",
         flag="RUN_OR_EXPORT",
         metavar="RUN_OR_EXPORT",
     )
-    share: bool = setting(False, "make a page to share, which quotes no text of the data")
+    share: bool = setting(False, "the page to share, which quotes no text of the data")
     store: str | None = setting(
-        None,
-        "folder of the texts and of the embedded MLflow store",
-        metavar="DIR",
-        default_text="the one that has the export",
+        None, "folder with the embedded MLflow store of a run", metavar="DIR", default_text=STORE.default
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the page, print its path, open it; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
+    """Print the page's path and open it; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
     return run_command("report", __doc__, ReportFlags, _run, argv)
 
 
 def _run(flags: ReportFlags) -> int:
-    from debate_judge.runs.reports.html.report_files import regenerate
-
-    store = None if flags.store is None else Path(flags.store)
-    page = regenerate(flags.run, store, Path(STORE.default), share=flags.share)
+    run = _RUN.fullmatch(flags.run)
+    if run is not None and not Path(flags.run).exists():
+        page = _logged_page(run[1], flags.store)
+    else:
+        page = _page_in(Path(flags.run), share=flags.share)
     print(page)
     # No browser is opened if the output is piped to another program.
     if is_terminal(sys.stdout) and not flags.share and not webbrowser.open(page.resolve().as_uri()):
         print("no browser could be opened here; open this file with one", file=sys.stderr)
     return 0
+
+
+def _page_in(path: Path, *, share: bool) -> Path:
+    """The page itself, or the only one in a folder."""
+    pages = [path] if path.suffix == ".html" else [*path.glob("report.html"), *sorted(path.glob("*-report.html"))]
+    if share:
+        pages = [page.with_stem(f"{page.stem.removesuffix('-share')}-share") for page in pages]
+    if len(pages) > 1:
+        found = ", ".join(page.name for page in pages)
+        raise InputError("the folder has several reports", file=path, expected=f"one of {found}")
+    if not pages or not pages[0].is_file():
+        raise InputError(
+            "there is no report",
+            file=path,
+            expected="folder of an export or of a comparison, its page, or the id of an MLflow run",
+            remedy="run the compile or comparison again, without --report none; finished calls are not paid for again",
+        )
+    return pages[0]
+
+
+def _logged_page(run_id: str, store: str | None) -> Path:
+    from debate_judge.runs.export.from_mlflow import run_artifact
+
+    file = Path(store or STORE.default) / "reports" / run_id / "report.html"
+    text = run_artifact(run_id, "report.html", None if store is None else Path(store))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8", newline="\n")
+    return file
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.flags.parser import RESUME_HINT, run_command
 from debate_judge.runs.flags.text_layout import is_terminal, say
-from debate_judge.runs.reports.terminal import show
+from debate_judge.runs.reports.tables import show
 from debate_judge.runs.scoring.settings import ScoreFlags
 
 if TYPE_CHECKING:
@@ -97,9 +97,8 @@ def _groups(flags: ScoreFlags, task: Task, on_error: ErrorHandler) -> Iterator[L
 
 def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     from debate_judge.data.files.groups import NO_ROWS_REMEDY
-    from debate_judge.runs.reports.scoring_summary import scored_summary
     from debate_judge.runs.scoring.output import open_results
-    from debate_judge.runs.scoring.scorer import unscored_exit_code
+    from debate_judge.runs.scoring.scorer import scored_summary, unscored_exit_code
 
     judge = scorer.judge
     if scorer.note:

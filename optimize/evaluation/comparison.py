@@ -31,8 +31,7 @@ from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.search.pooling import EQUAL_COST_TOLERANCE
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
-from debate_judge.runs.comparison.judged import EvaluatedJudge
-from debate_judge.runs.comparison.results import Comparison, EvalSetup
+from debate_judge.runs.comparison.results import Comparison, EvalSetup, EvaluatedJudge
 from debate_judge.runs.runner.runner import calls_per_item, require_scored
 
 COMPILED_MAPPED = "compiled-mapped"

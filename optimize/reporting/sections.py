@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from debate_judge.optimize.evaluation.held_out import COMPARED
-from debate_judge.optimize.reporting.formatting import describe_point, guides, variant_name
+from debate_judge.optimize.reporting.formatting import guides, variant_name
 from debate_judge.optimize.reporting.verdict import (
     NOT_ABOVE_CHANCE,
     agreement_table,
@@ -15,20 +14,19 @@ from debate_judge.optimize.reporting.verdict import (
     verdict,
 )
 from debate_judge.optimize.result import Result
-from debate_judge.optimize.search.study import Outcome
-from debate_judge.runs.comparison.report import build_report, cost_chart, point, reproduce_blocks
+from debate_judge.runs.comparison.report import build_report, point, reproduce_blocks
 from debate_judge.runs.flags.parser import as_command
-from debate_judge.runs.reports import calibration
+from debate_judge.runs.reports.charts import Chart, Series
 from debate_judge.runs.reports.costs import calls_text, cost_table
-from debate_judge.runs.reports.html.charts import Chart, Series
-from debate_judge.runs.reports.html.page import Paragraph, Quotation, Report, ReportBlock, TextChange
+from debate_judge.runs.reports.evidence import calibration_table, rank_note
+from debate_judge.runs.reports.page import Paragraph, Quotation, Report, ReportBlock
 from debate_judge.runs.reports.text import correlation_label
 
 _BIASED = "On train and dev; the best of many such figures is biased upwards."
 
 
-def compile_report(result: Result) -> tuple[Report, dict[str, Any]]:
-    """The report of a compile without the texts of the data, and these texts as JSON values."""
+def compile_report(result: Result) -> Report:
+    """The report of a compile."""
     plan, meter = result.plan, result.lm.meter
     warning = [] if result.beats_chance else [Paragraph(NOT_ABOVE_CHANCE, "warning")]
     sentences: list[ReportBlock] = [Paragraph(sentence) for sentence in verdict(result)]
@@ -39,14 +37,12 @@ def compile_report(result: Result) -> tuple[Report, dict[str, Any]]:
         subject="Compiled judge",
         name=plan.name,
         title=f"{plan.corpus_name}: {result.judge_kind}, {plan.settings.lm}",
-        identity=plan.identity,
         verdict=[*warning, *sentences, agreement_table(result)],
         sections={
             "Statistics": [Paragraph(finding) for finding in further_findings(result)],
             "What was learnt about the raters": _learnt_about_raters(result),
             "Agreement by rounds and persona": _agreement_by_rounds(result),
-            "Agreement against cost": _agreement_against_cost(result),
-            "Scores on the raters' scale": [calibration.table(effects), Paragraph(calibration.rank_note(effects))]
+            "Scores on the raters' scale": [calibration_table(effects), Paragraph(rank_note(effects))]
             if effects
             else [],
         },
@@ -64,14 +60,14 @@ def _learnt_about_raters(result: Result) -> list[ReportBlock]:
     judge, before = result.compiled, result.plan.judge.instructions()
     blocks: list[ReportBlock] = [Quotation(f"Guide: {aspect}", guide) for aspect, guide in guides(judge).items()]
     changes = [
-        TextChange(f"{aspect}: instructions of {role}", before[role], after)
+        Quotation(f"{aspect}: instructions of {role}", after)
         for aspect, chosen in judge.aspects.items()
         for role, after in chosen.judge.instructions().items()
         if after != before[role]
     ]
     if not blocks and not changes:
         return [Paragraph("The judge holds no guide, and its instructions are unchanged.")]
-    note = "Instructions of the judge's roles, from uncompiled to compiled: what was added and what was removed."
+    note = "Instructions of the judge's roles, where the compile has changed them."
     return [*blocks, *([Paragraph(note)] if changes else []), *changes]
 
 
@@ -89,20 +85,9 @@ def _agreement_by_rounds(result: Result) -> list[ReportBlock]:
             chart = Chart(aspect, "lines", f"{label}; without Tie-breaker, scores not rounded", tuple(series))
             if not chosen.point.tie_breaker:
                 name = variant_name(chosen.point.variant)
-                chart = replace(chart, chosen=(name, chosen.point.rounds, chosen.agreement))
+                chart = replace(chart, chosen=(name, chosen.point.rounds))
             charts.append(chart)
     return [Paragraph(_BIASED), *charts] if charts else []
-
-
-def _agreement_against_cost(result: Result) -> list[ReportBlock]:
-    def described(outcome: Outcome) -> tuple[str, float, float]:
-        return describe_point(outcome.point, outcome.calls), outcome.calls, outcome.agreement
-
-    charts: list[ReportBlock] = []
-    for aspect, search in result.searches.items():
-        caption = f"{result.plan.objective_description}, {len(search.chosen.scores)} sources"
-        charts.append(cost_chart(aspect, caption, list(map(described, search.outcomes)), described(search.chosen)))
-    return [Paragraph(_BIASED), *charts]
 
 
 def _reproduce(result: Result) -> list[ReportBlock]:

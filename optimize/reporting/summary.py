@@ -21,7 +21,7 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import command_words
 from debate_judge.runs.reports.costs import calls_text, cost_table
-from debate_judge.runs.reports.terminal import OutputBlock, Verbatim
+from debate_judge.runs.reports.tables import OutputBlock, Verbatim
 
 _OFFLINE_NOTE = (
     "The LM was the offline stand-in, which is text statistics and not a language model: these figures do not tell you "

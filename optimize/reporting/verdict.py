@@ -19,9 +19,9 @@ from debate_judge.optimize.evaluation.comparison import (
 from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.reporting.formatting import describe_point
 from debate_judge.optimize.search.points import NO_KNOWLEDGE
-from debate_judge.runs.comparison.evidence import evidence
+from debate_judge.runs.comparison.report import evidence_tables as tables_of
 from debate_judge.runs.comparison.table import group_notes
-from debate_judge.runs.reports import calibration
+from debate_judge.runs.reports.evidence import calibration_table, rank_note
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import agreement_description, interval, p_text, power_text, value_text
 
@@ -127,11 +127,11 @@ def further_findings(result: Result) -> list[str]:
 def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
     """Title -> tables of further figures on held-out, with notes below them."""
     by_title: dict[str, list[DataTable | str]] = {
-        kind.title: [*kind.tables] for kind in evidence(result.held_out, headings(result))
+        title: [*tables] for title, tables in tables_of(result.held_out, headings(result)).items()
     }
     if effects := result.calibration:
-        by_title["Scores on the raters' scale"] = [calibration.table(effects), calibration.rank_note(effects)]
-    return {title: parts for title, parts in by_title.items() if parts}
+        by_title["Scores on the raters' scale"] = [calibration_table(effects), rank_note(effects)]
+    return by_title
 
 
 def exported_calls(result: Result) -> dict[str, float]:

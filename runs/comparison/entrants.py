@@ -63,7 +63,9 @@ class JudgeSpec:
     @property
     def brackets(self) -> str:
         """The settings as the user writes them."""
-        return in_brackets(self.settings)
+        if not self.settings:
+            return ""
+        return f"[{','.join(f'{name}={_format_value(value)}' for name, value in self.settings.items())}]"
 
 
 @dataclass(frozen=True)
@@ -76,14 +78,6 @@ class Entrant:
     lm: LMChoice = LMChoice("offline")
     compiled_on: frozenset[str] = frozenset()
     """The `source_id` of the sources that an export was tuned or chosen on; empty for other judges."""
-    base_name: str = ""
-    """The name without brackets."""
-    settings: Settings = field(default_factory=dict)
-    """The settings in brackets."""
-
-    def name_without(self, setting: str) -> str:
-        """The name without one of the settings in brackets."""
-        return self.base_name + in_brackets({name: value for name, value in self.settings.items() if name != setting})
 
     def overlap(self, corpus: Corpus) -> int:
         """Number of groups of a corpus that the judge was compiled on."""
@@ -161,9 +155,7 @@ def build_entrants(
     duplicates = {e.name for e in built if sum(e.name == other.name for other in built) > 1}
     # Two exports of the same name are called by the paths that the user wrote.
     built = [
-        replace(e, name=spec.address + spec.brackets, base_name=spec.address)
-        if e.name in duplicates and spec.export
-        else e
+        replace(e, name=spec.address + spec.brackets) if e.name in duplicates and spec.export else e
         for spec, e in zip(specs, built, strict=True)
     ]
     for i, entrant in enumerate(built):
@@ -211,13 +203,6 @@ def _parse_value(text: str) -> Any:
     return parse_option_value(text)
 
 
-def in_brackets(settings: Settings) -> str:
-    """Settings as a user writes them; empty without settings."""
-    return (
-        "[" + ",".join(f"{name}={_format_value(value)}" for name, value in settings.items()) + "]" if settings else ""
-    )
-
-
 def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(_format_value, value)) + "]"
@@ -236,7 +221,7 @@ def _entrant(spec: JudgeSpec, aspects: Sequence[Aspect], persona_texts: Mapping[
     if spec.export is None:
         judge = _preset_judge(spec, settings, persona_texts)
         judges = {a.name: AspectJudge(judge, default_granularity(judge, a)) for a in aspects}
-        return Entrant(spec.address + spec.brackets, judges, base_name=spec.address, settings=spec.settings)
+        return Entrant(spec.address + spec.brackets, judges)
     missing = [a.name for a in aspects if a.name not in spec.export.judge.aspects]
     if missing:
         raise InputError(
@@ -251,14 +236,7 @@ def _entrant(spec: JudgeSpec, aspects: Sequence[Aspect], persona_texts: Mapping[
         for name, j in spec.export.judge.aspects.items()
     }
     compiled_on = evidence_part(spec.export.manifest, "compiled_on", list[str]) or []
-    base_name = _display_name(spec.address, spec.export)
-    return Entrant(
-        base_name + spec.brackets,
-        judges,
-        compiled_on=frozenset(compiled_on),
-        base_name=base_name,
-        settings=spec.settings,
-    )
+    return Entrant(_display_name(spec.address, spec.export) + spec.brackets, judges, compiled_on=frozenset(compiled_on))
 
 
 def _display_name(address: str, export: Export) -> str:

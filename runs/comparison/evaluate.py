@@ -7,7 +7,7 @@ like one of three rounds, and debates with different personas begin with the sam
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
@@ -15,7 +15,7 @@ from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.grouping import Grouping, Question, group_into_questions
 from debate_judge.programs.judge import Judgement, Unscored, corpus_items
 from debate_judge.runs.comparison.entrants import Entrant
-from debate_judge.runs.comparison.judged import EvaluatedJudge
+from debate_judge.runs.comparison.results import EvaluatedJudge
 from debate_judge.runs.estimates.dry_run import (
     NO_CALLS,
     Estimate,
@@ -32,22 +32,12 @@ _SAMPLED_ITEMS = 96
 """Items that each judge scores in the dry run, over all aspects."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The scores of all judges."""
-
-    judges: Mapping[str, EvaluatedJudge]
-    """By name, in the order of the entrants."""
-    failed: Mapping[str, str] = field(default_factory=dict)
-    """Name -> why the judge cannot score any item."""
-
-
 def evaluate(
     runner: JudgeRunner,
     entrants: Sequence[Entrant],
     corpus: Corpus,
     aspects: Sequence[Aspect],
-) -> Evaluation:
+) -> tuple[dict[str, EvaluatedJudge], dict[str, str]]:
     """Score all candidates with all entrants.
 
     Args:
@@ -55,6 +45,9 @@ def evaluate(
         entrants: The judges.
         corpus: The candidates and their ratings.
         aspects: The aspects to score.
+
+    Returns:
+        Name -> evaluated judge, in the order of the entrants; and name -> why a judge cannot score any item.
 
     Raises:
         dspy.LMError: The LM cannot be used; replies so far are in its store.
@@ -90,7 +83,7 @@ def evaluate(
     if judges and all(judge.note for judge in judges.values()):
         name, first = next(iter(judges.items()))
         raise InputError(f"no judge could score anything; {name} {first.note}")
-    return Evaluation(judges, {name: one_line(error) for name, error in shared_pass.failed.items()})
+    return judges, {name: one_line(error) for name, error in shared_pass.failed.items()}
 
 
 def one_line(error: Exception) -> str:

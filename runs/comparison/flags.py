@@ -8,7 +8,7 @@ from pydantic import AfterValidator
 
 from debate_judge.programs import JUDGES
 from debate_judge.runs.flags.common import EXPORT, JSON_FILE, MAX_UNSCORED, REPORT, SEED, STORE, DataFlags
-from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
+from debate_judge.runs.flags.declaration import command_settings, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE
 from debate_judge.runs.flags.lm import MAX_TOKENS, AtLeast0, AtLeast1, EstimateFlags, LimitFlags, PreflightFlags
 from debate_judge.runs.flags.metric import CUT, MetricChoice
@@ -24,20 +24,9 @@ def _check_metric(text: str) -> str:
     return text
 
 
-@flag_group
-class PartFlags:
-    """Which groups of a rated corpus are scored."""
-
-    part: Literal["held-out", "all"] = setting(
-        "held-out",
-        "sources to score: those that no export was compiled on (without exports, the held-out split), or all",
-    )
-    seed: int = SEED
-
-
-@flag_group
-class EntrantFlags:
-    """The judges of the table, including those whose scores come from a file."""
+@command_settings
+class CompareFlags(DataFlags, PreflightFlags, LimitFlags, EstimateFlags):
+    """Settings of one comparison."""
 
     judges: tuple[str, ...] = setting(
         ("rouge-l", "single", "debate"),
@@ -50,43 +39,31 @@ class EntrantFlags:
         metavar="NAME=FILE",
         repeated=True,
     )
-    personas: str | None = PERSONAS_FILE
-    store: str = STORE
-
-
-@flag_group
-class JudgesLMFlags(PreflightFlags):
-    """The LM of all roles; by default that of the first export, with its settings."""
-
     lm: str | None = setting(
         None,
         "PROVIDER/MODEL, or offline (text statistics, not an LM)",
         default_text="that of the first export, or offline",
     )
-    temperature: AtLeast0 | None = setting(
-        None, "sampling temperature; none: the provider's default", default_text="as compiled, or 0", rare=True
-    )
-    max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled, or 2000", rare=True)
-
-
-@flag_group
-class TableFlags:
-    """The statistics of the table, and the outputs."""
-
     metric: Annotated[str, AfterValidator(_check_metric)] = setting(
         "auto",
         "level (summary: within sources, sample: pooled, system: over systems) and correlations to show",
         metavar="LEVEL/CORRELATION,...",
         default_text="the level that suits the data, and the two correlations that papers on the task report",
     )
+    part: Literal["held-out", "all"] = setting(
+        "held-out",
+        "sources to score: those that no export was compiled on (without exports, the held-out split), or all",
+    )
+    store: str = STORE
+    verbose: bool = setting(False, "print all tables", affects_results=False)
+    seed: int = SEED
+    personas: str | None = PERSONAS_FILE
+    temperature: AtLeast0 | None = setting(
+        None, "sampling temperature; none: the provider's default", default_text="as compiled, or 0", rare=True
+    )
+    max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled, or 2000", rare=True)
     cut: float | None = CUT
     max_unscored: float = MAX_UNSCORED
     report: Literal["none", "plain", "full"] = REPORT
     name: str | None = setting(None, "name of the run in MLflow", rare=True, affects_results=False)
     json: str | None = JSON_FILE
-    verbose: bool = setting(False, "print all tables", affects_results=False)
-
-
-@command_settings
-class CompareFlags(DataFlags, PartFlags, EntrantFlags, TableFlags, JudgesLMFlags, LimitFlags, EstimateFlags):
-    """Settings of one comparison."""

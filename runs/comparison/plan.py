@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_writable
 from debate_judge.data.requirements import aspects_to_judge, require_level
-from debate_judge.data.schema import Corpus, Task
+from debate_judge.data.schema import Corpus, Task, fingerprint
 from debate_judge.data.splits import split
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.entrants import (
@@ -27,110 +27,76 @@ from debate_judge.runs.comparison.entrants import (
     parse_judges,
 )
 from debate_judge.runs.comparison.flags import CompareFlags, parse_metric
-from debate_judge.runs.comparison.judged import EvaluatedJudge
-from debate_judge.runs.comparison.results import EvalSetup
+from debate_judge.runs.comparison.results import EvalSetup, EvaluatedJudge
 from debate_judge.runs.comparison.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
+from debate_judge.runs.flags.declaration import result_settings
 from debate_judge.runs.flags.metric import AUTO
 from debate_judge.runs.human_ratings import resolve_data
-
-
-@dataclass(frozen=True)
-class ComparisonContext:
-    """What a comparison was made on: the part of the data, the split and the LM."""
-
-    part: str
-    """`all` or `held-out`."""
-    groups: str
-    """What the groups are, in words."""
-    seed: int
-    """Seed of the split."""
-    lms: tuple[str, ...]
-    """PROVIDER/MODEL, or offline, of all judges."""
-
-    @property
-    def lm(self) -> str:
-        """The LMs in one line."""
-        return ", ".join(self.lms)
-
-    @property
-    def stand_in(self) -> bool:
-        """Whether a judge has the offline stand-in for an LM."""
-        return OFFLINE in self.lms
-
-    @property
-    def lm_note(self) -> str:
-        """The LM, or that it is a stand-in, for notes."""
-        if self.stand_in:
-            return "LM: the offline stand-in, which is text statistics and not a language model"
-        return f"LM: {self.lm}"
-
-    def to_json(self, setup: EvalSetup) -> dict[str, Any]:
-        """Data, part and LM as JSON values."""
-        corpus = setup.corpus
-        return {
-            "data": {
-                "name": corpus.origin.name,
-                # Only the file's name: a published result should not reveal where a user keeps data.
-                "location": Path(corpus.origin.location).name,
-                "task": corpus.task.name,
-                "aspects": [a.name for a in setup.aspects],
-                "part": self.part,
-                "groups": len(corpus.groups),
-                "split_seed": self.seed,
-                "digest": corpus.digest,
-            },
-            "lm": {"spec": self.lm, "stand_in": self.stand_in},
-        }
-
-
-def select_part(
-    corpus: Corpus, aspects: Sequence[str], part: str, seed: int, compiled_on: Set[str]
-) -> tuple[Corpus, str]:
-    """The groups to compare on, and what they are.
-
-    Args:
-        corpus: The data.
-        aspects: The aspects to compare in.
-        part: `all` or `held-out`: the groups that no export was compiled on; without an export, and where exports were
-            compiled on all groups, the held-out part of a compile's split.
-        seed: Of that split.
-        compiled_on: The `source_id` of all sources that exports were compiled on.
-    """
-    count = len(corpus.groups)
-    if part == "all":
-        return corpus, f"all {count} groups of the data"
-    unseen = tuple(group for group in corpus.groups if group.source_id not in compiled_on)
-    if unseen and compiled_on:
-        return replace(corpus, groups=unseen), f"the {len(unseen)} of {count} groups that no export was compiled on"
-    try:
-        held_out = split(corpus, aspects=aspects, seed=seed).held_out
-    except InputError as error:
-        remedy = "--part all compares on all groups"
-        raise error.replaced(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
-    return held_out, f"{len(held_out.groups)} held-out groups of {count} (the split of a compile with seed {seed})"
 
 
 @dataclass(frozen=True)
 class ComparisonPlan:
     """A checked comparison: the judges, each with its LM, and the groups."""
 
+    flags: CompareFlags
     setup: EvalSetup
     entrants: tuple[Entrant, ...]
-    external: Mapping[str, EvaluatedJudge]
-    """Name -> scores from a file."""
     baseline: str
     """The first judge, which the others are compared with."""
-    context: ComparisonContext
+    groups: str
+    """What the groups are, in words."""
+    external: Mapping[str, EvaluatedJudge] = field(default_factory=dict)
+    """Name -> scores from a file."""
 
     @property
     def lms(self) -> tuple[LMChoice, ...]:
         """The LMs of the judges."""
         return tuple(dict.fromkeys(entrant.lm for entrant in self.entrants))
 
+    @property
+    def lm(self) -> str:
+        """The LMs in one line."""
+        return ", ".join(dict.fromkeys(lm.spec for lm in self.lms))
+
+    @property
+    def stand_in(self) -> str:
+        """A notice where a judge has the offline stand-in for an LM, else empty."""
+        note = "LM: the offline stand-in, which is text statistics and not a language model"
+        return note if any(lm.spec == OFFLINE for lm in self.lms) else ""
+
+    @property
+    def identity(self) -> str:
+        """Equal for comparisons of equal settings on equal data, which are the same run."""
+        settings = {name: str(value) for name, value in result_settings(self.flags).items()}
+        return fingerprint(["comparison", self.setup.corpus.digest, settings])
+
+    @property
+    def name(self) -> str:
+        """The name of the run and of its report."""
+        return self.flags.name or f"compare-{self.setup.corpus.origin.name}-{self.identity[:8]}"
+
     def entrants_of(self, lm: LMChoice) -> list[Entrant]:
         """The judges that have this LM."""
         return [entrant for entrant in self.entrants if entrant.lm == lm]
+
+    def to_json(self) -> dict[str, Any]:
+        """Data, part and LM as JSON values."""
+        corpus = self.setup.corpus
+        return {
+            "data": {
+                "name": corpus.origin.name,
+                # Only the file's name: a published result should not reveal where a user keeps data.
+                "location": Path(corpus.origin.location).name,
+                "task": corpus.task.name,
+                "aspects": [a.name for a in self.setup.aspects],
+                "part": self.flags.part,
+                "groups": len(corpus.groups),
+                "split_seed": self.flags.seed,
+                "digest": corpus.digest,
+            },
+            "lm": {"spec": self.lm, "stand_in": bool(self.stand_in)},
+        }
 
 
 def prepare(flags: CompareFlags) -> ComparisonPlan:
@@ -148,26 +114,39 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     aspects = tuple(corpus.task.aspect(name) for name in aspect_names)
     built = build_entrants(specs, aspects, lms, Path(flags.personas) if flags.personas else None)
     compiled_on = frozenset[str]().union(*(entrant.compiled_on for entrant in built))
-    part, groups = select_part(corpus, aspect_names, flags.part, flags.seed, compiled_on)
+    part, groups = _select_part(corpus, aspect_names, flags.part, flags.seed, compiled_on)
     decision_rules = find_decision_rules(corpus.groups, aspects)
     cuts = decision_cuts(aspects, decision_rules, flags.cut)
     setup = EvalSetup(part, aspects, level, statistics, flags.seed, cuts, decision_rules)
     external = _external_judges(flags.external, setup, corpus, {entrant.name for entrant in built})
-    plan = ComparisonPlan(
-        setup,
-        tuple(built),
-        external,
-        # Compared with a judge on the sources that it was compiled on, no other would say anything.
-        _first_judge([*(e.name for e in built if not e.overlap(part)), *external, *(e.name for e in built)]),
-        ComparisonContext(
-            flags.part,
-            groups,
-            flags.seed,
-            tuple(dict.fromkeys(entrant.lm.spec for entrant in built)),
-        ),
-    )
+    # Compared with a judge on the sources that it was compiled on, no other would say anything.
+    names = [*(e.name for e in built if not e.overlap(part)), *external, *(e.name for e in built)]
+    if not names:
+        raise InputError("no judge is named", field="--judges", expected=expected_judges())
     require_writable(flags.json, "--json")
-    return plan
+    return ComparisonPlan(flags, setup, tuple(built), names[0], groups, external)
+
+
+def _select_part(
+    corpus: Corpus, aspects: Sequence[str], part: str, seed: int, compiled_on: Set[str]
+) -> tuple[Corpus, str]:
+    """The groups to compare on, and what they are.
+
+    `held-out` are the groups that no export was compiled on; without an export, and where exports were compiled on all
+    groups, the held-out part of a compile's split.
+    """
+    count = len(corpus.groups)
+    if part == "all":
+        return corpus, f"all {count} groups of the data"
+    unseen = tuple(group for group in corpus.groups if group.source_id not in compiled_on)
+    if unseen and compiled_on:
+        return replace(corpus, groups=unseen), f"the {len(unseen)} of {count} groups that no export was compiled on"
+    try:
+        held_out = split(corpus, aspects=aspects, seed=seed).held_out
+    except InputError as error:
+        remedy = "--part all compares on all groups"
+        raise error.replaced(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
+    return held_out, f"{len(held_out.groups)} held-out groups of {count} (the split of a compile with seed {seed})"
 
 
 def _task_of_export(spec: str, judges: Sequence[JudgeSpec]) -> Task | str | None:
@@ -205,14 +184,8 @@ def _external_judges(
         name = name.strip()
         if name in names_taken or name in by_name:
             raise InputError("two judges have the same name", field="--external", expected="another name", found=name)
-        by_name[name] = read_external(Path(path), name, setup.corpus, setup.aspects, full_corpus=full_corpus)
+        by_name[name] = read_external(Path(path), setup.corpus, setup.aspects, full_corpus)
     return by_name
-
-
-def _first_judge(names: Sequence[str]) -> str:
-    if not names:
-        raise InputError("no judge is named", field="--judges", expected=expected_judges())
-    return names[0]
 
 
 def _metric(flags: CompareFlags, corpus: Corpus) -> tuple[Level, tuple[Statistic, ...]]:

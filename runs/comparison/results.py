@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement, absolute_agreement
@@ -19,17 +21,83 @@ from debate_judge.data.agreement.tables import (
     Agreement,
     AgreementTable,
     Difference,
+    GroupScores,
     Level,
     Statistic,
     agreement_table,
     compare,
 )
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.runs.comparison.judged import EvaluatedJudge, Scores
-from debate_judge.runs.reports.raters import several_raters
+from debate_judge.programs.judge import Judgement, Unscored
+from debate_judge.programs.lm.prices import Price
+from debate_judge.runs.reports.evidence import several_raters, to_json
+from debate_judge.runs.runner.judge_usage import JudgeUsage
+from debate_judge.runs.runner.runner import calls_per_item
 
 AVERAGE = "average"
 """Name of the column with averages over aspects."""
+
+Scores = Mapping[str, Sequence[GroupScores]]
+"""Aspect -> the scores of one judge."""
+
+
+@dataclass(frozen=True)
+class EvaluatedJudge:
+    """One judge on a corpus: its scores, its answers, and the LM usage behind them."""
+
+    scores: Scores
+    """Aspect -> scores and ratings by group, in corpus order."""
+    judgements: Mapping[str, Sequence[Judgement]] = field(default_factory=dict, repr=False)
+    """Aspect -> its answers in the order of `programs.judge.corpus_items`; empty for scores from a file."""
+    usage: JudgeUsage | None = None
+    """Tokens of its calls; None where they were not counted for this judge."""
+    items: int = 0
+    """Number of distinct items that `usage` covers."""
+    note: str | None = None
+    """Printed below the table."""
+    on_scale: bool = True
+    """Whether the scores lie on the scales of the aspects."""
+    together: int = 1
+    """Most candidates of a source that share a call."""
+    lm: str = ""
+    """PROVIDER/MODEL, or offline; empty for scores from a file."""
+    price: Price | None = None
+    """Of the LM, if it is known."""
+    compiled_on: int = 0
+    """Number of these groups that the judge was tuned or chosen on: agreement on them is no evidence."""
+
+    @property
+    def calls(self) -> float | None:
+        """LM calls per item, including replies from the store; None for scores from a file."""
+        judgements = list(chain.from_iterable(self.judgements.values()))
+        return calls_per_item(judgements) if judgements else None
+
+    @cached_property
+    def unscored(self) -> dict[str, int]:
+        """Reason -> number of items without a score."""
+        answers = chain.from_iterable(self.judgements.values())
+        reasons = Counter(str(judgement.reason) for judgement in answers if isinstance(judgement, Unscored))
+        if not self.judgements:
+            groups = chain.from_iterable(self.scores.values())
+            missing = sum(score is None for group in groups for score in group.scores)
+            reasons.update({"not in the file": missing} if missing else {})
+        return dict(sorted(reasons.items()))
+
+    @property
+    def tokens_per_item(self) -> dict[str, float] | None:
+        """Input tokens at the full price, those of the provider's prefix cache, and output tokens."""
+        if self.usage is None:
+            return None
+        return {kind: getattr(self.usage, kind) / max(1, self.items) for kind in ("fresh", "cached", "output")}
+
+    @property
+    def usd_per_thousand(self) -> float | None:
+        """US dollars for a thousand items if this judge ran alone; None where the price is unknown."""
+        if self.calls == 0:
+            return 0.0
+        if self.price is None or self.usage is None or not self.items:
+            return None
+        return 1000 * self.usage.usd(self.price) / self.items
 
 
 @dataclass(frozen=True)
@@ -92,15 +160,10 @@ class JudgeResult:
 
     def to_json(self) -> dict[str, object]:
         judge = self.judge
-        usage, items = judge.usage, max(1, judge.items)
-        tokens = (
-            None if usage is None else {kind: getattr(usage, kind) / items for kind in ("fresh", "cached", "output")}
-        )
         return {
             "agreement": self.table.to_json(),
             "lm_calls_per_item": judge.calls,
-            "tokens_per_item": tokens,
-            "lm_seconds_per_item": judge.seconds_per_item,
+            "tokens_per_item": judge.tokens_per_item,
             "usd_per_1000_items": judge.usd_per_thousand,
             "lm": judge.lm or None,
             "together": judge.together,
@@ -130,13 +193,8 @@ class Comparison:
 
     @property
     def results(self) -> tuple[JudgeResult, ...]:
-        """The rows that are evidence."""
+        """The rows that are evidence: of judges that were compiled on none of the groups."""
         return tuple(row for row in self.rows if not row.judge.compiled_on)
-
-    @property
-    def in_sample(self) -> tuple[JudgeResult, ...]:
-        """Judges that were compiled on some of these groups: no evidence, and compared with no other judge."""
-        return tuple(row for row in self.rows if row.judge.compiled_on)
 
     def difference(self, name: str, other: str, **options: Any) -> Difference:
         """The agreement of a judge minus that of another one, averaged over aspects, in the first statistic."""
@@ -223,7 +281,8 @@ class Comparison:
             for result in self.results
         }
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON values; kinds of evidence that the ratings do not give are left out."""
         differences = {
             name: {
                 **asdict(d),
@@ -231,6 +290,11 @@ class Comparison:
                 "power": None if (power := statistical_power(d)) is None else asdict(power),
             }
             for name, d in self.differences.items()
+        }
+        kinds: dict[str, Mapping[str, Mapping[str, Any]]] = {
+            "absolute_agreement": self.absolute_agreement,
+            "decisions": self.decisions,
+            "raters": self.rater_agreement,
         }
         return {
             "judges": {result.name: result.to_json() for result in self.rows},
@@ -240,4 +304,5 @@ class Comparison:
             "differences": differences,
             "best": dict(self.best),
             "failed": dict(self.failed),
+            **{kind: to_json(by_judge) for kind, by_judge in kinds.items() if by_judge},
         }

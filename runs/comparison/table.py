@@ -8,8 +8,8 @@ from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.data.agreement.results import STATISTIC_NAMES, WHY_NO_P_VALUE
 from debate_judge.data.agreement.tables import Agreement, Statistic
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.comparison.plan import ComparisonContext
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, JudgeResult
+from debate_judge.runs.comparison.plan import ComparisonPlan
+from debate_judge.runs.comparison.results import AVERAGE, Comparison
 from debate_judge.runs.reports.tables import DataTable
 from debate_judge.runs.reports.text import interval, p_cell, power_text
 
@@ -25,25 +25,29 @@ def judges_table(comparison: Comparison, *, all_intervals: bool = False) -> Data
     """
     statistics, columns = comparison.setup.statistics, comparison.setup.columns
     symbols = "/".join(SYMBOLS[s] for s in statistics)
-    last_columns: dict[str, dict[str, str]] = {}
+    judges = [result.judge for result in comparison.rows]
+    priced, incomplete = any(judge.usd_per_thousand for judge in judges), any(judge.unscored for judge in judges)
+    header = ["judge", *(f"{column} {symbols}" for column in columns), "LM calls per item"]
+    header += ["$ per 1,000 items"] * priced
+    header += [f"Δ to {comparison.baseline}", "p (Holm)", *["unscored"] * incomplete]
     rows = []
     for result in comparison.rows:
-        cells = []
+        judge, name = result.judge, result.name
+        row = [f"{name} (compiled on these sources)" if judge.compiled_on else name]
         for column in columns:
             agreements = [result.agreement(column)[s] for s in statistics]
-            star = " *" if comparison.best[column] == result.name else ""
+            star = " *" if comparison.best[column] == name else ""
             with_interval = all_intervals or column == columns[-1]
-            cells.append(
-                "/".join(format_value(a.value) for a in agreements)
-                + star
-                + (_interval_suffix(agreements[0]) if with_interval else "")
-            )
-        name = f"{result.name} (compiled on these sources)" if result.judge.compiled_on else result.name
-        rows.append((name, *cells))
-        for heading, cell in _last_cells(comparison, result).items():
-            last_columns.setdefault(heading, {})[name] = cell
-    header = ("judge", *(f"{column} {symbols}" for column in columns), *last_columns)
-    return DataTable(header, [(*row, *(column[row[0]] for column in last_columns.values())) for row in rows])
+            values = "/".join(format_value(a.value) for a in agreements)
+            row.append(values + star + (_interval_suffix(agreements[0]) if with_interval else ""))
+        row.append("–" if judge.calls is None else f"{judge.calls:.2f}")
+        if priced:
+            row.append("–" if judge.usd_per_thousand is None else format_usd(judge.usd_per_thousand))
+        difference = comparison.differences.get(name)
+        row.append("–" if difference is None else interval(difference))
+        row.append("–" if difference is None else p_cell(comparison.corrected_p_values[name]))
+        rows.append([*row, *[str(sum(judge.unscored.values()))] * incomplete])
+    return DataTable(header, rows)
 
 
 def format_value(value: float | None) -> str:
@@ -62,86 +66,54 @@ def _interval_suffix(agreement: Agreement) -> str:
     return f" [{agreement.low:.3f}, {agreement.high:.3f}]"
 
 
-def _last_cells(comparison: Comparison, result: JudgeResult) -> dict[str, str]:
-    """Heading -> cell, of the columns after those of agreement; columns that no judge needs are left out."""
-    judge, rows = result.judge, comparison.rows
-    cells = {"LM calls per item": "–" if judge.calls is None else f"{judge.calls:.2f}"}
-    if any(row.judge.seconds_per_item for row in rows):
-        cells["LM seconds per item"] = "–" if judge.seconds_per_item is None else f"{judge.seconds_per_item:.2f}"
-    if any(row.judge.usd_per_thousand for row in rows):
-        cells["$ per 1,000 items"] = "–" if judge.usd_per_thousand is None else format_usd(judge.usd_per_thousand)
-    difference = comparison.differences.get(result.name)
-    cells[f"Δ to {comparison.baseline}"] = "–" if difference is None else interval(difference)
-    cells["p (Holm)"] = "–" if difference is None else p_cell(comparison.corrected_p_values[result.name])
-    if any(row.judge.unscored for row in rows):
-        cells["unscored"] = str(sum(judge.unscored.values()))
-    return cells
-
-
-def heading(comparison: Comparison, context: ComparisonContext) -> str:
+def heading(comparison: Comparison, plan: ComparisonPlan) -> str:
     """What the numbers of the table are, and which groups they are from."""
     setup = comparison.setup
     names = " / ".join(STATISTIC_NAMES[statistic] for statistic in setup.statistics)
-    return f"{setup.level}-level {names} with the mean human rating; {context.groups}"
+    return f"{setup.level}-level {names} with the mean human rating; {plan.groups}"
 
 
 def verdict(comparison: Comparison) -> list[str]:
     """Which judge is the best, and judges whose figures are no evidence or missing."""
     best, count = comparison.best[AVERAGE], comparison.setup.corpus.sources
-    found = (
-        f"{best} is the best judge on average: it differs from all others (p < 0.05, Holm over all columns)."
-        if best
-        else f"{count} sources are too few to tell which judge is the best on average: none differs from all others "
-        "(p < 0.05, Holm over all columns)."
-    )
-    groups = len(comparison.setup.corpus.groups)
-    return [
-        *([found] if len(comparison.results) > 1 else []),
-        *(
-            f"{result.name} was compiled on {result.judge.compiled_on} of these {groups} groups: its figures are no "
-            "evidence, so it is not compared with the others."
-            for result in comparison.in_sample
-        ),
-        *(f"{name} has no row, because it scored nothing: {why}" for name, why in comparison.failed.items()),
-        *(
-            [f"No differences are shown, because the baseline {comparison.baseline} has no row."]
-            if comparison.baseline in comparison.failed
-            else []
-        ),
+    groups, lines = len(comparison.setup.corpus.groups), []
+    if len(comparison.results) > 1:
+        lines.append(
+            f"{best} is the best judge on average: it differs from all others (p < 0.05, Holm over all columns)."
+            if best
+            else f"{count} sources are too few to tell which judge is the best on average: none differs from all "
+            "others (p < 0.05, Holm over all columns)."
+        )
+    lines += [
+        f"{result.name} was compiled on {result.judge.compiled_on} of these {groups} groups: its figures are no "
+        "evidence, so it is not compared with the others."
+        for result in comparison.rows
+        if result.judge.compiled_on
     ]
+    lines += [f"{name} has no row, because it scored nothing: {why}" for name, why in comparison.failed.items()]
+    if comparison.baseline in comparison.failed:
+        lines.append(f"No differences are shown, because the baseline {comparison.baseline} has no row.")
+    return lines
 
 
-def notes(comparison: Comparison, context: ComparisonContext) -> list[str]:
+def notes(comparison: Comparison, plan: ComparisonPlan) -> list[str]:
     """How the figures were made, and their limits."""
-    return [
-        heading(comparison, context),
-        *_interval_notes(comparison),
-        *(["*: differs from every other judge in its column"] if any(comparison.best.values()) else []),
-        *(
-            f"{name} against {comparison.baseline}: {text}"
-            for name, difference in comparison.differences.items()
-            if (text := power_text(difference, "groups"))
-        ),
-        *group_notes(comparison, {result.name: result.name for result in comparison.rows}),
-        *(
-            ["LM seconds: of a judge's calls one after the other; – where an earlier run had stored a reply"]
-            if any(result.judge.seconds_per_item for result in comparison.rows)
-            else []
-        ),
-        _price_note(comparison, context),
-        *([context.lm_note] if context.stand_in else []),
-        *(
-            f"{result.name}: up to {result.judge.together} candidates of a source in one call"
-            for result in comparison.rows
-            if result.judge.together > 1
-        ),
-        *(
-            f"{result.name} left {sum(result.judge.unscored.values())} unscored: "
-            + ", ".join(f"{reason} {count}" for reason, count in result.judge.unscored.items())
-            for result in comparison.rows
-            if result.judge.unscored
-        ),
-    ]
+    lines = [heading(comparison, plan), *_interval_notes(comparison)]
+    if any(comparison.best.values()):
+        lines.append("*: differs from every other judge in its column")
+    for name, difference in comparison.differences.items():
+        if text := power_text(difference, "groups"):
+            lines.append(f"{name} against {comparison.baseline}: {text}")
+    lines += [*group_notes(comparison, {result.name: result.name for result in comparison.rows})]
+    lines += [_price_note(comparison), *([plan.stand_in] if plan.stand_in else [])]
+    for result in comparison.rows:
+        judge = result.judge
+        if judge.together > 1:
+            lines.append(f"{result.name}: up to {judge.together} candidates of a source in one call")
+        if judge.unscored:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in judge.unscored.items())
+            lines.append(f"{result.name} left {sum(judge.unscored.values())} unscored: {reasons}")
+    return lines
 
 
 def _interval_notes(comparison: Comparison) -> list[str]:
@@ -185,12 +157,11 @@ def group_notes(comparison: Comparison, names: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _price_note(comparison: Comparison, context: ComparisonContext) -> str:
+def _price_note(comparison: Comparison) -> str:
     """What the US dollars are, or why there are none."""
-    if not any(result.judge.price for result in comparison.rows) and context.stand_in:
-        return "no price: the offline LM is free; with a real LM $ is what each judge would cost alone"
     judges = [result.judge for result in comparison.rows]
-    unpriced = dict.fromkeys(j.lm for j in judges if j.lm not in ("", OFFLINE) and j.price is None)
-    if unpriced:
+    if unpriced := dict.fromkeys(j.lm for j in judges if j.lm not in ("", OFFLINE) and j.price is None):
         return f"no price is known for {', '.join(unpriced)}: --prices FILE would give $"
-    return "$: what each judge would cost alone, replies that it shares with others or that were stored included"
+    if any(judge.price for judge in judges):
+        return "$: what each judge would cost alone, replies that it shares with others or that were stored included"
+    return "no price: the offline LM is free; with a real LM $ is what each judge would cost alone"

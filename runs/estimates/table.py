@@ -8,8 +8,7 @@ from math import ceil
 from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs.estimates.dry_run import CallTotals, Cases, Estimate, EstimateTarget
-from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import OutputBlock
+from debate_judge.runs.reports.tables import DataTable, OutputBlock
 
 
 def estimate_blocks(

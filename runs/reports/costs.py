@@ -1,15 +1,12 @@
-"""The cost of a run's LM calls by role and round, and what the caches saved."""
+"""The cost of a run's LM calls by role and round, and what the cache saved."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Usage
 from debate_judge.runs.reports.tables import DataTable
-
-_HEADER = ("role", "round", "calls", "from cache", "input", "cached input", "output", "tokens from cache")
 
 
 def calls_text(meter: Meter, price: Price | None = None) -> str:
@@ -28,50 +25,25 @@ def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:
     provider's prefix cache), output, stored (tokens of the cache hits), uncounted (executed calls whose tokens the
     server did not report), and usd and usd_saved (the cost of the cache hits), both None where no price is known.
     """
-    rows = [
-        _row(role, round_number, tokens, meter.prices.get(role, price))
-        for (role, round_number), tokens in sorted(meter.accounts.items(), key=_turn_order)
-    ]
-    # Roles may have different LMs, so that there is no one price for all tokens.
+    in_turn = sorted(meter.accounts.items(), key=lambda account: _turn(*account[0]))
+    rows = [_row(role, number, usage, meter.prices.get(role, price)) for (role, number), usage in in_turn]
     total = _row("total", None, meter.total, price)
-    return [*rows, {**total, **{name: _sum(rows, name, total[name]) for name in ("usd", "usd_saved")}}]
+    if rows:
+        # Roles may have different LMs, so that there is no one price for all tokens.
+        for name in ("usd", "usd_saved"):
+            values = [row[name] for row in rows]
+            total[name] = None if None in values else sum(values)
+    return [*rows, total]
 
 
-def _sum(rows: Sequence[Mapping[str, Any]], name: str, empty: float | None) -> float | None:
-    values = [row[name] for row in rows]
-    return None if None in values else sum(values) if values else empty
+def _turn(role: str, number: int) -> tuple[int, bool, str]:
+    return number, role == "tie-breaker" or (number > 0 and role == "scorer"), role
 
 
-def cost_table(meter: Meter, price: Price | None) -> DataTable:
-    """The cost of a run by role and round."""
-    rows = cost_rows(meter, price)
-    # A stand-in that costs nothing needs no column of zeros.
-    priced = rows[-1]["usd"] is not None and any(row["usd"] or row["usd_saved"] for row in rows)
-    body = []
-    for row in rows:
-        numbers = [row[name] for name in ("calls", "cache_hits", "fresh_input", "cached_input", "output", "stored")]
-        texts = [row["role"], "" if row["round"] is None else str(row["round"]), *(f"{n:,}" for n in numbers)]
-        body.append([*texts, *([f"{row['usd']:.4f}"] if priced else [])])
-    header = (*_HEADER, *(["US dollars"] if priced else []))
-    return DataTable(header, body, caption="\n".join(_notes(rows)), total=True)
-
-
-def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A legend, and what is unknown."""
-    lines = ["Tokens by role and round. Cached input is the provider's; replies from the cache are not paid for again."]
-    if rows[-1]["uncounted"]:
-        lines.append(f"The server did not report the tokens of {rows[-1]['uncounted']:,} calls.")
-    if rows[-1]["usd"] is None:
-        lines.append("No price is known for this LM; give one with --prices FILE.")
-    elif rows[-1]["usd_saved"]:
-        lines.append(f"Without the cache ${rows[-1]['usd_saved']:.4f} more would have been spent.")
-    return lines
-
-
-def _row(role: str, round_number: int | None, tokens: Usage, price: Price | None) -> dict[str, Any]:
+def _row(role: str, number: int | None, tokens: Usage, price: Price | None) -> dict[str, Any]:
     return {
         "role": role,
-        "round": round_number,
+        "round": number,
         "calls": tokens.calls,
         "cache_hits": tokens.cache_hits,
         "fresh_input": tokens.fresh,
@@ -84,7 +56,31 @@ def _row(role: str, round_number: int | None, tokens: Usage, price: Price | None
     }
 
 
-def _turn_order(entry: tuple[tuple[str, int], Usage]) -> tuple[int, bool, str]:
-    """Sort key: by round, and within a round in the order of turns."""
-    (role, round_number), _ = entry
-    return round_number, role == "tie-breaker" or (round_number > 0 and role == "scorer"), role
+def cost_table(meter: Meter, price: Price | None) -> DataTable:
+    """The cost of a run by role and round."""
+    rows = cost_rows(meter, price)
+    total = rows[-1]
+    columns = {
+        **{"calls": "calls", "cache_hits": "from cache", "fresh_input": "input", "cached_input": "cached input"},
+        **{"output": "output", "stored": "tokens from cache"},
+    }
+    # A stand-in that costs nothing needs no column of zeros.
+    priced = total["usd"] is not None and bool(total["usd"] or total["usd_saved"])
+    body = [
+        [
+            row["role"],
+            "" if row["round"] is None else str(row["round"]),
+            *(f"{row[name]:,}" for name in columns),
+            *([f"{row['usd']:.4f}"] if priced else []),
+        ]
+        for row in rows
+    ]
+    notes = ["Tokens by role and round. Cached input is the provider's; replies from the cache are not paid for again."]
+    if total["uncounted"]:
+        notes.append(f"The server did not report the tokens of {total['uncounted']:,} calls.")
+    if total["usd"] is None:
+        notes.append("No price is known for this LM; give one with --prices FILE.")
+    elif total["usd_saved"]:
+        notes.append(f"Without the cache ${total['usd_saved']:.4f} more would have been spent.")
+    header = ("role", "round", *columns.values(), *(["US dollars"] if priced else []))
+    return DataTable(header, body, caption="\n".join(notes), total=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply, ReplyStore
@@ -30,10 +30,6 @@ class JudgeUsage:
     cached: int = 0
     """Input tokens that the provider's prefix cache served when the call was made."""
     output: int = 0
-    seconds: float = 0.0
-    """How long the LM took for them, one call after the other."""
-    untimed: int = 0
-    """Replies whose time is not known, such as those that an earlier run has stored."""
     _keys: set[str] = field(default_factory=set, repr=False)
 
     def charge(self, key: str, reply: Reply) -> None:
@@ -43,8 +39,6 @@ class JudgeUsage:
             self.fresh += reply.input_tokens - reply.cached_tokens
             self.cached += reply.cached_tokens
             self.output += reply.output_tokens
-            self.seconds += reply.seconds or 0.0
-            self.untimed += reply.seconds is None
 
     def usd(self, price: Price) -> float:
         """Cost in US dollars."""
@@ -81,7 +75,6 @@ class UsageByJudge:
     def __init__(self, store: ReplyStore) -> None:
         self._store = store
         self._awaited: dict[str, list[JudgeUsage]] = {}
-        self._seconds: dict[str, float | None] = {}
 
     async def get(self, key: str) -> Reply | None:
         reply = await self._store.get(key)
@@ -98,7 +91,7 @@ class UsageByJudge:
     def _charge(self, key: str, reply: Reply | None) -> None:
         usage = _USAGE.get()
         if usage is not None and reply is not None:
-            usage.charge(key, replace(reply, seconds=self._seconds.get(key, reply.seconds)))
+            usage.charge(key, reply)
         elif usage is not None:
             # A judge that asks twice is in the list twice; `charge` counts the reply once.
             self._awaited.setdefault(key, []).append(usage)
@@ -114,6 +107,5 @@ class UsageByJudge:
 
     async def put(self, key: str, role: str, reply: Reply) -> None:
         await self._store.put(key, role, reply)
-        self._seconds[key] = reply.seconds
         for usage in self._awaited.pop(key, ()):
             usage.charge(key, reply)

@@ -16,6 +16,8 @@ from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.usage import Meter
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.export.folder import open_export
@@ -26,6 +28,7 @@ from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.flags.parser import RESUME_HINT
 from debate_judge.runs.flags.text_layout import say
+from debate_judge.runs.reports.costs import calls_text
 from debate_judge.runs.runner.streaming import Score, items_of_group, score_of
 from debate_judge.runs.scoring.output import Row, RowLayout, RowTotals
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
@@ -269,6 +272,16 @@ def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> 
     if calls_lm and judge.lm.destination is not None:
         say(judge.lm.destination)
     return judge
+
+
+def scored_summary(meter: Meter, price: Price | None, out: object, totals: RowTotals) -> list[str]:
+    """LM calls and their cost, reasons of unscored items, and last the rows in `out`."""
+    lines = [calls_text(meter, price)]
+    for reason, count in totals.unscored.most_common():
+        example = totals.examples.get(reason)
+        lines.append(f"{count:,} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))
+    scored = totals.rows - totals.unscored.total()
+    return [*lines, f"{totals.rows:,} items in {out}: {scored:,} scored"]
 
 
 def unscored_exit_code(flags: ScoreFlags, totals: RowTotals) -> int:

@@ -8,28 +8,23 @@ content security policy allows that one script, by its hash, and no address at a
 from __future__ import annotations
 
 import base64
-import difflib
 import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from debate_judge.runs.reports.html.charts import Chart, draw
+from debate_judge.data.files.writing import write_errors
+from debate_judge.runs.reports.charts import Chart, draw
 from debate_judge.runs.reports.tables import DataTable
 
 if TYPE_CHECKING:
     from jinja2 import Template
-
-FORMAT = "debate-judge report 2"
-"""Increased when a field is renamed or changes its meaning; reports of other formats are not read."""
-
-MAX_WORDS = 20_000
-"""Words of both texts together up to which they are compared; longer ones are shown one after the other."""
 
 _ONE_NUMBER = r"[-−+<>~]?\s?\$?\d[\d.,]*\s?%?"
 _NUMBER = re.compile(rf"{_ONE_NUMBER}(\s?/\s?{_ONE_NUMBER})*( \*)?( \[[^\]]*\])?")
@@ -54,57 +49,63 @@ class Quotation:
     kind: Literal["quotation"] = "quotation"
 
 
-@dataclass(frozen=True, slots=True)
-class TextChange:
-    """A text before and after, shown as a word diff."""
-
-    title: str
-    before: str
-    after: str
-    kind: Literal["change"] = "change"
-
-
-ReportBlock = Paragraph | DataTable | Quotation | TextChange | Chart
+ReportBlock = Paragraph | DataTable | Quotation | Chart
 
 
 @dataclass(frozen=True)
 class Report:
-    """The report of a compile or a comparison, without the texts of the data."""
+    """The report of a compile or a comparison."""
 
     subject: Literal["Compiled judge", "Comparison of judges"]
     name: str
+    """Of the run."""
     title: str
-    identity: str
-    """Equal for reports of the same run; identifies the report's texts."""
     verdict: Sequence[ReportBlock]
     """The first thing on the page; the debates follow."""
     sections: Mapping[str, Sequence[ReportBlock]]
     """Title -> blocks, folded; without blocks there is no section."""
     debates: Mapping[str, Any]
+    texts: Mapping[str, Any]
     """See `debates_of`."""
     stand_in: str = ""
     """A notice for the figures where the LM was a stand-in, else empty."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """`source`, `candidate` and `context` -> the task's label."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values, from which its page is made."""
-        sections = {title: list(blocks) for title, blocks in self.sections.items() if blocks}
-        values = {name: getattr(self, name) for name in ("subject", "name", "title", "identity", "stand_in", "labels")}
-        blocks = [asdict(block) for block in self.verdict]
-        by_title = {title: [asdict(block) for block in blocks] for title, blocks in sections.items()}
-        return {"format": FORMAT, **values, "verdict": blocks, "sections": by_title, "debates": self.debates}
+
+def write_pages(report: Report, file: Path, *, full: bool) -> str:
+    """Write the page to `file`, with the texts of the data if it is `full`, and beside it one to share, without them.
+
+    Returns:
+        The page to share, which may be logged.
+
+    Raises:
+        InputError: A file cannot be written.
+    """
+    shareable = page(report)
+    with write_errors(file, "report"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        for path, html in ((file, page(report, full=True) if full else shareable), (shared_page(file), shareable)):
+            # No translation of newlines: the page's policy has a hash of its script.
+            path.write_text(html, encoding="utf-8", newline="\n")
+    return shareable
 
 
-def page(report: Mapping[str, Any], texts: Mapping[str, Any] | None = None) -> str:
-    """The page of a report that is given as JSON values, with the texts of the data if they are given."""
+def shared_page(file: Path) -> Path:
+    """The page to share beside one that quotes texts."""
+    return file.with_stem(f"{file.stem}-share")
+
+
+def page(report: Report, *, full: bool = False) -> str:
+    """The page of a report; if it is `full`, with the texts of the data."""
     from markupsafe import Markup
 
     script = _read_file("report.js")
-    data = {"debates": report["debates"], "texts": texts, "labels": report["labels"]}
+    data = {"debates": report.debates, "texts": report.texts if full else None, "labels": report.labels}
     html = _template().render(
         report=report,
-        full=texts is not None,
+        sections={title: blocks for title, blocks in report.sections.items() if blocks},
+        full=full,
         policy=_policy(script),
         style=Markup(_read_file("report.css")),
         script=Markup(script),
@@ -142,7 +143,7 @@ def _template() -> Template:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"svg": Markup, "with_interval": with_interval, "groupby_kind": consecutive_by_kind}
-    environment.globals |= {"changed_words": changed_words, "column_classes": column_classes, "draw": draw}
+    environment.globals |= {"column_classes": column_classes, "draw": draw}
     return environment.from_string(_read_file("report.html.j2"))
 
 
@@ -154,38 +155,14 @@ def _read_file(name: str) -> str:
 # --- functions of the template ---
 
 
-def consecutive_by_kind(blocks: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def consecutive_by_kind(blocks: Sequence[ReportBlock]) -> list[list[ReportBlock]]:
     """Blocks of one kind that follow one another; charts and quotations stand side by side."""
-    return [list(same) for _, same in groupby(blocks, lambda block: block["kind"])]
-
-
-class WordRun(NamedTuple):
-    """Consecutive words of a diff that are all the same, added or removed."""
-
-    kind: Literal["same", "added", "removed"]
-    text: str
-
-
-def changed_words(before: str, after: str) -> list[WordRun]:
-    """A word diff of two texts; whitespace belongs to the word before it."""
-    old, new = (re.findall(r"\s*\S+\s*|\s+", text) for text in (before, after))
-    if len(old) + len(new) > MAX_WORDS:
-        return [run for run in (WordRun("removed", before), WordRun("added", after)) if run.text]
-    # Words are compared without whitespace, so that another line break is no change.
-    matcher = difflib.SequenceMatcher(None, [w.strip() for w in old], [w.strip() for w in new], autojunk=False)
-    runs: list[WordRun] = []
-    for kind, start, end, new_start, new_end in matcher.get_opcodes():
-        if kind == "equal":
-            runs.append(WordRun("same", "".join(new[new_start:new_end])))
-            continue
-        runs += [WordRun("removed", "".join(old[start:end]))] if end > start else []
-        runs += [WordRun("added", "".join(new[new_start:new_end]))] if new_end > new_start else []
-    return runs
+    return [list(same) for _, same in groupby(blocks, lambda block: block.kind)]
 
 
 def column_classes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """The CSS class of each column: `number` for numbers and dashes, `long` for prose, else empty."""
-    return [_column_class([row[i] for row in rows if i < len(row)]) for i in range(len(header))]
+    return [_column_class([row[i] for row in rows]) for i in range(len(header))]
 
 
 def _column_class(cells: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """The debates of a report as JSON values, which the page's script shows, and apart from them their texts.
 
-The texts of the data and those that may quote them are kept apart, so that a report can be logged and shared without.
+The texts of the data and those that may quote them are kept apart, so that a page can be logged and shared without.
 """
 
 from __future__ import annotations
@@ -46,39 +46,40 @@ def debates_of(
         and for each item the raters' `comments`, for each judge the `turns` of the debate and the `details` of a
         missing score.
     """
-    items: list[dict[str, Any]] = []
-    texts: list[dict[str, Any]] = []
-    order: list[float] = []
+    items: list[tuple[float, dict[str, Any], dict[str, Any]]] = []
+    """Disagreement with the raters, the item, its texts."""
+    places = [(number, group, i) for number, group in enumerate(corpus.groups) for i in range(len(group.candidates))]
     for aspect in aspects:
-        position = 0
-        for number, group in enumerate(corpus.groups):
-            for index, candidate in enumerate(group.candidates):
-                outcomes, turns, details = [], [], []
-                for judge in judges.values():
-                    judgement = judge.judgements[aspect.name][position] if aspect.name in judge.judgements else None
-                    outcomes.append(_outcome(judge.scores[aspect.name][number].scores[index], judgement))
-                    turns.append([turn.text for turn in judgement.transcript.turns] if judgement else [])
-                    details.append(judgement.detail if isinstance(judgement, Unscored) else "")
-                ratings = list(candidate.ratings.get(aspect.name, ()))
-                item = {"group": group.id, "candidate": candidate.id, "aspect": aspect.name}
-                items.append({**item, "ratings": ratings, "outcomes": outcomes})
-                comments = list(candidate.comments.get(aspect.name, ()))
-                texts.append({"comments": comments, "turns": turns, "details": details})
-                score = outcomes[0]["score"] if outcomes else None
-                span = aspect.scale.high - aspect.scale.low
-                order.append(-1.0 if score is None or not ratings else abs(score - fmean(ratings)) / span)
-                position += 1
-    kept = sorted(sorted(range(len(items)), key=lambda i: -order[i])[:MAX_ITEMS])
+        for position, (number, group, index) in enumerate(places):
+            candidate, outcomes, turns, details = group.candidates[index], [], [], []
+            for judge in judges.values():
+                judgement = judge.judgements[aspect.name][position] if aspect.name in judge.judgements else None
+                outcomes.append(_outcome(judge.scores[aspect.name][number].scores[index], judgement))
+                turns.append([turn.text for turn in judgement.transcript.turns] if judgement else [])
+                details.append(judgement.detail if isinstance(judgement, Unscored) else "")
+            ratings = list(candidate.ratings.get(aspect.name, ()))
+            score = outcomes[0]["score"] if outcomes else None
+            span = aspect.scale.high - aspect.scale.low
+            place = {"group": group.id, "candidate": candidate.id, "aspect": aspect.name}
+            comments = list(candidate.comments.get(aspect.name, ()))
+            items.append(
+                (
+                    -1.0 if score is None or not ratings else abs(score - fmean(ratings)) / span,
+                    {**place, "ratings": ratings, "outcomes": outcomes},
+                    {"comments": comments, "turns": turns, "details": details},
+                )
+            )
+    kept = sorted(sorted(range(len(items)), key=lambda i: -items[i][0])[:MAX_ITEMS])
     debates = {
         "judges": [{"name": name, "on_scale": on_scale[name]} for name in judges],
         "aspects": [{"name": a.name, "low": a.scale.low, "high": a.scale.high} for a in aspects],
-        "items": [items[i] for i in kept],
+        "items": [items[i][1] for i in kept],
         "left_out": len(items) - len(kept),
     }
     return debates, {
         "sources": {group.id: [group.source, group.context] for group in corpus.groups},
         "candidates": {group.id: {c.id: c.text for c in group.candidates} for group in corpus.groups},
-        "items": [texts[i] for i in kept],
+        "items": [items[i][2] for i in kept],
     }
 
 
@@ -87,9 +88,14 @@ def _outcome(score: float | None, judgement: Judgement | None) -> dict[str, Any]
     if judgement is None:
         stop = "" if score is not None else "not in the file"
         return {"score": score, "stop": stop, "rounds": 0, "calls": None, "path": []}
-    turns = judgement.transcript.turns
-    path = [{"role": t.role, "round": t.round, "score": t.score, "no_issue": t.no_issue} for t in turns]
-    outcome = {"rounds": judgement.transcript.rounds, "calls": judgement.calls, "path": path}
-    if isinstance(judgement, Unscored):
-        return {"score": None, "stop": judgement.reason, **outcome}
-    return {"score": score, "stop": judgement.stop_reason, **outcome}
+    unscored = isinstance(judgement, Unscored)
+    return {
+        "score": None if unscored else score,
+        "stop": judgement.reason if isinstance(judgement, Unscored) else judgement.stop_reason,
+        "rounds": judgement.transcript.rounds,
+        "calls": judgement.calls,
+        "path": [
+            {"role": t.role, "round": t.round, "score": t.score, "no_issue": t.no_issue}
+            for t in judgement.transcript.turns
+        ],
+    }
