@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from debate_judge.runs.reports.terminal import OutputBlock, show
+from debate_judge.runs.reports.tables import OutputBlock, show
 
 
 def printed(*blocks: OutputBlock) -> str:

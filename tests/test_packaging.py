@@ -162,7 +162,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     files = {name.relative_to("debate_judge").as_posix() for name in names if name.parts[0] == "debate_judge"}
     sample = {"README.md", "summarization.jsonl", "dialogue.jsonl"}
     page = {"report.css", "report.html.j2", "report.js"}
-    others = {*(f"data/sample/{name}" for name in sample), *(f"runs/reports/html/{name}" for name in page)}
+    others = {*(f"data/sample/{name}" for name in sample), *(f"runs/reports/{name}" for name in page)}
     assert files == {*map(name_of, SOURCES), "py.typed", *others}
 
 

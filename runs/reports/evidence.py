@@ -59,8 +59,8 @@ def absolute_agreement_table(by_judge: Mapping[str, Mapping[str, AbsoluteAgreeme
     caption = (
         "Over all candidates, with 95 % intervals over sources: mean absolute error in points (lower is better), "
         "concordance with the mean rating (1 only where every score is its rating), and Cohen's kappa of the decision "
-        "that a score and a mean rating are at least the cut; in parentheses the change from the first judge, paired by "
-        "source"
+        "that a score and a mean rating are at least the cut; in parentheses the change from the first judge, by "
+        "pairs of sources"
     )
     return DataTable(["aspect", "judge", "error", "CCC", "kappa", "cut", "scores"], rows, caption)
 
@@ -111,7 +111,7 @@ def _decision_table(aspect: str, judges: Sequence[tuple[str, DecisionResult]], u
     what = (
         "which of two candidates is better, the first wins, ties or loses"
         if first.rule.kind == "pairs"
-        else f"positive is {first.rule.threshold:g} or more, for ratings and, where a row does not say otherwise, scores"
+        else f"positive is {first.rule.threshold:g} or more, for ratings and, unless a row says otherwise, scores"
     )
     ties = f", {first.ties} more without a label because their raters are evenly split" if first.ties else ""
     used = {measure.method for _, result in judges for measure in result.measures.values()}

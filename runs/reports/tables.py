@@ -10,6 +10,9 @@ from typing import Literal, TextIO
 
 from debate_judge.runs.flags.text_layout import width_of, wrap_text
 
+_INTERVAL = re.compile(r"(\[[-−+\d.]+),\s(?=[-−+\d.]+\])")
+_UNBREAKABLE = "\ue000"
+"""In place of the space in an interval, so that rich does not wrap there."""
 _NUMERIC = re.compile(r"[-–+$]?[\d.,]*( ?%)?")
 
 
@@ -43,9 +46,9 @@ def markdown(table: DataTable) -> str:
 def show(*blocks: OutputBlock, file: TextIO | None = None) -> None:
     """Print texts and tables, each on a new line, on standard output or to `file`; texts are wrapped unless `Verbatim`.
 
-    In a table that is too wide, cells are wrapped between words. On a terminal headings are bold and rules dim;
-    elsewhere there are no styles and a fixed width (`runs.flags.text_layout`). Control characters are replaced, because
-    names come from files of others.
+    In a table that is too wide, cells are wrapped between words, and a value before its interval. On a terminal
+    headings are bold and rules dim; elsewhere there are no styles and a fixed width (`runs.flags.text_layout`). Control
+    characters are replaced, because names come from files of others.
     """
     stream: TextIO | None = file or sys.stdout
     if stream is None:
@@ -77,14 +80,15 @@ def _rendered(table: DataTable, stream: TextIO) -> str:
         numeric = all(map(_NUMERIC.fullmatch, cells))
         shown.add_column(Text(_printable(name)), justify="right" if numeric else "left", overflow="fold")
     for index, row in enumerate(table.rows, 1):
-        cells = [Text(_printable(cell).replace("\n", " ")) for cell in row]
-        shown.add_row(*cells, end_section=table.total and index == len(table.rows) - 1)
+        cells = [_INTERVAL.sub(rf"\1,{_UNBREAKABLE}", _printable(cell).replace("\n", " ")) for cell in row]
+        shown.add_row(*map(Text, cells), end_section=table.total and index == len(table.rows) - 1)
     console = Console(file=stream, force_terminal=stream.isatty(), width=width_of(stream))
     # Where not even the longest words have room, lines are longer than the terminal: rich would cut figures short.
     console.width = max(console.width, Measurement.get(console, console.options, shown).minimum)
     with console.capture() as captured:
         console.print(shown)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    lines = captured.get().replace(_UNBREAKABLE, " ").splitlines()
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _printable(text: str) -> str:

@@ -22,8 +22,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.terminal import show
+from debate_judge.runs.reports.tables import DataTable, show
 from debate_judge.runs.runner.runner import JudgeRunner
 
 ROOT = Path(__file__).parents[2]

@@ -1,6 +1,6 @@
 """Makes the picture of a report that the README shows: its beginning, and a debate, side by side.
 
-    python -m tests.bench.picture runs/store/exports/NAME/report.html runs/reports/html/report.png
+    python -m tests.bench.picture runs/store/exports/NAME/report.html runs/reports/report.png
 
 The page is of the sample, whose texts may be shown.
 """

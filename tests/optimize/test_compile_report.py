@@ -1,9 +1,8 @@
-"""The reports of a compile and of a comparison: where they lie, what they hold, and that they can be made again."""
+"""The reports of a compile and of a comparison: where they lie and what they hold."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +51,13 @@ def quoting(store: Path, folder: Path) -> list[Path]:
     return [file for file in files if any(text in file.read_text(errors="replace") for text in texts_of(store))]
 
 
+def embedded(page: Path) -> dict[str, Any]:
+    """The debates and texts that a page's script shows."""
+    data = page.read_text().partition('id="data">')[2].partition("</script>")[0]
+    content: dict[str, Any] = json.loads(data)
+    return content
+
+
 def read(file: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(file.read_text())
     return content
@@ -77,45 +83,37 @@ def test_texts_are_in_the_store_and_the_exports_page_and_neither_in_its_run_nor_
     files = [file.relative_to(store) for file in quoting(store, store)]
     places = {file.name if file.parts[0] == "artifacts" else file.parts[0] for file in files}
     # MLflow keeps the spans of a trace in its database, and in a file as well where the trace was there before them.
-    assert places - {"traces.json"} == {"replies", "reports", "exports", "mlflow.db"}
+    assert places - {"traces.json"} == {"replies", "exports", "mlflow.db"}
     artifacts = store / "artifacts" / run_id / "artifacts"
-    assert (artifacts / "report.json").read_text() == (export / "report.json").read_text()
     assert report.main([str(export), "--share"]) == 0
     shared = Path(capsys.readouterr().out.strip())
     for page in (artifacts / "report.html", shared):
         text = page.read_text()
         assert "quotes no text" in text
         assert not any(quoted in text for quoted in (*texts_of(store), "remark on"))
-    shared.unlink()
 
 
-def test_the_report_says_what_the_compile_printed_and_is_made_again(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_report_says_what_the_compile_printed_and_its_run_has_the_page_to_share(
+    store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     export, result = export_of(store), read(store.parent / "compiled.json")
-    content = read(export / "report.json")
-    table = next(block for block in content["verdict"] if block["kind"] == "table")
+    page = (export / "report.html").read_text()
     value = result["held_out"]["compiled"]["average"]["summary"]["spearman"]["value"]
-    assert table["rows"][-1][4].startswith(f"{value:.2f} [")
-    assert str(store) not in json.dumps(content)
-    page, run_id = export / "report.html", result["run_id"]
-    first = page.read_bytes()
-    for address, file in {export: page, run_id: store / "reports" / run_id / "report.html"}.items():
-        file.unlink(missing_ok=True)
-        assert report.main([str(address), "--store", str(store)]) == 0
-        assert file.read_bytes() == first
-    # Texts come from the store alone.
-    shutil.copytree(export, tmp_path / "export")
-    monkeypatch.chdir(tmp_path)
-    assert report.main(["export"]) == 2
-    assert "not in the store" in capsys.readouterr().err
+    assert f">{value:.2f} <span" in page
+    assert str(store) not in page
+    assert embedded(export / "report.html")["texts"]["sources"]
+    addresses = {str(export): "report.html", result["run_id"]: "report-share.html"}
+    for address, name in addresses.items():
+        assert report.main([address, "--store", str(store)]) == 0
+        assert Path(capsys.readouterr().out.strip()).read_bytes() == (export / name).read_bytes()
 
 
 def test_a_comparison_leaves_its_report_beside_its_table(store: Path) -> None:
     assert "remark on" in (store.parent / "table-report.html").read_text()
-    content = read(store.parent / "table-report.json")
-    judges = [(judge["name"], judge["on_scale"]) for judge in content["debates"]["judges"]]
+    debates = embedded(store.parent / "table-report.html")["debates"]
+    judges = [(judge["name"], judge["on_scale"]) for judge in debates["judges"]]
     assert judges == [("single", True), ("rouge-l", False), (export_of(store).name, True)]
     # A metric makes no call.
-    ended = {tuple(outcome["stop"] for outcome in item["outcomes"][:2]) for item in content["debates"]["items"]}
-    assert ended == {("single call", "metric")}
+    assert {tuple(outcome["stop"] for outcome in item["outcomes"][:2]) for item in debates["items"]} == {
+        ("single call", "metric")
+    }

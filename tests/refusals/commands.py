@@ -74,7 +74,6 @@ COMPARE = rows(
 
 AGREEMENT = [
     row("a word", "agreement r.jsonl", "rating[1]", "a number", "r.jsonl", 3, scored(rating=[1, "x"])),
-    row("samples", "agreement r.jsonl", "samples", "--reply-scale", "r.jsonl", 3, scored(score=..., samples=["1"])),
     row("no score", "agreement r.jsonl", None, "both a rating and a score", "r.jsonl", files={"r.jsonl": UNSCORED}),
     *rows("agreement scored.jsonl", ("--json scored.jsonl", "--json", "input")),
 ]

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.runs.comparison.judged import EvaluatedJudge
-from debate_judge.runs.comparison.results import EvalSetup
+from debate_judge.runs.comparison.results import EvalSetup, EvaluatedJudge
 from debate_judge.runs.runner.runner import group_ratings
 from tests.fakes import debater, section
 

@@ -19,11 +19,10 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.entrants import Entrant, build_entrants, parse_judges
-from debate_judge.runs.comparison.evaluate import Evaluation, evaluate
-from debate_judge.runs.comparison.judged import EvaluatedJudge
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup
+from debate_judge.runs.comparison.evaluate import evaluate
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, EvaluatedJudge
 from debate_judge.runs.flags.declaration import split_commas
-from debate_judge.runs.reports.absolute_agreement import table
+from debate_judge.runs.reports.evidence import absolute_agreement_table
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
@@ -34,14 +33,14 @@ SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
 
 
-def evaluated(lm: JudgeLM, judges: Sequence[Entrant], on: EvalSetup = SETUP) -> Evaluation:
+def evaluated(lm: JudgeLM, judges: Sequence[Entrant], on: EvalSetup = SETUP) -> Mapping[str, EvaluatedJudge]:
     with JudgeRunner(lm, progress=False) as runner:
-        return evaluate(runner, judges, on.corpus, on.aspects)
+        return evaluate(runner, judges, on.corpus, on.aspects)[0]
 
 
 def scored(script: Callable[[str], str], *names: str) -> tuple[Mapping[str, EvaluatedJudge], JudgeLM]:
     lm = scripted_lm(script, store=UsageByJudge(InMemoryStore()))
-    return evaluated(lm, build_entrants(parse_judges(names), SETUP.aspects)).judges, lm
+    return evaluated(lm, build_entrants(parse_judges(names), SETUP.aspects)), lm
 
 
 def entrants_of(text: str, personas: Path | None = None) -> list[Entrant]:
@@ -77,11 +76,12 @@ class Impossible(Debate):
 
 def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
     broken, lm = Entrant("broken", {"coherence": single(Impossible)}), scripted_lm(debater())
-    done = evaluated(lm, [broken, *entrants_of("single")])
-    assert (list(done.judges), list(done.failed)) == (["single"], ["broken"])
+    with JudgeRunner(lm, progress=False) as runner:
+        judges, failed = evaluate(runner, [broken, *entrants_of("single")], SETUP.corpus, SETUP.aspects)
+    assert (list(judges), list(failed)) == (["single"], ["broken"])
     # As the baseline it leaves the table without differences.
-    comparison = Comparison(SETUP, done.judges, baseline="broken", failed=done.failed)
-    assert (comparison.differences, comparison.to_json()["failed"]) == ({}, done.failed)
+    comparison = Comparison(SETUP, judges, baseline="broken", failed=failed)
+    assert (comparison.differences, comparison.to_json()["failed"]) == ({}, failed)
     with pytest.raises(InputError, match="log-probabilities"):
         evaluated(lm, [broken])
 
@@ -100,11 +100,11 @@ class Comparing(Debate):
 
 def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs() -> None:
     judge, lm = Entrant("c", {"coherence": single(Comparing)}), scripted_lm(debater(score="2"))
-    pairs = evaluated(lm, [judge], setup([1, 5], [44444, 2])).judges["c"]
+    pairs = evaluated(lm, [judge], setup([1, 5], [44444, 2]))["c"]
     assert [g.scores for g in pairs.scores["coherence"]] == [(1.0, 3.0), (5.0, 3.0)]
     assert (pairs.calls, pairs.items) == (0.5, 4)
     # A group of three: every candidate by itself.
-    alone = evaluated(lm, [judge], setup([1, 5], [4, 2, 3])).judges["c"]
+    alone = evaluated(lm, [judge], setup([1, 5], [4, 2, 3]))["c"]
     assert {score for group in alone.scores["coherence"] for score in group.scores} == {2.0}
 
 
@@ -167,7 +167,7 @@ def test_distances_are_those_of_judges_on_the_raters_scale_alone() -> None:
     # The baseline first, for changes are from it.
     assert list(agreement) == ["right", "high"]
     # 1, 2, 3, 4, 5 become 2, 3, 4, 5, 5: four of five a point off.
-    assert table(agreement).rows[-1][2] == "0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])"
+    assert absolute_agreement_table(agreement).rows[-1][2] == "0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])"
     assert Comparison(replace(on, cuts={}), entries, baseline="right").absolute_agreement == {}
 
 
@@ -230,7 +230,7 @@ def test_scores_keep_to_the_steps_of_a_scale(name: str, expected: str) -> None:
 
 def test_every_n_is_the_beginning_of_the_longest_debate_and_costs_no_call_more() -> None:
     lm = scripted_lm(arguing(2))
-    judges = evaluated(lm, entrants_of("debate[rounds=0|1|2|3|4]")).judges.values()
+    judges = evaluated(lm, entrants_of("debate[rounds=0|1|2|3|4]")).values()
     # The Critic objects twice and is content in the third round: what the debate of four rounds needs alone.
     assert lm.meter.executed.total() == 6 * ITEMS
     assert [judge.calls for judge in judges] == [1, 3, 5, 6, 6]

@@ -4,60 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from debate_judge.data import load
 from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.judge import Judgement, Unscored, Verdict
 from debate_judge.programs.transcript import Failure, Transcript, Turn
-from debate_judge.runs.comparison.judged import EvaluatedJudge
-from debate_judge.runs.reports.html.charts import Chart, DrawnChart, Series, draw
-from debate_judge.runs.reports.html.debates import debates_of
-from debate_judge.runs.reports.html.page import (
-    MAX_WORDS,
-    Paragraph,
-    Quotation,
-    Report,
-    ReportBlock,
-    TextChange,
-    changed_words,
-    page,
-)
-from debate_judge.runs.reports.html.report_files import ReportFiles, regenerate, write_files
+from debate_judge.runs.comparison.results import EvaluatedJudge
+from debate_judge.runs.reports.charts import Chart, Series, draw
+from debate_judge.runs.reports.debates import debates_of
+from debate_judge.runs.reports.page import Paragraph, Quotation, Report, ReportBlock, page
 from debate_judge.runs.reports.tables import DataTable
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "runs"),
-    [
-        ("Rate the\ntext now.", "Rate the text\n  now.", [("same", "Rate the text\n  now.")]),
-        ("Rate the text.", "Rate the whole text.", [("same", "Rate the "), ("added", "whole "), ("same", "text.")]),
-        ("One two", "One three", [("same", "One "), ("removed", "two"), ("added", "three")]),
-        # Too long to be compared.
-        ("word " * MAX_WORDS, "word " * MAX_WORDS, [("removed", "word " * MAX_WORDS), ("added", "word " * MAX_WORDS)]),
-    ],
-    ids=["a line broken elsewhere", "added", "replaced", "too long"],
-)
-def test_words_are_kept_removed_or_added(before: str, after: str, runs: list[tuple[str, str]]) -> None:
-    assert [tuple(run) for run in changed_words(before, after)] == runs
-
 
 # --- charts ---
 
 PLAIN, STRICT = Series("plain", ((0, 0.3, 0.2, 0.5), (1, 0.4, 0.3, 0.6))), Series("strict", ((0, 0.3, 0.2, 0.5),))
 DOTS = Chart("held-out", "dots", "r", (Series("a", ((0.2, 0, 0.1, 0.4), (0.6, 1))),), ("style", "wit"), (0.8, None))
-LINES = Chart("coherence", "lines", "Spearman", (PLAIN, STRICT), chosen=("plain", 1, 0.4))
-
-
-def drawn(chart: Chart) -> DrawnChart:
-    return draw(json.loads(json.dumps(asdict(chart))))
+LINES = Chart("coherence", "lines", "Spearman", (PLAIN, STRICT), chosen=("plain", 1))
 
 
 def places(svg: str) -> list[tuple[float, float]]:
@@ -66,7 +34,7 @@ def places(svg: str) -> list[tuple[float, float]]:
 
 
 def test_points_stand_where_their_values_say_and_legends_name_them() -> None:
-    dots, lines = drawn(replace(DOTS, series=(*DOTS.series, Series("b", ((0.2, 0),))))), drawn(LINES)
+    dots, lines = draw(replace(DOTS, series=(*DOTS.series, Series("b", ((0.2, 0),))))), draw(LINES)
     (x0, y0), (x1, y1), (x2, y2) = places(dots.svg)
     assert x0 == x2 < x1
     assert y0 < y2 < y1, "series of a row stand below one another"
@@ -75,7 +43,7 @@ def test_points_stand_where_their_values_say_and_legends_name_them() -> None:
     assert y0 == y2 > y1, "a greater value stands higher"
     assert x0 < x2 < x1, "points of equal n do not hide one another"
     assert [entry.text for entry in lines.legend] == ["plain", "strict", "chosen: plain, n = 1"]
-    assert places(drawn(replace(DOTS, series=(Series("none", ()),), ceiling=())).svg) == []
+    assert places(draw(replace(DOTS, series=(Series("none", ()),), ceiling=())).svg) == []
 
 
 # --- the page ---
@@ -98,8 +66,8 @@ ASPECTS = (Aspect("clarity", "Is it clear?", Scale(1, 5)), Aspect("wit", "Is it 
 TASK = Task("toy", "article", "summary", ASPECTS, "background")
 
 
-def report(text: str, *parts: ReportBlock) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The JSON of a report and its texts, with this text as source, context, candidates, comments and turns."""
+def report(text: str, *parts: ReportBlock) -> Report:
+    """A report with this text as source, context, candidates, comments and turns."""
     candidates = [Candidate(f"c{n}", f"{n} {text}", {a.name: (n + 1.0,) for a in ASPECTS}) for n in range(2)]
     rated = tuple(replace(c, comments={"clarity": (text,)}) for c in candidates)
     corpus = Corpus(TASK, (RatedGroup("g0", text, rated, text),), Origin("toy", "nowhere"))
@@ -113,8 +81,7 @@ def report(text: str, *parts: ReportBlock) -> tuple[dict[str, Any], dict[str, An
     judges = {"debate": EvaluatedJudge(scores, {a.name: judgements for a in ASPECTS})}
     debates, texts = debates_of(corpus, ASPECTS, judges, {"debate": True})
     labels = {"source": "article", "candidate": "summary", "context": "background"}
-    made = Report("Compiled judge", "toy", text, "id", parts, {text: parts}, debates, text, labels)
-    return made.to_json(), texts
+    return Report("Compiled judge", "toy", text, parts, {text: parts}, debates, texts, text, labels)
 
 
 def one_of_each(text: str) -> tuple[ReportBlock, ...]:
@@ -124,9 +91,8 @@ def one_of_each(text: str) -> tuple[ReportBlock, ...]:
         Paragraph(text, "small"),
         DataTable((text, "n"), ((text, "1"), ("b", "2.5 [1.0, 3.0]")), text, total=True),
         Quotation(text, text),
-        TextChange(text, f"kept {text}", f"kept and new {text}"),
         replace(DOTS, title=text, caption=text, series=(named,), rows=(text, "b")),
-        replace(LINES, title=text, caption=text, series=(named, STRICT), chosen=(text, 0, 0.3)),
+        replace(LINES, title=text, caption=text, series=(named, STRICT), chosen=(text, 0)),
     )
 
 
@@ -153,23 +119,20 @@ class Parsed(HTMLParser):
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_text_adds_no_element_and_arrives_letter_by_letter(text: str, full: bool) -> None:
-    made, texts = report(text, *one_of_each(text))
-    like = "x" * len(text)
-    plain, plain_texts = report(like, *one_of_each(like))
-    found = Parsed(page(made, texts if full else None))
-    assert found.elements == Parsed(page(plain, plain_texts if full else None)).elements
+    made, like = report(text, *one_of_each(text)), "x" * len(text)
+    found = Parsed(page(made, full=full))
+    assert found.elements == Parsed(page(report(like, *one_of_each(like)), full=full)).elements
     shown = text.replace("\ud83d", "?")
     assert found.quotations == [shown] * 2
     data, _ = found.scripts
     assert not set("<>&") & set(data)
-    expected = json.loads(json.dumps(texts).replace("\\ud83d", "?"))
+    expected = json.loads(json.dumps(made.texts).replace("\\ud83d", "?"))
     assert json.loads(data)["texts"] == (expected if full else None)
     assert full or shown not in json.dumps(json.loads(data)["debates"])
 
 
 def test_the_policy_allows_the_pages_own_script_alone_which_makes_no_markup_of_texts() -> None:
-    made, texts = report("a")
-    html = page(made, texts)
+    html = page(report("a"), full=True)
     policy = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)[0].replace("&#39;", "'")
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "require-trusted-types-for 'script'" in policy
@@ -187,16 +150,3 @@ def test_comments_are_not_credited_to_ratings(tmp_path: Path) -> None:
     debates, texts = debates_of(on, ASPECTS[:1], {"metric": EvaluatedJudge({"clarity": scores})}, {"metric": True})
     assert debates["items"][0]["ratings"] == [2, 5]
     assert texts["items"][0]["comments"] == ["clear", "gave up: could not read it"]
-
-
-def test_a_file_that_is_no_report_is_refused(tmp_path: Path) -> None:
-    made, texts = report("a")
-    written = Report("Compiled judge", "toy", "Toy", "id", one_of_each("a"), {}, made["debates"])
-    write_files(written, texts, ReportFiles(tmp_path), tmp_path, full=True)
-    assert "quotes the texts" in regenerate(str(tmp_path), None, tmp_path).read_text()
-    content = json.loads((tmp_path / "report.json").read_text())
-    broken = content | {"verdict": [content["verdict"][4] | {"draw": "pie"}]}
-    for other in ([], {}, content | {"format": "?"}, broken):
-        (tmp_path / "report.json").write_text(json.dumps(other))
-        with pytest.raises(InputError, match="no report"):
-            regenerate(str(tmp_path), None, tmp_path)
