@@ -10,6 +10,8 @@ from typing import Literal, TextIO
 
 from debate_judge.runs.flags.text_layout import width_of, wrap_text
 
+_GAP = 2
+"""Characters between two columns."""
 _INTERVAL = re.compile(r"(\[[-−+\d.]+),\s(?=[-−+\d.]+\])")
 _UNBREAKABLE = "\ue000"
 """In place of the space in an interval, so that rich does not wrap there."""
@@ -67,8 +69,8 @@ def show(*blocks: OutputBlock, file: TextIO | None = None) -> None:
 
 def _rendered(table: DataTable, stream: TextIO) -> str:
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
-    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -76,19 +78,33 @@ def _rendered(table: DataTable, stream: TextIO) -> str:
         box=box.HORIZONTALS, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold",
         border_style="dim",
     )  # fmt: skip
-    for name, *cells in zip(table.header, *table.rows, strict=True):
-        numeric = all(map(_NUMERIC.fullmatch, cells))
-        shown.add_column(Text(_printable(name)), justify="right" if numeric else "left", overflow="fold")
-    for index, row in enumerate(table.rows, 1):
-        cells = [_INTERVAL.sub(rf"\1,{_UNBREAKABLE}", _printable(cell).replace("\n", " ")) for cell in row]
-        shown.add_row(*map(Text, cells), end_section=table.total and index == len(table.rows) - 1)
     console = Console(file=stream, force_terminal=stream.isatty(), width=width_of(stream))
-    # Where not even the longest words have room, lines are longer than the terminal: rich would cut figures short.
-    console.width = max(console.width, Measurement.get(console, console.options, shown).minimum)
+    # Intervals stay in one line where they have room; words and numbers always do, if need be beyond the terminal.
+    for space in (_UNBREAKABLE, " "):
+        columns = [[_in_one_line(cell, space) for cell in column] for column in zip(table.header, *table.rows)]
+        whole = [max(map(cell_len, column)) for column in columns]
+        widths = [max(cell_len(word) for cell in (*column, "-") for word in cell.split()) for column in columns]
+        spare = console.width - sum(widths) - _GAP * (len(widths) - 1)
+        if spare >= 0:
+            break
+    console.width -= min(0, spare)
+    for index in sorted(range(len(columns)), key=lambda index: whole[index] - widths[index]):
+        extra = max(0, min(spare, whole[index] - widths[index]))
+        widths[index], spare = widths[index] + extra, spare - extra
+    for (name, *cells), width in zip(columns, widths, strict=True):
+        numeric = all(map(_NUMERIC.fullmatch, cells))
+        shown.add_column(Text(name), justify="right" if numeric else "left", width=width)
+    for index, row in enumerate(zip(*columns, strict=True)):
+        if index:
+            shown.add_row(*map(Text, row), end_section=table.total and index == len(table.rows) - 1)
     with console.capture() as captured:
         console.print(shown)
     lines = captured.get().replace(_UNBREAKABLE, " ").splitlines()
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _in_one_line(cell: str, space_in_interval: str) -> str:
+    return _INTERVAL.sub(rf"\1,{space_in_interval}", _printable(cell).replace("\n", " "))
 
 
 def _printable(text: str) -> str:

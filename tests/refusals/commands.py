@@ -105,7 +105,7 @@ OTHERS = [
     ),
     row("a task file that is there", "check a.csv --write-task rated.jsonl", None, "already", files=TONED),
     row("no report", "report support", None, "no report"),
-    row("no such report", "report .", None, "report", "report.json", files={"report.json": b"\xff"}),
+    row("two reports", "report .", None, "a-report.html", files={"a-report.html": b"", "b-report.html": b""}),
 ]
 
 TABLE = [*COMPILE, *COMPARE, *AGREEMENT, *SCORE, *OTHERS]

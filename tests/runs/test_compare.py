@@ -171,7 +171,7 @@ def test_a_judge_on_the_sources_that_it_was_compiled_on_is_no_evidence(
     assert table["judges"]["tuned"]["compiled_on_groups"] == table["data"]["groups"] == len(seen)
     assert (table["baseline"], list(table["differences"])) == ("rouge-l", ["single"])
     assert "tuned" not in {*table["best"].values(), *table.get("absolute_agreement", {})}
-    assert "tuned (compiled on these sources)" in command.output()
+    assert "tuned was compiled on 8 of these 8 groups" in command.output()
     client = mlflow.MlflowClient(f"sqlite:///{command.folder}/mlflow.db")
     runs = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
     (metrics,) = (run.data.metrics for run in runs if run.info.run_name == "tuned")
