@@ -1,4 +1,4 @@
-"""Agreement of any scores with human ratings.
+"""Measure the agreement of any scores with human ratings.
 
     python runs/agreement.py FILE
     python runs/agreement.py ratings.csv+scores.jsonl    # two files, joined by group, candidate and aspect
@@ -58,7 +58,7 @@ class AgreementFlags:
     )
     seed: int = SEED
     json: str | None = setting(
-        None, "also write the result as JSON; to - in place of the tables", metavar="FILE", affects_results=False
+        None, "also write the result as JSON; - prints it instead of the tables", metavar="FILE", affects_results=False
     )
 
 

@@ -4,8 +4,8 @@
     python runs/report.py RUN_ID
     python runs/report.py runs/store/exports/NAME --share
 
-On a terminal the page opens in the browser; its path is always printed. --share opens the page to share, which quotes no
-source, candidate, comment or debate; nor does the page that is logged in a run of MLflow.
+On a terminal the page opens in the browser; its path is always printed. --share names the page to share, which quotes
+no source, candidate, comment or debate; nor does the page that is logged in a run of MLflow.
 """
 
 from __future__ import annotations

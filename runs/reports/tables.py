@@ -81,7 +81,9 @@ def _rendered(table: DataTable, stream: TextIO) -> str:
     console = Console(file=stream, force_terminal=stream.isatty(), width=width_of(stream))
     # Intervals stay in one line where they have room; words and numbers always do, if need be beyond the terminal.
     for space in (_UNBREAKABLE, " "):
-        columns = [[_in_one_line(cell, space) for cell in column] for column in zip(table.header, *table.rows)]
+        columns = [
+            [_in_one_line(cell, space) for cell in column] for column in zip(table.header, *table.rows, strict=True)
+        ]
         whole = [max(map(cell_len, column)) for column in columns]
         widths = [max(cell_len(word) for cell in (*column, "-") for word in cell.split()) for column in columns]
         spare = console.width - sum(widths) - _GAP * (len(widths) - 1)
