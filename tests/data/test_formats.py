@@ -11,7 +11,6 @@ import pytest
 import xlsxwriter
 
 from debate_judge import data
-from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.reading import typed_rows
@@ -105,15 +104,6 @@ def test_a_sheet_of_excel(tmp_path: Path, case: str, expected: object, caplog: p
     assert groups_of(load(path, TASK)) == expected
     assert [record.location for record in read_records(path)] == ["row 4", "row 5", "row 6"]
     assert ("'Sheet1'" in caplog.text) == (case == "beside others")
-
-
-@pytest.mark.integration
-def test_a_workbook_that_changed_is_read_again(tmp_path: Path) -> None:
-    path = workbook(tmp_path / "a.xlsx", [("text", "tone"), ("x", "4,5"), ("y", 2)])
-    ratings = [c.ratings for g in load(path, TASK, ColumnNames.parse(["decimal=comma"])).groups for c in g.candidates]
-    assert ratings == [{"tone": (4.5,)}, {"tone": (2.0,)}]
-    workbook(path, [("text", "tone"), ("other", 3)])
-    assert [record.values["text"] for record in read_records(path)] == ["other"]
 
 
 def test_parquet(tmp_path: Path, expected: object) -> None:

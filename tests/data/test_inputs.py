@@ -78,13 +78,6 @@ def test_a_task_file_becomes_a_task(tmp_path: Path) -> None:
     assert read_task(path).context_label == "policy"
 
 
-def test_a_scale_of_decimal_fractions_has_its_two_values_and_all_digits() -> None:
-    scale = Scale(0.1, 0.3, 0.2)
-    assert scale.binary
-    assert [scale.rounded(value, "whole") for value in (0.1, 0.15, 0.25, 0.3)] == [0.1, 0.1, 0.3, 0.3]
-    assert str(Scale(0, 1234567)) == "0 to 1234567"
-
-
 # --- places that are written to ---
 
 

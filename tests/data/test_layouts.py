@@ -91,15 +91,6 @@ def test_outputs_that_look_like_json_stay_texts_and_conversations_become_one(tmp
     assert (text.source, text.candidates[0].text) == ('"Where" or "when"', "[]")
 
 
-def test_equal_outputs_are_two_candidates_by_the_ids_of_the_user_or_the_tool_and_rated_or_not(tmp_path: Path) -> None:
-    same = label_studio(answer=["It left Elm this morning."] * 2, model=["small", "large"])
-    (group,) = read(tmp_path, "a.json", same)
-    assert [(c.id, c.ratings["helpfulness"]) for c in group.candidates] == [("101", (5.0, 3.0)), ("102", (1.0,))]
-    same[1]["annotations"] = []
-    (group,) = read(tmp_path, "a.json", same, [*TEXTS, "candidate=model"])
-    assert [(c.id, len(c.ratings)) for c in group.candidates] == [("small", 2), ("large", 0)]
-
-
 def written(folder: Path, name: str, rows: Rows) -> Path:
     """A CSV as pandas saves it, or JSON."""
     if name.endswith(".csv"):

@@ -131,19 +131,6 @@ ARENA = [
     }
     for n in range(9)
 ]
-NAMED = [
-    {
-        "worker": w,
-        "aspect": a,
-        "original": said(n),
-        "mine_text": said(20 + n),
-        "their_text": said(50 + n),
-        "winner": ("mine", "similar")[n % 2],
-    }
-    for n in range(6)
-    for w in "ab"
-    for a in ("wit", "tone")
-]
 SCORES = [
     {"original": said(n), "simplified": said(30 + n), "fluency": 10.5 * (n + 1), "fluency_zscore": (n - 3) / 2.25}
     for n in range(8)
@@ -151,17 +138,6 @@ SCORES = [
 CODES_99 = [
     {"query": said(n), "reply": said(20 + n), "warm": (1, 3, 5, 99)[n % 4], "kind": (2, 4, -1, 5)[n % 4]}
     for n in range(12)
-]
-RANKS = [
-    {"source": said(n), "system": s, "output": said(20 + 3 * n + k), "rank": k + 1}
-    for n in range(6)
-    for k, s in enumerate("abc")
-]
-ERRORS = [
-    {"system": "s", "rater": r, "source": said(n), "target": said(30 + n), "severity": severity}
-    for n in range(5)
-    for r in "ab"
-    for severity in (("Minor", "Major") if n % 2 else ("No-error",))
 ]
 NESTED = [
     {
@@ -183,16 +159,6 @@ LISTED = [
     {"dialogue": said(n, 12), "summary": said(30 + n), "annotations": [{"clear": 2}, {"clear": 5}]} for n in range(6)
 ]
 
-WINS = [
-    {
-        "prompt": said(n),
-        "response_a": said(20 + n),
-        "response_b": said(50 + n),
-        **{name: int(n % 4 == k) for k, name in enumerate(("a_wins", "b_wins", "draw"))},
-        "b_wins": int(n % 4 in (1, 3)),
-    }
-    for n in range(8)
-]
 ARROWS = [
     {"Q": said(n), "text_a": said(20 + n), "text_b": said(50 + n), "vote": ("A>B", "B>A", "B>>A", "A=B")[n % 4]}
     for n in range(8)
@@ -206,23 +172,8 @@ BY_RATER_AND_ASPECT = [
     for n in range(6)
 ]
 
-SIDE_BY_SIDE = [
-    {
-        "prompt": said(n),
-        "outputs": [{"model": m, "output": said(30 + 2 * n + k)} for k, m in enumerate("xy")],
-        "scores": [2, 1 + n % 5],
-    }
-    for n in range(6)
-]
-IN_CELLS = [
-    {"context": said(n, 12), "response": said(30 + n), "thumbs": ("up", "down")[n % 2], "marks": str([1 + n % 5, 2])}
-    for n in range(6)
-]
 
 KINDS: list[Any] = [
-    pytest.param("side.jsonl", SIDE_BY_SIDE, (), Read(12, {"scores": 2.333}), id="lists side by side"),
-    pytest.param("cells.csv", IN_CELLS, (), Read(6, {"thumbs": 0.5, "marks": 2.333}, 2), id="lists in cells"),
-    pytest.param("wins.csv", WINS, (), Read(16, {"preference": 0.375}), id="a column for each outcome"),
     pytest.param("arrows.csv", ARROWS, (), Read(16, {"preference": 0.375}), id="verdicts as arrows"),
     pytest.param(
         "by-both.jsonl", BY_RATER_AND_ASPECT, (), Read(6, {"fluency": 2.75, "truth": 0.5}, 2), id="and of aspects"
@@ -248,11 +199,8 @@ KINDS: list[Any] = [
         "kept.csv", TICKED, ['keep = {AssignmentStatus = "Approved"}'], Read(5, {"tone": 2.1}, 2), id="rejected records"
     ),
     pytest.param("arena.csv", ARENA, (), Read(18, {"preference": 0.5}), id="a column for each winner"),
-    pytest.param("named.csv", NAMED, (), Read(12, {"wit": 0.75, "tone": 0.75}, 2), id="pairs under other names"),
     pytest.param("scores.csv", SCORES, (), Read(8, {"fluency": 47.25}), id="standardized copies"),
     pytest.param("missing.csv", CODES_99, (), Read(12, {"warm": 3.0, "kind": 3.667}), id="codes for no rating"),
-    pytest.param("ranks.csv", RANKS, (), Read(18, {"rank": 2.0}), id="ranks"),
-    pytest.param("errors.csv", ERRORS, (), Read(5, {"severity": 3.6}, 2), id="a row an error, summed"),
     pytest.param("nested.jsonl", NESTED, (), Read(24, {"score": 2.75}), id="records inside of records"),
     pytest.param("listed.jsonl", LISTED, (), Read(6, {"clear": 3.5}, 2), id="a list of annotations"),
 ]

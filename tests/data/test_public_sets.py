@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -223,17 +222,6 @@ def test_each_part_is_fetched_from_its_pinned_home(
     address = RAW + file.format(origin.revision)
     assert calls == [(("json",), {"data_files": address, "split": "train"})]
     assert (origin.name, origin.location) == (name, address)
-
-
-def test_a_draw_of_halueval_takes_one_candidate_by_chance_and_is_the_same_every_time(tmp_path: Path) -> None:
-    rows = [QA | {"question": f"Which river {n}?"} for n in range(400)]
-    corpus = loaded(tmp_path, "halueval_drawn", *rows)
-    assert len(corpus.groups) == 150
-    kept = Counter(candidate.id for group in corpus.groups for candidate in group.candidates)
-    # Of 150 tosses, 60 to 90 on either side with a probability of .99.
-    assert kept.keys() == {"right", "hallucinated"}
-    assert 60 <= kept["right"] <= 90
-    assert corpus.groups != loaded(tmp_path, "halueval", *rows).groups[:150]
 
 
 def test_the_real_library_reads_the_file_and_fails_as_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.schema import Candidate, Origin, RatedGroup, Scale, group_to_json
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from tests.data.files_of_rows import TASK
-from tests.refusals.files import FIRST
 
 
 def jsonl(path: Path, *records: dict[str, Any]) -> Path:
@@ -134,13 +132,3 @@ def test_reading_takes_the_memory_of_one_group(tmp_path: Path, suffix: str) -> N
     assert count == 200
     assert path.stat().st_size > 2_000_000
     assert peak < 1_000_000
-
-
-def test_groups_before_a_bad_line_are_handed_out(tmp_path: Path) -> None:
-    (tmp_path / "rated.jsonl").write_text(FIRST)
-    assert load(tmp_path / "rated.jsonl").groups[0].candidates[0].ratings == {"coherence": (4, 5), "fluency": (5,)}
-    (tmp_path / "rated.jsonl").write_text(FIRST + "\nnot json\n")
-    groups = iter_groups(tmp_path / "rated.jsonl")
-    assert next(groups).group.id == "g1"
-    with pytest.raises(InputError, match="line 2"):
-        next(groups)

@@ -152,14 +152,6 @@ def test_comments_are_read(file: Path, text: str, columns: list[str], comments: 
     assert candidates(file, columns)[0].comments == {"tone": comments}
 
 
-@pytest.mark.parametrize("name", ["Rater Name", "WorkerId"])
-def test_a_column_with_a_name_of_raters_is_drafted_where_texts_repeat(file: Path, name: str) -> None:
-    text = f"text,{name},tone\n" + "".join(f"text {i},r{j},{(i + j) % 5 + 1}\n" for j in range(3) for i in range(8))
-    draft = drafted(file, text)
-    assert (scales(draft), draft.roles["rater"]) == ({"tone": Scale(1, 5)}, name)
-    assert [len(c.ratings["tone"]) for c in candidates(file, task=draft.task())] == [3] * 8
-
-
 def test_rows_with_one_source_are_one_group_and_texts_without_one_are_groups_of_their_own(file: Path) -> None:
     file.write_text("source,text,tone\ns,x,4\nt,z,1\ns ,y,2\n")
     groups = load(file, TASK).groups
@@ -267,12 +259,6 @@ def test_bad_cells_are_all_named_and_hide_no_aspect(file: Path) -> None:
         load(file, TASK)
     errors = [(error.line, error.field) for error in (caught.value, *caught.value.others)]
     assert errors == [(3, "tone"), (4, "source"), (5, "text"), (6, "tone")]
-
-
-def test_a_name_like_ours_is_pointed_out(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file.write_text("text,aspect,rating,duration\nx,tone,4,1\nx,verdict,1,2\nx,solvd,1,2\n")
-    load(file, TASK)
-    assert caplog.text.count("did you mean ratings of 'solved'") == 1
 
 
 @pytest.mark.parametrize(

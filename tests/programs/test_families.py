@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.parameters import Refusal, refused_parameter
 from debate_judge.programs.make_lm import make_lm
 from tests.hostile_server import HostileServer, sized
 from tests.programs.engines import QUESTION, reply_to
@@ -131,24 +130,3 @@ def test_a_family_works_without_a_hand_on_settings(
     assert counts == {"refused": refusals, "answered": 3 if too_long else 2}
     notes = [record.message for record in caplog.records if record.name.startswith("debate_judge")]
     assert all(any(name.replace("_", "-") in note for note in notes) for name in refused if refusals)
-
-
-SENT = {"temperature": 0.0, "max_tokens": 8000, "logprobs": 20}
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("HTTP 400: max_tokens must be at most 256, code: 400", Refusal("max_tokens", 256)),
-        ("the max_tokens limit is 4,096; you asked for 8000", Refusal("max_tokens", 4096)),
-        ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 96 `inputs` tokens and 8000 `max_new_tokens`",
-         Refusal("max_tokens", 4000, False)),
-        ("maximum context length is 4096 tokens. However, you requested about 8096 tokens (96 of text input, 8000 in "
-         "the output)", Refusal("max_tokens", 4000, False)),
-        ("Requested sample logprobs of 20, which is greater than max allowed: 5", Refusal("logprobs", 5)),
-        ("'logprobs' is not supported with this model", None),
-        ("the text is too long", None),
-    ],
-)  # fmt: skip
-def test_what_an_error_says_of_a_parameter(message: str, expected: Refusal | None) -> None:
-    assert refused_parameter(message, SENT) == expected

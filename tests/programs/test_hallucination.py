@@ -17,7 +17,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.sets.factuality import CLAIMS
 from debate_judge.data.tasks import SUMMARIZATION
-from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.evidence import MAX_WHOLE_KNOWLEDGE, parse_claims
 from debate_judge.programs.hallucination.judge import MAX_SHORT_ANSWER, ClaimAssessment, Hallucination, parse_assessment
 from debate_judge.programs.hallucination.search import MAX_SNIPPETS, SearchError, Serper
@@ -106,30 +105,6 @@ def test_a_hallucinated_opening_calls_trust_first_and_disagreement_runs_to_the_m
     assert (verdict.rounds, verdict.stop_reason, verdict.calls) == (3, "rounds over", 10)
     # Not factual, severity 4 of 5: a fifth of the way up the lower half of the scale.
     assert verdict.score == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize(
-    ("policy", "firsts"),
-    [
-        # By hand, with S0 True, and Leaders False, True: the state before decides.
-        ("true-skeptic", ["skeptic", "trust", "skeptic"]),
-        ("true-trust", ["trust", "skeptic", "trust"]),
-        ("always-trust", ["trust", "trust", "trust"]),
-    ],
-)
-def test_the_policy_decides_who_opens_each_round(policy: str, firsts: list[str]) -> None:
-    lm = panel(initial="T", trust="TTT", skeptic="FFF", leader="FTT")
-    hold(lm, only(Hallucination(transition=policy).judge([ITEM])))
-    assert [name for name, _ in calls_of(lm)][1::3] == firsts
-
-
-@pytest.mark.parametrize(("check", "context"), [("plain", ITEM.context), ("self-check", ""), ("few-shot", "")])
-def test_only_the_plain_check_has_the_given_knowledge(check: str, context: str) -> None:
-    lm = panel(checker="F")
-    verdict = hold(lm, only(HallucinationCheck(check).judge([ITEM])))
-    # Severity 4 is a fifth of the way up the lower half of the scale; a verdict alone is an end of the scale.
-    expected = 0 if check == "few-shot" else pytest.approx(0.1)
-    assert (verdict.score, section(lm.prompts[0], "context")) == (expected, context)
 
 
 def by_claim(factual: Mapping[str, tuple[bool, int]], claims: str, **more: str) -> ScriptedLM:
@@ -274,14 +249,6 @@ def test_knowledge_up_to_the_limit_is_used_whole_and_longer_is_searched_by_two_q
     turn = verdict.transcript.turns[1]
     assert (turn.role, turn.calls) == ("evidence", 1)
     assert turn.text.startswith("claim 1: ranked for 'robbery city' and 'police appeal'\n")
-
-
-def test_without_knowledge_and_search_the_agents_are_told_so() -> None:
-    lm = factual()
-    verdict = judged(BARE, lm)
-    assert section(lm.prompts[0], "evidence") == ""
-    assert "No evidence" in section(lm.prompts[0], "task")
-    assert verdict.transcript.turns[1].text == "claim 1: nothing\n"
 
 
 def test_any_function_from_a_query_to_texts_is_a_search_and_its_failure_leaves_the_item_unscored() -> None:

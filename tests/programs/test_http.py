@@ -159,20 +159,6 @@ def test_what_may_still_answer_another_call_closes_the_connection() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(("identity", "requests"), [(None, 6), ("", 6), ("chatcmpl-0", 7)])
-def test_without_unique_ids_a_connection_is_used_once(identity: str | None, requests: int) -> None:
-    """Of equal ids one call more tells that they are usual: on a new connection nothing can be a copy."""
-    names = ["a", "b", "c", "d", "e", "f"]
-
-    async def run() -> None:
-        async with serving(lambda number, request, body: [http(completion(body, identity))]) as (server, pool):
-            assert await ask(pool, names) == names
-            assert len(server.requests) == requests
-            assert server.connections == 6
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_copies_and_noise_at_any_time_reach_no_other_call(seed: int) -> None:
     rng = random.Random(seed)

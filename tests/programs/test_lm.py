@@ -16,7 +16,6 @@ from dspy import lm15
 from dspy.lm15 import Response
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, BudgetSpentError
 from debate_judge.programs.lm.limits import SOURCE
@@ -225,16 +224,6 @@ def test_a_call_that_fails_in_one_process_is_made_by_the_one_that_waited(stores:
         assert (await waiting).text == "answer 1"
 
     asyncio.run(go())
-
-
-def test_a_synchronous_call_on_the_loop_itself_is_refused_and_does_not_hang() -> None:
-    lm, _ = judge_lm()
-
-    async def call() -> object:
-        return lm("Propose.")
-
-    with pytest.raises(dspy.LMError, match="acall"):
-        loop.run(call())
 
 
 def test_the_end_of_a_run_waits_for_what_was_sent_and_cancels_the_rest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ from debate_judge.programs.roles.examples import (
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.programs.roles.role import SYSTEM, RoleLastAdapter, item_inputs
 from tests.fakes import debater, hold, only, scripted_lm, section
-from tests.programs.tables import COHERENCE, headers, judged, table_script
+from tests.programs.tables import COHERENCE, headers
 
 ADAPTER = RoleLastAdapter()
 FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 3))
@@ -184,15 +184,6 @@ def test_the_critic_alone_is_shown_the_rated_texts_most_like_the_candidate() -> 
         assert not any("precedents" in headers(prompt) for prompt in (sent[0], *sent[2:]))
     # After the debate, whose beginning other roles share.
     assert headers(sent[1])[-4:] == ["debate", "precedents", "role", "feedback"]
-
-
-def test_each_candidate_of_a_table_has_its_own_precedents() -> None:
-    items = [replace(ITEM, source="Is it?", text=text) for text in ("Sorry to read it!", "It is the Ash, my dear.")]
-    judge = with_precedents(Debate(rounds=1, together=2), ALL, 1)
-    _, lm = judged(judge, table_script(lambda *_: 3, lambda *_: "An issue."), items)
-    shown = section(lm.prompts[1], "precedents")
-    first, second = shown.split("For candidate_2. ")
-    assert ["Sorry" in first, "The Ash" in second] == ["Sorry" in section(lm.prompts[1], "candidate_1")] * 2
 
 
 ATTACK = (

@@ -109,13 +109,6 @@ def test_nothing_disarmed_is_structure(text: str) -> None:
     assert re.sub(r"[\s>()<]", "", disarmed) == re.sub(r"[\s>()<]", "", text)
 
 
-@pytest.mark.parametrize(
-    "text", ["a [1] b [[2]] # c", "[[see]] ## heading", "x < y and I think> so", "<b>think</b>", "[ [ ## a ## ] ]"]
-)
-def test_a_text_without_structure_is_not_touched(text: str) -> None:
-    assert escape(text) == text
-
-
 @given(st.text(max_size=300) | pieces)
 @example('{"score": 4}')
 @example("Score: 4")

@@ -158,17 +158,6 @@ def test_an_exported_judge_does_not_ask_for_steps_again() -> None:
     assert lm.meter.requested["steps"] == 1
 
 
-def test_an_item_that_waits_for_steps_derives_them_when_the_first_is_interrupted() -> None:
-    async def interrupt(judge: GEval) -> Any:
-        first, second = (asyncio.create_task(only(judge.judge([item]))) for item in notes(2))
-        await asyncio.sleep(0)
-        first.cancel()
-        return await second
-
-    verdict = hold(rater(latency=0.01), interrupt(GEval("text")))
-    assert (verdict.score, verdict.calls) == (4, 2)
-
-
 class Endpoint:
     """An engine for G-Eval, whose form is a 4 with log-probabilities (4: .75, 5: .25), without, or refuses them."""
 

@@ -237,7 +237,6 @@ print("ready", flush=True)
 input()
 store = SqlStore(Path({str(tmp_path / "new")!r}))
 asyncio.run(store.put(sys.argv[1], "scorer", Reply("4")))
-store.close()
 """
     children = [
         subprocess.Popen([sys.executable, "-c", script, key(n)], cwd=ROOT, stdin=PIPE, stdout=PIPE) for n in range(6)
