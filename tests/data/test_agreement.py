@@ -230,10 +230,10 @@ def test_aspects_without_a_common_group_have_the_variances_of_their_means_added(
 
 def test_bundles_give_the_interval_that_single_groups_would() -> None:
     rng = np.random.default_rng(2)
-    ratings = rng.normal(size=(6000, 3))
+    ratings = rng.normal(size=(1500, 3))
     scores = ratings + rng.normal(size=ratings.shape)
     agreement = agreement_table({"x": scores_of(ratings, scores)}, levels=("sample",))
-    # 18,000 independent pairs: the standard error of Fisher's z is the normal one, and t is as good as normal.
+    # 4,500 independent pairs: the standard error of Fisher's z is the normal one, and t is as good as normal.
     cell = agreement.aspects["x"]["sample"]["pearson"]
     expected = stats.pearsonr(ratings.ravel(), scores.ravel()).confidence_interval(0.95)
     width = expected.high - expected.low

@@ -38,8 +38,8 @@ def test_an_endless_line_is_left_out_and_told(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.integration
-def test_a_hundred_thousand_unknown_names(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    record = {"text": "x", "tone": 3, **{f"key_{i}": i for i in range(100_000)}}
+def test_twenty_thousand_unknown_names(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    record = {"text": "x", "tone": 3, **{f"key_{i}": i for i in range(20_000)}}
     (tmp_path / "a.jsonl").write_text(json.dumps(record))
     assert load(tmp_path / "a.jsonl", TASK).groups[0].candidates[0].ratings == {"tone": (3.0,)}
     assert "not read: 'key_0', 'key_1', " in caplog.text

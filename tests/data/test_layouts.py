@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,34 +118,6 @@ def test_what_pandas_saved_is_read_like_json(tmp_path: Path, source: object) -> 
     assert group.candidates[1].ratings["politeness"] == (3.0,)
 
 
-def annotations(**columns: Callable[[int, int], object]) -> Rows:
-    """Rows of Label Studio's CSV, with its alphabetical columns: two annotators of each of six tasks."""
-
-    def row(task: int, rater: int) -> dict[str, object]:
-        values = {name: value(task, rater) for name, value in columns.items()}
-        usual = {"annotation_id": 10 * task + rater, "annotator": rater, "id": task, "lead_time": 1.5}
-        return dict(sorted({**usual, "question": f"q{task // 2}", **values}.items()))
-
-    return [row(task, rater) for task in range(6) for rater in range(2)]
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.json"])
-def test_choices_in_the_tables_of_label_studio_are_ratings(tmp_path: Path, name: str) -> None:
-    rows = annotations(
-        answer=lambda task, _: f"a{task}",
-        kind=lambda task, _: ["short", "long"][task % 2],
-        polite=lambda task, rater: ["Good", "Bad"][(task + rater) % 2],
-        clear=lambda task, _: ["Yes", "No"][task % 2],
-        remark=lambda task, rater: f"this is what {rater} found in {task}",
-    )
-    path = written(tmp_path, name, rows)
-    draft = drafted(path)
-    assert [aspect.name for aspect in draft.aspects] == ["polite"]
-    assert dict(draft.understood)["clear"].startswith("the same from all raters")
-    first = load(path, draft.task()).groups[0].candidates[0]
-    assert first.ratings == {"polite": (1.0, 0.0)}
-
-
 def test_comparisons_of_label_studio_are_pairs(tmp_path: Path) -> None:
     tasks: Rows = [
         {
@@ -174,19 +146,3 @@ def test_comparisons_of_label_studio_are_pairs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cell", ["['a' 'b']", "[1] Sure.", "[9**9**9]", "[x for x in range(9**9)]", "[" * 100_000])
 def test_cells_that_are_no_lists_stay_texts(cell: str) -> None:
     assert parsed(cell) == cell
-
-
-def test_a_score_on_a_step_of_a_trace_is_about_the_text_of_the_step(tmp_path: Path) -> None:
-    score = {"source": "ANNOTATION", "name": "helpfulness", "dataType": "NUMERIC", "stringValue": None}
-    rows = [
-        {"traceId": "t", "observationId": "step", **score, "value": 2},
-        {"traceId": "t", "observationId": None, **score, "value": 5},
-        {"traceId": "elsewhere", "observationId": None, **score, "source": "EVAL", "value": 1},
-    ]
-    texts = [
-        {"id": "t", "traceId": None, "input": "q", "output": "the answer"},
-        {"id": "step", "traceId": "t", "input": "q", "output": "a search"},
-    ]
-    (group,) = load(f"{written(tmp_path, 'a.csv', rows)}+{written(tmp_path, 'b.json', texts)}", TASK).groups
-    ratings = {c.text: c.ratings["helpfulness"] for c in group.candidates}
-    assert ratings == {"a search": (2.0,), "the answer": (5.0,)}

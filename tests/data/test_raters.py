@@ -88,7 +88,7 @@ def test_differences_between_groups_count_at_sample_level_only() -> None:
 
 def test_the_correction_undoes_the_raters_noise() -> None:
     noise = 1.5
-    groups = rated(noise, groups=400)
+    groups = rated(noise, groups=200)
     comparison = compare_with_raters(groups, statistic="pearson", level="sample")
     # The mean of three raters has the variance 1 + noise^2 / 3.
     assert comparison.reliability == pytest.approx(1 / (1 + noise**2 / 3), abs=0.03)

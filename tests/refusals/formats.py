@@ -69,21 +69,12 @@ OFF_SCALE = [("s", "x", 4), ("t", "y", 7)]
 NAMES = ("source", "text", "tone")
 
 
-def written(**columns: Any) -> Callable[[Path], object]:
-    def make(folder: Path) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        pq.write_table(pa.table(columns), folder / "a.parquet", compression="zstd", use_dictionary=False)
-
-    return make
-
-
-def a_far_date(folder: Path) -> None:
+def long_texts(folder: Path) -> None:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    days = pa.array([1, 9_000_000_000_000], pa.timestamp("s"))
-    written(text=["a", "b"], tone=[1, 2], made=pa.StructArray.from_arrays([days], ["day"]))(folder)
+    table = pa.table({"text": ["x" * (1 << 20)] * 8, "tone": [1] * 8})
+    pq.write_table(table, folder / "a.parquet", compression="zstd", use_dictionary=False)
 
 
 def sheets(*rows: tuple[object, ...], **more: Any) -> Callable[[Path], object]:
@@ -105,13 +96,9 @@ WORKBOOKS = [
 WITHOUT = {"patch": lambda p: p.setitem(sys.modules, "python_calamine", None), "change": sheets(NAMES, *OFF_SCALE)}
 WORKBOOKS.append(row("no library for sheets", loaded("a.xlsx"), None, "[excel]", "a.xlsx", **WITHOUT))
 
-LONG_TEXTS = written(text=["x" * (1 << 20)] * 8, tone=[1] * 8)
+SMALL = limited(reading, _MAX_UNPACKED=4 << 20)
 PARQUET = [
-    row(name, loaded("a.parquet"), field, keyword, "a.parquet", line, change=change, patch=patch, plain=True)
-    for name, change, patch, line, field, keyword in (
-        ("a date out of range", a_far_date, None, None, "made", "leave the column out"),
-        ("long texts", LONG_TEXTS, limited(reading, _MAX_UNPACKED=4 << 20), None, "text", "unpacks"),
-    )
+    row("long texts", loaded("a.parquet"), "text", "unpacks", "a.parquet", change=long_texts, patch=SMALL, plain=True)
 ]
 
 # --- text files beyond measure ---
@@ -165,9 +152,11 @@ SETS = [
 
 # --- exports of annotation tools ---
 
+LANGFUSE = "langfuse_scores.csv"
 
-def exported(*names: str) -> Callable[[Path], object]:
-    return lambda folder: [shutil.copy(FOLDER / name, folder) for name in names]
+
+def copied(folder: Path) -> None:
+    shutil.copy(FOLDER / LANGFUSE, folder)
 
 
 def off_scale(folder: Path) -> None:
@@ -176,26 +165,10 @@ def off_scale(folder: Path) -> None:
     (folder / "a.jsonl").write_text("\n".join(map(json.dumps, tasks)))
 
 
-def one_trace(folder: Path) -> None:
-    exported("langfuse_scores.csv")(folder)
-    (folder / "t.jsonl").write_text((FOLDER / "langfuse_traces.jsonl").read_text().splitlines()[0])
-
-
-def cut_off(folder: Path) -> None:
-    record = {"info": {"trace_id": "t", "request_preview": "x" * 997 + "...", "assessments": []}}
-    (folder / "a.jsonl").write_text(json.dumps(record))
-
-
-LANGFUSE = "langfuse_scores.csv"
-RATING = "annotations[0].result[0].value.rating"
+RATED, RATING = loaded("a.jsonl", *TEXTS, task=SUPPORT), "annotations[0].result[0].value.rating"
 TOOLS = [
-    row(name, loaded(files, *columns, task=SUPPORT), field, keyword, file, line, change=change)
-    for name, files, columns, change, file, line, field, keyword in (
-        ("Langfuse alone", LANGFUSE, (), exported(LANGFUSE), LANGFUSE, None, None, f"{LANGFUSE}+"),
-        ("a trace that is not there", f"{LANGFUSE}+t.jsonl", (), one_trace, None, 6, "traceId", "t2"),
-        ("a rating of Label Studio", "a.jsonl", TEXTS, off_scale, "a.jsonl", 2, RATING, "scale"),
-        ("a trace without spans", "a.jsonl", (), cut_off, "a.jsonl", 1, "info.request_preview", "include_spans"),
-    )
+    row("scores without texts", loaded(LANGFUSE, task=SUPPORT), None, f"{LANGFUSE}+", LANGFUSE, change=copied),
+    row("a rating of Label Studio", RATED, RATING, "scale", "a.jsonl", 2, change=off_scale),
 ]
 
 TABLE = [*WORKBOOKS, *PARQUET, *HUGE, *USERS, *SETS, *TOOLS]
