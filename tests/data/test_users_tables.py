@@ -163,9 +163,6 @@ def test_rows_with_one_source_are_one_group_and_texts_without_one_are_groups_of_
     assert split(corpus, aspects=["tone"], seed=0).joined == (("1", "61"),), "equal texts stay in one part"
 
 
-# --- JSON ---
-
-
 # --- what is guessed ---
 
 LONG = "question,answer,criterion,score,annotator,rationale\n" + "".join(

@@ -206,4 +206,3 @@ def test_where_the_lm_gives_none_geval_takes_twenty_samples_and_says_so(
     ]
 
 
-# --- feedback: which candidates are out of order, and the effect of the debate ---
