@@ -92,6 +92,9 @@ def interpret_exception(error: Exception) -> lm15.LM15Error:
         return lm15.TransportError(str(error), provider_code=MISMATCHED)
     if isinstance(error, (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)):
         return lm15.ConfigurationError(f"the server's certificate is not trusted: {error}")
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        kind = lm15.ConfigurationError if error.status < 500 else lm15.TransportError
+        return kind(f"the proxy answers HTTP {error.status}: {redact_text(error.message)[:200]}")
     if isinstance(error, aiohttp.InvalidURL):
         return lm15.ConfigurationError("the server's address cannot be used")
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import io
 import logging
+import os
 import re
 from collections.abc import AsyncIterator
 from functools import lru_cache
@@ -18,6 +19,7 @@ from dspy import lm15
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.errors import UNUSABLE
+from debate_judge.programs.lm.http.address import base_variable
 from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
 from debate_judge.programs.lm.http.connections import BODY_LIMIT, RejectedResponseError, check_headers, close_sessions
 from debate_judge.programs.lm.limits import retry_after
@@ -75,10 +77,13 @@ class LiteLLMTransport:
                 f"no provider is called {prefix!r}", field=flag, found=spec, remedy=did_you_mean(prefix, providers)
             ) from None
         self._complete = litellm.acompletion
-        self._missing_variables = [] if api_base else litellm.validate_environment(spec)["missing_keys"]
-        # LiteLLM adds the version to Anthropic's address, and to no other.
-        address = api_base and (api_base.removesuffix("/v1") if spec.startswith("anthropic/") else api_base)
-        self._api_base = {"api_base": address} if address else {}
+        # LiteLLM names all that a provider has if one is missing, and has a default for the version.
+        missing = [] if api_base else litellm.validate_environment(spec)["missing_keys"]
+        self._missing_variables = [n for n in missing if n != "AZURE_API_VERSION" and not os.environ.get(n)]
+        if spec.startswith("anthropic/"):
+            # LiteLLM adds the version to Anthropic's address, and to no other.
+            api_base = (api_base or os.environ.get(base_variable(spec), "")).rstrip("/").removesuffix("/v1")
+        self._api_base = {"api_base": api_base} if api_base else {}
         self._uses_openai_client = provider in ("azure", "openai", *litellm.constants.openai_compatible_providers)
         """Whether LiteLLM uses OpenAI's client, which takes the session and not LiteLLM's client."""
 
