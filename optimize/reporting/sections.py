@@ -22,7 +22,7 @@ from debate_judge.runs.reports.evidence import calibration_table, rank_note
 from debate_judge.runs.reports.page import Paragraph, Quotation, Report, ReportBlock
 from debate_judge.runs.reports.text import correlation_label
 
-_BIASED = "On train and dev; the best of many such figures is biased upwards."
+_BIASED = "On train and dev; the best of many such figures is biased upward."
 
 
 def compile_report(result: Result) -> Report:
@@ -66,8 +66,8 @@ def _learnt_about_raters(result: Result) -> list[ReportBlock]:
         if after != before[role]
     ]
     if not blocks and not changes:
-        return [Paragraph("The judge holds no guide, and its instructions are unchanged.")]
-    note = "Instructions of the judge's roles, where the compile has changed them."
+        return [Paragraph("The judge has no guide, and its instructions are unchanged.")]
+    note = "Instructions of the judge's roles, where the compile changed them."
     return [*blocks, *([Paragraph(note)] if changes else []), *changes]
 
 
@@ -100,5 +100,5 @@ def _reproduce(result: Result) -> list[ReportBlock]:
         **{name: f"{part.sources} sources, fingerprint {part.digest}" for name, part in parts.items()},
         "settings": f"fingerprint {plan.identity}",
     }
-    note = "Equal settings, data and replies of the LM give equal results; calls that were answered are not made again."
+    note = "The same settings, data and LM replies give the same result; answered calls are not repeated."
     return [*reproduce_blocks(as_command("compile", settings), rows), Paragraph(note, "small")]

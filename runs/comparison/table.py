@@ -129,11 +129,11 @@ def _interval_notes(comparison: Comparison) -> list[str]:
     used = {cell.method for cell in cells} | {d.method for d in comparison.differences.values()}
     lines = [f"95 % intervals of the first statistic: {'; '.join(METHODS[m] for m in METHODS if m in used)}"]
     if any(p is None for p in comparison.corrected_p_values.values()):
-        lines.append(f"differences are paired; no p-value is given: {WHY_NO_P_VALUE}")
+        lines.append(f"no p-values of the paired differences: {WHY_NO_P_VALUE}")
     elif comparison.corrected_p_values:
         lines.append(
-            "differences are paired; p-values by flipping the signs of groups (all patterns with up to 16 groups, else "
-            f"100,000 random ones), corrected over {len(comparison.corrected_p_values)} comparisons (Holm)"
+            "p-values of paired differences: sign-flip test over groups (exact up to 16 groups, else 100,000 random "
+            f"flips), corrected over {len(comparison.corrected_p_values)} comparisons (Holm)"
         )
     return lines
 
@@ -152,8 +152,8 @@ def group_notes(comparison: Comparison, names: Mapping[str, str]) -> list[str]:
     )
     undefined = ", ".join(f"{name} {cell.undefined}" for name, cell in cells.items() if cell.undefined)
     return [
-        *([f"groups to which a judge gave equal scores count 0; over all aspects: {constant}"] if constant else []),
-        *([f"groups whose ratings are all equal, left out, over all aspects: {undefined}"] if undefined else []),
+        *([f"groups with equal scores from a judge count 0; over all aspects: {constant}"] if constant else []),
+        *([f"groups with equal ratings are left out; over all aspects: {undefined}"] if undefined else []),
     ]
 
 
@@ -161,7 +161,7 @@ def _price_note(comparison: Comparison) -> str:
     """What the US dollars are, or why there are none."""
     judges = [result.judge for result in comparison.rows]
     if unpriced := dict.fromkeys(j.lm for j in judges if j.lm not in ("", OFFLINE) and j.price is None):
-        return f"no price is known for {', '.join(unpriced)}: --prices FILE would give $"
+        return f"no price is known for {', '.join(unpriced)}; set one with --prices FILE"
     if any(judge.price for judge in judges):
-        return "$: what each judge would cost alone, replies that it shares with others or that were stored included"
-    return "no price: the offline LM is free; with a real LM $ is what each judge would cost alone"
+        return "$: what each judge would cost alone, shared and cached replies included"
+    return "no column of costs: the offline LM is free"

@@ -53,8 +53,8 @@ _LM_SETTINGS = ("spec", "temperature", "max_tokens")
 _README = """\
 # {name}
 
-A judge for the task {task!r}: {aspects}. {lm}The name of the data that it was compiled on, and its agreement with the \
-raters on held-out sources, are in manifest.json under "evidence".{texts}
+A judge for the task {task!r}: {aspects}. {lm}manifest.json has, under "evidence", the name of the data that it was \
+compiled on and its agreement with the raters on held-out sources.{texts}
 
 Score a file: `debate score THIS_FOLDER --in texts.jsonl --out scores.jsonl`
 From Python: `from debate_judge import load`, then `load("THIS_FOLDER")(source="...", text="...").scores`

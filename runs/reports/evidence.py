@@ -58,9 +58,9 @@ def absolute_agreement_table(by_judge: Mapping[str, Mapping[str, AbsoluteAgreeme
         )
     caption = (
         "Over all candidates, with 95 % intervals over sources: mean absolute error in points (lower is better), "
-        "concordance with the mean rating (1 only where every score is its rating), and Cohen's kappa of the decision "
-        "that a score and a mean rating are at least the cut; in parentheses the change from the first judge, by "
-        "pairs of sources"
+        "concordance with the mean rating (1 only if every score equals its rating), and Cohen's kappa of the decision "
+        "that a score and a mean rating are at least the cut; in parentheses the paired change from the first "
+        "judge"
     )
     return DataTable(["aspect", "judge", "error", "CCC", "kappa", "cut", "scores"], rows, caption)
 
@@ -169,7 +169,7 @@ def raters_table(by_judge: Mapping[str, Mapping[str, RaterAgreement]], level: Le
     caption = (
         f"Judge vs. individual raters ({level}-level {STATISTIC_NAMES[statistic]} of each rater with the mean of the "
         "others, averaged: the human ceiling)\n"
-        "noise-corrected: correlation with a mean rating without noise, r / square root of the mean's reliability\n"
+        "noise-corrected: correlation with a noise-free mean rating, r / square root of the mean's reliability\n"
         "alpha: Krippendorff's, among raters; error and bias: score minus mean rating, on the raters' scale"
     )
     return DataTable((*header, "noise-corrected", "alpha", "mean abs. error", "bias"), rows, caption)
@@ -192,7 +192,7 @@ def calibration_table(effects: Mapping[str, CalibrationEffect]) -> DataTable:
         for aspect, effect in effects.items()
     ]
     caption = (
-        "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own scores, and calibrated "
+        "Scores on the raters' scale (--scale raters) on held-out sources, in points: the judge's own scores, and calibrated "
         "by an increasing function fitted on train and dev; bias is score minus mean rating"
     )
     return DataTable(header, rows, caption)
@@ -202,5 +202,5 @@ def rank_note(effects: Mapping[str, CalibrationEffect]) -> str:
     """Whether calibration keeps the order of scores."""
     changed = [aspect for aspect, effect in effects.items() if not effect.keeps_ranks]
     if changed:
-        return f"The order of some scores changes, with the Spearman correlation, in {', '.join(changed)}."
-    return "No order changes, so that every Spearman correlation above is that of the calibrated scores, too."
+        return f"Calibration changes the order of some scores, and so Spearman's correlation, in {', '.join(changed)}."
+    return "Calibration keeps the order, so every Spearman correlation above holds for calibrated scores, too."

@@ -70,8 +70,8 @@ def power_text(difference: Difference, units: str = "sources") -> str:
     power = statistical_power(difference)
     if power is None:
         return ""
-    more = f"needs about {power.more_for_small:,} more {units}" if power.more_for_small else "is within reach, too"
+    more = f"takes about {power.more_for_small:,} more {units}" if power.more_for_small else "is within reach, too"
     return (
-        f"these {power.groups} {units} would detect a true difference of {power.detectable:.2g} in "
-        f"{100 * POWER:.0f} % of cases (paired t-test, SD {difference.deviation:.2g}); detecting {MIN_EFFECT:g} {more}"
+        f"{power.groups} {units} detect a difference of {power.detectable:.2g} with {100 * POWER:.0f} % power "
+        f"(paired t-test, SD {difference.deviation:.2g}); detecting {MIN_EFFECT:g} {more}"
     )

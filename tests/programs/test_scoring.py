@@ -204,5 +204,3 @@ def test_where_the_lm_gives_none_geval_takes_twenty_samples_and_says_so(
     assert [record.getMessage() for record in caplog.records if "G-Eval" in record.getMessage()] == [
         f"G-Eval: {lm.model} gives no log-probabilities; scores are the mean of 20 samples"
     ]
-
-
