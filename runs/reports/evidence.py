@@ -192,7 +192,7 @@ def calibration_table(effects: Mapping[str, CalibrationEffect]) -> DataTable:
         for aspect, effect in effects.items()
     ]
     caption = (
-        "Scores on the raters' scale (--scale raters) on held-out sources, in points: the judge's own scores, and calibrated "
+        "Scores on the raters' scale (--scale raters) on held-out sources, in points: the judge's own, and calibrated "
         "by an increasing function fitted on train and dev; bias is score minus mean rating"
     )
     return DataTable(header, rows, caption)
@@ -202,5 +202,5 @@ def rank_note(effects: Mapping[str, CalibrationEffect]) -> str:
     """Whether calibration keeps the order of scores."""
     changed = [aspect for aspect, effect in effects.items() if not effect.keeps_ranks]
     if changed:
-        return f"Calibration changes the order of some scores, and so Spearman's correlation, in {', '.join(changed)}."
+        return f"Calibration reorders some scores, which changes the correlation, in {', '.join(changed)}."
     return "Calibration keeps the order, so every Spearman correlation above holds for calibrated scores, too."
