@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
-import aiohttp
 import orjson
 from dspy import lm15
+from dspy._vendor.lm15 import transports
 
 from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, NOT_LISTENING, UNUSABLE
 from debate_judge.programs.lm.http.address import is_loopback
-from debate_judge.programs.lm.http.connections import ConnectionPool, MismatchedResponseError, RejectedResponseError
+from debate_judge.programs.lm.http.connections import ConnectionPool, MismatchedResponseError
 from debate_judge.programs.lm.limits import retry_after
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply, validated_reply
@@ -62,7 +64,7 @@ class OpenAITransport:
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         self._pool = ConnectionPool(path.rstrip("/") + "/chat/completions" + question + query, headers, completion_id)
-        self._key, self._key_variable = key, key_variable
+        self._key, self._key_variable, self._host = key, key_variable, urlsplit(base_url).hostname or ""
 
     async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
         """Send `messages` once and return the reply; one that a content filter withheld is empty.
@@ -74,8 +76,8 @@ class OpenAITransport:
             raise lm15.NotConfiguredError(f"no key: set {self._key_variable}")
         try:
             response = await self._pool.post(orjson.dumps(request_body(model, messages, settings)))
-        except (aiohttp.ClientError, ValueError, OSError) as error:
-            raise interpret_exception(error) from None
+        except (transports.TransportError, ValueError, OSError) as error:
+            raise interpret_exception(error, self._host) from None
         if 200 <= response.status < 300:
             reply = read_reply(response.body)
             return replace(reply, from_cache=is_cache_hit(response.headers))
@@ -83,28 +85,26 @@ class OpenAITransport:
         return interpret_error(response.status, text, retry_after(response.headers))
 
     async def aclose(self) -> None:
-        await self._pool.aclose()
+        self._pool.close()
 
 
-def interpret_exception(error: Exception) -> lm15.LM15Error:
-    """The error of `dspy.lm15` for an exception of the connection."""
+def interpret_exception(error: Exception, host: str) -> lm15.LM15Error:
+    """The error of `dspy.lm15` for an exception of the connection to `host`."""
+    text = redact_text(str(error))[:500]
     if isinstance(error, MismatchedResponseError):
-        return lm15.TransportError(str(error), provider_code=MISMATCHED)
-    if isinstance(error, (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)):
-        return lm15.ConfigurationError(f"the server's certificate is not trusted: {error}")
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        kind = lm15.ConfigurationError if error.status < 500 else lm15.TransportError
-        return kind(f"the proxy answers HTTP {error.status}: {redact_text(error.message)[:200]}")
-    if isinstance(error, aiohttp.InvalidURL):
-        return lm15.ConfigurationError("the server's address cannot be used")
-    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
-        refused = isinstance(getattr(error, "os_error", None), ConnectionError)
-        code = NOT_LISTENING if refused and is_loopback(getattr(error, "host", "")) else None
-        return lm15.TransportError(f"cannot reach the server: {redact_text(str(error))}", provider_code=code)
-    text = getattr(error, "message", "") or str(error) or type(error).__name__
-    has_begun = isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, RejectedResponseError))
-    code = INCOMPLETE if has_begun else None
-    return lm15.TransportError(f"incomplete response: {redact_text(str(text))[:500]}", provider_code=code)
+        return lm15.TransportError(text, provider_code=MISMATCHED)
+    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+        return lm15.ConfigurationError(f"the server's certificate is not trusted: {text}")
+    if isinstance(error, ValueError):
+        return lm15.ConfigurationError(f"the server's address, or that of the proxy, cannot be used: {text}")
+    if answer := re.search(r"proxy refused CONNECT to \S+ (\d{3})", text):
+        kind = lm15.ConfigurationError if int(answer[1]) < 500 else lm15.TransportError
+        return kind(f"cannot reach the server: {text}")
+    if isinstance(error, transports.ConnectError):
+        refused = isinstance(error.__cause__, ConnectionError) and is_loopback(host)
+        return lm15.TransportError(f"cannot reach the server: {text}", provider_code=NOT_LISTENING if refused else None)
+    code = INCOMPLETE if isinstance(error, transports.ProtocolError) else None
+    return lm15.TransportError(f"incomplete response: {text}", provider_code=code)
 
 
 def is_cache_hit(headers: Mapping[str, str]) -> bool:

@@ -9,7 +9,6 @@ import io
 import logging
 import os
 import re
-from collections.abc import AsyncIterator
 from functools import lru_cache
 from typing import Any
 
@@ -18,10 +17,10 @@ import orjson
 from dspy import lm15
 
 from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.errors import UNUSABLE
 from debate_judge.programs.lm.http.address import base_variable
 from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
-from debate_judge.programs.lm.http.connections import BODY_LIMIT, RejectedResponseError, check_headers, close_sessions
 from debate_judge.programs.lm.limits import retry_after
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply
@@ -35,15 +34,15 @@ def _shared_client(loop: asyncio.AbstractEventLoop) -> tuple[aiohttp.ClientSessi
     """The session of all calls on a loop, and LiteLLM's client that uses it.
 
     It stays open as long as the process: LiteLLM caches its clients of some providers, and replaces a closed session by
-    one without `_check_response`.
+    one without `_refuse_redirect`.
     """
     import litellm
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
     session = aiohttp.ClientSession(
-        cookie_jar=aiohttp.DummyCookieJar(), middlewares=(_check_response,), auto_decompress=False, trust_env=True
+        cookie_jar=aiohttp.DummyCookieJar(), middlewares=(_refuse_redirect,), trust_env=True
     )
-    atexit.register(close_sessions, [session])
+    atexit.register(_close, [session])
     litellm.in_memory_llm_clients_cache.flush_cache()
     return session, AsyncHTTPHandler(shared_session=session, follow_redirects=False)
 
@@ -125,41 +124,20 @@ def _interpret_exception(error: Exception) -> Reply:
     return interpret_error(status, text[:2000], retry_after(getattr(response, "headers", None) or {}))
 
 
-async def _check_response(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    request.headers["Accept-Encoding"] = "identity"
+async def _refuse_redirect(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     response = await send(request)
-    try:
-        if 300 <= response.status < 400:
-            # LiteLLM would follow it, with the text and some providers' keys.
-            raise RejectedResponseError(f"the server answers {response.status} and redirects to another address")
-        check_headers(response)
-    except RejectedResponseError:
+    if 300 <= response.status < 400:
+        # LiteLLM would follow it, with the text and some providers' keys.
         response.close()
-        raise
-    response.content = _LimitedBody(response.content)  # type: ignore[assignment]
+        raise aiohttp.ClientError(f"the server answers {response.status} and redirects to another address")
     return response
 
 
-class _LimitedBody:
-    """Wraps the stream of a body; raises when it gets too long."""
+def _close(sessions: list[aiohttp.ClientSession]) -> None:
+    """Close sessions at exit: aiohttp would warn about open ones."""
 
-    def __init__(self, stream: aiohttp.StreamReader) -> None:
-        self._stream, self._size = stream, 0
+    async def close() -> None:
+        await sessions.pop().close()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    async def read(self, n: int = -1) -> bytes:
-        if n >= 0:
-            return self._counted(await self._stream.read(n))
-        return b"".join([chunk async for chunk in self.iter_chunked(2**16)])
-
-    async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        async for chunk in self._stream.iter_chunked(n):
-            yield self._counted(chunk)
-
-    def _counted(self, chunk: bytes) -> bytes:
-        self._size += len(chunk)
-        if self._size > BODY_LIMIT:
-            raise RejectedResponseError("the answer is too long")
-        return chunk
+    with contextlib.suppress(Exception):
+        loop.submit(close()).result(1.0)
