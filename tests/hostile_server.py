@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from itertools import chain, repeat
 
 from tests.loopback import LoopbackServer
@@ -64,14 +62,6 @@ class HostileServer(LoopbackServer):
 
 def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-@cache
-def gzip_bomb(size: int) -> bytes:
-    """`size` bytes of blanks, packed a thousandfold."""
-    packer = zlib.compressobj(9, wbits=31)
-    block = b" " * 2**20
-    return b"".join([*(packer.compress(block) for _ in range(size // len(block))), packer.flush()])
 
 
 def sized(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:

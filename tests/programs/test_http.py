@@ -27,7 +27,7 @@ from debate_judge.programs.lm.http.connections import BODY_LIMIT, ConnectionPool
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
-from tests.hostile_server import ENDLESS, HostileServer, endless, gzip_bomb, sized
+from tests.hostile_server import ENDLESS, HostileServer, endless, sized
 from tests.programs.engines import QUESTION, SPECS, reply_to
 
 pytestmark = pytest.mark.integration
@@ -313,16 +313,3 @@ def test_an_answer_without_end_is_given_up(kind: str) -> None:
             most = (6 if kind == "small chunks" else 1) * BODY_LIMIT
             assert server.sent < len(server.requests) * (most + 16 * 2**20)
     assert peak_kb() - before < 200_000
-
-
-@pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("kind", ["endless", "gzip", "deflate", "x-gzip"])
-def test_every_transport_limits_a_body_and_unpacks_no_gzip_bomb(spec: str, kind: str) -> None:
-    bomb = [sized(gzip_bomb(2**29), b"Content-Encoding: " + kind.encode())]
-    with HostileServer(lambda _: endless("body") if kind == "endless" else bomb) as server:
-        before = peak_kb()
-        with pytest.raises(dspy.LMError):
-            call(spec, server.url, ONCE)
-        assert server.sent < len(server.requests) * (BODY_LIMIT + 16 * 2**20)
-    # Unpacked it would be 524,288. A provider's first call imports much.
-    assert peak_kb() - before < 262_144

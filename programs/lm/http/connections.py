@@ -38,7 +38,7 @@ class HttpResponse:
     body: bytes
 
 
-class MismatchedResponseError(transports.TransportError):  # type: ignore[misc]
+class MismatchedResponseError(transports.TransportError):
     """A connection that was used before received something other than the response to this request."""
 
 
