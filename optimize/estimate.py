@@ -38,7 +38,7 @@ from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
-SAMPLED_ITEMS = 384
+SAMPLED_ITEMS = 640
 """Items of the sample, over all aspects and parts."""
 
 

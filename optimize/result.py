@@ -129,8 +129,8 @@ class Result:
     def table(self) -> pd.DataFrame:
         """Held-out agreement in the correlation and at the level that was chosen by.
 
-        One row for each aspect and the average; for each compared judge (`single`, `informed_single`, `uncompiled`,
-        `compiled`) the columns (judge, `value`), (judge, `low`) and (judge, `high`), the ends of the 95 % interval.
+        One row for each aspect and the average; for each compared judge (`single`, `informed_single`, `compiled`) the
+        columns (judge, `value`), (judge, `low`) and (judge, `high`), the ends of the 95 % interval.
         """
         import pandas as pd
 

@@ -42,7 +42,7 @@ class TunedJudges:
 def tune(run: CompileRun, train: Corpus) -> TunedJudges:
     """Tune the judge of every aspect on train, by the DSPy optimizer of `--tuner`."""
     plan = run.plan
-    # A copy, because a judge may cache what it derives, and the uncompiled judge is measured without that.
+    # A copy, because a judge may cache what it derives.
     base = plan.judge.deepcopy()
     learnt = run.each(partial(_learn, base=base, train=train), plan.data.aspects, concurrent=run.tunes_concurrently)
     personas = _judges_by_persona(plan, base, _searched_personas(plan))

@@ -99,11 +99,6 @@ class HeldOutComparison(Comparison):
         """Compiled minus the single call with the same knowledge: the effect of the debate."""
         return self.difference("compiled", "informed_single")
 
-    @cached_property
-    def gain_over_uncompiled(self) -> Difference:
-        """Compiled minus uncompiled."""
-        return self.difference("compiled", "uncompiled")
-
 
 def above_zero(agreement: Agreement) -> bool:
     """Whether agreement is shown to be above chance: the interval, or without one the value, is above 0."""

@@ -19,9 +19,9 @@ from debate_judge.runs.runner.runner import group_scores
 
 logger = logging.getLogger(__name__)
 
-COMPARED = ("single", "informed_single", "uncompiled", "compiled")
+COMPARED = ("single", "informed_single", "compiled")
 """The compared judges: one call of the Scorer; one call of the Scorer with the compiled judge's knowledge about the
-raters, which separates the effect of the debate from that of tuning; the untuned debate; the compiled debate."""
+raters, which separates the effect of the debate from that of tuning; the compiled debate."""
 
 HeldOutJudgements = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
 """Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity of reported scores."""
@@ -58,25 +58,22 @@ def evaluate(
     if not held_out.groups:
         # With folds, the judge that learns from all sources has none left.
         return HeldOutEvaluation(held_out, compiled, searches, {})
-    logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
+    logger.info("scoring held-out with single calls and the compiled judge")
     names = [aspect.name for aspect in plan.data.aspects]
     # Copies, because a judge may cache what it derives, and the plan may be executed again.
     single = plan.single.deepcopy()
-    uncompiled = plan.judge.deepcopy()
     chosen = {name: compiled.aspects[name].judge for name in names}
     # A single call is the first turn of the debate with the same knowledge, so that its reply is in the store, or
     # shared in flight.
     judges = {
-        "uncompiled": dict.fromkeys(names, uncompiled),
         "single": dict.fromkeys(names, single),
         "compiled": chosen,
         "informed_single": {name: judge.with_debate(rounds=0, tie_breaker=False) for name, judge in chosen.items()},
     }
-    untuned = {"uncompiled": uncompiled, "single": single}
 
     def granularity(name: str, aspect: Aspect) -> Granularity:
-        if name in untuned:
-            return default_granularity(untuned[name], aspect)
+        if name == "single":
+            return default_granularity(single, aspect)
         return compiled.aspects[aspect.name].granularity
 
     def judge(name: str, aspect: Aspect) -> tuple[list[Judgement], Granularity]:

@@ -36,7 +36,6 @@ NOT_ABOVE_CHANCE = (
 _HEADINGS = {
     "single": "single call",
     "informed_single": "informed single call",
-    "uncompiled": "uncompiled {kind}",
     "compiled": "compiled {kind}",
     COMPILED_MAPPED: "compiled, on the raters' scale",
 }
@@ -228,7 +227,6 @@ def _differences(result: Result) -> list[str]:
     differences: Mapping[str, Difference] = {
         names["single"]: held_out.gain,
         names["informed_single"]: held_out.gain_over_informed,
-        names["uncompiled"]: held_out.gain_over_uncompiled,
     }
     corrected = holm_adjusted([difference.p_value for difference in differences.values()])
     gain = held_out.gain

@@ -81,16 +81,15 @@ class SearchSpace:
 
     def starting_points(self) -> list[Point]:
         """What is tried before the sampler suggests anything: single calls; one round with each kind of knowledge, and
-        by each other persona; the longest debate without knowledge, which is measured in any case."""
+        by each other persona."""
         learnt = self.knowledge[1:]
         best = learnt[0] if learnt else NO_KNOWLEDGE
-        default, longest, tie = self.personas[0], max(self.rounds), self.tie_breakers[0]
+        default, tie = self.personas[0], self.tie_breakers[0]
         shortest = min((n for n in self.rounds if n), default=0)
         params = [
             *((knowledge, default, 0, tie) for knowledge in self.knowledge),
             *((knowledge, default, shortest, tie) for knowledge in learnt or self.knowledge),
             *((best, persona, shortest, tie) for persona in self.personas[1:]),
-            (NO_KNOWLEDGE, default, longest, tie),
         ]
         points = [self.point(dict(zip(self.parameters, values, strict=True))) for values in params]
         return list(dict.fromkeys(points))

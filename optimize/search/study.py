@@ -2,11 +2,11 @@
 
 A trial evaluates its point on every aspect, so that the choice for one can borrow strength from the others (`pooling`).
 Its value is the agreement, the mean over aspects, less `CALL_PENALTY` for each LM call per item. The starting points
-are enqueued; the sampler (TPE) suggests at least a third of the trials. Each trial first reports its gain over the
-untuned single call on a quarter of the sources, and is pruned there unless it gains as much as the best third of the
-starting points. Train comes first on this screen: folds with the same train part then prune alike, and ask about the
-same. A debate of n rounds contains every shorter one, and every granularity is a rounding of finished scores: these are
-read off without an LM call, and may be chosen, too.
+are enqueued; the sampler (TPE) suggests at least a third of the trials. A debate reports its gain over the best single
+call twice before it is held on all sources: on a third of train, where it is pruned unless it gains as much as the best
+third of the starting points, and on train, where it is pruned if it gains nothing. Folds with the same train part thus
+prune alike, and ask about the same. A debate of n rounds contains every shorter one, and every granularity is a
+rounding of finished scores: these are read off without an LM call, and may be chosen, too.
 
 A search that was stopped is repeated from the stored replies, at no cost, and its study is written anew; it is there
 for `optuna-dashboard`.
@@ -49,7 +49,7 @@ _MIN_SCREEN: Mapping[Level, int] = MappingProxyType({"summary": 3, "sample": 30,
 """Fewest sources that a trial is pruned by. At sample level a correlation needs many."""
 
 _PRUNED_SHARE = 2 / 3
-"""Share of the starting points that are pruned; what is suggested must be better than these, too."""
+"""Share of the starting debates that are pruned on the first screen; what is suggested must beat these, too."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class SearchLimits:
 
 SEARCH_LIMITS: Mapping[str, SearchLimits] = MappingProxyType(
     {
-        "light": SearchLimits(512, 4, all_personas=False),
+        "light": SearchLimits(512, 5, all_personas=False),
         "medium": SearchLimits(2048, 20),
         "heavy": SearchLimits(1_000_000, 80),
     }
@@ -190,7 +190,8 @@ class Search:
         """Outcome by aspect of the points that were evaluated on all groups."""
         self.states: dict[str, int] = {}
         self._failure: TooManyUnscoredError | None = None
-        self._untuned = self.space.starting_points()[0]
+        self._singles = [point for point in self.space.starting_points() if not point.rounds]
+        self._untuned = self._singles[0]
 
     def optimize(self) -> None:
         """Try the starting points, then what the sampler suggests.
@@ -212,23 +213,25 @@ class Search:
             suggestions = 0
             self._ask(starts)
         else:
-            self._ask(starts[:1])
-            self._ask(starts[1:], self._screen)
+            self._ask(self._singles)
+            self._ask(starts, self._first_screen)
         # The first suggestions are random, so that n varies.
         tpe = optuna.samplers.TPESampler(seed=settings.seed, n_startup_trials=len(starts) + min(10, suggestions))
+        least_gains = (self._least_gain(starts), 0.0)
         try:
             study = optuna.create_study(
                 study_name=settings.study_name,
                 storage=None if settings.storage is None else _new_storage(settings.storage),
                 direction="maximize",
                 sampler=tpe,
-                pruner=settings.pruner or optuna.pruners.ThresholdPruner(lower=self._least_gain(starts)),
+                pruner=settings.pruner or optuna.pruners.ThresholdPruner(lower=0.0),
             )
             for point in starts:
                 # A parameter without effect at this point may have a value that no trial suggests.
                 given = ((name, getattr(point, name), values) for name, values in self.space.parameters.items())
                 study.enqueue_trial({name: value if value in values else values[0] for name, value, values in given})
-            study.optimize(self._objective, len(starts) + suggestions, catch=TooManyUnscoredError)
+            objective = partial(self._objective, least_gains=least_gains)
+            study.optimize(objective, len(starts) + suggestions, catch=TooManyUnscoredError)
             for trial in study.get_trials(deepcopy=False):
                 self.states[trial.state.name] = self.states.get(trial.state.name, 0) + 1
         except OSError as error:
@@ -276,17 +279,17 @@ class Search:
         given = replace(point, granularity="given")
         return given if given in self.outcomes and scores.granularity(given) == scores.granularity(point) else point
 
-    def _objective(self, trial: optuna.Trial) -> float:
+    def _objective(self, trial: optuna.Trial, least_gains: Sequence[float]) -> float:
         from optuna import TrialPruned
 
         point = self.space.point(
             {name: trial.suggest_categorical(name, values) for name, values in self.space.parameters.items()}
         )
-        if point not in self.outcomes and (gain := self._screened_gain(point)) is not None:
-            trial.report(gain, step=0)
-            # Without the untuned single call nothing could be compared.
-            if self.outcomes and trial.should_prune():
-                raise TrialPruned
+        if point.rounds and point not in self.outcomes:
+            for step, (screen, least_gain) in enumerate(zip(self._screens(point), least_gains, strict=False)):
+                trial.report(self._gain(point, screen) - least_gain, step)
+                if trial.should_prune():
+                    raise TrialPruned
         self._ask([point])
         for derived in self.space.derived_points(point):
             if derived not in self.outcomes:
@@ -298,32 +301,40 @@ class Search:
         trial.set_user_attr("agreement_by_aspect", {aspect: o.agreement for aspect, o in outcomes.items()})
         return fmean(o.value for o in outcomes.values())
 
-    def _screen(self, point: Point) -> frozenset[str] | None:
-        """The groups that a trial is pruned by, of train as far as its judges may be measured there; None if there are
-        too few."""
+    def _screens(self, point: Point) -> list[frozenset[str]]:
+        """The groups that a trial is pruned by, one step after the other: of train as far as its judges may be measured
+        there. Fewer steps if there are few groups."""
+        if self._settings.at_most:
+            return []
         parts = [scores.parts_of(point.variant) for scores in self.aspects.values()]
         groups = shuffled((group for part in parts for group in part), self._settings.seed)
-        groups.sort(key=lambda group: not any(part.get(group) == "train" for part in parts))
-        size = max(_MIN_SCREEN[self._settings.criterion.level], len(groups) // 4)
-        return frozenset(groups[:size]) if size < len(groups) else None
+        in_train = {group for part in parts for group, name in part.items() if name == "train"}
+        groups.sort(key=lambda group: group not in in_train)
+        least = _MIN_SCREEN[self._settings.criterion.level]
+        sizes = {max(least, (len(in_train) or len(groups)) // 3), max(least, len(in_train))}
+        return [frozenset(groups[:size]) for size in sorted(sizes) if size < len(groups)]
 
-    def _screened_gain(self, point: Point) -> float | None:
-        """How much more a point is worth on its screen than the untuned single call; None if it is not pruned."""
-        screen = self._screen(point)
-        if screen is None or self._settings.at_most:
-            return None
-        untuned, screened = (self._evaluate(p, screen).values() for p in (self._untuned, point))
-        return fmean(o.value for o in screened) - fmean(o.value for o in untuned)
+    def _first_screen(self, point: Point) -> frozenset[str] | None:
+        return next(iter(self._screens(point)), None)
+
+    def _gain(self, point: Point, screen: Collection[str]) -> float:
+        """How much more a point is worth on a screen than the best single call that scores enough."""
+        gain = math.inf
+        worth = fmean(o.value for o in self._evaluate(point, screen).values())
+        for single in self._singles:
+            with suppress(TooManyUnscoredError):
+                gain = min(gain, worth - fmean(o.value for o in self._evaluate(single, screen).values()))
+        return gain
 
     def _least_gain(self, starts: Sequence[Point]) -> float:
-        """The gain below which trials are pruned."""
+        """The gain below which debates are pruned on the first screen."""
         gains = []
         for point in starts:
             # What leaves too much unscored is told by its trial.
             with suppress(TooManyUnscoredError):
-                gains.append(self._screened_gain(point))
-        known = [gain for gain in gains if gain is not None]
-        return float(np.quantile(known, _PRUNED_SHARE)) if known else -math.inf
+                if point.rounds and (screen := self._first_screen(point)):
+                    gains.append(self._gain(point, screen))
+        return float(np.quantile(gains, _PRUNED_SHARE)) if gains else 0.0
 
     def _ask(self, points: Iterable[Point], groups: Callable[[Point], Collection[str] | None] | None = None) -> None:
         """Make concurrently the LM calls that these points still need, for all aspects, on all or these groups."""

@@ -15,6 +15,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import dspy
@@ -34,6 +35,9 @@ logger = logging.getLogger(__name__)
 MIN_PROPOSALS = 4
 """Least number of guides that are written, each without a part of train. With fewer, each would be written from less of
 a small train set and be poorer; evaluation costs the same."""
+
+PERSONA_ITEMS = 24
+"""Items whose debates the persona is written from."""
 
 
 @dataclass(frozen=True)
@@ -128,16 +132,12 @@ class GuideOptimizer(Teleprompter):
         guide = self._author(baseline).write(_rated_sources(baseline[i] for i in seen))
         if guide is None:
             return None
-        # The debates are those that the persona is written from, and that the search asks for again.
-        rounds = _persona_rounds(student)
-        judged = self._judge_with_guide(student, guide, baseline, sorted(unseen), rounds)
+        judged = self._judge_with_guide(student, guide, baseline, sorted(unseen))
         return _Proposal(guide, frozenset(seen), judged, _gain(baseline, judged))
 
     def _judge_with_guide(
         self, student: Judge, guide: str, baseline: _Judged, indices: Sequence[int], rounds: int = 0
     ) -> _Judged:
-        if not indices:
-            return {}
         judged = self._judge(add_guide(student, guide), (baseline[i].example for i in indices), rounds)
         return dict(zip(indices, judged, strict=True))
 
@@ -160,22 +160,33 @@ class GuideOptimizer(Teleprompter):
         return revised if after > before else best.guide
 
     def _write_persona(self, student: Judge, proposals: Sequence[_Proposal]) -> LearntPersona | None:
-        """A persona written from the debates of all proposals, each about sources that its guide does not know, as the
+        """A persona written from debates with the best guides, each about sources that its guide does not know, as the
         sources are that the judge will meet."""
-        judged: _Judged = {i: example for proposal in proposals for i, example in proposal.judged.items()}
-        if not (_persona_rounds(student) and judged):
+        if not (student.debate_config.rounds and CRITIC in student.tunable()):
+            return None
+        debated: dict[int, _JudgedExample] = {}
+        for proposal in sorted(proposals, key=lambda proposal: -proposal.gain):
+            unseen = _first_items(proposal.judged, PERSONA_ITEMS - _items(debated.values()))
+            debated |= self._judge_with_guide(student, proposal.guide, proposal.judged, unseen, 1)
+        if not debated:
             return None
         former = student.instructions()[CRITIC]
-        sources = [s for i in sorted(judged) for s in critic_replies(judged[i].example, judged[i].transcripts)]
-        text = self._author(judged).persona(former, merge_sources(sources))
+        examples = [debated[i] for i in sorted(debated)]
+        sources = [source for e in examples for source in critic_replies(e.example, e.transcripts)]
+        text = self._author(debated).persona(former, merge_sources(sources))
         if text is None or text == former:
             return None
-        return LearntPersona(text, group_keys(judged[i].example for i in sorted(judged)))
+        return LearntPersona(text, group_keys(e.example for e in examples))
 
 
-def _persona_rounds(judge: Judge) -> int:
-    """Rounds of the debates that a persona is written from: one, if the judge has a Critic to write it for."""
-    return min(1, judge.debate_config.rounds) if CRITIC in judge.tunable() else 0
+def _items(judged: Iterable[_JudgedExample]) -> int:
+    return sum(len(example.transcripts) for example in judged)
+
+
+def _first_items(judged: _Judged, items: int) -> list[int]:
+    """The first examples with together so many items, or all."""
+    counts = accumulate(len(example.transcripts) for example in judged.values())
+    return [i for i, count in zip(judged, counts, strict=True) if count - len(judged[i].transcripts) < items]
 
 
 def _gain(before: _Judged, after: _Judged) -> float:

@@ -44,6 +44,7 @@ class FakeScores:
         calls: Of a point.
         stop_at: The number of points after which it is interrupted.
         judgeable: Number of groups that may judge a point.
+        train: Number of groups of train.
     """
 
     def __init__(
@@ -53,9 +54,10 @@ class FakeScores:
         stop_at: int | None = None,
         judgeable: Callable[[Point], int] = lambda p: 12,
         seed: int = 0,
+        train: int = 0,
     ) -> None:
         self.noise, self.calls, self.stop_at, self.judgeable, self.seed = noise, calls, stop_at, judgeable, seed
-        self.runner = SequentialRunner()
+        self.train, self.runner = train, SequentialRunner()
         self.aspect = Aspect("a", "?", Scale(1, 6))
         self.groups = [str(i) for i in range(12)]
         self.asked: dict[Point, int] = {}
@@ -79,7 +81,7 @@ class FakeScores:
 
     def parts_of(self, variant: JudgeVariant) -> dict[str, str]:
         judgeable = self.judgeable(Point(variant.knowledge, variant.persona, 0, False, "given"))
-        return dict.fromkeys(self.groups[:judgeable], "dev")
+        return {group: "train" if int(group) < self.train else "dev" for group in self.groups[:judgeable]}
 
     def judgements(self, point: Point, group_ids: Collection[str] | None = None) -> list[Judgement]:
         return [Unscored("lm error", "no answer", 0, EMPTY)]

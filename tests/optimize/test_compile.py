@@ -99,7 +99,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     assert all(math.isfinite(n) for n in numbers(result))
     parts = [result[name]["value"] for name in ("gain_of_knowledge", "gain_over_informed_single", "gain")]
     assert parts[0] + parts[1] == pytest.approx(parts[2])
-    assert set(result["held_out"]) == {"single", "informed_single", "uncompiled", "compiled"}
+    assert set(result["held_out"]) == {"single", "informed_single", "compiled"}
     for table in result["held_out"].values():
         cell = table["aspects"]["coherence"]["summary"]["spearman"]
         assert cell["low"] <= cell["value"] <= cell["high"]
@@ -241,7 +241,7 @@ def test_two_valued_ratings_are_decided_by_one_cut(capsys: pytest.CaptureFixture
     ]
     data = ["--data", f"halueval={lines_of(Path('questions.json'), records)}", "--judge", "hallucination-single"]
     result = compiled(*data, *QUICK, "--tuner", "none", "--verbose")
-    assert {"single", "informed_single", "uncompiled", "compiled"} <= set(result["decisions"])
+    assert {"single", "informed_single", "compiled"} <= set(result["decisions"])
     decisions = result["decisions"]["compiled"]["factuality"]
     assert (decisions["kind"], decisions["threshold"], decisions["cut"]) == ("binary", 0.5, 0.5)
     assert decisions["labels"]["positive"] == decisions["labels"]["negative"] == decisions["sources"]
@@ -268,11 +268,11 @@ def test_pairs_are_decided_as_win_tie_or_loss(capsys: pytest.CaptureFixture[str]
     Path("contests/review_gpt35_vicuna-13b_human.txt").write_text("\n".join(labels), encoding="utf-8")
     data = ["--data", "faireval=contests", "--judge", "chateval-compare"]
     decisions = compiled(*data, *QUICK, "--tuner", "none", "--verbose")["decisions"]
-    assert set(decisions) == {"single", "informed_single", "uncompiled", "compiled"}
-    uncompiled = decisions["uncompiled"]["preference"]
-    assert uncompiled["kind"] == "pairs"
-    assert sum(uncompiled["labels"].values()) == sum(uncompiled["decisions"].values()) == uncompiled["sources"]
-    assert set(uncompiled["measures"]) == {"accuracy", "kappa", "balanced_accuracy", "auroc"}
+    assert set(decisions) == {"single", "informed_single", "compiled"}
+    of_compiled = decisions["compiled"]["preference"]
+    assert of_compiled["kind"] == "pairs"
+    assert sum(of_compiled["labels"].values()) == sum(of_compiled["decisions"].values()) == of_compiled["sources"]
+    assert set(of_compiled["measures"]) == {"accuracy", "kappa", "balanced_accuracy", "auroc"}
     output = capsys.readouterr().out
     # Two referees, two turns, two orders, for two candidates.
     for words in ("win / tie / loss", "summary-level", " / 4.0 / ", "Decisions on preference: accuracy"):

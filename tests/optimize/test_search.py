@@ -46,9 +46,9 @@ SINGLE_OR_DEBATE = SearchSpace(("none",), ("strict",), (0, 1), (False,), ("given
 # --- what is tried ---
 
 
-def test_it_starts_with_single_calls_short_debates_and_the_longest_one() -> None:
+def test_it_starts_with_single_calls_and_short_debates() -> None:
     assert [label(point) for point in LIGHT.starting_points(SPACE)] == [
-        *("none", "guide", "guide strict 1", "guide two-briefs 1", "none strict 3")
+        *("none", "guide", "guide strict 1", "guide two-briefs 1")
     ]
     assert "guide mild 1" in [label(point) for point in MEDIUM.starting_points(SPACE)]
     several = replace(SPACE, knowledge=("none", "guide", "precedents"))
@@ -97,9 +97,13 @@ def test_all_aspects_are_asked_about_the_same_points_and_the_study_has_their_mea
 # --- pruning ---
 
 
-def test_what_is_worse_than_others_on_a_quarter_of_the_groups_is_asked_about_no_others() -> None:
-    fake = FakeScores(lambda p: 0.2 if p.knowledge == "guide" and p.persona == "strict" else 50.0)
+@pytest.mark.parametrize(("gains", "asked"), [(True, 12), (False, 9)])
+def test_a_debate_is_pruned_on_a_third_of_train_or_on_train(gains: bool, asked: int) -> None:
+    single, debate = (2.0, 0.2) if gains else (0.2, 2.0)
+    fake = FakeScores(lambda p: 50.0 if p.persona != "strict" else debate if p.rounds else single, train=9)
     result = run_search(fake)
+    # The best of the short debates is not pruned on the first three groups.
+    assert fake.asked[Point("guide", "strict", 1, False, "given")] == asked
     assert fake.asked[Point("guide", "two-briefs", 1, False, "given")] == 3
     assert fake.asked[Point("guide", "strict", 0, False, "given")] == 12
     assert result.states["PRUNED"] > 0

@@ -210,7 +210,7 @@ def compile_sample(folder: Path) -> dict[str, Any]:
         "chosen": chosen(result),
         "held_out": {
             f"{judge} {aspect}": _rounded(levels["summary"]["spearman"]["value"])
-            for judge in ("single", "uncompiled", "compiled")
+            for judge in ("single", "compiled")
             for aspect, levels in result["held_out"][judge]["aspects"].items()
         },
         "lm_calls": result["lm_calls"]["answered"],
