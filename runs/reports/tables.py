@@ -89,6 +89,9 @@ def _rendered(table: DataTable, stream: TextIO) -> str:
         spare = console.width - sum(widths) - _GAP * (len(widths) - 1)
         if spare >= 0:
             break
+    if sum(whole) + _GAP * (len(whole) - 1) > console.width:
+        # Headings are wrapped before cells.
+        whole = [max(map(cell_len, cells), default=0) for _, *cells in columns]
     console.width -= min(0, spare)
     for index in sorted(range(len(columns)), key=lambda index: whole[index] - widths[index]):
         extra = max(0, min(spare, whole[index] - widths[index]))
