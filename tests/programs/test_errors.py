@@ -337,6 +337,24 @@ def test_no_call_waits_forever_and_every_slot_is_released(seed: int, virtual: Vi
             virtual.run_until_complete(simulation.limiter.acquire())
 
 
+@pytest.mark.parametrize("options", [LMOptions(rpm=60), LMOptions(tpm=6000)])
+def test_a_limit_per_minute_counts_requests_and_the_tokens_that_were_used(
+    options: LMOptions, virtual: VirtualLoop
+) -> None:
+    """Each call is thought to need 1,000 tokens and uses 100: of either limit, 120 calls take two minutes."""
+
+    async def work() -> None:
+        limited, estimate = Limiter(8, options), TokenEstimate(1000.0, 100, 100)
+        for _ in range(120):
+            await limited.acquire(estimate)
+            limited.correct(estimate, 100.0)
+            limited.release(estimate)
+
+    began = virtual.now
+    virtual.run_until_complete(work())
+    assert virtual.now - began == pytest.approx(120, rel=0.15)
+
+
 def test_what_was_asked_for_before_all_calls_failed_is_not_sent_after_it() -> None:
     async def work() -> None:
         limited, began = Limiter(2), time.monotonic()
