@@ -341,8 +341,7 @@ def test_no_call_waits_forever_and_every_slot_is_released(seed: int, virtual: Vi
 def test_a_limit_per_minute_counts_requests_and_the_tokens_that_were_used(
     options: LMOptions, virtual: VirtualLoop
 ) -> None:
-    """Each call is thought to need 1,000 tokens and uses 100: of either limit, 120 calls take two minutes, those that are
-    not sent none."""
+    """Each call is thought to need 1,000 tokens and uses 100: 120 calls take two minutes, and those not sent none."""
 
     async def work() -> None:
         limited, estimate = Limiter(8, options), TokenEstimate(1000.0, 100, 100)

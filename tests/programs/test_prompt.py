@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
@@ -24,7 +26,7 @@ from debate_judge.programs.roles.examples import (
 )
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.programs.roles.role import SYSTEM, RoleLastAdapter, item_inputs
-from tests.fakes import debater, hold, only, scripted_lm, section
+from tests.fakes import debater, hold, only, scripted_lm, section, settings_seen
 from tests.programs.tables import COHERENCE, headers
 
 ADAPTER = RoleLastAdapter()
@@ -66,6 +68,14 @@ def test_all_roles_share_a_prompt_through_the_candidate_and_those_that_debate_th
     assert common([single, *debating]).endswith("[[ ## candidate ## ]]\nIt is.\n\n[[ ## ")
     opening = "Scorer, round 0, score 2: My rationale about it.\n\n"
     assert common(debating).endswith(f"[[ ## candidate ## ]]\nIt is.\n\n[[ ## debate ## ]]\n{opening}")
+
+
+def test_a_limit_by_the_name_that_dspy_gives_it_for_reasoning_models_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = scripted_lm(OPEN_DEBATE, max_tokens=None)
+    lm.kwargs["max_completion_tokens"] = 300
+    seen = settings_seen(lm, monkeypatch)
+    hold(lm, only(Debate(rounds=0).judge([ITEM])))
+    assert [settings["max_tokens"] for settings in seen] == [300]
 
 
 def test_no_prompt_contains_the_ids_of_an_item() -> None:

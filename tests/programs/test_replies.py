@@ -138,6 +138,7 @@ UNSTRUCTURED = [
         *((reply, {"rationale": "It holds together.", "score": "4"}) for reply in REPLIES),
         *((form.format(text), {"rationale": text, "score": "4"}) for form in WRITTEN for text in QUOTED),
         *((json.dumps({"rationale": text, "score": 4}), {"rationale": text, "score": "4"}) for text in QUOTED),
+        ('```json\n{"rationale": "A ``` is in it.", "score": 4}\n```', {"rationale": "A ``` is in it.", "score": "4"}),
         ('{"rationale": "It\nholds.", "score": 4}', {"rationale": "It\nholds.", "score": "4"}),
         *((text, {"": text}) for text in UNSTRUCTURED),
     ],
