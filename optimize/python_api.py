@@ -35,9 +35,9 @@ def compile(
     progress: bool = True,
     **settings: Any,
 ) -> Result:
-    """Compile a judge for your raters, measure it on sources that it never saw, and export it.
+    """Compile a judge that agrees with your raters, measure it on held-out sources, and export it.
 
-    Stopped and called again with the same arguments, it resumes; finished LM calls are not paid for again.
+    To resume a compile that was stopped, call it again with the same arguments; finished calls are not paid for again.
 
     Args:
         data: Rated texts: what the command takes as --data, a DataFrame with the columns of such a file, or a corpus.

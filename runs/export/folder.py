@@ -130,15 +130,14 @@ def load(
 
     Args:
         path: Its folder, or for one in MLflow `models:/NAME/VERSION`, `models:/NAME@ALIAS` or the id of its run.
-        lm: An LM in place of that of the compile; the evidence in the export does not hold for it.
+        lm: Another LM than the compile's; the evidence in the export does not hold for it.
         api_base: Address of an OpenAI-compatible server. An address in the export is used only if it is given here as
             well, because texts and key are sent there.
-        concurrency: Most LM calls in flight at once.
-        rpm: Most requests a minute.
-        tpm: Most tokens a minute.
-        budget: Most that may be spent, such as `usd=5` or `calls=1000`.
-        store: Folder of a store of runs, as `--store`, to keep the LM's replies in; by default the most recent ones are
-            kept in memory.
+        concurrency: Maximum number of LM calls in flight.
+        rpm: Maximum requests per minute.
+        tpm: Maximum tokens per minute.
+        budget: Hard cap on spending, such as `usd=5` or `calls=1000`.
+        store: Folder to cache the LM's replies in, as `--store`; by default the most recent ones are kept in memory.
         judges: `module:Class` of each judge outside this project that the export may use.
 
     Raises:
