@@ -19,9 +19,9 @@ from itertools import pairwise
 import numpy as np
 
 from debate_judge.data.agreement.correlations import Floats
-from debate_judge.data.agreement.intervals import Measure
-from debate_judge.data.agreement.raters import differences_by_group, error_and_bias, mean_over_groups
-from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.intervals import mean_interval
+from debate_judge.data.agreement.raters import differences_by_group, error_and_bias
+from debate_judge.data.agreement.results import Figure, GroupScores
 from debate_judge.data.agreement.tables import level_correlation
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import ROUNDING_ERROR, Level, Scale
@@ -121,19 +121,19 @@ class CalibrationEffect:
     """
 
     calibration: Calibration
-    error: Measure | None
+    error: Figure | None
     """Mean absolute difference of score and mean rating, before."""
-    error_after: Measure | None
+    error_after: Figure | None
     """The same after calibration, as all `_after` fields."""
-    change: Measure | None
+    change: Figure | None
     """`error_after` minus `error`, with an interval of the paired differences."""
     rms: float | None
     """Root mean squared difference, before. The map minimizes this one; where most ratings are at one end of the scale,
     the mean absolute difference may grow."""
     rms_after: float | None
-    bias: Measure | None
+    bias: Figure | None
     """Mean of score minus rating, before."""
-    bias_after: Measure | None
+    bias_after: Figure | None
     spearman: float | None
     """Rank correlation with the ratings, before."""
     spearman_after: float | None
@@ -179,7 +179,7 @@ def calibration_effect(
         calibration,
         error,
         error_after,
-        mean_over_groups(changes) if on_scale and changes else None,
+        mean_interval(changes) if on_scale and changes else None,
         _rms(errors) if on_scale else None,
         _rms(mapped_errors),
         bias,

@@ -105,10 +105,8 @@ def group_metric(
             cut = cast(AbsoluteScale, absolute_scale).cut
             return fmean((r >= cut) == (s >= cut) for r, s in pairs)
         case "mae" | "ccc":
-            rated, scored = (np.array([side], dtype=float) for side in zip(*pairs, strict=True))
-            value = float(
-                np.nan_to_num(objective_value(objective, rated, scored, cast(AbsoluteScale, absolute_scale)))[0]
-            )
+            rated, scored = np.array(pairs, dtype=float).T
+            value = float(np.nan_to_num(objective_value(objective, rated, scored, cast(AbsoluteScale, absolute_scale))))
             return value if objective == "mae" else (value + 1) / 2
         case _:
             rho = correlation([r for r, _ in pairs], [s for _, s in pairs], objective)

@@ -8,15 +8,15 @@
 FILE has rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV. RATINGS+SCORES joins two files; with a
 column rater, the first has one row per rater. The command prints Pearson, Spearman and Kendall's tau-b at summary and
 sample level with 95 % intervals over groups, and at system level. For two-valued ratings and pairs it adds accuracy,
-Cohen's kappa and the like; for several ratings per text, the human ceiling, the raters' reliability, and the error and
-bias of the scores.
+Cohen's kappa and the like; for several ratings per text, the human ceiling, and the error and bias of
+the scores.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,8 +151,8 @@ def _check_output(flags: AgreementFlags) -> None:
 
 
 _COUNTS = {
-    "constant": "groups whose scores are equal, counted 0 (without them: ranked)",
-    "undefined": "groups whose ratings are equal, left out (counted 0 as well: all = 0)",
+    "constant": "groups whose scores are equal, counted 0",
+    "undefined": "groups whose ratings are equal, left out",
     "unscored": "candidates with a rating and no score",
 }
 """Count of what is left out -> what it is; those that are 0 everywhere are not shown."""
@@ -160,16 +160,15 @@ _COUNTS = {
 
 def _level_tables(table: AgreementTable) -> list[OutputBlock]:
     """A table for each level under its title, and what its counts mean."""
-    from debate_judge.data.agreement.intervals import METHODS
+    from debate_judge.data.agreement.intervals import INTERVALS
     from debate_judge.data.agreement.tables import LEVELS
 
     cells = [c for by_level in _rows(table).values() for row in by_level.values() for c in row.values()]
     counts = [name for name in _COUNTS if any(getattr(cell, name) for cell in cells)]
-    methods = {cell.method for cell in cells}
     return [
         *(block for level in LEVELS for block in ("", _level_table(table, level, counts))),
         "",
-        f"intervals: {'; '.join(METHODS[m] for m in METHODS if m in methods)}",
+        f"95 % intervals: {INTERVALS}",
         *(f"{name}: {_COUNTS[name]}" for name in counts),
     ]
 
@@ -182,22 +181,15 @@ def _level_table(table: AgreementTable, level: Level, counts: Sequence[str]) -> 
     from debate_judge.data.agreement.correlations import STATISTICS
     from debate_judge.data.agreement.results import STATISTIC_NAMES
     from debate_judge.runs.reports.tables import DataTable
-    from debate_judge.runs.reports.text import interval, value_text
+    from debate_judge.runs.reports.text import interval
 
     by_aspect = {name: figures[level] for name, figures in _rows(table).items()}
-    # Other conventions for constant groups have columns only where their values differ.
-    conventions: Mapping[str, str] = {}
-    if level == "summary":
-        conventions = {"ranked": "value_without_constant"} if "constant" in counts else {}
-        conventions |= {"all = 0": "value_undefined_as_zero"} if "undefined" in counts else {}
-    names = [STATISTIC_NAMES[s] for s in STATISTICS]
-    header = ["aspect", *names, *(f"{name}, {convention}" for convention in conventions for name in names)]
+    header = ["aspect", *(STATISTIC_NAMES[s] for s in STATISTICS), "groups", *counts]
     body = []
     for name, figures in by_aspect.items():
-        others = [value_text(getattr(figures[s], name)) for name in conventions.values() for s in STATISTICS]
         counted = [str(getattr(figures["spearman"], count)) for count in ("groups", *counts)]
-        body.append([name, *(interval(figures[s]) for s in STATISTICS), *others, *counted])
-    return DataTable([*header, "groups", *counts], body, _LEVEL_TITLES[level], total="average" in by_aspect)
+        body.append([name, *(interval(figures[s]) for s in STATISTICS), *counted])
+    return DataTable(header, body, _LEVEL_TITLES[level], total="average" in by_aspect)
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ def test_evaluate_prints_the_summary_level_correlation(offline: Any) -> None:
         by_aspect[example.aspect].append(group)
     weighted = 0.0
     for aspect, groups in by_aspect.items():
-        cell = agreement_table({aspect: groups}, intervals=False).aspects[aspect]["summary"]["spearman"]
+        cell = agreement_table({aspect: groups}).aspects[aspect]["summary"]["spearman"]
         weighted += (cell.value or 0.0) * len(groups) / len(rated)
     assert result.score == round(100 * weighted, 2)
 

@@ -7,9 +7,6 @@ Three measures for each judge and aspect, over all candidates that have both a s
   score equals its rating (Lin, A concordance correlation coefficient to evaluate reproducibility, 1989).
 - `kappa`: of the decision "at least CUT" by the score and by the mean rating (Cohen, A coefficient of agreement for
   nominal scales, 1960); undefined where all ratings are on one side of the cut.
-
-Intervals are computed from jackknife pseudo-values over sources (`data.agreement.estimates.pseudo_values`), and those
-of differences between judges from paired differences of these.
 """
 
 from __future__ import annotations
@@ -22,9 +19,9 @@ import numpy as np
 
 from debate_judge.data.agreement.correlations import Floats, Statistic, concordance
 from debate_judge.data.agreement.decisions import DecisionRule
-from debate_judge.data.agreement.estimates import AgreementEstimate, GroupIndex, RatingScorePairs, rated_pairs
-from debate_judge.data.agreement.intervals import Measure, logit_interval, t_interval
-from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.estimates import Estimate, GroupIndex, RatingScorePairs, rated_pairs
+from debate_judge.data.agreement.intervals import Mask, range_interval, t_interval, without_each
+from debate_judge.data.agreement.results import Figure, GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
 
@@ -58,9 +55,9 @@ class AbsoluteAgreement:
     """Cut of the decision; None for the average."""
     candidates: int
     """Number of candidates that have a score and a rating."""
-    measures: Mapping[str, Measure]
+    measures: Mapping[str, Figure]
     """By name. The average error is undefined where the aspects have different scales."""
-    changes: Mapping[str, Measure]
+    changes: Mapping[str, Figure]
     """By name: this judge's measure minus the first judge's."""
 
     def to_json(self) -> dict[str, Any]:
@@ -115,24 +112,17 @@ def absolute_agreement(
     """
     first, aspects = next(iter(judges)), list(next(iter(judges.values())))
     index = GroupIndex.build(judges[first], seed)
-    pairs = {
-        (judge, aspect): rated_pairs(groups, index)
-        for judge, scores in judges.items()
-        for aspect, groups in scores.items()
-    }
+    pairs = {(j, a): rated_pairs(groups, index) for j, scores in judges.items() for a, groups in scores.items()}
     estimates = {(judge, aspect): _estimate(p, cuts[aspect]) for (judge, aspect), p in pairs.items()}
     by_judge: dict[str, dict[str, AbsoluteAgreement]] = {judge: {} for judge in judges}
     for judge in judges:
         for name, averaged in [*((aspect, [aspect]) for aspect in aspects), (AVERAGE, aspects)]:
-            estimate, baseline = (AgreementEstimate.mean([estimates[j, a] for a in averaged]) for j in (judge, first))
+            estimate, baseline = (Estimate.mean([estimates[j, a] for a in averaged]) for j in (judge, first))
             if name == AVERAGE and not same_scale:
                 estimate = replace(estimate, values=np.array([np.nan, *estimate.values[1:]]))
-            by_judge[judge][name] = AbsoluteAgreement(
-                cuts.get(name),
-                sum(len(pairs[judge, a].ratings) for a in averaged),
-                _measures(estimate),
-                {} if judge == first else _changes(estimate - baseline),
-            )
+            count = sum(len(pairs[judge, a].ratings) for a in averaged)
+            changes = {} if judge == first else _figures(estimate - baseline, ranges=False)
+            by_judge[judge][name] = AbsoluteAgreement(cuts.get(name), count, _figures(estimate), changes)
     return by_judge
 
 
@@ -146,44 +136,36 @@ class AbsoluteScale:
     """Of the decision."""
 
 
-def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, scale: AbsoluteScale) -> Floats:
-    """A measure of each row in a form to be maximized, at most 1, shape (rows,); NaN where undefined.
+def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, scale: AbsoluteScale) -> float:
+    """A measure in a form to be maximized, at most 1; NaN where undefined.
 
-    The error is divided by the width of the scale and subtracted from 1. Ratings and scores have shape (rows, width);
-    shorter rows are padded with NaN, at the same positions in both.
+    The error is divided by the width of the scale and subtracted from 1. Ratings and scores have shape (candidates,).
     """
-    error, ccc, kappa = _measures_of_rows(ratings, scores, scale.cut)
-    values: Floats = {"mae": 1 - error / scale.width, "ccc": ccc, "kappa": kappa}[measure]
-    return values
+    error, ccc, kappa = _values(ratings, scores, scale.cut).tolist()
+    return {"mae": 1 - error / scale.width, "ccc": ccc, "kappa": kappa}[measure]
 
 
-def _measures_of_rows(ratings: Floats, scores: Floats, cut: float) -> Floats:
-    """The three measures of each row, shape (3, rows), from arrays as in `objective_value`."""
-    missing = np.isnan(ratings)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.where(missing, 0.0, np.abs(scores - ratings)).sum(axis=1) / (~missing).sum(axis=1)
-    yes, rated_yes = (np.where(missing, np.nan, side >= cut) for side in (scores, ratings))
-    lowest, highest = (reduce(rated_yes, axis=1, initial=np.nan) for reduce in (np.fmin.reduce, np.fmax.reduce))
-    kappa = np.where(lowest == highest, np.nan, concordance(rated_yes, yes))
+def _values(ratings: Floats, scores: Floats, cut: float) -> Floats:
+    """The three measures."""
+    error = np.abs(scores - ratings).mean() if len(ratings) else np.nan
+    rated_yes = ratings >= cut
+    kappa = np.nan if rated_yes.all() or not rated_yes.any() else concordance(rated_yes, scores >= cut)
     return np.array([error, concordance(ratings, scores), kappa])
 
 
-def _estimate(pairs: RatingScorePairs, cut: float) -> AgreementEstimate:
-    values = _measures_of_rows(pairs.ratings[None], pairs.scores[None], cut)[:, 0]
-    by_group = pairs.jackknife(lambda r, s: _measures_of_rows(r, s, cut))
-    return replace(AgreementEstimate.of_groups(pairs.index, by_group, pairs.groups_with_pairs), values=values)
+def _estimate(pairs: RatingScorePairs, cut: float) -> Estimate:
+    def of(kept: Mask) -> Floats:
+        return _values(pairs.ratings[kept], pairs.scores[kept], cut)
+
+    values = of(np.full(len(pairs.ratings), True))
+    return Estimate(values, without_each(of, pairs.unit, pairs.index.units), pairs.groups_with_pairs, pairs.index)
 
 
-def _measures(estimate: AgreementEstimate) -> dict[str, Measure]:
-    values, errors, sources = estimate.values.tolist(), estimate.standard_errors.tolist(), estimate.sources
-    error = t_interval(values[0], errors[0], sources)
-    if error.low is not None:
-        error = replace(error, low=max(0.0, error.low))
-    others = [logit_interval(value, e, sources) for value, e in zip(values[1:], errors[1:], strict=True)]
-    return dict(zip(MEASURES, [error, *others], strict=True))
-
-
-def _changes(difference: AgreementEstimate) -> dict[str, Measure]:
-    values, errors = difference.values.tolist(), difference.standard_errors.tolist()
-    intervals = [t_interval(v, error, difference.sources) for v, error in zip(values, errors, strict=True)]
-    return dict(zip(MEASURES, intervals, strict=True))
+def _figures(estimate: Estimate, *, ranges: bool = True) -> dict[str, Figure]:
+    """The measures, concordance and kappa with intervals within their ranges unless they are differences."""
+    units = estimate.without_included.shape[1]
+    values = list(zip(estimate.values.tolist(), estimate.standard_errors.tolist(), strict=True))
+    figures = [range_interval(*v, units) if ranges and i else t_interval(*v, units) for i, v in enumerate(values)]
+    if ranges and figures[0].low is not None:
+        figures[0] = replace(figures[0], low=max(0.0, figures[0].low))
+    return dict(zip(MEASURES, figures, strict=True))

@@ -1,13 +1,13 @@
-"""Pearson, Spearman, Kendall's tau-b and concordance of many pairs of rows at once, as the jackknife and the bootstrap
-need them; scipy computes one pair at a time.
+"""Pearson, Spearman and Kendall's tau-b of many rows at once, concordance, and the area under the ROC curve.
 
-Undefined is NaN here, because arrays have no None; `data/agreement/tables.py` turns it into None.
+Equal to scipy.stats, which computes one pair of sequences at a time. Undefined is NaN here, because arrays have no
+None; `tables.py` turns it into None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,12 @@ STATISTICS: tuple[Statistic, ...] = ("pearson", "spearman", "kendall")
 
 Floats = NDArray[np.float64]
 
-_LONGEST_ROW = 1024
+_LONGEST_ROW = 64
 """Longest row for which Kendall's tau compares all pairs, for all rows at once; scipy computes that of longer rows."""
 
 
 def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Floats:
-    """Correlate each row of `x` with the same row of `y`; equal to scipy.stats on every row.
-
-    Both have shape (rows, width); shorter rows are padded with NaN, at the same positions in both.
+    """Correlate each row of `x` with the same row of `y`, both of shape (rows, width).
 
     Returns:
         Shape (statistics, rows), NaN where a side is constant or a row has fewer than two entries.
@@ -34,35 +32,28 @@ def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Float
     return np.stack([_BY_STATISTIC[name](x, y) for name in statistics])
 
 
-def concordance(x: Floats, y: Floats) -> Floats:
-    """The concordance correlation coefficient of each row (Lin 1989), of arrays as in `correlations`.
+def concordance(x: NDArray[Any], y: NDArray[Any]) -> float:
+    """The concordance correlation coefficient of two sequences (Lin 1989).
 
-    1 - mean (x - y)^2 / its expectation by chance, mean x^2 + mean y^2 - 2 mean x mean y. Of whole points this is
-    Cohen's kappa with quadratic weights (Fleiss and Cohen 1973), and of zeros and ones Cohen's kappa.
-
-    Returns:
-        Shape (rows,), NaN where both sides have the same single value, or nothing is present.
+    1 - mean (x - y)^2 / its expectation by chance, mean x^2 + mean y^2 - 2 mean x mean y. Of zeros and ones it is
+    Cohen's kappa. NaN where both sides have the same single value, or are empty.
     """
-    present = ~np.isnan(x)
-    # From the lowest value of x, so that equal values of both sides are exactly 0; initial is for rows without pairs.
-    origin = np.fmin.reduce(x, axis=1, initial=np.nan)[:, None]
-    x, y = np.where(present, x - origin, 0.0), np.where(present, y - origin, 0.0)
-    count = np.maximum(present.sum(axis=1), 1)
-    x_mean, y_mean = x.sum(axis=1) / count, y.sum(axis=1) / count
-    by_chance = (x**2 + y**2).sum(axis=1) / count - 2 * x_mean * y_mean
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(1 - ((x - y) ** 2).sum(axis=1) / count / np.where(by_chance > 0, by_chance, np.nan))
+    if not len(x):
+        return np.nan
+    # From the lowest value of x, so that equal values of both sides are exactly 0.
+    x, y = (np.asarray(side, dtype=float) - float(x.min()) for side in (x, y))
+    by_chance = np.mean(x**2) + np.mean(y**2) - 2 * np.mean(x) * np.mean(y)
+    return float(1 - np.mean((x - y) ** 2) / by_chance) if by_chance > 0 else np.nan
 
 
-def mid_ranks(x: Floats) -> Floats:
-    """Ranks within each row from 0; ties have their mean rank, and NaN stays NaN."""
+def area_under_roc(positive: NDArray[Any], scores: Floats) -> float:
+    """The probability that a positive candidate scores higher than a negative one; equal scores count half."""
     from scipy.stats import rankdata
 
-    # Missing entries are ranked behind all others; rankdata's own nan_policy would leave the vectorised path.
-    missing = np.isnan(x)
-    ranks: Floats = rankdata(np.where(missing, np.inf, x), axis=1) - 1
-    ranks[missing] = np.nan
-    return ranks
+    positives, negatives = np.count_nonzero(positive), np.count_nonzero(~positive)
+    if not positives or not negatives:
+        return np.nan
+    return float((rankdata(scores)[positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 
 def nan_to_none(value: float) -> float | None:
@@ -72,47 +63,34 @@ def nan_to_none(value: float) -> float | None:
 
 def _pearson(x: Floats, y: Floats) -> Floats:
     dx, dy = _deviations(x), _deviations(y)
-    with np.errstate(invalid="ignore"):
-        r: Floats = (dx * dy).sum(axis=1) / np.sqrt((dx**2).sum(axis=1) * (dy**2).sum(axis=1))
+    r: Floats = (dx * dy).sum(axis=1) / np.sqrt((dx**2).sum(axis=1) * (dy**2).sum(axis=1))
     return r.clip(-1.0, 1.0)
 
 
 def _deviations(x: Floats) -> Floats:
-    """Deviations from the row's mean in units of its range, 0 where missing; NaN throughout a constant row."""
-    missing = np.isnan(x)
-    low, high = np.fmin.reduce(x, axis=1)[:, None], np.fmax.reduce(x, axis=1)[:, None]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        unit = np.where(missing, 0.0, (x - low) / (high - low))
-        mean = unit.sum(axis=1, keepdims=True) / (~missing).sum(axis=1, keepdims=True)
-    return np.where(missing & ~np.isnan(mean), 0.0, unit - mean)
+    """Deviations from the row's mean in units of its range; NaN throughout a constant row."""
+    low = x.min(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        unit = (x - low) / (x.max(axis=1, keepdims=True) - low)
+    return np.asarray(unit - unit.mean(axis=1, keepdims=True))
 
 
 def _spearman(x: Floats, y: Floats) -> Floats:
-    return _pearson(mid_ranks(x), mid_ranks(y))
+    from scipy.stats import rankdata
+
+    return _pearson(rankdata(x, axis=1), rankdata(y, axis=1))
 
 
 def _kendall(x: Floats, y: Floats) -> Floats:
     if x.shape[1] > _LONGEST_ROW:
         from scipy.stats import kendalltau
 
-        present = ~np.isnan(x)
-        rows = [(a[mask], b[mask]) for a, b, mask in zip(x, y, present, strict=True)]
-        return np.array([kendalltau(*row).statistic for row in rows])
-    concordant_minus_discordant, x_differs, y_differs = np.zeros((3, len(x)), dtype=np.int64)
-    x, y = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
-    for i in range(len(x) - 1):
-        x_sign, y_sign = _sign(x[i + 1 :], x[i]), _sign(y[i + 1 :], y[i])
-        concordant_minus_discordant += (x_sign * y_sign).sum(axis=0, dtype=np.int64)
-        x_differs += np.count_nonzero(x_sign, axis=0)
-        y_differs += np.count_nonzero(y_sign, axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        tau: Floats = concordant_minus_discordant / np.sqrt(x_differs) / np.sqrt(y_differs)
+        return np.array([kendalltau(*row).statistic for row in zip(x, y, strict=True)])
+    first, second = np.triu_indices(x.shape[1], 1)
+    dx, dy = (np.sign(side[:, first] - side[:, second]) for side in (x, y))
+    with np.errstate(invalid="ignore"):
+        tau: Floats = (dx * dy).sum(axis=1) / np.sqrt(np.abs(dx).sum(axis=1)) / np.sqrt(np.abs(dy).sum(axis=1))
     return tau.clip(-1.0, 1.0)
-
-
-def _sign(later: Floats, earlier: Floats) -> NDArray[np.int8]:
-    # Comparisons with NaN are false, so a missing entry counts as tied with all others; a difference would be NaN.
-    return (later > earlier).view(np.int8) - (later < earlier).view(np.int8)
 
 
 _BY_STATISTIC: dict[Statistic, Callable[[Floats, Floats], Floats]] = {

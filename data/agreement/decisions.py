@@ -7,22 +7,31 @@ Which decisions exist follows from the ratings alone, not from the name of the d
 - `pairs`: every group has two candidates, and some groups have unequal ratings. The decision is which one is better:
   win, tie or loss.
 
-Other ratings define no decision; for them there are the correlations of `data/agreement/tables.py`.
+Other ratings define no decision; for them there are the correlations of `data/agreement/tables.py`. The measures are
+those of sklearn.metrics, with intervals from leaving out each source in turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from debate_judge.data.agreement.classification import area_under_roc, classify
-from debate_judge.data.agreement.correlations import Floats
-from debate_judge.data.agreement.estimates import Indices, number_in_order
-from debate_judge.data.agreement.intervals import Measure
-from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.correlations import Floats, area_under_roc
+from debate_judge.data.agreement.intervals import (
+    CORRELATION_RANGE,
+    SHARE_RANGE,
+    Indices,
+    Mask,
+    bundle,
+    range_interval,
+    standard_errors,
+    without_each,
+)
+from debate_judge.data.agreement.results import Figure, GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, RatedGroup
 
@@ -33,6 +42,11 @@ WIN, TIE, LOSS = "win", "tie", "loss"
 
 LABELS: Mapping[DecisionKind, tuple[str, ...]] = {"binary": (POSITIVE, NEGATIVE), "pairs": (WIN, TIE, LOSS)}
 """Labels in the order of tables. Win and loss are those of the first candidate."""
+
+LABEL_MEASURES = ("precision", "recall", "f1")
+"""Measures of one label as the positive one."""
+
+MEASURES = ("accuracy", "kappa", "balanced_accuracy", *LABEL_MEASURES, "auroc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +66,9 @@ class DecisionResult:
     """One judge's decisions about one aspect, compared with the raters' labels."""
 
     rule: DecisionRule
-    measures: Mapping[str, Measure]
-    """By name in `classification.MEASURES`; if binary, values from the cut on are the positive label. Empty if the
-    judge made no decision; AUROC alone without a cut."""
-    lower: Mapping[str, Measure]
+    measures: Mapping[str, Figure]
+    """By name in `MEASURES`; if binary, values from the cut on are the positive label. AUROC alone without a cut."""
+    lower: Mapping[str, Figure]
     """Binary: precision, recall and F1 where values below the cut are the positive label, e.g. hallucinated."""
     labels: Mapping[str, int]
     """Label -> how often the raters gave it, including candidates without a decision of the judge."""
@@ -100,10 +113,9 @@ def decision_rules_from_scores(aspects: Mapping[str, Sequence[GroupScores]]) -> 
     rules: dict[str, DecisionRule] = {}
     for name, groups in aspects.items():
         values = {r for g in groups for r in g.ratings if r is not None}
-        paired = all(len(g.ratings) == 2 for g in groups) and any(_has_distinct_ratings(g) for g in groups)
         if len(values) == 2:
             rules[name] = _binary_rule(values)
-        elif paired:
+        elif all(len(g.ratings) == 2 for g in groups) and any(len({*g.ratings} - {None}) > 1 for g in groups):
             rules[name] = DecisionRule("pairs")
     return rules
 
@@ -113,7 +125,6 @@ def evaluate_decisions(
     decision_rules: Mapping[str, DecisionRule],
     *,
     on_scale: bool = True,
-    intervals: bool = True,
     seed: int = 0,
 ) -> dict[str, DecisionResult]:
     """Compare a judge's decisions, derived from its scores, with the labels derived from ratings.
@@ -122,7 +133,7 @@ def evaluate_decisions(
         scores: Aspect name -> groups, of one judge.
         decision_rules: From `find_decision_rules`; aspects without a rule, or with no label, are left out.
         on_scale: Whether scores are on the raters' scale. If not, binary decisions have no cut.
-        intervals, seed: See `classify`.
+        seed: For random bundles of sources where there are many.
 
     Raises:
         InputError: The decisions are about pairs, and a group does not have two candidates.
@@ -132,7 +143,7 @@ def evaluate_decisions(
             name: replace(rule, cut=None) if rule.kind == "binary" else rule for name, rule in decision_rules.items()
         }
     results = {
-        name: _decision_result(groups, decision_rules[name], intervals, seed)
+        name: _decision_result(groups, decision_rules[name], seed)
         for name, groups in scores.items()
         if name in decision_rules
     }
@@ -144,30 +155,23 @@ def _binary_rule(values: Set[float]) -> DecisionRule:
     return DecisionRule("binary", middle, middle)
 
 
-def _has_distinct_ratings(group: GroupScores) -> bool:
-    return len({r for r in group.ratings if r is not None}) > 1
-
-
-def _decision_result(
-    groups: Sequence[GroupScores], rule: DecisionRule, intervals: bool, seed: int
-) -> DecisionResult | None:
+def _decision_result(groups: Sequence[GroupScores], rule: DecisionRule, seed: int) -> DecisionResult | None:
     ratings, scores, source = _labelled(groups, rule)
     if not len(ratings):
         return None
     scored = ~np.isnan(scores)
     labels = _label_numbers(ratings, rule.kind, rule.threshold)
-    measures: Mapping[str, Measure] = {}
-    lower: Mapping[str, Measure] = {}
+    scored_labels, unit = labels[scored], bundle(source, seed)[scored]
+    measures = {"auroc": _auroc(scored_labels, scores[scored], unit, rule.kind)}
+    lower: dict[str, Figure] = {}
     decisions: dict[str, int] = {}
-    source_of_scored = np.unique(source[scored], return_inverse=True)[1]
     if rule.cut is not None:
         decided = _label_numbers(scores[scored], rule.kind, rule.cut)
         decisions = _counts(decided, rule.kind)
-        if scored.any():
-            measures, lower = _measures(labels[scored], decided, source_of_scored, rule.kind, intervals, seed)
-    if scored.any():
-        auroc = _auroc(labels[scored], scores[scored], source_of_scored, rule.kind, intervals, seed)
-        measures = {**measures, "auroc": auroc}
+        measures |= _all_labels(scored_labels, decided, unit)
+        if rule.kind == "binary":
+            measures |= _one_label(scored_labels == 1, decided == 1, unit)
+            lower = _one_label(scored_labels == 0, decided == 0, unit)
     ties = sum(r == rule.threshold for g in groups for r in g.ratings) if rule.kind == "binary" else 0
     undecided, sources = int((~scored).sum()), len(np.unique(source))
     return DecisionResult(rule, measures, lower, _counts(labels, rule.kind), decisions, undecided, sources, ties)
@@ -180,24 +184,25 @@ def _labelled(groups: Sequence[GroupScores], rule: DecisionRule) -> tuple[Floats
     Raises:
         InputError: The decisions are about pairs, and a group does not have two candidates.
     """
-    ratings, scores = (
-        [np.array(side, dtype=float) for side in sides]
-        for sides in ([g.ratings for g in groups], [g.scores for g in groups])
-    )
     if rule.kind == "pairs":
         for group in groups:
             if len(group.candidates) != 2:
                 raise InputError(
                     f"group {group.group!r} is not a pair", expected="two candidates", found=f"{len(group.candidates)}"
                 )
-        ratings, scores = ([values[:1] - values[1:] for values in side] for side in (ratings, scores))
-    source = np.repeat(number_in_order([g.source_id for g in groups]), [len(values) for values in ratings])
-    flat_ratings, flat_scores = (np.concatenate([*side, np.zeros(0)]) for side in (ratings, scores))
-    labelled = ~np.isnan(flat_ratings)
-    if rule.kind == "binary":
+        ratings, scores = (
+            side[:, 0] - side[:, 1]
+            for side in np.array([(g.ratings, g.scores) for g in groups], dtype=float).reshape(-1, 2, 2).swapaxes(0, 1)
+        )
+        sources = [g.source_id for g in groups]
+        labelled = ~np.isnan(ratings)
+    else:
+        rows = [pair for g in groups for pair in zip(g.ratings, g.scores, strict=True)]
+        ratings, scores = np.array(rows, dtype=float).reshape(-1, 2).T
+        sources = [g.source_id for g in groups for _ in g.candidates]
         # Raters who are evenly split give no label.
-        labelled &= flat_ratings != rule.threshold
-    return flat_ratings[labelled], flat_scores[labelled], source[labelled]
+        labelled = ~np.isnan(ratings) & (ratings != rule.threshold)
+    return ratings[labelled], scores[labelled], np.unique(sources, return_inverse=True)[1][labelled]
 
 
 def _label_numbers(values: Floats, kind: DecisionKind, cut: float) -> Indices:
@@ -213,25 +218,73 @@ def _counts(numbers: Indices, kind: DecisionKind) -> dict[str, int]:
     return dict(zip(names, np.bincount(numbers, minlength=len(names))[::-1].tolist(), strict=True))
 
 
-def _measures(
-    labels: Indices, decided: Indices, source: Indices, kind: DecisionKind, intervals: bool, seed: int
-) -> tuple[dict[str, Measure], dict[str, Measure]]:
-    """The measures with the upper label as the positive one, and those with the lower one."""
-    if kind == "pairs":
-        # Labels that do not occur have no cells in the confusion matrix, whose posterior depends on their number.
-        occurring, numbers = np.unique([labels, decided], return_inverse=True)
-        labels, decided = numbers.reshape(2, -1)
-        return classify(labels, decided, source, max(2, len(occurring)), intervals=intervals, seed=seed)[0], {}
-    measures, (lower, upper) = classify(labels, decided, source, 2, intervals=intervals, seed=seed)
-    return measures | upper, lower
+# --- measures of decisions, arrays of shape (decisions,); undefined is NaN ---
 
 
-def _auroc(labels: Indices, scores: Floats, source: Indices, kind: DecisionKind, intervals: bool, seed: int) -> Measure:
+def _all_labels(labels: Indices, decided: Indices, unit: Indices) -> dict[str, Figure]:
+    return {
+        "accuracy": _figure(_accuracy, labels, decided, unit),
+        "kappa": _figure(_kappa, labels, decided, unit, CORRELATION_RANGE),
+        "balanced_accuracy": _figure(_mean_recall, labels, decided, unit),
+    }
+
+
+def _one_label(labelled: Mask, decided: Mask, unit: Indices) -> dict[str, Figure]:
+    """Precision, recall and F1, each over the decisions that it depends on: sources without any tell nothing of it."""
+
+    def over(relevant: Mask, measure: Callable[[Any, Any], float]) -> Figure:
+        return _figure(measure, labelled[relevant], decided[relevant], unit[relevant])
+
+    return {
+        "precision": over(decided, _accuracy),
+        "recall": over(labelled, _accuracy),
+        "f1": over(labelled | decided, _f1),
+    }
+
+
+def _auroc(labels: Indices, scores: Floats, unit: Indices, kind: DecisionKind) -> Figure:
     """The AUROC of positive against negative candidates. Of pairs, that of the differences of scores, better text minus
     worse, against worse minus better: each pair without a tie counts in both orders."""
     if kind == "pairs":
         untied = labels != 1
         wins, differences = labels[untied] == 2, scores[untied]
         labels, scores = np.concatenate([wins, ~wins]).astype(np.intp), np.concatenate([differences, -differences])
-        source = np.tile(np.unique(source[untied], return_inverse=True)[1], 2)
-    return area_under_roc(labels == 1, scores, source, intervals=intervals, seed=seed)
+        unit = np.tile(unit[untied], 2)
+    return _figure(area_under_roc, labels == 1, scores, unit)
+
+
+def _figure(
+    measure: Callable[[Any, Any], float],
+    labels: NDArray[Any],
+    decided: NDArray[Any],
+    unit: Indices,
+    value_range: tuple[float, float] = SHARE_RANGE,
+) -> Figure:
+    occurring, number = np.unique(unit, return_inverse=True)
+    value = measure(labels, decided)
+    if len(occurring) < 2:
+        return range_interval(value, np.nan, 1, value_range)
+    without = without_each(lambda kept: np.array([measure(labels[kept], decided[kept])]), number, len(occurring))
+    error = float(standard_errors(np.array([value]), without)[0])
+    return range_interval(value, error, len(occurring), value_range)
+
+
+def _accuracy(labels: NDArray[Any], decided: NDArray[Any]) -> float:
+    return float(np.mean(labels == decided)) if len(labels) else np.nan
+
+
+def _kappa(labels: Indices, decided: Indices) -> float:
+    """Cohen's kappa; where all labels and decisions are equal, chance agreement is 1 and kappa is 0 / 0."""
+    chance = sum(np.mean(labels == label) * np.mean(decided == label) for label in np.unique(labels))
+    return (_accuracy(labels, decided) - chance) / (1 - chance) if chance < 1 else np.nan
+
+
+def _mean_recall(labels: Indices, decided: Indices) -> float:
+    """The balanced accuracy: over the labels that occur."""
+    recalls = [_accuracy(labels[labels == label], decided[labels == label]) for label in np.unique(labels)]
+    return float(np.mean(recalls)) if recalls else np.nan
+
+
+def _f1(labelled: Mask, decided: Mask) -> float:
+    marked = np.count_nonzero(labelled) + np.count_nonzero(decided)
+    return 2 * np.count_nonzero(labelled & decided) / marked if marked else np.nan

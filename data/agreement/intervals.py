@@ -1,144 +1,218 @@
-"""95 % intervals of statistics over groups, by methods whose coverage is near 95 % with few groups, too.
+"""95 % intervals, p-values and power of statistics over sources, from their values without each source in turn.
 
-The percentile bootstrap covers the true value in 82 % of cases with five groups and in 88 % with ten
-(`tests/bench/coverage.py` compares it with the methods here). So each kind of statistic has its own method:
+Everything rests on the jackknife's pseudo-values (Tukey 1958; Efron and Tibshirani 1993, chapter 11), one for each
+source: of a mean over groups they are the values of the groups, of any other statistic they take the place of these.
 
-- `t`: paired differences of group values. Value +- t(G - 1) standard errors, the classical interval (Student 1908).
-  Where aspects have different groups, the standard error is that of a linearised ratio (Binder 1983).
-- `logit`: means of group correlations, shares such as accuracy, F1 or AUROC, and kappa. The same on the logit of the
-  value rescaled to 0..1, which for a correlation is twice Fisher's z, with the standard error by the delta method:
-  correlations crowd towards 1 with a long tail below, and the plain interval, which is symmetric, then covers .92
-  instead of .94 with five groups, and .80 where agreement is high. Where a statistic is not a mean over groups, the
-  jackknife's pseudo-values are the group values.
-- `dirichlet`: decisions where each source has one. Quantiles of the posterior of the confusion matrix under Jeffreys'
-  prior, Dirichlet(counts + 1/2) (Brown, Cai and DasGupta 2001 for two cells). The jackknife never fills a cell that
-  happens to be empty, so its intervals of kappa and recall have no width where they should be widest.
-- `exact`: statistics at an end of their range in every group. Nothing varies, so the methods above give intervals
-  without width; this is the bound on the share of groups that are different (Clopper and Pearson 1934).
+- Intervals are t intervals of the pseudo-values. Statistics with a range have theirs on the logit of the value rescaled
+  to 0..1, which for a correlation is twice Fisher's z, with the standard error by the delta method: correlations crowd
+  towards 1, and the plain interval then covers .80 instead of .95. The percentile bootstrap covers .82 with five groups
+  and .88 with ten (`tests/bench/coverage.py` compares it with the intervals here). At an end of the range, which has no
+  logit, the interval is the exact bound on the share of sources that are different (Clopper and Pearson 1934).
+- P-values are those of a sign-flip permutation test (Fisher 1935, chapter 3; Pitman 1937): if two judges are equally
+  good, the sign of each source's difference is a fair coin whatever its size. This assumes no normal distribution and
+  keeps the type I error with any number of groups.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.correlations import Floats, nan_to_none
+from debate_judge.data.agreement.results import MIN_GROUPS_FOR_P_VALUE, Difference, Figure
 from debate_judge.data.schema import ROUNDING_ERROR
 
-Method = Literal["t", "logit", "dirichlet", "exact"]
+Key = TypeVar("Key")
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
-METHODS: dict[Method, str] = {
-    "t": "t on the paired group differences",
-    "logit": "t on the group values or the jackknife's pseudo-values, on the logit",
-    "dirichlet": "draws from Dirichlet(counts + 1/2)",
-    "exact": "Clopper-Pearson, because all groups are at one end of the range",
-}
-"""Method -> its description in legends."""
+INTERVALS = "t over sources, on the logit scale where a figure has a range"
+"""The intervals in legends."""
 
 CORRELATION_RANGE = (-1.0, 1.0)
 SHARE_RANGE = (0.0, 1.0)
 
+MIN_EFFECT = 0.02
+"""Smallest difference in correlation that is considered relevant."""
+
 POWER = 0.8
 """Share of cases in which a detectable difference is found."""
+
+MAX_EXACT_UNITS = 16
+"""Largest number of units for which all 2^16 = 65,536 sign assignments are computed."""
+
+RANDOM_FLIPS = 100_000
+"""Number of random sign assignments with more units: a p-value of .05 then has a standard error of .0007."""
 
 _TAIL = 0.025
 """Probability outside the interval at each end."""
 
+_MAX_UNITS = 512
+"""Maximum number of units; more sources are put into this many random bundles (the delete-a-group jackknife, Kott
+2001). The width of an interval then has a standard error of 3.1 % (1 / sqrt(2 x 511))."""
+
+
+def bundle(source: Indices, seed: int) -> Indices:
+    """The unit of resampling of each source number: its own, or with more than `_MAX_UNITS` sources a random bundle."""
+    sources = int(source.max(initial=-1)) + 1
+    if sources <= _MAX_UNITS:
+        return source
+    return (np.random.default_rng(seed).permutation(sources) % _MAX_UNITS)[source]
+
+
+def without_each(statistic: Callable[[Mask], Floats], unit: Indices, units: int) -> Floats:
+    """A statistic of all pairs but those of one unit, for each unit; undefined counts 0.
+
+    Args:
+        statistic: Mask of the pairs that stay -> values, shape (values,).
+        unit: Number of each pair's unit.
+        units: Number of units.
+
+    Returns:
+        Shape (values, units).
+    """
+    return np.nan_to_num(np.stack([statistic(unit != left_out) for left_out in range(units)], axis=-1))
+
+
+def pseudo_values(values: Floats, without: Floats) -> Floats:
+    """The pseudo-values of the jackknife, shifted so that their mean is the value of the statistic on all pairs.
+
+    Args:
+        values: On all pairs, shape (values,).
+        without: Without each unit, shape (values, units).
+    """
+    units = without.shape[1]
+    pseudo = units * values[:, None] - (units - 1) * without
+    return np.asarray(pseudo - pseudo.mean(axis=1, keepdims=True) + values[:, None])
+
+
+def standard_errors(values: Floats, without: Floats) -> Floats:
+    """The standard error of each statistic, from arrays as in `pseudo_values`; NaN below two units."""
+    units = without.shape[1]
+    if units < 2:
+        return np.full(len(values), np.nan)
+    return np.asarray(pseudo_values(values, without).std(axis=1, ddof=1) / math.sqrt(units))
+
+
+def t_interval(value: float, error: float, units: int, family_size: int = 1) -> Figure:
+    """The value +- t(units - 1) standard errors; without an interval where the standard error is NaN.
+
+    For `family_size` intervals that are to hold together in 95 % of cases, the quantile is that of 1 - .025 /
+    family_size (Bonferroni, see Dunn, Multiple comparisons among means, 1961).
+    """
+    if math.isnan(value) or math.isnan(error):
+        return Figure(nan_to_none(value))
+    half_width = _t_quantile(units, family_size) * error
+    return Figure(value, value - half_width, value + half_width)
+
+
+def range_interval(
+    value: float, error: float, units: int, value_range: tuple[float, float] = CORRELATION_RANGE
+) -> Figure:
+    """The t interval on the logit of a value that has a range; exact at an end of the range.
+
+    Where nothing varies within the range, there is no interval, because nothing is known of the error.
+    """
+    (low, high), width = value_range, value_range[1] - value_range[0]
+    if math.isnan(value) or math.isnan(error):
+        return Figure(nan_to_none(value))
+    # With all units at an end, at most this share of all units is not there; at worst it is at the other end.
+    bound = width * (1 - _TAIL ** (1 / units))
+    if high - value < ROUNDING_ERROR:
+        return Figure(value, high - bound, value)
+    if value - low < ROUNDING_ERROR:
+        return Figure(value, value, low + bound)
+    if error < ROUNDING_ERROR:
+        return Figure(value)
+    from scipy.special import expit, logit
+
+    share = (value - low) / width
+    half_width = _t_quantile(units) * error / width / (share * (1 - share))
+    ends = low + width * expit(logit(share) + np.array([-half_width, half_width]))
+    return Figure(value, *ends.tolist())
+
+
+def mean_interval(by_source: Sequence[Floats]) -> Figure:
+    """The mean over all values, one array per source, with a t interval over the sources."""
+    sums, counts = (np.array([measure(values) for values in by_source], dtype=float) for measure in (np.sum, len))
+    value = sums.sum() / counts.sum()
+    with np.errstate(invalid="ignore"):
+        without = (sums.sum() - sums) / (counts.sum() - counts)
+    error = standard_errors(value[None], without[None])[0]
+    return t_interval(float(value), float(error), len(by_source))
+
+
+# --- p-values by flipping signs, and their correction ---
+
+
+def sign_flip_p_value(values: Floats, seed: int) -> float | None:
+    """The two-sided p-value of a mean of differences, shape (units,), that it is 0; None below
+    `MIN_GROUPS_FOR_P_VALUE`."""
+    if len(values) < MIN_GROUPS_FOR_P_VALUE:
+        return None
+    # Flipping a 0 changes nothing; without these units more cases are computed exactly.
+    nonzero = values[np.abs(values) > ROUNDING_ERROR]
+    if len(nonzero) < 2:
+        return 1.0  # Flipping a single unit leaves the absolute value as it is.
+    from scipy.stats import permutation_test
+
+    def rounded(signs: Floats, axis: int) -> Floats:
+        # Rounded, so that the last digits do not decide whether a value equals the observed one.
+        return np.round(signs @ nonzero / len(values), 12)
+
+    test = permutation_test(
+        (np.ones(len(nonzero)),),
+        rounded,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=1 << MAX_EXACT_UNITS if len(nonzero) <= MAX_EXACT_UNITS else RANDOM_FLIPS,
+        batch=4096,
+        axis=-1,
+        rng=np.random.default_rng(seed),
+    )
+    return float(test.pvalue)
+
+
+def holm_adjusted(p_values: Mapping[Key, float | None]) -> dict[Key, float | None]:
+    """The p-values of one family of comparisons, adjusted by Holm's step-down procedure (Holm 1979).
+
+    Comparisons with too few groups for a p-value stay None and do not count, because they can never be significant.
+    """
+    defined = sorted((p, number, key) for number, (key, p) in enumerate(p_values.items()) if p is not None)
+    adjusted: dict[Key, float | None] = dict.fromkeys(p_values)
+    highest = 0.0
+    for rank, (p, _, key) in enumerate(defined):
+        adjusted[key] = highest = max(highest, min(1.0, (len(defined) - rank) * p))
+    return adjusted
+
+
+# --- power ---
+
 
 @dataclass(frozen=True, slots=True)
-class Measure:
-    """A statistic with its 95 % interval."""
+class Power:
+    """The true difference that a comparison could detect, see `detectable_difference`."""
 
-    value: float | None
-    """None where undefined, e.g. the precision of a judge that never decides for positive."""
-    low: float | None = None
-    """Ends of the interval; None without a value, at system level or with fewer than two groups."""
-    high: float | None = None
-    method: Method | None = None
-    """Method of the interval; None without one."""
-
-    def to_json(self) -> dict[str, float | int | str | None]:
-        return asdict(self)
+    groups: int
+    """Number of groups compared on."""
+    detectable: float
+    """Smallest true difference that a comparison like this one finds significant in 80 % of cases."""
+    more_for_small: int
+    """Number of further groups needed to detect a difference of `MIN_EFFECT`; 0 if these are enough."""
 
 
-def without_interval(value: float) -> Measure:
-    """The value alone; undefined for NaN."""
-    return Measure(None if math.isnan(value) else value)
-
-
-def t_quantile(groups: float, family_size: int = 1) -> float:
-    """The .975 quantile of Student's t with `groups` - 1 degrees of freedom.
-
-    For `family_size` intervals that are to hold together in 95 % of cases, the quantile of 1 - .025 / family_size
-    (Bonferroni, see Dunn, Multiple comparisons among means, 1961).
-    """
-    from scipy.special import stdtrit
-
-    return float(stdtrit(groups - 1, 1 - _TAIL / family_size))
-
-
-def standard_error(influences: Floats) -> float:
-    """The standard error of an estimate.
-
-    Args:
-        influences: The influence of each group on it, shape (groups,): (value - mean) / groups for a mean.
-    """
-    groups = len(influences)
-    return math.sqrt(groups / (groups - 1) * math.fsum(influences**2)) if groups > 1 else math.nan
-
-
-def t_interval(value: float, error: float, groups: int, family_size: int = 1) -> Measure:
-    """The interval `t` of a mean of paired differences of group values.
-
-    Args:
-        value: The difference.
-        error: Its standard error; NaN for no interval.
-        groups: Number of groups that it is computed from.
-        family_size: As for `t_quantile`.
-    """
-    if math.isnan(value) or math.isnan(error):
-        return without_interval(value)
-    half_width = t_quantile(groups, family_size) * error
-    return Measure(value, value - half_width, value + half_width, "t")
-
-
-def logit_interval(
-    value: float,
-    error: float,
-    groups: int,
-    value_range: tuple[float, float] = CORRELATION_RANGE,
-    min_distance: float = ROUNDING_ERROR,
-) -> Measure:
-    """The interval `logit` of a mean of group correlations or of another statistic with a range.
-
-    Args:
-        value: The statistic.
-        error: Its standard error; NaN for no interval.
-        groups: Number of groups that it is computed from.
-        value_range: The lowest and the highest possible value.
-        min_distance: Values nearer to an end of the range, which has no logit, are moved to this distance from it, as
-            a share of the range.
-    """
-    if math.isnan(value) or math.isnan(error):
-        return without_interval(value)
-    if error < ROUNDING_ERROR:
-        return _degenerate_interval(value, groups, value_range)
-    low, width = value_range[0], value_range[1] - value_range[0]
-    share = min(max((value - low) / width, min_distance), 1 - min_distance)
-    half_width = t_quantile(groups) * error / width / (share * (1 - share))
-    return _from_logit(value, share, half_width, value_range)
-
-
-def posterior_interval(value: float, draws: Floats) -> Measure:
-    """The middle 95 % of posterior draws, extended to the value if that lies outside."""
-    defined = draws[~np.isnan(draws)]
-    if math.isnan(value) or not len(defined):
-        return without_interval(value)
-    low, high = np.quantile(defined, (_TAIL, 1 - _TAIL)).tolist()
-    return _extended(Measure(value, low, high, "dirichlet"), value)
+def statistical_power(difference: Difference) -> Power | None:
+    """The power of a comparison, from the standard deviation of its group differences; None without one."""
+    deviation, groups = difference.deviation, difference.groups
+    if deviation is None or deviation < ROUNDING_ERROR:
+        return None
+    more = max(0, groups_to_detect(MIN_EFFECT, deviation) - groups)
+    return Power(groups, detectable_difference(deviation, groups), more)
 
 
 def detectable_difference(deviation: float, groups: int) -> float:
@@ -148,56 +222,22 @@ def detectable_difference(deviation: float, groups: int) -> float:
         deviation: Standard deviation of the group differences.
         groups: Number of groups, at least two.
     """
-    from scipy.optimize import brentq
+    from scipy.special import nctdtrinc
 
-    shift = brentq(lambda shift: _power(shift, groups) - POWER, 0.0, 2 * t_quantile(groups) + 10)
-    return float(shift) * deviation / math.sqrt(groups)
+    # The noncentrality with which t is below its quantile in 20 % of cases, in standard errors of the difference.
+    shift = float(nctdtrinc(groups - 1, 1 - POWER, _t_quantile(groups)))
+    return shift * deviation / math.sqrt(groups)
 
 
 def groups_to_detect(difference: float, deviation: float) -> int:
-    """The least number of groups with which `detectable_difference` is at most this true difference."""
-    from scipy.optimize import brentq
+    """The number of groups with which `detectable_difference` is about this true difference (Guenther 1981)."""
+    from scipy.special import ndtri
 
-    def missing_power(groups: float) -> float:
-        return POWER - _power(difference * math.sqrt(groups) / deviation, groups)
-
-    # More than a z-test needs: 2.81 > 1.96 + 0.84, the .975 and the .8 quantile.
-    upper_bound = (2.81 * deviation / difference) ** 2 + 20
-    return 2 if missing_power(2) <= 0 else math.ceil(brentq(missing_power, 2, upper_bound))
+    upper, lower = float(ndtri(1 - _TAIL)), float(ndtri(POWER))
+    return math.ceil(((upper + lower) * deviation / difference) ** 2 + upper**2 / 2)
 
 
-def _power(shift: float, groups: float) -> float:
-    """The power of a t-test where the true difference is `shift` standard errors."""
-    from scipy.stats import nct
+def _t_quantile(groups: float, family_size: int = 1) -> float:
+    from scipy.special import stdtrit
 
-    limit = t_quantile(groups)
-    # With two groups, scipy gives NaN for a lower tail that underflows.
-    return float(nct.sf(limit, groups - 1, shift) + np.nan_to_num(nct.cdf(-limit, groups - 1, shift)))
-
-
-def _degenerate_interval(value: float, groups: int, value_range: tuple[float, float]) -> Measure:
-    """The interval where all groups have the same value: the exact bound at an end of the range, else without width."""
-    width = value_range[1] - value_range[0]
-    # With G of G groups at an end, at most this share of all groups is not there; at worst it is at the other end.
-    bound = width * (1 - _TAIL ** (1 / groups))
-    if abs(value - value_range[1]) < ROUNDING_ERROR:
-        return Measure(value, value_range[1] - bound, value_range[1], "exact")
-    if abs(value - value_range[0]) < ROUNDING_ERROR:
-        return Measure(value, value_range[0], value_range[0] + bound, "exact")
-    return Measure(value, value, value, "logit")
-
-
-def _from_logit(value: float, share: float, half_width: float, value_range: tuple[float, float]) -> Measure:
-    """The interval of `half_width` to each side of `share`, the value rescaled to 0..1, on the logit scale; it is
-    extended to the value."""
-    from scipy.special import expit, logit
-
-    low, high = value_range
-    ends = low + (high - low) * expit(logit(share) + np.array([-half_width, half_width]))
-    return _extended(Measure(value, float(ends[0]), float(ends[1]), "logit"), value)
-
-
-def _extended(interval: Measure, *values: float) -> Measure:
-    """The interval, extended to values that it has to contain."""
-    ends = [end for end in (interval.low, interval.high, *values) if end is not None]
-    return replace(interval, low=min(ends), high=max(ends))
+    return float(stdtrit(groups - 1, 1 - _TAIL / family_size))

@@ -1,13 +1,12 @@
-"""The result types of agreement, computed in `data/agreement/tables.py` and `differences.py`."""
+"""Scores of a judge beside ratings, and the figures of their agreement (`data/agreement/tables.py` computes them)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from debate_judge.data.agreement.correlations import Statistic
-from debate_judge.data.agreement.intervals import Measure
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level
 
@@ -58,8 +57,23 @@ ScoresByAspect = Mapping[str, Sequence[GroupScores]]
 """Aspect -> groups, of one judge."""
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A statistic with its 95 % interval."""
+
+    value: float | None
+    """None where undefined, e.g. the precision of a judge that never decides for positive."""
+    low: float | None = None
+    """Ends of the interval; None without a value, at system level, with fewer than two sources, or where nothing
+    varies."""
+    high: float | None = None
+
+    def to_json(self) -> dict[str, float | int | str | None]:
+        return asdict(self)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement(Measure):
+class Agreement(Figure):
     """One correlation at one level, with its interval and the counts of what was left out.
 
     Its value is None where all ratings are equal. Where only the judge's scores are constant it is 0, at summary level
@@ -70,27 +84,13 @@ class Agreement(Measure):
     level: Level
     groups: int
     """Number of groups that the value is computed from."""
+    constant: int
+    """Number of `groups` in which the judge's scores are constant. In an average over aspects, this and the next counts
+    are sums."""
     undefined: int
-    """Number of rated groups that are left out because the ratings of their scored candidates are all equal. In an
-    average over aspects, this and the next counts are sums."""
+    """Number of rated groups that are left out because the ratings of their scored candidates are all equal."""
     unscored: int
     """Number of candidates with a rating and no score."""
-    constant: int = 0
-    """Number of `groups` in which the judge's scores are constant."""
-    value_without_constant: float | None = None
-    """The value without these groups, a convention of many papers; None if no group is left."""
-    value_undefined_as_zero: float | None = None
-    """At summary level, the mean with undefined groups counted as 0; at the other levels, `value`."""
-
-    def to_json(self) -> dict[str, float | int | str | None]:
-        names = ("value", "low", "high", "method", "groups", "constant", "undefined", "unscored")
-        return {name: getattr(self, name) for name in (*names, "value_without_constant", "value_undefined_as_zero")}
-
-    def __str__(self) -> str:
-        interval = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        value = "undefined" if self.value is None else f"{self.value:.2f}{interval}"
-        description = f"{self.level}-level {STATISTIC_NAMES[self.statistic]} over {self.groups} groups"
-        return f"{value} {description} ({self.undefined} undefined, {self.unscored} unscored)"
 
 
 AgreementByLevel = dict[Level, dict[Statistic, Agreement]]
@@ -106,23 +106,16 @@ class AgreementTable:
 
     def to_json(self) -> dict[str, object]:
         """Plain values: {"aspects": {aspect: {level: {statistic: {...}}}}, "average": {level: {statistic: {...}}}}."""
-        return {
-            "aspects": {name: _table_json(table) for name, table in self.aspects.items()},
-            "average": _table_json(self.average),
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference(Measure):
+class Difference(Figure):
     """Agreement of one judge minus that of another, averaged over aspects; None where all ratings are equal."""
 
-    p_value: float | None
+    p_value: float | None = None
     """Two-sided, for the hypothesis of no difference, by sign flips; None below `MIN_GROUPS_FOR_P_VALUE` groups."""
     groups: int
     """Number of sources that it is computed from."""
     deviation: float | None = None
     """Standard deviation of the group differences: the standard error times the root of the number of sources."""
-
-
-def _table_json(table: AgreementByLevel) -> dict[str, object]:
-    return {level: {name: figure.to_json() for name, figure in row.items()} for level, row in table.items()}

@@ -189,7 +189,7 @@ def fold_figures(plan: CompilePlan, evaluations: Sequence[HeldOutEvaluation]) ->
     level, statistic = plan.data.level, plan.statistic
 
     def agreement(scores: Mapping[str, Sequence[GroupScores]]) -> float | None:
-        return agreement_table(scores, intervals=False, levels=(level,)).average[level][statistic].value
+        return agreement_table(scores, levels=(level,)).average[level][statistic].value
 
     setup, by_fold = comparison_setup(plan), [evaluation.scores for evaluation in evaluations]
     return FoldFigures(

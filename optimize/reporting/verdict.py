@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from debate_judge.data.agreement.differences import holm_adjusted
-from debate_judge.data.agreement.intervals import METHODS
+from debate_judge.data.agreement.intervals import INTERVALS, holm_adjusted
 from debate_judge.data.agreement.results import WHY_NO_P_VALUE, Difference
 from debate_judge.optimize.evaluation.comparison import (
     COMPILED_MAPPED,
@@ -228,13 +227,12 @@ def _differences(result: Result) -> list[str]:
         names["single"]: held_out.gain,
         names["informed_single"]: held_out.gain_over_informed,
     }
-    corrected = holm_adjusted([difference.p_value for difference in differences.values()])
-    gain = held_out.gain
-    methods = METHODS[gain.method] if gain.method else "no interval"
+    corrected = holm_adjusted({name: difference.p_value for name, difference in differences.items()})
     holm = f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
-    lines = [
-        f"Compiled minus {name}: {interval(difference)}, {p_text(p)}; {power_text(difference)}".removesuffix("; ")
-        for (name, difference), p in zip(differences.items(), corrected, strict=True)
-    ]
-    p_values = WHY_NO_P_VALUE if corrected[0] is None else holm
-    return [*lines, f"({gain.groups} paired sources; intervals: {methods}; {p_values})"]
+    lines = []
+    for name, difference in differences.items():
+        power = power_text(difference)
+        line = f"Compiled minus {name}: {interval(difference)}, {p_text(corrected[name])}"
+        lines.append(f"{line}; {power}" if power else line)
+    p_values = WHY_NO_P_VALUE if held_out.gain.p_value is None else holm
+    return [*lines, f"({held_out.gain.groups} paired sources; intervals: {INTERVALS}; {p_values})"]

@@ -16,10 +16,11 @@ from statistics import fmean
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from debate_judge.data.agreement.absolute_agreement import MEASURES, AbsoluteScale, Objective, objective_value
 from debate_judge.data.agreement.correlations import Floats, correlations
-from debate_judge.data.agreement.estimates import pseudo_values
+from debate_judge.data.agreement.intervals import pseudo_values, without_each
 from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
 
 JACKKNIFE_BLOCKS = 25
@@ -146,17 +147,23 @@ def group_values(
         return _pseudo_values(groups, objective, absolute_scale)
     if objective == "mae":
         return _one_minus_error(groups, absolute_scale)
-    ranked = [group for group in groups if len({r for r in group.ratings if r is not None}) > 1]
-    if not ranked:
-        return {}
-    width = max(len(group.ratings) for group in ranked)
-    ratings, scores = np.full((len(ranked), width), np.nan), np.full((len(ranked), width), np.nan)
-    for row, group in enumerate(ranked):
-        for column, (rating, score) in enumerate(zip(group.ratings, group.scores, strict=True)):
-            if rating is not None and score is not None:
-                ratings[row, column], scores[row, column] = rating, score
-    values = np.nan_to_num(_objective_by_row(ratings, scores, objective, absolute_scale))
-    return {group.group: float(value) for group, value in zip(ranked, values, strict=True)}
+    return {
+        group.group: float(np.nan_to_num(_objective(*_pairs([group]), objective, absolute_scale)))
+        for group in groups
+        if len({r for r in group.ratings if r is not None}) > 1
+    }
+
+
+def _pairs(groups: Sequence[GroupScores]) -> tuple[Floats, Floats]:
+    """Ratings and scores of the candidates that have both."""
+    pairs = [
+        (rating, score)
+        for group in groups
+        for rating, score in zip(group.ratings, group.scores, strict=True)
+        if rating is not None and score is not None
+    ]
+    ratings, scores = np.array(pairs, dtype=float).reshape(-1, 2).T
+    return ratings, scores
 
 
 def _one_minus_error(groups: Sequence[GroupScores], absolute_scale: AbsoluteScale | None) -> dict[str, float]:
@@ -174,30 +181,17 @@ def _pseudo_values(
     groups: Sequence[GroupScores], objective: Objective, absolute_scale: AbsoluteScale | None
 ) -> dict[str, float]:
     blocks = min(JACKKNIFE_BLOCKS, len(groups))
-    pairs = [
-        (number % blocks, rating, score)
-        for number, group in enumerate(groups)
-        for rating, score in zip(group.ratings, group.scores, strict=True)
-        if rating is not None and score is not None
-    ]
-    if not pairs:
-        return {str(block): 0.0 for block in range(blocks)}
-    block, rating, score = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
-    values = pseudo_values(
-        lambda x, y: _objective_by_row(x, y, objective, absolute_scale)[None],
-        rating,
-        score,
-        block.astype(np.intp),
-        blocks,
-    )
-    return {str(number): float(value) for number, value in enumerate(values[0])}
+    ratings, scores = _pairs(groups)
+    block = np.repeat(np.arange(len(groups)) % blocks, [len(_pairs([group])[0]) for group in groups])
+
+    def of(kept: NDArray[np.bool_]) -> Floats:
+        return np.array([_objective(ratings[kept], scores[kept], objective, absolute_scale)])
+
+    value = np.nan_to_num(of(np.full(len(ratings), True)))
+    return {str(i): float(v) for i, v in enumerate(pseudo_values(value, without_each(of, block, blocks))[0])}
 
 
-def _objective_by_row(
-    ratings: Floats, scores: Floats, objective: Objective, absolute_scale: AbsoluteScale | None
-) -> Floats:
+def _objective(ratings: Floats, scores: Floats, objective: Objective, absolute_scale: AbsoluteScale | None) -> float:
     if absolute_scale is not None and objective in MEASURES:
         return objective_value(objective, ratings, scores, absolute_scale)
-    with np.errstate(invalid="ignore"):
-        values: Floats = correlations(ratings, scores, [cast(Statistic, objective)])[0]
-    return values
+    return float(correlations(ratings[None], scores[None], [cast(Statistic, objective)])[0, 0])

@@ -14,7 +14,7 @@ from typing import Any
 
 from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement, absolute_agreement
 from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions
-from debate_judge.data.agreement.differences import holm_adjusted_by_name, statistical_power
+from debate_judge.data.agreement.intervals import holm_adjusted, statistical_power
 from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
 from debate_judge.data.agreement.tables import (
     LEVELS,
@@ -211,7 +211,7 @@ class Comparison:
     @cached_property
     def corrected_p_values(self) -> dict[str, float | None]:
         """Judge -> p-value of that difference, corrected over judges (Holm); None below six groups."""
-        return holm_adjusted_by_name({name: difference.p_value for name, difference in self.differences.items()})
+        return holm_adjusted({name: difference.p_value for name, difference in self.differences.items()})
 
     @cached_property
     def best(self) -> dict[str, str | None]:
@@ -221,7 +221,7 @@ class Comparison:
         column only, many tables of equally good judges would have a star somewhere.
         """
         columns = {column: self._first_and_p_values(column) for column in self.setup.columns}
-        corrected = holm_adjusted_by_name(
+        corrected = holm_adjusted(
             {(column, other): p for column, (_, p_values) in columns.items() for other, p in p_values.items()}
         )
         best = {

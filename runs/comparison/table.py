@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from debate_judge.data.agreement.intervals import METHODS
+from debate_judge.data.agreement.intervals import INTERVALS
 from debate_judge.data.agreement.results import STATISTIC_NAMES, WHY_NO_P_VALUE
 from debate_judge.data.agreement.tables import Agreement, Statistic
 from debate_judge.programs.make_lm import OFFLINE
@@ -124,10 +124,7 @@ def _interval_notes(comparison: Comparison) -> list[str]:
             "correlations over systems have no intervals and no p-values: few groups leave the systems' means noisy, "
             "which pulls these correlations towards 0"
         ]
-    tables = [table for r in comparison.rows for table in (*r.table.aspects.values(), r.table.average)]
-    cells = [table[setup.level][setup.statistics[0]] for table in tables]
-    used = {cell.method for cell in cells} | {d.method for d in comparison.differences.values()}
-    lines = [f"95 % intervals of the first statistic: {'; '.join(METHODS[m] for m in METHODS if m in used)}"]
+    lines = [f"95 % intervals of the first statistic: {INTERVALS}"]
     if any(p is None for p in comparison.corrected_p_values.values()):
         lines.append(f"no p-values of the paired differences: {WHY_NO_P_VALUE}")
     elif comparison.corrected_p_values:
@@ -139,17 +136,13 @@ def _interval_notes(comparison: Comparison) -> list[str]:
 
 
 def group_notes(comparison: Comparison, names: Mapping[str, str]) -> list[str]:
-    """How many groups have constant scores (counted as 0; also the value without them) or ratings (left out).
+    """How many groups have constant scores (counted as 0) or ratings (left out).
 
     `names` has the name of each judge in the notes.
     """
     level, statistic = comparison.setup.level, comparison.setup.statistics[0]
     cells = {names[result.name]: result.table.average[level][statistic] for result in comparison.rows}
-    constant = ", ".join(
-        f"{name} {cell.constant} (without them {format_value(cell.value_without_constant)})"
-        for name, cell in cells.items()
-        if cell.constant
-    )
+    constant = ", ".join(f"{name} {cell.constant}" for name, cell in cells.items() if cell.constant)
     undefined = ", ".join(f"{name} {cell.undefined}" for name, cell in cells.items() if cell.undefined)
     return [
         *([f"groups with equal scores from a judge count 0; over all aspects: {constant}"] if constant else []),

@@ -8,9 +8,9 @@ from typing import Any
 
 from debate_judge.data.agreement.absolute_agreement import AVERAGE, MEASURES, AbsoluteAgreement
 from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule
-from debate_judge.data.agreement.intervals import METHODS, Measure
+from debate_judge.data.agreement.intervals import INTERVALS
 from debate_judge.data.agreement.raters import RaterAgreement
-from debate_judge.data.agreement.results import STATISTIC_NAMES, GroupScores
+from debate_judge.data.agreement.results import STATISTIC_NAMES, Figure, GroupScores
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.runs.reports.tables import DataTable
@@ -65,7 +65,7 @@ def absolute_agreement_table(by_judge: Mapping[str, Mapping[str, AbsoluteAgreeme
     return DataTable(["aspect", "judge", "error", "CCC", "kappa", "cut", "scores"], rows, caption)
 
 
-def _change_text(change: Measure | None) -> str:
+def _change_text(change: Figure | None) -> str:
     return "" if change is None or change.value is None else f" ({interval(change, '+')})"
 
 
@@ -114,12 +114,10 @@ def _decision_table(aspect: str, judges: Sequence[tuple[str, DecisionResult]], u
         else f"positive is {first.rule.threshold:g} or more, for ratings and, unless a row says otherwise, scores"
     )
     ties = f", {first.ties} more without a label because their raters are evenly split" if first.ties else ""
-    used = {measure.method for _, result in judges for measure in result.measures.values()}
-    methods = "; ".join(METHODS[method] for method in METHODS if method in used) or "none"
     caption = (
         f"{aspect}: {what}\n{sum(first.labels.values())} decisions on {first.sources} {units}{ties}, by the raters "
         f"{_counts(first.labels)}; always deciding for the most frequent label has accuracy "
-        f"{first.majority_baseline:.2f}; 95 % intervals: {methods}"
+        f"{first.majority_baseline:.2f}; 95 % intervals: {INTERVALS}"
     )
     return DataTable(header, rows, caption)
 
@@ -158,10 +156,9 @@ def raters_table(by_judge: Mapping[str, Mapping[str, RaterAgreement]], level: Le
     rows = []
     for aspect, judge, agreement in _by_aspect(by_judge):
         intervals = (agreement.ceiling, agreement.judge, agreement.below_ceiling)
-        numbers = (agreement.noise_corrected, agreement.alpha)
         cells = [
             *map(interval, intervals),
-            *map(value_text, numbers),
+            value_text(agreement.alpha),
             *map(interval, (agreement.error, agreement.bias)),
         ]
         rows.append((aspect, judge, *cells))
@@ -169,10 +166,9 @@ def raters_table(by_judge: Mapping[str, Mapping[str, RaterAgreement]], level: Le
     caption = (
         f"Judge vs. individual raters ({level}-level {STATISTIC_NAMES[statistic]} of each rater with the mean of the "
         "others, averaged: the human ceiling)\n"
-        "noise-corrected: correlation with a noise-free mean rating, r / square root of the mean's reliability\n"
         "alpha: Krippendorff's, among raters; error and bias: score minus mean rating, on the raters' scale"
     )
-    return DataTable((*header, "noise-corrected", "alpha", "mean abs. error", "bias"), rows, caption)
+    return DataTable((*header, "alpha", "mean abs. error", "bias"), rows, caption)
 
 
 # --- calibration ---

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from debate_judge.data.agreement.differences import MIN_EFFECT, statistical_power
-from debate_judge.data.agreement.intervals import POWER
+from debate_judge.data.agreement.intervals import MIN_EFFECT, POWER, statistical_power
 from debate_judge.data.agreement.results import Agreement, Difference
 
 

@@ -18,20 +18,19 @@ from dataclasses import replace
 import numpy as np
 
 from debate_judge.data.agreement.absolute_agreement import MEASURES as ABSOLUTE
-from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, absolute_agreement, objective_value
-from debate_judge.data.agreement.classification import MEASURES
+from debate_judge.data.agreement.absolute_agreement import absolute_agreement
 from debate_judge.data.agreement.correlations import correlations
-from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions
-from debate_judge.data.agreement.differences import compare, holm_adjusted
+from debate_judge.data.agreement.decisions import MEASURES, DecisionResult, DecisionRule, evaluate_decisions
 from debate_judge.data.agreement.estimates import GroupIndex, estimate_level, rated_pairs
-from debate_judge.data.agreement.tables import GroupScores, agreement_table
+from debate_judge.data.agreement.intervals import holm_adjusted, pseudo_values
+from debate_judge.data.agreement.tables import GroupScores, agreement_table, compare
 from tests.bench.harness import Floats, Population, Row, groups_of, parser_of, populations, publish
 
 RESAMPLES = 400
 Span = tuple[float | None, float | None]
-Spans = dict[str, tuple[Span, Span]]
-"""Figure -> the interval as it is made now, and the percentile interval of the same resamples."""
-Hits = dict[tuple[str, int], list[tuple[bool, bool]]]
+Spans = dict[str, tuple[Span, Span | None]]
+"""Figure -> the interval as it is made now, and of correlations the percentile interval of the same resamples."""
+Hits = dict[tuple[str, int], list[tuple[bool, bool | None]]]
 """Figure and number of groups -> for each sample, what is counted of the present method and of the percentiles."""
 
 
@@ -47,7 +46,9 @@ def percentile(replicates: Floats) -> Span:
 def summary_intervals(population: Population, which: Sequence[int], seed: int) -> Spans:
     """Spearman within groups, and the difference of two judges, against means of resampled groups."""
     both = [population.groups(j, which) for j in (0, 1)]
-    cell = agreement_table({"x": both[0]}, levels=("summary",)).aspects["x"]["summary"]["spearman"]
+    cell = agreement_table({"x": both[0]}, levels=("summary",), statistics=("spearman",)).aspects["x"]["summary"][
+        "spearman"
+    ]
     apart = compare({"x": both[0]}, {"x": both[1]}, seed=seed)
     values = [_of_each_group(groups) for groups in both]
     drawn = np.random.default_rng(seed).integers(len(which), size=(RESAMPLES, len(which)))
@@ -60,9 +61,10 @@ def summary_intervals(population: Population, which: Sequence[int], seed: int) -
 
 def _of_each_group(groups: Sequence[GroupScores]) -> Floats:
     pairs = rated_pairs(groups, GroupIndex.build({"x": groups}, 0))
-    estimate = estimate_level("summary", pairs, ["spearman"]).estimate
-    assert estimate.contributions is not None
-    return np.where(estimate.included_sources, estimate.contributions[0] * estimate.sources, np.nan)
+    estimate = estimate_level("summary", pairs, ["spearman"])
+    values = np.full(len(groups), np.nan)
+    values[estimate.included] = pseudo_values(estimate.values, estimate.without_included)[0]
+    return values
 
 
 def _means(values: Floats) -> Floats:
@@ -75,7 +77,9 @@ def _means(values: Floats) -> Floats:
 def pooled_intervals(population: Population, which: Sequence[int], seed: int) -> Spans:
     """Spearman at sample level."""
     groups = population.groups(0, which)
-    cell = agreement_table({"x": groups}, seed=seed, levels=("sample",)).aspects["x"]["sample"]["spearman"]
+    cell = agreement_table({"x": groups}, seed=seed, levels=("sample",), statistics=("spearman",)).aspects["x"][
+        "sample"
+    ]["spearman"]
     drawn = np.random.default_rng(seed).integers(len(which), size=(RESAMPLES, len(which)))
     sides = (np.array(side, dtype=float) for side in ([g.ratings for g in groups], [g.scores for g in groups]))
     replicates = correlations(*(side[drawn].reshape(RESAMPLES, -1) for side in sides), ["spearman"])[0]
@@ -87,14 +91,7 @@ def absolute_intervals(population: Population, which: Sequence[int], seed: int) 
     ratings, scores = (values[list(which)] for values in (population.ratings, _on_scale(population)))
     groups, cut = groups_of(ratings, scores), _cuts(population)[0]
     measures = absolute_agreement({"x": {"x": groups}}, {"x": cut}, same_scale=True, seed=seed)["x"]["x"].measures
-    drawn = np.random.default_rng(seed).integers(len(which), size=(RESAMPLES, len(which)))
-    rows = [side[drawn].reshape(RESAMPLES, -1) for side in (ratings, scores)]
-    replicates = {name: objective_value(name, *rows, AbsoluteScale(1.0, cut)) for name in ABSOLUTE}
-    replicates["mae"] = 1 - replicates["mae"]
-    return {
-        f"absolute {name}": ((measures[name].low, measures[name].high), percentile(replicates[name]))
-        for name in ABSOLUTE
-    }
+    return {f"absolute {name}": ((measures[name].low, measures[name].high), None) for name in ABSOLUTE}
 
 
 def _on_scale(population: Population) -> Floats:
@@ -121,25 +118,15 @@ SINGLE = "one candidate a source (x 4)"
 
 
 def _decided(population: Population, groups: Sequence[GroupScores], seed: int, names: Sequence[str]) -> Spans:
-    now = _decisions(population, groups, seed).measures
-    rng = np.random.default_rng(seed)
-    replicates: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(RESAMPLES // 4):
-        drawn = [replace(groups[i], group=f"{n}") for n, i in enumerate(rng.integers(len(groups), size=len(groups)))]
-        measures = _decisions(population, drawn, intervals=False).measures
-        for name in names:
-            value = measures[name].value
-            replicates[name].append(np.nan if value is None else value)
-    return {name: ((now[name].low, now[name].high), percentile(np.array(replicates[name]))) for name in names}
+    measures = _decisions(population, groups, seed).measures
+    return {name: ((measures[name].low, measures[name].high), None) for name in names}
 
 
-def _decisions(
-    population: Population, groups: Sequence[GroupScores], seed: int = 0, *, intervals: bool = True
-) -> DecisionResult:
+def _decisions(population: Population, groups: Sequence[GroupScores], seed: int = 0) -> DecisionResult:
     rule = DecisionRule("binary", *_cuts(population))
     # Ratings at the cut are positive here, and not those of raters who are evenly split.
     rule = replace(rule, threshold=rule.threshold - 1e-6)
-    return evaluate_decisions({"x": groups}, {"x": rule}, intervals=intervals, seed=seed)["x"]
+    return evaluate_decisions({"x": groups}, {"x": rule}, seed=seed)["x"]
 
 
 def _cuts(population: Population) -> tuple[float, float]:
@@ -153,8 +140,8 @@ INTERVALS = {summary_intervals: 1, pooled_intervals: 1, absolute_intervals: 1, d
 
 def truths(population: Population) -> dict[str, float | None]:
     first, second = (population.groups(j, population.everything) for j in (0, 1))
-    table = agreement_table({"x": first}, intervals=False).aspects["x"]
-    measures = _decisions(population, first, intervals=False).measures
+    table = agreement_table({"x": first}, levels=("summary", "sample"), statistics=("spearman",)).aspects["x"]
+    measures = _decisions(population, first).measures
     moved, cut = groups_of(population.ratings, _on_scale(population)), _cuts(population)[0]
     absolute = absolute_agreement({"x": {"x": moved}}, {"x": cut}, same_scale=True, seed=0)["x"]["x"].measures
     levels: dict[str, float | None] = {
@@ -179,7 +166,7 @@ def coverage(population: Population, sizes: Sequence[int], replicates: int, seed
                     value = truth[name]
                     # A figure that the sample leaves undefined promises nothing.
                     if value is not None and now[0] is not None:
-                        hits[name, size].append((_holds(now, value), _holds(before, value)))
+                        hits[name, size].append((_holds(now, value), before and _holds(before, value)))
     return hits
 
 
@@ -213,8 +200,8 @@ def type_one(population: Population, sizes: Sequence[int], replicates: int, seed
                 new.append(compare({"x": reference}, {"x": other}, seed=replicate).p_value)
             pooled = compare({"x": reference}, {"x": others[0]}, level="sample", seed=replicate).p_value
             hits["p < .05, summary", size].append((_below(new[0]), old[0] < 0.05))
-            hits["p < .05, sample", size].append((_below(pooled), False))
-            both = [any(map(_below, holm_adjusted(values))) for values in (new, old)]
+            hits["p < .05, sample", size].append((_below(pooled), None))
+            both = [any(map(_below, holm_adjusted(dict(enumerate(v))).values())) for v in (new, old)]
             hits[f"p < .05, any of {len(others)}, Holm", size].append((both[0], both[1]))
     return hits
 
@@ -223,13 +210,13 @@ def _below(p_value: float | None) -> bool:
     return p_value is not None and p_value < 0.05
 
 
-def table(name: str, hits: Mapping[tuple[str, int], Sequence[tuple[bool, bool]]]) -> list[Row]:
+def table(name: str, hits: Mapping[tuple[str, int], Sequence[tuple[bool, bool | None]]]) -> list[Row]:
     """Shares by number of groups, now and by percentiles."""
     rows: dict[str, dict[str, object]] = {}
     for (figure, size), pairs in hits.items():
-        now, before = np.mean(pairs, axis=0).tolist()
         row = rows.setdefault(figure, {"population": name, "figure": figure})
-        row |= {f"{size} groups": now, f"{size}, %": before}
+        row[f"{size} groups"] = float(np.mean([now for now, _ in pairs]))
+        row[f"{size}, %"] = None if pairs[0][1] is None else float(np.mean([before for _, before in pairs]))
     return list(rows.values())
 
 

@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from debate_judge.data.agreement.differences import holm_adjusted, sign_flip_p_value
-from debate_judge.data.agreement.intervals import detectable_difference, groups_to_detect
+from debate_judge.data.agreement.intervals import (
+    detectable_difference,
+    groups_to_detect,
+    holm_adjusted,
+    sign_flip_p_value,
+)
 from debate_judge.data.agreement.tables import LEVELS, GroupScores, Level, agreement_table, compare
 from tests.data.scored_groups import group, random_groups
 
@@ -70,11 +74,11 @@ def test_nothing_to_agree_with_is_no_difference() -> None:
 
 def test_holm_step_down() -> None:
     # Ascending 0.01 * 3, 0.03 * 2, 0.04 * 1; none may be below the one before.
-    assert holm_adjusted([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm_adjusted([0.9, 0.6]) == [1.0, 1.0]
-    assert holm_adjusted([]) == []
+    assert holm_adjusted({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06})
+    assert holm_adjusted({"a": 0.9, "b": 0.6}) == {"a": 1.0, "b": 1.0}
+    assert holm_adjusted({}) == {}
     # What has no p-value is no comparison.
-    assert holm_adjusted([0.02, None, 0.5]) == [pytest.approx(0.04), None, 0.5]
+    assert holm_adjusted({"a": 0.02, "b": None, "c": 0.5}) == {"a": pytest.approx(0.04), "b": None, "c": 0.5}
 
 
 def test_the_interval_is_that_of_a_paired_t_test_and_the_p_value_that_of_all_sign_flips() -> None:
@@ -86,13 +90,12 @@ def test_the_interval_is_that_of_a_paired_t_test_and_the_p_value_that_of_all_sig
     ]
     expected = stats.ttest_1samp(apart, 0).confidence_interval(0.95)
     assert (difference.low, difference.high) == pytest.approx((expected.low, expected.high))
-    assert difference.method == "t"
     assert difference.deviation == pytest.approx(np.std(apart, ddof=1))
     flipped = stats.permutation_test((apart, np.zeros(9)), lambda x, y: np.mean(x - y), permutation_type="samples")
     assert difference.p_value == pytest.approx(flipped.pvalue)
 
 
-def test_many_groups_are_flipped_at_random_or_in_bundles_near_the_exact_p_value() -> None:
+def test_many_groups_are_flipped_at_random_near_the_exact_p_value() -> None:
     apart = np.random.default_rng(3).normal(0.3, 1.0, size=20)
     sums = np.zeros(1)
     for value in apart:
@@ -100,7 +103,7 @@ def test_many_groups_are_flipped_at_random_or_in_bundles_near_the_exact_p_value(
     exact = float(np.mean(np.abs(sums) >= abs(apart.sum()) - 1e-12))
     assert sign_flip_p_value(apart, seed=0) == pytest.approx(exact, abs=4 * math.sqrt(exact / 100_000))
     assert sign_flip_p_value(apart, seed=0) == sign_flip_p_value(apart, seed=0) != sign_flip_p_value(apart, seed=1)
-    many = np.random.default_rng(4).normal(0.03, 1.0, size=5000)
+    many = np.random.default_rng(4).normal(0.1, 1.0, size=400)
     # With so many groups the sum of flips is as good as normal.
     assert sign_flip_p_value(many, seed=0) == pytest.approx(stats.ttest_1samp(many, 0).pvalue, abs=0.02)
 
@@ -137,7 +140,7 @@ def test_a_cell_minus_a_cell_is_the_difference_where_a_judge_is_constant_in_some
         for i, g in enumerate(random_groups(702, noise=0.4))
     ]
     for level in LEVELS:
-        cells = [agreement_table({"x": side}, intervals=False).aspects["x"][level]["spearman"].value for side in (a, b)]
+        cells = [agreement_table({"x": side}).aspects["x"][level]["spearman"].value for side in (a, b)]
         assert compare({"x": a}, {"x": b}, level=level).value == pytest.approx(cells[0] - cells[1])
 
 

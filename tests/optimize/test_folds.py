@@ -17,7 +17,7 @@ import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
 from scipy import stats
 
-from debate_judge.data.agreement.intervals import logit_interval
+from debate_judge.data.agreement.intervals import range_interval
 from debate_judge.data.agreement.results import Difference
 from debate_judge.data.agreement.tables import GroupScores, correlation
 from debate_judge.data.calibration import Calibration
@@ -170,7 +170,7 @@ def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(fold
     groups = [g for evaluation in folded.result.evaluations for g in evaluation.scores["compiled"]["coherence"]]
     assert len({group.group for group in groups}) == len(groups) == SOURCES
     values = np.array([correlation(*pairs([group]), "spearman") or 0.0 for group in groups])
-    expected = logit_interval(float(values.mean()), float(stats.sem(values)), len(values))
+    expected = range_interval(float(values.mean()), float(stats.sem(values)), len(values))
     tables = folded.result.held_out.tables
     for table in (tables["compiled"].aspects["coherence"], tables["compiled"].average):
         cell = table["summary"]["spearman"]
@@ -195,7 +195,7 @@ def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
 
 def gained(low: float | None, high: float | None) -> Difference:
     value = None if low is None or high is None else (low + high) / 2
-    return Difference(value, low, high, "t", p_value=None, groups=16, deviation=0.1)
+    return Difference(value, low, high, p_value=None, groups=16, deviation=0.1)
 
 
 @pytest.mark.parametrize(
