@@ -1,36 +1,32 @@
 """Stores every LM reply in a SQLite file, so that finished calls are not paid for again and a stopped run resumes.
 
-One thread of each process uses the file: the operations in its queue form one transaction. A reply is committed before
-its caller continues. Of the processes that need the same reply one claims the call and makes it; a claim expires unless
-its owner renews it, and ends at once where the owner's process has ended.
+A reply is committed before its caller continues. Of the processes that need the same reply one claims the call and
+makes it; a claim expires unless its owner renews it, and ends at once where the owner's process has ended. An operation
+takes some 40 microseconds, so it is carried out where it is called, on the loop of all LM calls.
 
 A row has a checksum over its key and all its fields. A row whose checksum is wrong is deleted, and its call made again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import logging
 import os
 import platform
-import queue
 import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import psutil
 from filelock import FileLock
 
 from debate_judge.data.files.writing import make_folder
-from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.reply import Reply, StoreError
 
 _LOG = logging.getLogger(__name__)
@@ -58,29 +54,7 @@ CREATE TABLE replies (
 );
 CREATE TABLE claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, expires REAL NOT NULL);
 """
-_COLUMNS = ("key", "role", "text", "input_tokens", "output_tokens", "cached_tokens", "finish", "logprobs", "checksum")
-
-# Statements about several rows take them as JSON in one parameter: `sqlite3` releases the GIL at each statement and
-# has to wait for it again.
-_HAS_KEY = "key IN (SELECT value FROM json_each(?))"
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM replies WHERE {_HAS_KEY}"
-_FIELDS = ", ".join(f"json_extract(value, '$[{number}]')" for number in range(len(_COLUMNS)))
-_INSERT = f"INSERT OR IGNORE INTO replies ({', '.join(_COLUMNS)}) SELECT {_FIELDS} FROM json_each(?)"
-
-_Row = tuple[Any, ...]
-"""The values of `_COLUMNS`."""
-
-
-@dataclass(slots=True, eq=False)
-class _Operation:
-    """An operation that a caller awaits."""
-
-    kind: Literal["get", "claim", "put", "release", "discard"]
-    key: str
-    row: _Row | None
-    future: asyncio.Future[Reply | bool | None]
-    result: Reply | bool | None = None
-    error: Exception | None = None
+_COLUMNS = "key, role, text, input_tokens, output_tokens, cached_tokens, finish, logprobs, checksum"
 
 
 class SqlStore:
@@ -98,16 +72,13 @@ class SqlStore:
         make_folder(folder, "--store")
         self._file = folder / FILE
         self._owner = f"{platform.node()}/{os.getpid()}/{psutil.Process().create_time():.0f}/{uuid.uuid4().hex[:8]}"
-        self._queue: queue.SimpleQueue[_Operation | None] = queue.SimpleQueue()
-        self._closed = False
-        self._closing_lock = threading.Lock()
+        self._lock, self._closed = threading.Lock(), threading.Event()
         # SQLite does not wait for another process that changes the mode of the file at the same moment.
         with FileLock(folder / ".opening"), self._store_errors():
             # isolation_level=None: `_transaction` sends BEGIN itself.
             self._db = sqlite3.connect(self._file, _TIMEOUT, isolation_level=None, check_same_thread=False)
             self._set_up()
-        self._thread = threading.Thread(target=self._run, name="replies", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._renew_claims, name="claims", daemon=True).start()
 
     def _set_up(self) -> None:
         self._db.execute("PRAGMA journal_mode=WAL")
@@ -131,146 +102,79 @@ class SqlStore:
 
     async def get(self, key: str) -> Reply | None:
         """The reply that is stored under a key."""
-        return cast("Reply | None", await self._submit("get", key))
+        with self._open():
+            return self._reply(key)
 
     async def get_or_claim(self, key: str) -> Reply | bool:
         """The stored reply; else True if this store now holds the call's claim, False while another one does."""
-        try:
-            return cast("Reply | bool", await self._submit("claim", key))
-        except asyncio.CancelledError:
-            # The claim may have been granted just now.
-            await self.release(key)
-            raise
+        with self._open(), self._transaction():
+            if (reply := self._reply(key)) is not None:
+                return reply
+            claim = self._db.execute("SELECT owner, expires FROM claims WHERE key = ?", (key,)).fetchone()
+            if claim is not None and claim[0] != self._owner and claim[1] > time.time() and not _has_ended(claim[0]):
+                return False
+            self._db.execute(
+                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, self._owner, time.time() + CLAIM_EXPIRY)
+            )
+            return True
 
     async def put(self, key: str, role: str, reply: Reply) -> None:
         """Store a reply, and end the claim of its call. The first reply that is stored under a key stays."""
-        await self._submit("put", key, _row_of(key, role, reply))
+        row = _row_of(key, role, reply)
+        with self._open(), self._transaction():
+            self._db.execute(f"INSERT OR IGNORE INTO replies ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            self._end_claims("AND key = ?", key)
 
     async def release(self, key: str) -> None:
         """End the claim of a call that has failed."""
-        await self._submit("release", key)
+        with self._open(), self._transaction():
+            self._end_claims("AND key = ?", key)
 
     async def discard(self, key: str) -> None:
         """Keep a reply that could not be used only until the store is opened again, so that the next run asks anew."""
-        await self._submit("discard", key)
-
-    async def _submit(self, kind: Any, key: str, row: _Row | None = None) -> Reply | bool | None:
-        async def enqueue() -> Reply | bool | None:
-            operation = _Operation(kind, key, row, asyncio.get_running_loop().create_future())
-            with self._closing_lock:
-                # The thread would not execute what comes after the end.
-                if self._closed or not self._thread.is_alive():
-                    raise StoreError("the store is closed", file=self._file)
-                self._queue.put(operation)
-            return await operation.future
-
-        return await loop.on_loop(enqueue())
+        with self._open(), self._transaction():
+            self._db.execute("UPDATE replies SET usable = 0 WHERE key = ?", (key,))
 
     def close(self) -> None:
-        """Finish the queue, end all claims and close the file."""
-        with self._closing_lock:
-            if not self._closed:
-                self._closed = True
-                self._queue.put(None)
-        self._thread.join()
+        """End all claims and close the file."""
+        with self._lock:
+            if not self._closed.is_set():
+                self._closed.set()
+                with suppress(sqlite3.Error), self._transaction():
+                    self._end_claims()
+                self._db.close()
 
-    # --- the thread ---
+    def _reply(self, key: str) -> Reply | None:
+        """The reply of the row with a right checksum; any other is deleted."""
+        row = self._db.execute(f"SELECT {_COLUMNS} FROM replies WHERE key = ?", (key,)).fetchone()
+        if row is None or row[-1] == _checksum(row[:-1]):
+            return row and _reply_of(row)
+        _LOG.warning("%s: a stored reply with a wrong checksum, which is requested again: %s", self._file, key)
+        # Not what another process has stored in its place meanwhile.
+        self._db.execute("DELETE FROM replies WHERE key = ? AND checksum = ?", (key, row[-1]))
+        return None
 
-    def _run(self) -> None:
-        last_renewal, closing = time.monotonic(), False
-        while not closing:
-            operations = self._next_operations()
-            batch = [operation for operation in operations if operation is not None]
-            closing = len(batch) < len(operations)
-            if batch:
-                self._execute(batch)
-                loop.event_loop().call_soon_threadsafe(_deliver, batch)
-            if time.monotonic() - last_renewal >= _RENEWAL_INTERVAL:
-                # If this fails, the next operation reports why; at worst the claims expire.
-                with suppress(StoreError), self._transaction():
-                    until = time.time() + CLAIM_EXPIRY
-                    self._db.execute("UPDATE claims SET expires = ? WHERE owner = ?", (until, self._owner))
-                last_renewal = time.monotonic()
-        with suppress(StoreError), self._transaction():
-            self._db.execute("DELETE FROM claims WHERE owner = ?", (self._owner,))
-        self._db.close()
+    def _end_claims(self, which: str = "", *values: str) -> None:
+        self._db.execute(f"DELETE FROM claims WHERE owner = ? {which}", (self._owner, *values))
 
-    def _next_operations(self) -> list[_Operation | None]:
-        """The operations in the queue, or the next one to come; None means that the store is being closed."""
-        operations: list[_Operation | None] = []
-        with suppress(queue.Empty):
-            operations.append(self._queue.get(timeout=_RENEWAL_INTERVAL))
-            while True:
-                operations.append(self._queue.get_nowait())
-        return operations
+    def _renew_claims(self) -> None:
+        while not self._closed.wait(_RENEWAL_INTERVAL):
+            # If this fails, the next operation reports why; at worst the claims expire.
+            with suppress(StoreError), self._open(), self._transaction():
+                until = time.time() + CLAIM_EXPIRY
+                self._db.execute("UPDATE claims SET expires = ? WHERE owner = ?", (until, self._owner))
 
-    def _execute(self, batch: Sequence[_Operation]) -> None:
-        """Execute the operations; what writes forms one transaction, in which puts come before claims, and claims
-        before the releases of callers that were cancelled."""
-        try:
-            lookups = [operation for operation in batch if operation.kind in ("get", "claim")]
-            with self._store_errors():
-                replies = self._replies({operation.key for operation in lookups})
-            for operation in lookups:
-                operation.result = replies.get(operation.key)
-            claims = {operation.key for operation in lookups if operation.kind == "claim" and operation.result is None}
-            if not claims and len(lookups) == len(batch):
-                return
-            with self._transaction():
-                rows = [operation.row for operation in batch if operation.row is not None]
-                self._db.execute(_INSERT, (json.dumps(rows, ensure_ascii=False),))
-                granted = self._claim(claims) if claims else {}
-                ended = [operation.key for operation in batch if operation.kind in ("put", "release")]
-                self._end_claims(ended)
-                discarded = [operation.key for operation in batch if operation.kind == "discard"]
-                self._db.execute(f"UPDATE replies SET usable = 0 WHERE {_HAS_KEY}", (json.dumps(discarded),))
-            for operation in lookups:
-                if operation.kind == "claim" and operation.result is None:
-                    operation.result = granted[operation.key]
-        except Exception as error:
-            for operation in batch:
-                operation.error = error
-
-    def _replies(self, keys: Iterable[str]) -> dict[str, Reply]:
-        """Key -> reply, of the rows with a right checksum; the others are deleted."""
-        found, damaged = {}, []
-        for row in self._db.execute(_SELECT, (json.dumps(list(keys)),)).fetchall():
-            if row[-1] == _checksum(row[:-1]):
-                found[row[0]] = _reply_of(row)
-            else:
-                damaged.append((row[0], row[-1]))
-        if damaged:
-            _LOG.warning(
-                "%s: stored replies with a wrong checksum, which are requested again: %s",
-                self._file,
-                ", ".join(str(key) for key, _ in damaged),
-            )
-            # Not what another process has stored in their place meanwhile.
-            self._db.executemany("DELETE FROM replies WHERE key = ? AND checksum = ?", damaged)
-        return found
-
-    def _claim(self, keys: Iterable[str]) -> dict[str, Reply | bool]:
-        """Key -> its reply, which the last holder of the claim may have stored, or whether this store now holds it."""
-        wanted, now = json.dumps(sorted(keys)), time.time()
-        others = f"SELECT DISTINCT owner FROM claims WHERE owner != ? AND {_HAS_KEY}"
-        rows = self._db.execute(others, (self._owner, wanted))
-        dead = json.dumps([owner for (owner,) in rows.fetchall() if _has_ended(owner)])
-        self._db.execute(
-            "DELETE FROM claims WHERE expires <= ? OR owner IN (SELECT value FROM json_each(?))", (now, dead)
-        )
-        added = (self._owner, now + CLAIM_EXPIRY, wanted)
-        self._db.execute("INSERT OR IGNORE INTO claims SELECT value, ?, ? FROM json_each(?)", added)
-        rows = self._db.execute(f"SELECT key FROM claims WHERE owner = ? AND {_HAS_KEY}", (self._owner, wanted))
-        claimed, replies = {key for (key,) in rows.fetchall()}, self._replies(keys)
-        self._end_claims(replies)
-        return {key: replies.get(key, key in claimed) for key in keys}
-
-    def _end_claims(self, keys: Iterable[str]) -> None:
-        self._db.execute(f"DELETE FROM claims WHERE owner = ? AND {_HAS_KEY}", (self._owner, json.dumps(list(keys))))
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """One operation at a time, and none after the end."""
+        with self._lock, self._store_errors():
+            if self._closed.is_set():
+                raise StoreError("the store is closed", file=self._file)
+            yield
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._store_errors(), self._db:
+        with self._db:
             # A transaction that begins by reading could not write once another process has written.
             self._db.execute("BEGIN IMMEDIATE")
             yield
@@ -289,25 +193,14 @@ class SqlStore:
             ) from error
 
 
-def _deliver(batch: Sequence[_Operation]) -> None:
-    """Set the results of the callers' futures, on their event loop."""
-    for operation in batch:
-        if operation.future.cancelled():
-            continue
-        if operation.error is not None:
-            operation.future.set_exception(operation.error)
-        else:
-            operation.future.set_result(operation.result)
-
-
-def _row_of(key: str, role: str, reply: Reply) -> _Row:
+def _row_of(key: str, role: str, reply: Reply) -> tuple[Any, ...]:
     logprobs = None if reply.logprobs is None else json.dumps(reply.logprobs)
     tokens = (reply.input_tokens, reply.output_tokens, reply.cached_tokens)
     row = (key, role, reply.text, *tokens, reply.finish, logprobs)
     return (*row, _checksum(row))
 
 
-def _reply_of(row: _Row) -> Reply:
+def _reply_of(row: tuple[Any, ...]) -> Reply:
     stored = None if row[7] is None else json.loads(row[7])
     logprobs = None if stored is None else tuple(tuple(map(tuple, alternatives)) for alternatives in stored)
     text, input_tokens, output_tokens, cached_tokens, finish = row[2:7]
