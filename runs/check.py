@@ -209,12 +209,9 @@ def _counts(statistics: CorpusStatistics) -> list[OutputBlock]:
     rows += [[name, f"{count:,} of {statistics.groups:,} groups"] for name, count in optional_fields.items() if count]
     if statistics.comments:
         rows.append(["comments", f"{statistics.comments:,} of raters"])
-    repeated = f"{statistics.repeated_texts:,} candidates repeat a text" + (
-        " of their group" if statistics.sources else ""
-    )
-    groups, clusters = statistics.near_duplicates
-    near = f"{groups:,} groups in {clusters:,} clusters, never separated by a split" if groups else "none"
-    rows += [["duplicates", repeated if statistics.repeated_texts else "none"], ["near-duplicates", near]]
+    groups, _ = statistics.near_duplicates
+    rows.append(["repeated in a group" if statistics.sources else "repeated texts", f"{statistics.repeated_texts:,}"])
+    rows.append(["near-duplicates", f"{groups:,} groups, never separated by a split" if groups else "0"])
     return [DataTable(["data", "found"], rows)]
 
 
