@@ -193,7 +193,7 @@ def _first_texts(corpus: Corpus) -> list[OutputBlock]:
     return [DataTable(["source", "text", "ratings"], rows, "The first two texts as they would be judged"), ""]
 
 
-def _shortened(text: str, limit: int = 40) -> str:
+def _shortened(text: str, limit: int = 30) -> str:
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
