@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from debate_judge.programs.lm.local_transport import LocalTransport
+from debate_judge.programs.lm.reply import LocalTransport
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.estimates.dry_run import NO_LIMITS
 from debate_judge.runs.flags.lm import lm_options

@@ -15,8 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
-from debate_judge.programs.lm.local_transport import LocalTransport
-from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.reply import LocalTransport, Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import other_roles
 from debate_judge.programs.offline.roles import Prompt, parse, render

@@ -19,11 +19,10 @@ from debate_judge.programs.lm.http.address import (
     normalize_address,
     without_credentials,
 )
-from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.options import LMOptions, MaxTokens, Temperature
 from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, price_of
 from debate_judge.programs.lm.providers import require_provider
-from debate_judge.programs.lm.reply import ReplyStore
+from debate_judge.programs.lm.reply import LocalTransport, ReplyStore
 
 _LOG = logging.getLogger(__name__)
 

@@ -22,8 +22,7 @@ from debate_judge import data
 from debate_judge.programs import judge_class
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict, items_of
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.local_transport import LocalTransport
-from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.lm.reply import LocalTransport, Messages, Reply
 from debate_judge.programs.make_lm import make_lm
 
 Script = Callable[[str], str]

@@ -14,10 +14,9 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.engine import RecordedEngine, Transport
 from debate_judge.programs.lm.http.address import destination
-from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import InMemoryStore, Reply, ReplyStore
+from debate_judge.programs.lm.reply import InMemoryStore, LocalTransport, Reply, ReplyStore
 from debate_judge.programs.lm.usage import Meter
 
 

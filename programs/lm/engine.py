@@ -40,11 +40,10 @@ from debate_judge.programs.lm.limits import (
     TokenEstimate,
     TokenEstimator,
 )
-from debate_judge.programs.lm.local_transport import LocalTransport
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.parameters import ProviderParameters
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore, wait_or_claim
+from debate_judge.programs.lm.reply import LocalTransport, Messages, Reply, ReplyStore, wait_or_claim
 from debate_judge.programs.lm.samples import CopyWatch
 from debate_judge.programs.lm.usage import CALL_TAG, REPLY_KEYS, CallTag, Meter
 
@@ -129,8 +128,6 @@ class RecordedEngine:
         self._copies = CopyWatch(model)
         self._running: dict[str, _Call] = {}
         self.limiter = Limiter(concurrency, options, self._budget)
-        self._claim_ahead = asyncio.Semaphore(max(1, concurrency // 8))
-        """For calls that are claimed before they have a slot."""
         self._outages = OutageWatch(model, options, self.probe)
 
     def share_run(self, other: RecordedEngine, role: str, price: Price | None) -> None:
@@ -301,7 +298,7 @@ class RecordedEngine:
         return getattr(error, "status", None) == 429 and call.awaited and in_time
 
     async def _attempt(self, call: _Call) -> Reply:
-        """Wait for the prefix, the claim and a slot; send once; store the reply."""
+        """Wait for the prefix, a slot and the claim; send once; store the reply."""
         in_order: AbstractAsyncContextManager[None] = nullcontext()
         if self._warmup is not None and not call.attempts:
             in_order = self._warmup.in_order(call.messages)
@@ -325,25 +322,25 @@ class RecordedEngine:
         return reply
 
     async def _acquire(self, call: _Call, estimate: TokenEstimate) -> Reply | None:
-        """Acquire the claim and a slot; the reply, and no slot, if another process has stored it meanwhile.
+        """Acquire a slot and the claim; the reply, and no slot, if another process has stored it meanwhile.
 
-        A few calls are claimed ahead, so that no slot is empty during a lookup in the store; no more, so that processes
-        with the same calls share them. What holds a claim waits only for a slot, and what waits for another process
-        holds neither: processes cannot deadlock.
+        What waits for the claim of another process has no slot: processes cannot deadlock.
         """
-        while not call.claimed:
-            async with self._claim_ahead:
-                reply_or_claimed = await self.store.get_or_claim(call.key)
-                if isinstance(reply_or_claimed, Reply):
-                    return reply_or_claimed
-                if reply_or_claimed:
-                    call.claimed = True
-                    await self._acquire_slot(call, estimate)
-                    return None
+        while True:
+            await self._acquire_slot(call, estimate)
+            outcome: Reply | bool = False
+            try:
+                outcome = call.claimed or await self.store.get_or_claim(call.key)
+            finally:
+                if outcome is not True:
+                    self.limiter.release(estimate, unsent=True)
+            call.claimed = outcome is True
+            if call.claimed:
+                return None
+            if isinstance(outcome, Reply):
+                return outcome
             if (reply := await self._wait_or_claim(call)) is not None:
                 return reply
-        await self._acquire_slot(call, estimate)
-        return None
 
     async def _wait_or_claim(self, call: _Call) -> Reply | None:
         """Wait for another process; its reply, or None if this process now holds the claim."""

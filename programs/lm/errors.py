@@ -55,37 +55,9 @@ def is_fatal(error: Exception) -> bool:
 def affects_all_calls(error: Exception) -> bool:
     """Whether it is fatal for all calls of the LM, not only for those that ask for the same feature."""
     # One judge may need a feature that the LM lacks, such as log-probabilities, and others not.
-    if isinstance(error, lm15.LM15Error):
-        error = lm_error(error, "")
-    return is_fatal(error) and not isinstance(error, dspy.LMUnsupportedFeatureError)
-
-
-_DSPY_CLASSES: tuple[tuple[type[lm15.LM15Error], type[dspy.LMError]], ...] = (
-    (lm15.ContextLengthError, dspy.ContextWindowExceededError),
-    (lm15.AuthError, dspy.LMAuthError),
-    (lm15.BillingError, dspy.LMBillingError),
-    (lm15.RateLimitError, dspy.LMRateLimitError),
-    (lm15.UnsupportedModelError, dspy.LMUnsupportedModelError),
-    (lm15.InvalidRequestError, dspy.LMInvalidRequestError),
-    (lm15.TimeoutError, dspy.LMTimeoutError),
-    (lm15.ServerError, dspy.LMServerError),
-    (lm15.CapabilityError, dspy.LMUnsupportedFeatureError),
-    (lm15.NotConfiguredError, dspy.LMNotConfiguredError),
-    (lm15.ConfigurationError, dspy.LMConfigurationError),
-    (lm15.TransportError, dspy.LMTransportError),
-)
-"""Class of a transport's error -> DSPy's class for it; the first match counts."""
-
-
-def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMError:
-    """Convert a transport's error into DSPy's class for it, without `key` and other secrets."""
-    redacted = redact_error(error, key)
-    if isinstance(redacted, dspy.LMError):
-        return redacted
-    matching = (dspy_class for lm15_class, dspy_class in _DSPY_CLASSES if isinstance(redacted, lm15_class))
-    error_class = next(matching, dspy.LMUnexpectedError)
-    details = ("provider", "provider_code", "status", "request_id", "retry_after")
-    return error_class(message=redacted.message, model=model, **{name: getattr(redacted, name) for name in details})
+    of_transport = (lm15.AuthError, lm15.BillingError, lm15.ConfigurationError, lm15.UnsupportedModelError)
+    fatal = is_fatal(error) and not isinstance(error, dspy.LMUnsupportedFeatureError)
+    return fatal or isinstance(error, of_transport)
 
 
 def redact_error(error: Exception, key: str | None = None) -> lm15.LM15Error | dspy.LMError:

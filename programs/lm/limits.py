@@ -38,7 +38,6 @@ from debate_judge.programs.lm.errors import (
     ProviderDownError,
     affects_all_calls,
     is_retryable,
-    lm_error,
 )
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.prices import Price
@@ -546,7 +545,7 @@ class OutageWatch:
 
     def _provider_down_error(self, error: lm15.LM15Error, seconds: float) -> ProviderDownError:
         not_listening = error.provider_code == NOT_LISTENING and not self.responses
-        last = lm_error(error, self._model).message[:500]
+        last = error.message[:500]
         return ProviderDownError(
             f"no call was answered for {seconds:.0f} s; the last failure: {last}",
             model=self._model,

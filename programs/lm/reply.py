@@ -1,10 +1,10 @@
-"""A stored reply, and the interface of the stores of replies."""
+"""A reply, where it comes from inside the process, and the interface of the stores of replies. Imports no DSPy."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -105,6 +105,30 @@ def _finite(value: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
+
+
+class LocalTransport:
+    """A transport that answers inside the process: the offline stand-in, the dry run, the scripted LM of tests.
+
+    A subclass defines `answer`, which must not block: it runs on the event loop.
+    """
+
+    def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
+        """Answer a call.
+
+        Args:
+            system: The system text, empty if there is none.
+            user: The last user text; earlier turns (demonstrations) are not read.
+            settings: Those of the call.
+        """
+        raise NotImplementedError
+
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        system = next((m["content"] for m in messages if m["role"] == "system"), "")
+        return self.answer(system, messages[-1]["content"], settings)
+
+    async def aclose(self) -> None:
+        pass
 
 
 class StoreError(InputError):

@@ -71,7 +71,6 @@ class Meter:
     """Counts calls and tokens by role and round. Other threads may read it."""
 
     requested: Counter[str] = field(default_factory=Counter)
-    executed: Counter[str] = field(default_factory=Counter)
     accounts: dict[tuple[str, int], Usage] = field(default_factory=dict)
     """(role, round) -> what its calls used."""
     failed: Counter[str] = field(default_factory=Counter)
@@ -84,7 +83,6 @@ class Meter:
 
     def count_reply(self, role: str, reply: Reply, *, round: int = 0) -> None:
         """Count a reply of an executed call."""
-        self.executed[role] += 1
         usage = self._account(role, round)
         usage.calls += 1
         usage.uncounted += not (reply.input_tokens or reply.output_tokens)
@@ -107,7 +105,7 @@ class Meter:
     def snapshot(self) -> Meter:
         """A copy without prices, for another process."""
         accounts = {key: replace(usage) for key, usage in self.accounts.copy().items()}
-        return Meter(self.requested.copy(), self.executed.copy(), accounts, self.failed.copy())
+        return Meter(self.requested.copy(), accounts, self.failed.copy())
 
     @classmethod
     def sum(cls, meters: Iterable[Meter]) -> Meter:
@@ -115,7 +113,6 @@ class Meter:
         total = cls()
         for meter in meters:
             total.requested.update(meter.requested)
-            total.executed.update(meter.executed)
             total.failed.update(meter.failed)
             for key, usage in meter.accounts.items():
                 total.accounts[key] = total.accounts.get(key, Usage()) + usage
@@ -123,6 +120,11 @@ class Meter:
 
     def _account(self, role: str, round: int) -> Usage:
         return self.accounts.setdefault((role, round), Usage())
+
+    @property
+    def executed(self) -> Counter[str]:
+        """Role -> its executed calls."""
+        return Counter({role: usage.calls for role, usage in self.by_role.items() if usage.calls})
 
     @property
     def by_role(self) -> dict[str, Usage]:
@@ -145,10 +147,6 @@ class Meter:
     @property
     def output_tokens(self) -> int:
         return self.total.output
-
-    @property
-    def cached_tokens(self) -> int:
-        return self.total.cached
 
     def cost(self, price: Price) -> dict[str, float]:
         """Role -> US dollars spent on its executed calls."""

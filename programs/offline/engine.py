@@ -20,8 +20,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from debate_judge.programs.lm.local_transport import LocalTransport
-from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.reply import LocalTransport, Reply
 from debate_judge.programs.offline import other_roles
 from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline import tuning as offline_tuning

@@ -19,10 +19,11 @@ from typing import Any
 import dspy
 import pytest
 from dspy import lm15
+from dspy.clients.errors import wrap_error
 from tenacity import AsyncRetrying, RetryCallState
 
 from debate_judge.programs.lm import limits as limiter
-from debate_judge.programs.lm.errors import UNUSABLE, BudgetSpentError, lm_error, redact_error
+from debate_judge.programs.lm.errors import UNUSABLE, BudgetSpentError, redact_error
 from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
 from debate_judge.programs.lm.limits import NO_TOKENS, Budget, Limiter, RetryWait, TokenEstimate, retry_after
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
@@ -88,7 +89,7 @@ def test_waits_double_up_to_the_maximum_and_retry_after_is_respected_up_to_it() 
 def test_an_error_status_has_an_error_class(status: int, text: str, kind: str) -> None:
     with pytest.raises(Exception, match=f"HTTP {status}") as caught:
         interpret_error(status, text, None)
-    assert type(lm_error(caught.value, "openai/m")).__name__ == kind
+    assert type(wrap_error(caught.value, model="openai/m")).__name__ == kind
 
 
 def test_no_error_holds_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +97,7 @@ def test_no_error_holds_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Exception, match="unusual-4711") as caught:
         interpret_error(401, "Incorrect key: unusual-4711, or short", None)
     for error in (caught.value, RuntimeError("no header unusual-4711, or short")):
-        assert not re.search("unusual-4711|short", str(lm_error(error, "openai/m", "short")))
+        assert not re.search("unusual-4711|short", str(redact_error(error, "short")))
     # However short it is.
     assert "k3y" not in str(redact_error(lm15.AuthError("bad key k3y: see http://me:k3y@host"), "k3y"))
 
