@@ -12,8 +12,7 @@ from collections.abc import Mapping
 
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize.command import main
-from debate_judge.optimize.evaluation.comparison import choose_export, compare_held_out
-from debate_judge.optimize.evaluation.held_out import evaluate
+from debate_judge.optimize.held_out import choose_export, compare_held_out, evaluate
 from debate_judge.optimize.plan import CompileRun, make_plan
 from debate_judge.optimize.publishing import log_result, write_export
 from debate_judge.optimize.rated_data import RatedData, load
@@ -62,18 +61,18 @@ def learn_and_measure(run: CompileRun) -> Result:
     judges = [judges for half, judges in zip(halves, tuned, strict=True) for _ in half]
     searches = run.each(search, judges, folds)
     chosen = run.each(choose, searches, folds)
-    evaluations = run.each(evaluate, chosen, searches, folds)
+    held_out = compare_held_out(plan, run.each(evaluate, chosen, folds))
 
-    exported, measured = evaluations[0], [evaluation for evaluation in evaluations if evaluation.held_out.groups]
-    held_out = compare_held_out(plan, measured)
+    exports, why = choose_export(held_out)
     return Result(
         plan=plan,
         lm=run.runner.lm,
-        evaluations=measured,
-        compiled=exported.judge,
-        searches=exported.searches,
+        compiled=chosen[0],
+        searches=searches[0],
+        all_searches=searches,
         held_out=held_out,
-        exported=choose_export(plan, exported.judge, held_out),
+        exports=exports,
+        why=why,
     )
 
 

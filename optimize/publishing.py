@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_errors
-from debate_judge.optimize.evaluation.held_out import COMPARED
+from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import describe_point
 from debate_judge.optimize.reporting.mlflow_description import description, sampled_debates
@@ -68,7 +68,7 @@ def write_export(result: Result) -> None:
     lm = {"spec": settings.lm, "api_base": result.lm.endpoint or None, **sampling}
     folder.save(
         result.export,
-        result.exported.judge,
+        result.exported,
         lm=lm,
         evidence={**result.evidence(), "compiled_on": _compiled_on(result.plan), "identity": result.plan.identity},
         name=result.plan.name,
@@ -93,7 +93,7 @@ def log_result(result: Result, tracker: Tracker) -> Result:
             text_values(
                 {
                     "mlflow.note.content": description(result),
-                    "exported": result.exported.reason,
+                    "exported": result.why,
                     **{
                         f"chosen/{a}": describe_point(s.chosen.point, s.chosen.calls)
                         for a, s in result.searches.items()
@@ -151,7 +151,7 @@ def _write_report(result: Result, tracker: Tracker) -> Path | None:
 def _log_model(result: Result) -> None:
     """Log the export as a model with its prompts, and register it if its agreement is shown to be above chance."""
     plan, exported = result.plan, result.exported
-    custom_kinds = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(JUDGE_CLASSES))
+    custom_kinds = sorted({chosen.judge.kind for chosen in exported.aspects.values()} - set(JUDGE_CLASSES))
     if custom_kinds:
         # The model would need the modules of these judges and everything that they import, which is not known here.
         logger.warning(
@@ -165,7 +165,7 @@ def _log_model(result: Result) -> None:
         plan.name,
         {
             f"{plan.model_name}.{aspect}.{role}": text
-            for aspect, chosen in exported.judge.aspects.items()
+            for aspect, chosen in exported.aspects.items()
             for role, text in _instructions_in_use(chosen.judge).items()
             if text
         },
@@ -179,9 +179,8 @@ def _instructions_in_use(judge: Judge) -> dict[str, str]:
 
 
 def _registration(result: Result) -> Registration:
-    plan, exported = result.plan, result.exported
-    judge, task, settings = exported.judge, exported.judge.task, plan.settings
-    agreement = result.agreement(exported.name)
+    plan, judge = result.plan, result.exported
+    task, settings, agreement = judge.task, plan.settings, result.agreement(result.exports)
     chosen = ", ".join(f"{aspect}: {aspect_judge.judge.kind}" for aspect, aspect_judge in judge.aspects.items())
     return Registration(
         name=plan.model_name,

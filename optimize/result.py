@@ -8,24 +8,23 @@ from functools import cached_property
 from html import escape
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.agreement.intervals import statistical_power
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.calibration import CalibrationEffect
-from debate_judge.optimize.evaluation.comparison import (
-    ExportChoice,
+from debate_judge.optimize.held_out import (
+    COMPARED,
     HeldOutComparison,
     above_zero,
     calibration_effects,
     folds_json,
 )
-from debate_judge.optimize.evaluation.held_out import COMPARED, HeldOutEvaluation
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.formatting import guides
 from debate_judge.optimize.reporting.verdict import agreement_table, exported_calls, verdict
 from debate_judge.optimize.search.study import SearchResult
-from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.loaded import LoadedJudge
@@ -55,20 +54,31 @@ class Result:
     plan: CompilePlan
     lm: JudgeLM
     """The judge's LM; its meter has counted the calls of the compile."""
-    evaluations: Sequence[HeldOutEvaluation]
-    """The scores of the compared judges on held-out: one evaluation for a single split, otherwise one for each fold."""
     compiled: CompiledJudge
     """The compiled judge, whether or not it is exported; with folds the one compiled from all sources."""
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge."""
+    all_searches: Sequence[Mapping[str, SearchResult]]
+    """These, and with folds those that chose the judge of each fold."""
     held_out: HeldOutComparison
-    exported: ExportChoice
+    exports: Literal["compiled", "single"]
+    """Which judge is exported, of `COMPARED`."""
+    why: str
+    """Why that one."""
     report: Path | None = None
     """The HTML page; None if the settings want none or it could not be written."""
     tracked: TrackedRun | None = None
     """None for a dry run."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Environment variables with the key of an LM that was given as an object; `judge` needs them."""
+
+    @cached_property
+    def exported(self) -> CompiledJudge:
+        """The judge that is exported."""
+        if self.exports == "compiled":
+            return self.compiled
+        single = AspectJudge(self.plan.single.deepcopy())
+        return CompiledJudge(self.compiled.task, dict.fromkeys(self.compiled.aspects, single))
 
     @property
     def export(self) -> Path:
@@ -118,7 +128,7 @@ class Result:
     @property
     def beats_chance(self) -> bool:
         """Whether held-out shows that the exported judge agrees with the raters more than chance would."""
-        return above_zero(self.agreement(self.exported.name))
+        return above_zero(self.agreement(self.exports))
 
     @property
     def judge_kind(self) -> str:
@@ -155,7 +165,7 @@ class Result:
         splits, origin = plan.data.splits, plan.data.corpus.origin
         return {
             "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
-            "exported": {"judge": self.exported.name, "why": self.exported.reason},
+            "exported": {"judge": self.exports, "why": self.why},
             "exported_lm_calls_per_item": exported_calls(self),
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             "decisions": to_json(held_out.decisions),
@@ -167,7 +177,7 @@ class Result:
             "gain_of_knowledge": asdict(held_out.gain_of_knowledge),
             "gain_over_informed_single": asdict(held_out.gain_over_informed),
             "near_duplicates": [list(ids) for ids in plan.data.splits.joined],
-            **({"folds": folds_json(plan, held_out.folds)} if held_out.folds else {}),
+            **({"folds": folds_json(plan, held_out)} if held_out.fold_agreement else {}),
             "guides": guides(self.compiled),
             "lm_calls_per_item": {name: held_out.calls_per_item(name) for name in COMPARED},
             "objective": {"statistic": plan.statistic, "level": plan.data.level, "maximized": plan.objective},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from debate_judge.optimize.evaluation.comparison import HeldOutComparison
+from debate_judge.optimize.held_out import HeldOutComparison
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.reporting.verdict import agreement_table, metric_name, verdict
 from debate_judge.optimize.result import Result

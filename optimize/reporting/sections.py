@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from debate_judge.optimize.evaluation.held_out import COMPARED
+from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.reporting.formatting import guides, variant_name
 from debate_judge.optimize.reporting.verdict import (
     NOT_ABOVE_CHANCE,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from debate_judge.data.agreement.intervals import INTERVALS, holm_adjusted
 from debate_judge.data.agreement.results import WHY_NO_P_VALUE, Difference
-from debate_judge.optimize.evaluation.comparison import (
+from debate_judge.optimize.held_out import (
+    COMPARED,
     COMPILED_MAPPED,
     HeldOutComparison,
     above_zero,
     costs_more,
     procedure_note,
 )
-from debate_judge.optimize.evaluation.held_out import COMPARED
 from debate_judge.optimize.reporting.formatting import describe_point
 from debate_judge.optimize.search.points import NO_KNOWLEDGE
 from debate_judge.runs.comparison.report import evidence_tables as tables_of
@@ -89,7 +89,7 @@ def verdict(result: Result) -> list[str]:
     cost = f"{fmean(exported_calls(result).values()):.1f} LM calls per item"
     measured = (
         procedure_note(result.plan)
-        if held_out.folds
+        if held_out.fold_agreement
         else f"Measured on {count} sources that were used neither for tuning nor for choosing."
     )
     return [
@@ -97,8 +97,7 @@ def verdict(result: Result) -> list[str]:
         f"sources{shown}.",
         _gain_in_words(held_out),
         _gain_by_part(result),
-        f"Exported: {result.exported.reason}; {cost}"
-        + ("." if result.exported.name == "single" else f" (a single call: {single:.1f})."),
+        f"Exported: {result.why}; {cost}" + ("." if result.exports == "single" else f" (a single call: {single:.1f})."),
         *_decisions(held_out),
         *_human_ceiling(held_out),
         measured,
@@ -110,8 +109,8 @@ def further_findings(result: Result) -> list[str]:
     differences and what they could detect."""
     held_out = result.held_out
     findings = []
-    if held_out.folds:
-        values = [value for value in held_out.folds.compiled if value is not None]
+    if held_out.fold_agreement:
+        values = [value for value in held_out.fold_agreement if value is not None]
         if len(values) > 1:
             spread = f"{min(values):.2f} to {max(values):.2f}, standard deviation {stdev(values):.2f}"
             findings.append(f"Agreement by fold: {spread}.")
@@ -135,8 +134,8 @@ def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
 def exported_calls(result: Result) -> dict[str, float]:
     """Aspect -> LM calls per item of the exported judge, on held-out; with folds on the sources that it was chosen on,
     since it was not measured on others."""
-    held_out, exported = result.held_out, result.exported.name
-    if exported == "single" or not held_out.folds:
+    held_out, exported = result.held_out, result.exports
+    if exported == "single" or not held_out.fold_agreement:
         return dict(held_out.calls[exported])
     return {aspect: search.chosen.calls for aspect, search in result.searches.items()}
 
@@ -202,7 +201,7 @@ def _human_ceiling(held_out: HeldOutComparison) -> list[str]:
 
 def _gain_by_part(result: Result) -> str:
     """What the knowledge about the raters and the debate each add to a single call."""
-    searches = [search for evaluation in result.evaluations for search in evaluation.searches.values()]
+    searches = [search for by_aspect in result.all_searches for search in by_aspect.values()]
     learnt = {search.chosen.point.knowledge for search in searches} - {NO_KNOWLEDGE}
     knowledge = "guide" if learnt <= {"guide"} else "what was learnt"
     held_out = result.held_out

@@ -22,14 +22,16 @@ from debate_judge.data.agreement.results import Difference
 from debate_judge.data.agreement.tables import GroupScores, correlation
 from debate_judge.data.calibration import Calibration
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.evaluation.comparison import _calibrated, choose_export
+from debate_judge.optimize.held_out import COMPARED, COMPILED_MAPPED, choose_export, compare_held_out
 from debate_judge.optimize.reporting.verdict import verdict
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
+from debate_judge.optimize.search.study import SearchResult
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, TunerContext
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.judge import Judge
+from debate_judge.runs.comparison.results import EvaluatedJudge
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.config_keys import keys
@@ -98,9 +100,9 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> FoldedCompile:
     return compile_in_folds(folder, data(folder), folds=4)
 
 
-def guided(evaluation: Any) -> Judge:
-    """The judge with a guide that a fold's search, or that of the exported judge, chose from."""
-    variants = evaluation.searches["coherence"].scores.variants
+def guided(search: SearchResult) -> Judge:
+    """The judge with a guide that a search chose from."""
+    variants = search.scores.variants
     judge: Judge = variants[JudgeVariant("guide", "devils-advocate")].judge
     return judge
 
@@ -109,21 +111,20 @@ def guided(evaluation: Any) -> Judge:
 
 
 def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: FoldedCompile) -> None:
-    assert len(folded.result.evaluations) == 4
-    learnings = set()
-    for evaluation in folded.result.evaluations:
-        held_out = {group.id for group in evaluation.held_out.groups}
-        seen = seen_by(guide_of(guided(evaluation)))
+    learnings, (final, *of_folds) = set(), [by_aspect["coherence"] for by_aspect in folded.result.all_searches]
+    assert len(of_folds) == 4
+    for search, fold in zip(of_folds, folded.result.plan.data.folds, strict=True):
+        held_out = {group.id for group in fold.held_out.groups}
+        seen = seen_by(guide_of(guided(search)))
         learnings.add(frozenset(seen))
         assert len(seen) == SOURCES // 2
         assert not seen & held_out
-        outcomes = evaluation.searches["coherence"].outcomes
-        chosen_by = {group.group for outcome in outcomes for group in outcome.scores}
+        chosen_by = {group.group for outcome in search.outcomes for group in outcome.scores}
         assert chosen_by
         assert not chosen_by & held_out
     assert len(learnings) == 2, "two halves"
-    chosen_by = {group.group for o in folded.result.searches["coherence"].outcomes for group in o.scores}
-    assert len(seen_by(guide_of(guided(folded.result))) | chosen_by) == SOURCES, "the exported judge uses all"
+    chosen_by = {group.group for outcome in final.outcomes for group in outcome.scores}
+    assert len(seen_by(guide_of(guided(final))) | chosen_by) == SOURCES, "the exported judge uses all"
 
 
 def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(folded: FoldedCompile) -> None:
@@ -146,17 +147,27 @@ def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: Fo
 
 
 def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: FoldedCompile) -> None:
-    maps = [Calibration(((1.0, 1.0 + n), (5.0, 5.0 + n)), 9, 9) for n in range(4)]
-    evaluations = [
-        replace(evaluation, judge=replace(evaluation.judge, aspects={"coherence": replace(judge, calibration=step)}))
-        for step, evaluation in zip(maps, folded.result.evaluations, strict=True)
-        for judge in evaluation.judge.aspects.values()
-    ]
-    (mapped,) = _calibrated(folded.result.plan, evaluations).values()
-    by_group = {group.group: group.scores for group in mapped}
-    for n, evaluation in enumerate(evaluations):
-        for group in evaluation.scores["compiled"]["coherence"]:
-            assert by_group[group.group] == tuple(pytest.approx(score + n) for score in group.scores if score)
+    plan, judge = folded.result.plan, folded.result.held_out.judges["compiled"]
+    by_group = {group.group: group for group in judge.scores["coherence"]}
+    answers = dict(zip([group.group for group in judge.scores["coherence"]], range(SOURCES), strict=True))
+    per_group, folds = len(judge.judgements["coherence"]) // SOURCES, []
+    for n, fold in enumerate(plan.data.folds):
+        groups = [by_group[group.id] for group in fold.held_out.groups]
+        judgements = [
+            j for group in groups for j in judge.judgements["coherence"][per_group * answers[group.group] :][:per_group]
+        ]
+        step = Calibration(((1.0, 1.0 + n), (5.0, 5.0 + n)), 9, 9)
+        of_fold = EvaluatedJudge({"coherence": groups}, {"coherence": judgements})
+        mapped = EvaluatedJudge({"coherence": step.map_groups(groups)})
+        folds.append({**dict.fromkeys(COMPARED, of_fold), COMPILED_MAPPED: mapped})
+    comparison = compare_held_out(plan, folds)
+    assert comparison.judges["compiled"].scores == judge.scores
+    assert comparison.judges["compiled"].judgements == judge.judgements
+    mapped_groups = {group.group: group.scores for group in comparison.mapped["coherence"]}
+    for n, fold in enumerate(plan.data.folds):
+        for group in fold.held_out.groups:
+            scores = by_group[group.id].scores
+            assert mapped_groups[group.id] == tuple(pytest.approx(score + n) for score in scores if score)
 
 
 def pairs(groups: list[GroupScores]) -> tuple[list[float], list[float]]:
@@ -167,7 +178,7 @@ def pairs(groups: list[GroupScores]) -> tuple[list[float], list[float]]:
 
 
 def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(folded: FoldedCompile) -> None:
-    groups = [g for evaluation in folded.result.evaluations for g in evaluation.scores["compiled"]["coherence"]]
+    groups = folded.result.held_out.judges["compiled"].scores["coherence"]
     assert len({group.group for group in groups}) == len(groups) == SOURCES
     values = np.array([correlation(*pairs([group]), "spearman") or 0.0 for group in groups])
     expected = range_interval(float(values.mean()), float(stats.sem(values)), len(values))
@@ -182,8 +193,8 @@ def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(fold
 
 def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
     result = compile_in_folds(tmp_path, data(tmp_path, candidates=1, sources=24)).result
-    assert (result.plan.data.level, len(result.evaluations)) == ("sample", 6)
-    groups = [group for evaluation in result.evaluations for group in evaluation.scores["single"]["coherence"]]
+    assert (result.plan.data.level, len(result.plan.data.folds)) == ("sample", 6)
+    groups = result.held_out.judges["single"].scores["coherence"]
     cell = result.held_out.tables["single"].average["sample"]["spearman"]
     assert (len(groups), cell.groups) == (24, 24)
     assert cell.value == pytest.approx(correlation(*pairs(groups), "spearman"))
@@ -212,13 +223,13 @@ def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
     folded: FoldedCompile, gain: Difference, calls: float, expected: str, why: str
 ) -> None:
     by_judge = {**folded.result.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}}
-    plan, held_out = folded.result.plan, replace(folded.result.held_out)
+    held_out = replace(folded.result.held_out)
     # In place of what is computed when it is first asked for.
     vars(held_out).update(gain=gain, calls=by_judge)
-    choice = choose_export(plan, folded.result.compiled, held_out)
-    assert choice.name == expected
-    assert why in choice.reason
-    judge = choice.judge.aspects["coherence"].judge
+    name, reason = choose_export(held_out)
+    assert name == expected
+    assert why in reason
+    judge = replace(folded.result, exports=name).exported.aspects["coherence"].judge
     compiled_judge = folded.result.compiled.aspects["coherence"].judge
     assert (judge is compiled_judge) if expected == "compiled" else judge.debate_config.rounds == 0
 
@@ -229,8 +240,7 @@ def test_costs_are_those_of_the_exported_judge_and_not_of_the_folds(folded: Fold
     searches = {"coherence": replace(result.searches["coherence"], chosen=replace(chosen, calls=2.4))}
     costs = {"compiled": "; 2.4 LM calls per item (a single call: 1.0).", "single": "; 1.0 LM calls per item."}
     for name, expected in costs.items():
-        exported = replace(result.exported, name=name)
-        sentences = verdict(replace(result, searches=searches, exported=exported))
+        sentences = verdict(replace(result, searches=searches, exports=name))
         assert sentences[3].endswith(expected)
         assert "4-fold nested cross-validation" in sentences[-1]
 
@@ -290,8 +300,8 @@ def test_summary_json_run_and_export_say_what_the_figures_rest_on(by_command: Pr
         assert words in by_command.output
     assert re.search(r"by fold: \d\.\d\d to \d\.\d\d, standard deviation \d\.\d\d", by_command.output)
     folds = by_command.result["folds"]
-    assert (folds["count"], sum(folds["sources"])) == (4, 12)
-    assert all(math.isfinite(value) for value in (*folds["compiled"], *folds["gain"]))
+    assert folds["count"] == len(folds["agreement"]) == 4
+    assert all(math.isfinite(value) for value in folds["agreement"])
     assert by_command.result["held_out"]["compiled"]["average"]["summary"]["spearman"]["groups"] == 12
     manifest = json.loads((by_command.folder / by_command.result["export"] / "manifest.json").read_text())
     evidence = manifest["evidence"]
