@@ -148,6 +148,24 @@ def test_a_lost_answer_is_charged_to_the_budget(lost: Exception, paid: int) -> N
     assert len(engine.requests) == 1 + 1 + (3 - paid)
 
 
+def test_a_retry_waits_as_long_as_the_provider_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses, sleep = list[float](), asyncio.sleep
+
+    async def slept(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    def act(number: int) -> Response:
+        if number == 1:
+            raise lm15.ServerError("in 20 seconds", status=500, retry_after=20.0)
+        return response("4")
+
+    lm, _ = judge_lm(act)
+    monkeypatch.setattr(asyncio, "sleep", slept)
+    assert ask(lm, QUESTION)[0].text == "4"
+    assert 20 <= max(pauses) < 30
+
+
 def test_no_probe_is_sent_past_the_budget() -> None:
     lm, engine = judge_lm(options=LMOptions(budget=BudgetCaps(calls=1)))
     ask(lm, QUESTION)
