@@ -163,23 +163,6 @@ def test_a_store_that_is_closed_holds_no_claim_and_refuses_operations_or_carries
     asyncio.run(go())
 
 
-def test_a_store_whose_thread_is_about_to_end_refuses_operations(opened: Open, tmp_path: Path) -> None:
-    store = opened()
-
-    async def until_refused() -> None:
-        while True:
-            await asyncio.wait_for(store.get(key(1)), 30)
-
-    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
-        # The thread waits for the file to end its claims.
-        other.execute("BEGIN IMMEDIATE")
-        closer = threading.Thread(target=store.close)
-        closer.start()
-        with pytest.raises(StoreError, match="closed"):
-            asyncio.run(until_refused())
-    closer.join()
-
-
 @pytest.mark.parametrize("owner", ["another machine/1/2/3", None])
 def test_the_claim_of_an_owner_that_is_gone_is_free(owner: str | None, opened: Open, tmp_path: Path) -> None:
     """That of another machine when it has expired, that of a process of this machine at once."""
