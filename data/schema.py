@@ -36,6 +36,8 @@ _INVISIBLE = {*"\u034f\u115f\u1160\u2800\u3164\uffa0", *map(chr, range(0xFE00, 0
 
 def is_visible(text: str) -> bool:
     """Whether a text has a visible character: neither a space, nor a control character, nor one of no width."""
+    if text[:1].isascii() and text[:1].isalnum():  # Nearly every text; it is asked of each cell of a table.
+        return True
     return any(c not in _INVISIBLE and unicodedata.category(c) not in ("Zs", "Zl", "Zp", "Cc", "Cf") for c in text)
 
 

@@ -287,8 +287,8 @@ def _agreement_of_raters(corpus: Corpus) -> dict[str, tuple[str, str]]:
     """Aspect -> alpha, and the agreement of one rater with the others, an upper bound for any judge, of the first
     `_MAX_GROUPS` groups."""
     corpus = replace(corpus, groups=corpus.groups[:_MAX_GROUPS])
-    from debate_judge.data.agreement.raters import compare_with_raters
-    from debate_judge.data.agreement.tables import GroupScores
+    from debate_judge.data.agreement.raters import krippendorff_alpha, raters_as_judges
+    from debate_judge.data.agreement.tables import GroupScores, agreement_table
 
     found = {}
     for name in corpus.rated_aspects():
@@ -299,10 +299,11 @@ def _agreement_of_raters(corpus: Corpus) -> dict[str, tuple[str, str]]:
             ids, means = tuple(c.id for c in group.candidates), tuple(group.ratings(name))
             groups.append(GroupScores(group.id, ids, means, means, by_rater, group.source_id))
         level: Level = "summary" if corpus.grouped else "sample"
-        agreement = compare_with_raters(groups, level=level)
-        if agreement.raters > 1:
-            alpha, ceiling = agreement.alpha, agreement.ceiling and agreement.ceiling.value
-            found[name] = tuple("–" if value is None else f"{value:.2f}" for value in (alpha, ceiling))
+        if any(len(values) > 1 for group in groups for values in group.raters):
+            table = agreement_table(raters_as_judges(groups), levels=(level,), statistics=("spearman",))
+            alpha = krippendorff_alpha([values for group in groups for values in group.raters])
+            figures = (alpha, table.average[level]["spearman"].value)
+            found[name] = tuple("–" if value is None else f"{value:.2f}" for value in figures)
     return found  # type: ignore[return-value]
 
 
@@ -318,24 +319,33 @@ def _feasibility(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
     names = corpus.select_aspects()
     if not names:
         return [], []
+
+    def splits_of(*aspects: str) -> Splits:
+        require_ratings(corpus, aspects)
+        require_enough_rated(corpus, aspects)
+        return _splits(corpus, aspects, seed)
+
     lines = ["", "What a compile could show"]
-    compilable: list[str] = []
     refused: dict[str, list[str]] = {}
-    for name in names:
-        try:
-            require_ratings(corpus, [name])
-            require_enough_rated(corpus, [name])
-            _splits(corpus, [name], seed)
-            compilable.append(name)
-        except InputError as error:
-            # A problem that several aspects share is printed once.
-            problem = f"{error.problem.replace(name, 'it')}; found: {error.found}; remedy: {error.remedy}"
-            refused.setdefault(problem, []).append(name)
+    compilable = list(names)
+    splits: Splits | None
+    try:
+        splits = splits_of(*names)
+    except InputError:
+        for name in names:
+            try:
+                splits_of(name)
+            except InputError as error:
+                compilable.remove(name)
+                # A problem that several aspects share is printed once.
+                problem = f"{error.problem.replace(name, 'it')}; found: {error.found}; remedy: {error.remedy}"
+                refused.setdefault(problem, []).append(name)
+        splits = splits_of(*compilable) if compilable else None
     for problem, refused_aspects in refused.items():
         lines.append(f"  {', '.join(refused_aspects)}: cannot be compiled: {problem}")
-    if not compilable:
+    if splits is None:
         return lines, []
-    splits, unit = _splits(corpus, compilable, seed), "sources" if corpus.grouped else "candidates"
+    unit = "sources" if corpus.grouped else "candidates"
     train, dev, held_out = (part.sources for part in (splits.train, splits.dev, splits.held_out))
     if held_out:
         lines.append(f"  {train} {unit} to tune on, {dev} to choose on, {held_out} held out for measuring")

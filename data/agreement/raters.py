@@ -62,7 +62,7 @@ def compare_with_raters(
     error, bias = error_and_bias(groups) if on_scale else (None, None)
     if rater_count < 2:
         return RaterAgreement(rater_count, error, bias)
-    rater_scores = {f"rater {i + 1}": [_rater_as_judge(g, i) for g in groups] for i in range(rater_count)}
+    rater_scores = raters_as_judges(groups)
     judge_scores = {
         name: [replace(h, scores=g.scores) for g, h in zip(groups, rater_groups, strict=True)]
         for name, rater_groups in rater_scores.items()
@@ -81,6 +81,15 @@ def compare_with_raters(
         compare(judge_scores, rater_scores, statistic=statistic, level=level, seed=seed),
         krippendorff_alpha([values for g in groups for values in g.raters]),
     )
+
+
+def raters_as_judges(groups: Sequence[GroupScores]) -> dict[str, list[GroupScores]]:
+    """Each rater's ratings as scores, with the means of the other raters as ratings.
+
+    Raters have no names here: the n-th is that of each candidate's n-th rating.
+    """
+    count = max((len(values) for g in groups for values in g.raters), default=0)
+    return {f"rater {i + 1}": [_rater_as_judge(g, i) for g in groups] for i in range(count)}
 
 
 def krippendorff_alpha(ratings: Sequence[Sequence[float]]) -> float | None:
@@ -120,10 +129,6 @@ def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
 
 
 def _rater_as_judge(group: GroupScores, rater: int) -> GroupScores:
-    """One rater's ratings as scores, with the means of the other raters as ratings.
-
-    Raters have no names here: `rater` is the index in each candidate's ratings.
-    """
     others: list[float | None] = []
     rater_ratings: list[float | None] = []
     for values in group.raters or ((),) * len(group.candidates):

@@ -379,8 +379,7 @@ def _one_text(
         cells = keys.cells(mapped.column, bound) if mapped.column else ()
         if not cells and (not mapped.column or names.optional):
             pair_names = (f"{name}_winner", f"winner_{name}") if "response_a" in roles else ()
-            raters = keys.cells([name], {}) if keys.named(name) is None else ()
-            raters = raters or tuple(
+            raters = tuple(
                 Cell(key)
                 for key in keys.names
                 if name_without_rater(key.removeprefix("ratings.")) == normalized_name(name)
@@ -428,14 +427,15 @@ def require_columns(names: ColumnNames, record: Record, keys: Sequence[str], tas
             )
     if names.optional:
         return
-    wanted = {role: column for role, column in names.roles.items() if column != "none"}
-    wanted |= {n: "+".join(c) if isinstance(c := a.column, list) else c for n, a in names.aspects.items() if c_of(a)}
-    wanted |= {f"comments.{n}": str(a.comment) for n, a in names.aspects.items() if a.comment}
     is_long = found.named("aspect") is not None or "aspect" in names.roles
-    bound = dict(found.matching(wanted["text"], {})[0][0]) if found.matching(wanted.get("text", ""), {}) else {}
-    for name, column in wanted.items():
-        parts = [column] if found.matching(column, bound) else column.split("+")
-        for part in parts if not (is_long and name in names.aspects) else ():
+    wanted = [column for column in names.roles.values() if column != "none"]
+    for aspect in names.aspects.values():
+        for columns in (*(() if is_long else (aspect.column,)), aspect.comment):
+            wanted += [columns] if isinstance(columns, str) else columns
+    texts = found.matching(names.roles.get("text", ""), {})
+    bound = texts[0][0] if texts else {}
+    for column in filter(None, wanted):
+        for part in [column] if found.matching(column, bound) else column.split("+"):
             if not found.cells(part, bound):
                 raise record.error(
                     f"no column {part!r}",
@@ -444,10 +444,6 @@ def require_columns(names: ColumnNames, record: Record, keys: Sequence[str], tas
                     found="columns " + ", ".join(keys),
                     remedy=did_you_mean(part, keys) or "name one of these columns",
                 )
-
-
-def c_of(aspect: AspectColumns) -> str:
-    return "+".join(aspect.column) if isinstance(aspect.column, list) else aspect.column
 
 
 class ReadingNotes:

@@ -1,10 +1,10 @@
-"""Records from files of any format: JSON lines, a JSON array, CSV, Excel, Parquet, or a Hugging Face data set.
+"""Records from files of any format: JSON, CSV, Excel, Parquet, or a Hugging Face data set.
 
 The format follows from the name: its suffix, or `hf:NAME[:CONFIG][@SPLIT]` for the hub. The separator of a text table
 is declared by Excel's line `sep=;`, or is whichever of comma, semicolon and tab splits the header into most columns, or
 the vertical bar if none of them does. With a separator other than the comma, numbers may have a decimal comma; with
-the comma, and in sheets, only ratings that cannot be two ratings. JSON lines, text
-tables, Parquet and the hub are streamed: memory does not grow with their length.
+the comma, and in sheets, only ratings that cannot be two ratings. JSON lines, text tables, Parquet and the hub are
+streamed: memory does not grow with their length.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,13 +25,13 @@ from debate_judge.data.files import tools
 from debate_judge.data.files.columns import SOURCE_WORDS, TEXT_WORDS, ColumnNames, ReadingNotes, normalized_name
 from debate_judge.data.files.reading import (
     MAX_LINE_BYTES,
+    Stream,
     first_line_of,
-    json_layout,
-    json_records,
-    json_whole,
+    json_object,
+    json_source,
     lines,
     parquet_rows,
-    refuse_escaped_bytes,
+    refuse_bytes,
     refuse_pipe,
     typed_rows,
     unreadable_error,
@@ -46,9 +47,6 @@ HUB = "hf:"
 """Prefix of names of data sets."""
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-_TEXT_NAMES = {*SOURCE_WORDS, *TEXT_WORDS}
-_JSON_LAYOUTS = {"": "JSON", "*": "one JSON object of records, by their keys", ".": "one JSON object"}
-
 _SEP_LINE = re.compile(r'"?sep=(.)"?[\r\n]*', re.IGNORECASE)
 """The line in which Excel declares the separator."""
 
@@ -63,8 +61,7 @@ class RecordFile:
     """Description, e.g. `columns separated by semicolons`."""
     is_default: bool
     """Whether the format is the usual one of the suffix, so that no note is needed."""
-    stream: Callable[[ErrorHandler | None], Iterator[Record]]
-    """Opens the file and streams its records; see `records`."""
+    stream: Stream
     whole: Callable[[], Record] | None = None
     """Reads a file that is one JSON object as one record."""
     sheet: Callable[[str], Iterator[Record]] | None = None
@@ -73,31 +70,27 @@ class RecordFile:
     """The file in which the others' texts or ratings are."""
 
     def records(self, on_error: ErrorHandler | None = None) -> Iterator[Record]:
-        """The records of the file; one that cannot be read is passed to `on_error` and skipped, if it ends where its
-        line or row does."""
+        """The records of the file."""
         return self.stream(on_error)
 
     def opened(self, names: ColumnNames, notes: ReadingNotes, on_error: ErrorHandler | None = None) -> Iterator[Record]:
         """The records as a mapping says: its sheet, the object around its list, and two files joined; those of tools
         as rows of ratings."""
-        records, second, sheet = self._opened(names, on_error), self.second, self.sheet
-        first_sheet, plus, other_sheet = names.sheet.partition("+")
-        if sheet is not None and plus:
-            records = sheet(first_sheet)
-            second = RecordFile(f"{self.name}, sheet {other_sheet}", "", True, lambda _: sheet(other_sheet))
+        sheet, _, other_sheet = names.sheet.partition("+")
+        records, second = self.records(on_error), self.second
+        if sheet and self.sheet is None:
+            raise InputError("only workbooks have sheets", file=self.name, field="columns.sheet", found=names.sheet)
+        if sheet and self.sheet is not None:
+            records, rows = self.sheet(sheet), self.sheet
+            if other_sheet:
+                second = RecordFile(f"{self.name}, sheet {other_sheet}", "", True, lambda _: rows(other_sheet))
+        elif names.records and self.whole is not None:
+            record = self.whole()
+            if re.split(r"[.\[]", names.records)[0] in record.values:
+                records = iter([record])
         if second is not None:
-            records = _joined(records, second, names, notes)
+            records = _joined(list(records), second, names, notes)
         return tools.rows(records, notes.add, "candidate" in names.roles)
-
-    def _opened(self, names: ColumnNames, on_error: ErrorHandler | None) -> Iterator[Record]:
-        if names.sheet:
-            if self.sheet is None:
-                raise InputError("only workbooks have sheets", file=self.name, field="columns.sheet", found=names.sheet)
-            return self.sheet(names.sheet)
-        first_list = names.records.partition("[")[0].partition(".")[0]
-        if names.records and self.whole is not None and first_list in (record := self.whole()).values:
-            return iter([record])
-        return self.records(on_error)
 
     @property
     def folder(self) -> Path:
@@ -109,7 +102,7 @@ def short_name(name: str) -> str:
     """A short name of a file or data set, for runs and tables."""
     if not name.startswith(HUB):
         return Path(name).stem
-    return HubName.parse(name).path.rstrip("/").rpartition("/")[2] or "hub"
+    return _hub_name(name)[0].rstrip("/").rpartition("/")[2] or "hub"
 
 
 def is_supported(name: str) -> bool:
@@ -118,10 +111,10 @@ def is_supported(name: str) -> bool:
 
 
 def read_records(path: str | Path) -> Iterator[Record]:
-    """Stream the records of a file, or of two joined by `+`; one with another suffix is JSON lines or a JSON array."""
-    if len(joined_files(str(path))) > 1:
-        return detect_format(path).opened(ColumnNames(), ReadingNotes(str(path)))
-    return detect_format(path).records() if is_supported(str(path)) else json_records(Path(path))
+    """Stream the records of a file, or of two joined by `+`; one with another suffix is JSON."""
+    if not is_supported(str(path)):
+        return json_source(Path(path))[1](None)
+    return detect_format(path).opened(ColumnNames(), ReadingNotes(str(path)))
 
 
 def detect_format(name: str | Path) -> RecordFile:
@@ -131,41 +124,38 @@ def detect_format(name: str | Path) -> RecordFile:
         InputError: The format cannot be inferred from the name, the file cannot be read, or its first line cannot be a
             header.
     """
-    name = str(name)
-    suffix = "" if name.startswith(HUB) else Path(name).suffix.lower()
+    name, path = str(name), Path(name)
+    suffix = "" if name.startswith(HUB) else path.suffix.lower()
     if name.startswith(HUB):
-        hub_name = HubName.parse(name)
-        return RecordFile(
-            name,
-            f"a set of the Hugging Face hub, split {hub_name.split or 'its only one'}",
-            True,
-            lambda _: hub_name.rows(),
-        )
+        split = _hub_name(name)[2] or "its only one"
+        return RecordFile(name, f"a set of the Hugging Face hub, split {split}", True, lambda _: _hub_rows(name))
     if len(parts := joined_files(name)) > 1:
         first, second = map(detect_format, parts)
         description = f"{first.format}, joined with {second.format}"
         return replace(first, name=name, format=description, is_default=True, second=second)
-    path = Path(name)
     if suffix in JSON:
-        layout = json_layout(path)
-        whole = (lambda: json_whole(path)) if layout not in (None, "") else None
-        description = _JSON_LAYOUTS.get(layout or "", f"the records are the list {layout!r} of one JSON object")
-        return RecordFile(name, description, layout in (None, ""), lambda on_error: json_records(path, on_error), whole)
+        description, stream = json_source(path)
+        return RecordFile(
+            name, description or "JSON", not description, stream, partial(json_object, path) if description else None
+        )
     if suffix in TEXT_TABLES:
         separator = _detect_separator(path)
         is_usual = separator == ("\t" if suffix == ".tsv" else ",")
         description = f"columns separated by {_SEPARATORS.get(separator, repr(separator))}"
-        return RecordFile(name, description, is_usual, lambda on_error: csv_rows(path, separator, on_error))
+        return RecordFile(name, description, is_usual, lambda on_error: _csv_rows(path, separator, on_error))
     if suffix in EXCEL:
         sheets = _open_workbook(path).sheets
         description = f"sheet {sheets[0]!r}" + (f", the first of {len(sheets)}" if len(sheets) > 1 else "")
         return RecordFile(
-            name, description, len(sheets) == 1, lambda _: excel_rows(path), sheet=lambda sheet: _sheets(path, sheet)
+            name, description, len(sheets) == 1, lambda _: _sheet_rows(path), sheet=partial(_sheets, path)
         )
     if suffix == ".parquet":
         return RecordFile(name, "Parquet", True, lambda _: parquet_rows(path))
     expected = f"a file ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or {HUB}NAME@SPLIT"
     raise InputError("the format of the data cannot be inferred from the name", file=name, expected=expected)
+
+
+# --- two files ---
 
 
 def joined_files(name: str) -> tuple[str, ...]:
@@ -175,17 +165,56 @@ def joined_files(name: str) -> tuple[str, ...]:
     return (first, second) if is_pair else (name,)
 
 
-def csv_rows(path: Path, separator: str, on_error: ErrorHandler | None = None) -> Iterator[Record]:
+def _joined(records: list[Record], second: RecordFile, names: ColumnNames, notes: ReadingNotes) -> Iterator[Record]:
+    """Records with the fields of those of a second file; scores of tools are joined by the ids of traces, tables by the
+    columns that both have."""
+    if tools.tool_of(records[:200]) is not None:
+        return tools.join_traces(records, second.records())
+    files = [records, list(second.opened(ColumnNames(), ReadingNotes(second.name)))]
+    common = [name for name in files[0][0].values if name in files[1][0].values] if all(files) else []
+    choices = [names.join.split("+")] if names.join else [common, *([name] for name in common)] if common else []
+    for columns in choices:
+        for many, one in (files, files[::-1]):
+            by_key = {_key(record, columns): record.values for record in one}
+            found = sum(_key(record, columns) in by_key for record in many)
+            if names.join or (len(by_key) == len(one) and 2 * found >= len(many)):
+                notes.add(f"joined by {' and '.join(columns)}")
+                return _with_fields(many, by_key, columns, notes)
+    raise InputError(
+        "no columns that two files have in common tell the records apart",
+        file=second.name,
+        expected="columns with the same ids in both, which are different in each record of one file",
+        found=" and ".join(", ".join(map(str, rows[0].values)) if rows else "no records" for rows in files),
+        remedy="name them: --columns join=COLUMN+COLUMN",
+    )
+
+
+def _key(record: Record, columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(record.values.get(column)) for column in columns)
+
+
+def _with_fields(
+    records: Iterable[Record], by_key: dict[tuple[str, ...], Any], columns: Sequence[str], notes: ReadingNotes
+) -> Iterator[Record]:
+    for record in records:
+        if (other := by_key.get(_key(record, columns))) is None:
+            notes.add("{} records have no counterpart in the other file and are left out")
+        else:
+            known = {name: value for name, value in record.values.items() if not is_missing(value)}
+            yield replace(record, values={**record.values, **other, **known})
+
+
+# --- tables ---
+
+
+def _csv_rows(path: Path, separator: str, on_error: ErrorHandler | None = None) -> Iterator[Record]:
     """Stream the rows of a text table with a header line; every value is a text and names are stripped.
 
     A row's line is the one it begins on, also where quoted texts span several lines. A row that has too many or too few
     cells, or is not UTF-8, is passed to `on_error` and skipped; after a wrong quote no row is certain.
     """
     # The line that declares the separator becomes blank, so that line numbers stay the same.
-    texts = (
-        "\n" if number == 1 and _SEP_LINE.fullmatch(text) else text
-        for number, text in lines(path, escape=on_error is not None)
-    )
+    texts = ("\n" if n == 1 and _SEP_LINE.fullmatch(text) else text for n, text in lines(path))
     # strict: an unclosed quote would otherwise make the rest of the file one text.
     reader = csv.reader(texts, delimiter=separator, strict=True)
 
@@ -197,94 +226,15 @@ def csv_rows(path: Path, separator: str, on_error: ErrorHandler | None = None) -
             if row is None:
                 return
             # Where quotes are not escaped, two of them that begin cells would make the rows in between one text.
-            if separator == "\t" and any("\t" in cell and "\n" in cell for cell in row):
-                raise InputError(
-                    "a text in quotes over several rows",
-                    file=path,
-                    line=line,
-                    found=next(cell for cell in row if "\t" in cell and "\n" in cell),
-                    remedy='write a quote in a text as "", and put such a text in quotes; or save the table as CSV',
-                )
+            if separator == "\t" and (wrong := [cell for cell in row if "\t" in cell and "\n" in cell]):
+                remedy = 'write a quote in a text as "", and put such a text in quotes; or save the table as CSV'
+                problem = "a text in quotes over several rows"
+                raise InputError(problem, file=path, line=line, found=wrong[0], remedy=remedy)
             with redirect_errors(on_error):
-                refuse_escaped_bytes(row, path, line)
+                refuse_bytes(row, path, line)
                 yield line, row
 
     return _table_records(rows(), path, "line", on_error, decimal_commas=separator != ",")
-
-
-def _joined(records: Iterator[Record], second: RecordFile, names: ColumnNames, notes: ReadingNotes) -> Iterator[Record]:
-    """Records with the fields of those of a second file; scores of tools are joined by the ids of traces, tables by the
-    columns that both have."""
-    head = list(islice(records, 200))
-    if tools.tool_of(head) is not None:
-        return tools.join_traces(chain(head, records), second.records())
-    many, one = [*head, *records], list(second.opened(ColumnNames(), ReadingNotes(second.name)))
-    columns = names.join.split("+") if names.join else _common_columns(many, one)
-    if columns is None:
-        many, one = one, many
-        columns = _common_columns(many, one)
-    if columns is None:
-        known = " and ".join(", ".join(map(str, rows[0].values)) if rows else "no records" for rows in (one, many))
-        raise InputError(
-            "no columns that two files have in common tell the records apart",
-            file=second.name,
-            expected="columns with the same ids in both, which are different in each record of one file",
-            found=known,
-            remedy="name them: --columns join=COLUMN+COLUMN",
-        )
-    notes.add(f"joined by {' and '.join(columns)}")
-    by_key = {tuple(str(record.values.get(c)) for c in columns): record.values for record in one}
-
-    def rows() -> Iterator[Record]:
-        for record in many:
-            other = by_key.get(tuple(str(record.values.get(c)) for c in columns))
-            if other is None:
-                notes.add("{} records have no counterpart in the other file and are left out")
-            else:
-                known = {name: value for name, value in record.values.items() if not is_missing(value)}
-                yield replace(record, values={**record.values, **other, **known})
-
-    return rows()
-
-
-def _common_columns(many: Sequence[Record], one: Sequence[Record]) -> list[str] | None:
-    """The columns by which most records of the first file find one of the second; None if there are none."""
-    if not many or not one:
-        return None
-    common = [name for name in many[0].values if name in one[0].values]
-    for columns in (common, *([name] for name in common)) if common else ():
-        counts = Counter(tuple(str(record.values.get(c)) for c in columns) for record in one)
-        found = sum(tuple(str(record.values.get(c)) for c in columns) in counts for record in many)
-        if 2 * found >= len(many) and max(counts.values()) == 1:
-            return list(columns)
-    return None
-
-
-def _sheets(path: Path, name: str) -> Iterator[Record]:
-    """The rows of a sheet, or of all for `*`; those of a sheet without a table are left out then."""
-    sheets = _open_workbook(path).sheets
-    if name not in ("*", *sheets):
-        raise InputError("no such sheet", file=path, field="columns.sheet", expected=", ".join(sheets), found=name)
-    for sheet in sheets if name == "*" else [name]:
-        for record in excel_rows(path, sheet):
-            yield replace(record, values={**record.values, "sheet": sheet}) if name == "*" else record
-
-
-def excel_rows(path: Path, name: str = "") -> Iterator[Record]:
-    """The rows of a workbook's sheet, by default the first visible one, all values as texts; a row's number is the one
-    that Excel shows."""
-    sheet = _open_workbook(path, name)
-    first, *others = sheet.sheets if not name else [name]
-    top = [[cell for cell in map(str.strip, cells) if cell] for _, cells in islice(sheet.rows(), 2)]
-    one_text = all(len(cells) == 1 for cells in top) and not (len(top) > 1 and _is_text_column(top[0][0]))
-    if others and (len(top) < 2 or one_text):
-        raise InputError(
-            f"the first sheet, {first!r}, {'holds no table' if top else 'is empty'}",
-            file=path,
-            found="further sheets: " + ", ".join(map(repr, others)),
-            remedy="name the sheet with the data: --columns sheet=NAME, or sheet=* for all",
-        )
-    return _table_records(sheet.rows(), path, "row")
 
 
 @contextmanager
@@ -304,6 +254,7 @@ def _csv_errors(path: Path, line: int) -> Iterator[None]:
 def _detect_separator(path: Path) -> str:
     """The separator that the first line declares, or that splits the header into most columns; by default the comma."""
     line, header = next(((line, text) for line, text in lines(path) if text.strip()), (1, ""))
+    refuse_bytes([header], path, line)
     if declared := _SEP_LINE.fullmatch(header):
         return declared[1]
     with _csv_errors(path, line):
@@ -330,34 +281,32 @@ def _table_records(
         decimal_commas: Whether numbers have them.
     """
     rows = ((number, row) for number, row in numbered_rows if any(map(str.strip, row)))
-    header_number, header = next(rows, (0, []))
-
-    def at(line: int) -> Record:
-        return Record({}, str(path), line, format="csv", unit=unit, decimal_commas=decimal_commas)
-
+    top, header = next(rows, (0, []))
     # Some programs write a second byte order mark.
-    names = [
-        cell.strip("\ufeff").strip() or f"column {number} (no name)" for number, cell in enumerate(header, start=1)
-    ]
-    with at(header_number).located():
+    names = [cell.strip("\ufeff").strip() or f"column {n} (no name)" for n, cell in enumerate(header, start=1)]
+    file = str(path)
+    with Record({}, file, top, unit=unit).located():
         refuse_equal_names(names)
+    one_name = sum(bool(cell.strip()) for cell in header) == 1
     for number, row in rows:
-        if len([cell for cell in header if cell.strip()]) == 1 < max(len(header), len(row)):
-            raise at(header_number).error(
+        if one_name and max(len(header), len(row)) > 1:
+            raise Record({}, file, top, unit=unit).error(
                 "the first row is a title and not a header",
                 expected="the names of the columns in the first row, e.g. source, text, helpfulness",
                 found=" ".join(header).strip(),
                 remedy="delete the rows above the names of the columns",
             )
+        if len(row) == len(names):
+            values = dict(zip(names, row, strict=True))
+            yield Record(values, file, number, format="csv", unit=unit, decimal_commas=decimal_commas)
+            continue
         with redirect_errors(on_error):
-            if len(row) != len(names):
-                raise at(number).error(
-                    "the row and the header differ in their number of cells",
-                    expected=f"{len(names)} cells: {', '.join(names)}",
-                    found=f"{len(row)} cells",
-                    remedy="put texts with separators or line breaks in double quotes",
-                )
-            yield replace(at(number), values=dict(zip(names, row, strict=True)))
+            raise Record({}, file, number, unit=unit).error(
+                "the row and the header differ in their number of cells",
+                expected=f"{len(names)} cells: {', '.join(names)}",
+                found=f"{len(row)} cells",
+                remedy="put texts with separators or line breaks in double quotes",
+            )
 
 
 def refuse_equal_names(names: Sequence[str], file: str | None = None) -> None:
@@ -371,9 +320,34 @@ def refuse_equal_names(names: Sequence[str], file: str | None = None) -> None:
         raise InputError("two columns have the same name", file=file, field=twice[0], remedy=remedy)
 
 
-def _is_text_column(name: str) -> bool:
-    """Whether this is a usual name of a source or text column, and so no title above the table."""
-    return normalized_name(name) in _TEXT_NAMES
+# --- sheets ---
+
+
+def _sheets(path: Path, name: str) -> Iterator[Record]:
+    """The rows of a sheet, or of all for `*`."""
+    sheets = _open_workbook(path).sheets
+    if name not in ("*", *sheets):
+        raise InputError("no such sheet", file=path, field="columns.sheet", expected=", ".join(sheets), found=name)
+    if name != "*":
+        yield from _sheet_rows(path, name)
+    for sheet in sheets if name == "*" else ():
+        yield from (replace(r, values={**r.values, "sheet": sheet}) for r in _sheet_rows(path, sheet))
+
+
+def _sheet_rows(path: Path, name: str = "") -> Iterator[Record]:
+    """The rows of a workbook's sheet, by default the first visible one, all values as texts; a row's number is the one
+    that Excel shows."""
+    sheet = _open_workbook(path, name)
+    top = [[cell for cell in map(str.strip, cells) if cell] for _, cells in islice(sheet.rows(), 2)]
+    has_table = len(top) == 2 and (max(map(len, top)) > 1 or normalized_name(top[0][0]) in (*SOURCE_WORDS, *TEXT_WORDS))
+    if not name and len(sheet.sheets) > 1 and not has_table:
+        raise InputError(
+            f"the first sheet, {sheet.sheets[0]!r}, {'holds no table' if top else 'is empty'}",
+            file=path,
+            found="further sheets: " + ", ".join(map(repr, sheet.sheets[1:])),
+            remedy="name the sheet with the data: --columns sheet=NAME, or sheet=* for all",
+        )
+    return _table_records(sheet.rows(), path, "row")
 
 
 def _open_workbook(path: Path, name: str = "") -> Sheet:
@@ -402,57 +376,34 @@ def _open_workbook(path: Path, name: str = "") -> Sheet:
     return sheet
 
 
-# --- data sets of the Hugging Face hub, or folders with the same layout: `hf:NAME[:CONFIG][@SPLIT]` ---
+# --- data sets of the Hugging Face hub, or folders with the same layout ---
 
 
-@dataclass(frozen=True)
-class HubName:
-    """A parsed name `hf:NAME[:CONFIG][@SPLIT]`."""
+def _hub_name(name: str) -> tuple[str, str | None, str | None]:
+    """Path, configuration and split of `hf:NAME[:CONFIG][@SPLIT]`."""
+    set_name, _, split = name.removeprefix(HUB).partition("@")
+    path, _, config = set_name.partition(":")
+    if not path.strip():
+        raise InputError("no name of a set", field="--data", expected=f"{HUB}NAME[:CONFIG][@SPLIT]", found=name)
+    return path, config or None, split or None
 
-    name: str
-    path: str
-    config: str | None
-    split: str | None
 
-    @classmethod
-    def parse(cls, name: str) -> HubName:
-        set_name, _, split = name.removeprefix(HUB).partition("@")
-        path, _, config = set_name.partition(":")
-        if not path.strip():
-            raise InputError("no name of a set", field="--data", expected=f"{HUB}NAME[:CONFIG][@SPLIT]", found=name)
-        return cls(name, path, config or None, split or None)
+def _hub_rows(name: str) -> Iterator[Record]:
+    """The rows of a set, loaded by `datasets`, which caches downloads."""
+    import datasets
 
-    def rows(self) -> Iterator[Record]:
-        """The rows of the set; raises `InputError` if it cannot be loaded, or has several splits and none is named."""
-        return typed_rows(self._loaded(), self.name)
-
-    def fingerprint(self) -> str:
-        """The fingerprint of `datasets`: it changes with the revision, or with the files of a folder."""
-        return str(self._loaded()._fingerprint)
-
-    def _loaded(self) -> Any:
-        """The set, loaded by `datasets`, which caches downloads."""
-        import datasets
-
-        try:
-            split = self.split or self._only_split(datasets.get_dataset_split_names(self.path, self.config))
-            return datasets.load_dataset(self.path, self.config, split=split)
-        except InputError:
-            raise
-        except Exception as error:  # The library has no common base class: OSError, httpx and its own errors all occur.
-            raise InputError(
-                f"the set cannot be loaded ({type(error).__name__})",
-                file=self.name,
-                found=first_line_of(error),
-                remedy="check name, configuration and split, and the network",
-            ) from error
-
-    def _only_split(self, names: Sequence[str]) -> str:
-        if len(names) == 1:
-            return names[0]
+    path, config, split = _hub_name(name)
+    try:
+        splits = [split] if split else datasets.get_dataset_split_names(path, config)
+        rows = datasets.load_dataset(path, config, split=splits[0]) if len(splits) == 1 else ()
+    except Exception as error:  # The library has no common base class: OSError, httpx and its own errors all occur.
         raise InputError(
-            "the set has several splits",
-            file=self.name,
-            found=", ".join(names),
-            remedy=f"name it: {self.name}@{names[0]}" if names else None,
-        )
+            f"the set cannot be loaded ({type(error).__name__})",
+            file=name,
+            found=first_line_of(error),
+            remedy="check name, configuration and split, and the network",
+        ) from error
+    if len(splits) != 1:
+        remedy = f"name it: {name}@{splits[0]}" if splits else None
+        raise InputError("the set has several splits", file=name, found=", ".join(splits), remedy=remedy)
+    return typed_rows(rows, name)

@@ -19,8 +19,7 @@ import math
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from operator import itemgetter
@@ -37,7 +36,7 @@ from debate_judge.data.files.columns import (
     text_columns,
 )
 from debate_judge.data.files.formats import RecordFile, detect_format, short_name
-from debate_judge.data.files.names import missing_columns_error, refuse_other_meaning, siblings
+from debate_judge.data.files.names import missing_columns_error, refuse_other_meaning
 from debate_judge.data.files.records import Record, first_records
 from debate_judge.data.files.rows import Rating, Row, RowReader, flat, inner_records
 from debate_judge.data.files.task_file import find_task
@@ -93,8 +92,11 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
         found.setdefault(entry.group.id, entry)
     if errors.first:
         raise errors.first[0].with_others(errors.first[1:])
+    if not found and task is not None:
+        what = f"no group of task {task.name if isinstance(task, Task) else task!r} in the file"
+        raise InputError(what, file=file.name, remedy=f"{NO_ROWS_REMEDY}; --task names the task of the groups")
     if not found:
-        raise _no_groups_error(file, task, columns)
+        raise InputError("no groups in the file", file=file.name, remedy=NO_ROWS_REMEDY)
     groups = tuple(entry.group for entry in found.values())
     used = next(iter(found.values())).task
     if columns.named:
@@ -162,32 +164,8 @@ def iter_groups(
     """
     file = path if isinstance(path, RecordFile) else detect_format(path)
     chosen = find_task(task) if isinstance(task, str) else task
-    names = columns.over(_of_task(chosen))
-    all_notes = notes or ReadingNotes(file.name)
+    names, all_notes = columns.over(_of_task(chosen)), notes or ReadingNotes(file.name)
     task_of = _task_finder(file.folder, chosen, refuse_other_tasks)
-    reader = RowReader(names, task_of, all_notes, on_bad_cell)
-    groups = _groups(file, names, reader, chosen, all_notes, gather, keep_columns, on_error, on_bad_cell)
-    return groups if notes is not None else _logging(groups, all_notes, gather)
-
-
-def _groups(
-    file: RecordFile,
-    names: ColumnNames,
-    reader: RowReader,
-    task: Task | None,
-    notes: ReadingNotes,
-    gather: bool,
-    keep: bool,
-    on_error: ErrorHandler | None,
-    on_bad_cell: ErrorHandler | None,
-) -> Iterator[LocatedGroup]:
-    if not file.is_default:
-        notes.add(file.format)
-    records = inner_records(file.opened(names, notes, on_error), names.records, on_error)
-    head, later = first_records(limit_memory(records, file.name) if gather else records)
-    if not head:
-        return
-    _check_columns(head, names, task or reader.task_of(head[0]), notes, gather)
     bad_lines: set[int] = set()
 
     def skip(error: InputError) -> None:
@@ -197,74 +175,92 @@ def _groups(
         bad_lines.add(error.line or 0)
         on_error(error)
 
-    rows = (row for record in chain(head, later) for row in _skipping(reader.rows(record), skip if on_error else None))
-    if gather:
-        by_key: dict[object, list[Row]] = defaultdict(list)
-        for row in rows:
-            by_key[row.key].append(row)
-        if names.repeated == "error":
-            _refuse_repeated_texts([row for members in by_key.values() for row in members])
-        rows = (row for members in by_key.values() for row in members)
-    for builder in _builders(rows, names, keep, on_bad_cell or (skip if on_error else None)):
-        if builder.first is not None and builder.first.record.line not in bad_lines:
-            with redirect_errors(on_bad_cell):
-                yield builder.group()
+    reader = RowReader(names, task_of, all_notes, on_bad_cell)
+    rows = _rows(file, names, reader, chosen, gather, skip if on_error else None)
+
+    def groups() -> Iterator[LocatedGroup]:
+        logged = notes is not None
+        for builder in _builders(rows, names, keep_columns, gather, on_bad_cell or (skip if on_error else None)):
+            if builder.first.record.line not in bad_lines:
+                with redirect_errors(on_bad_cell):
+                    yield builder.group()
+            # Groups that are streamed cost LM calls while later ones are read, so a misspelt column is told at once.
+            if not logged and not gather:
+                all_notes.log()
+                logged = True
+        if notes is None:
+            all_notes.log()
+
+    return groups()
+
+
+def _rows(
+    file: RecordFile,
+    names: ColumnNames,
+    reader: RowReader,
+    task: Task | None,
+    gather: bool,
+    on_error: ErrorHandler | None,
+) -> Iterator[Row]:
+    """The rows of a file, after its first records were looked at."""
+    if not file.is_default:
+        reader.notes.add(file.format)
+    records = inner_records(file.opened(names, reader.notes, on_error), names.records, on_error)
+    head, later = first_records(limit_memory(records, file.name) if gather else records)
+    if head and (head_task := task or reader.task_of(flat(head[0]))) is not None:
+        _check_columns(head, names, head_task, reader.notes, gather)
+    for record in chain(head, later):
+        with redirect_errors(on_error):
+            yield from reader.rows(record)
 
 
 def _builders(
-    rows: Iterable[Row], names: ColumnNames, keep: bool, on_bad_row: ErrorHandler | None
+    rows: Iterator[Row], names: ColumnNames, keep: bool, gather: bool, on_bad_row: ErrorHandler | None
 ) -> Iterator[_GroupBuilder]:
-    """The groups of adjacent rows; where a row cannot be read, those before it come first."""
+    """The groups of all rows, or of adjacent ones; where a row cannot be read, those before it come first."""
     raters: dict[str, int] = {}
-    builder, key = _GroupBuilder(names, raters, keep), None
+    builders: dict[object, _GroupBuilder] = {}
+    plain: list[Row] = []
     failed: InputError | None = None
-    stream = iter(rows)
-    while failed is None:
+    while True:
         try:
-            row = next(stream, None)
+            row = next(rows, None)
         except InputError as error:
             failed, row = error, None
-        if builder.first is not None and (row is None or row.key != key):
-            yield builder
-            builder = _GroupBuilder(names, raters, keep)
+        if row is None or (not gather and row.key not in builders):
+            if failed is None and gather and names.repeated == "error":
+                _refuse_repeated_texts(plain)
+            yield from builders.values()
+            builders.clear()
         if row is None:
             break
-        key = row.key
+        if gather and row.is_alone:
+            plain.append(row)
+        builder = builders.get(row.key)
+        if builder is None:
+            builder = builders[row.key] = _GroupBuilder(row, names, raters, keep)
         with redirect_errors(on_bad_row):
             builder.add(row)
     if failed is not None:
         raise failed
 
 
-def _skipping(rows: Iterator[Row], on_error: ErrorHandler | None) -> Iterator[Row]:
-    with redirect_errors(on_error):
-        yield from rows
-
-
-def _check_columns(
-    head: Sequence[Record], names: ColumnNames, task: Task | None, notes: ReadingNotes, gather: bool
-) -> None:
+def _check_columns(head: Sequence[Record], names: ColumnNames, task: Task, notes: ReadingNotes, gather: bool) -> None:
     """Check that the mapping finds texts; note what it leaves out; refuse names that mean something else."""
     rows = [flat(record, indexed=names.indexed) for record in head]
     keys = list(dict.fromkeys(key for row in rows for key in map(str, row.values)))
-    found = Keys(keys)
-    if task is None:
-        return
     require_columns(names, rows[0], keys, task)
-    texts = text_columns(found, task, names)
+    texts = text_columns(Keys(keys), task, names)
     if not texts:
         raise missing_columns_error(rows, keys)
-    unread = [key for key in keys if key not in {column for text in texts for column in text.used}]
+    used = {column for text in texts for column in text.used}
+    unread = [key for key in keys if key not in used]
     refuse_other_meaning(rows, texts[0], unread, names, gather=gather)
     known = [*ROLES[:8], *(aspect.name for aspect in task.aspects)]
     unused = [name for name in known if name not in {*texts[0].roles, *texts[0].ratings}]
     notes.add_unread((key for key in unread if key not in names.keep), unused)
     if texts[0].is_pair:
-        notes.add(
-            "pairs, the columns {} and {}".format(*(str(texts[0].column(r)) for r in ("response_a", "response_b")))
-        )
-    if others := siblings(texts[0].column("text"), unread) if len(texts) == 1 else []:
-        notes.add(f"{', '.join(map(repr, others))} may be texts of their own; debate check drafts a pattern for them")
+        notes.add(f"pairs, the columns {texts[0].column('response_a')} and {texts[0].column('response_b')}")
 
 
 def _refuse_repeated_texts(rows: Sequence[Row]) -> None:
@@ -273,45 +269,29 @@ def _refuse_repeated_texts(rows: Sequence[Row]) -> None:
     Raises:
         InputError: More than `_MAX_REPEATED_SHARE` of the rows do.
     """
-    plain = [row for row in rows if _is_alone(row)]
     texts = [
-        (row.key if row.source or row.group or row.columns.is_pair else "", " ".join(row.text.split())) for row in plain
+        (row.key if row.source or row.group or row.columns.is_pair else "", " ".join(row.text.split())) for row in rows
     ]
-    repeated = len(plain) - len(set(texts))
-    if repeated <= max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(plain)):
+    repeated = len(rows) - len(set(texts))
+    if repeated <= max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(rows)):
         return
-    first = min(plain, key=lambda row: row.record.line)
-    what = "a pair" if first.columns.is_pair else "a text"
-    values = {key: [str(row.record.values.get(key)) for row in plain] for key in first.record.values}
-    unused = [key for key in values if key not in first.columns.used]
-    apart = [key for key in unused if len({*zip(texts, values[key], strict=True)}) == len(plain)]
-    name = next((key for key in apart if len({*values[key]}) <= len(plain) / 2), "COLUMN")
+    first = rows[0]
+    values = {key: [str(row.record.values.get(key)) for row in rows] for key in first.record.values}
+    apart = [
+        key
+        for key, of_key in values.items()
+        if key not in first.columns.used
+        and len({*of_key}) <= len(rows) / 2
+        and len({*zip(texts, of_key, strict=True)}) == len(rows)
+    ]
+    what, name = "a pair" if first.columns.is_pair else "a text", apart[0] if apart else "COLUMN"
     raise first.record.error(
-        f"{repeated} of {len(plain)} rows repeat {what}: does each row hold the rating of one rater?",
+        f"{repeated} of {len(rows)} rows repeat {what}: does each row hold the rating of one rater?",
         first.columns.column("winner") or first.columns.column("text") or "text",
         found=first.record.field_names,
         remedy=f"if so, name the column of raters, --columns rater={name}, or, without one, --columns repeated=raters; "
         f"if several systems wrote the same text, name theirs: --columns candidate={name}",
     )
-
-
-def _is_alone(row: Row) -> bool:
-    """Whether nothing says which rater or system a row is of."""
-    if row.columns.is_pair:
-        return not row.columns.is_long and row.columns.column("rater") is None
-    return not row.several and not row.candidate and not row.record.full_names
-
-
-def _logging(groups: Iterable[LocatedGroup], notes: ReadingNotes, gather: bool) -> Iterator[LocatedGroup]:
-    """The groups; the notes are logged after them, and of a stream also after the first.
-
-    Streamed groups cost LM calls while later ones are read, so a misspelled column is reported at once.
-    """
-    for number, group in enumerate(groups):
-        yield group
-        if number == 0 and not gather:
-            notes.log()
-    notes.log()
 
 
 class _Entry(NamedTuple):
@@ -323,68 +303,71 @@ class _Entry(NamedTuple):
     row: Row
 
 
-@dataclass
-class _CandidateRows:
+class _CandidateRows(NamedTuple):
     """A candidate while its rows are collected."""
 
     row: Row
     id: str
-    ratings: dict[str, list[_Entry]] = field(default_factory=lambda: defaultdict(list))
-    comments: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
+    ratings: dict[str, list[_Entry]]
+    comments: dict[str, list[tuple[int, str]]]
     """Aspect -> (number of the rater, comment)."""
 
 
 class _GroupBuilder:
     """Collects the rows of a group; each row is checked as it comes, so that the error is that of the first bad one."""
 
-    def __init__(self, names: ColumnNames, raters: dict[str, int], keep: bool) -> None:
-        self.first: Row | None = None
-        self._names, self._raters, self._keep = names, raters, keep
+    def __init__(self, first: Row, names: ColumnNames, raters: dict[str, int], keep: bool) -> None:
+        self.first, self._names, self._raters, self._keep = first, names, raters, keep
         self._candidates: dict[object, _CandidateRows] = {}
         self._references: dict[str, None] = {}
 
     def add(self, row: Row) -> None:
-        self.first = self.first or row
+        """Add a row.
+
+        Raises:
+            InputError: It contradicts another row of the group.
+        """
         for role in ("source", "context") if row.group else ():
-            before, now = getattr(self.first, role), getattr(row, role)
-            if " ".join(now.split()) != " ".join(before.split()):
+            if getattr(row, role).split() != getattr(self.first, role).split():
                 raise row.record.error(
                     f"the rows of group {row.group!r} differ in {role}",
                     row.columns.column(role) or role,
                     expected=f"the same {role} as in {self.first.record.location}",
-                    found=repr(now),
+                    found=repr(getattr(row, role)),
                     remedy="correct it, or name no group: --columns group=none",
                 )
         self._references |= dict.fromkeys(row.references)
         candidate = self._candidate(row)
         for rating in row.ratings:
-            if not math.isnan(rating.value):
-                self._add_rating(candidate.ratings[rating.aspect.name], rating, row)
+            entries = candidate.ratings.setdefault(rating.aspect.name, [])
+            if self._names.repeated == "error" and rating.rater:
+                self._refuse_second(rating, row, entries)
+            entries.append(_Entry(self._number(rating.rater), rating, row))
         for name, rater, text in row.comments:
-            candidate.comments[name].append((self._number(rater), text))
+            candidate.comments.setdefault(name, []).append((self._number(rater), text))
 
     def _number(self, rater: str) -> int:
         return self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)
 
     def _candidate(self, row: Row) -> _CandidateRows:
         key: object = row.candidate or (row.text if row.several else row.number)
-        known = self._candidates.get(key)
+        known, group = self._candidates.get(key), row.group or self.first.number
         if known is None:
-            id_ = row.candidate or str(row.number)
+            id_ = row.candidate or row.number
             while any(id_ == other.id for other in self._candidates.values()):
                 id_ += "."
-            known = self._candidates[key] = _CandidateRows(row, id_)
+            known = self._candidates[key] = _CandidateRows(row, id_, {}, {})
         elif not row.several:
             location = known.row.record.full_name("text").rpartition(".")[0] or known.row.record.location
             raise row.record.error(
-                f"group {row.group or row.number!r} has two candidates with the id {key!r}: also in {location}",
+                f"group {group!r} has two candidates with the id {key!r}: also in {location}",
                 row.columns.column("candidate") or "candidate",
                 remedy="name the system that wrote each; where a row is one rater's, name the column: --columns "
                 "rater=COLUMN",
             )
         elif known.row.text != row.text:
             raise row.record.error(
-                f"the rows of candidate {key!r} of group {row.group or known.row.number!r} differ in their text",
+                f"the rows of candidate {key!r} of group {group!r} differ in their text",
                 row.columns.column("text") or "text",
                 expected=f"the same text as in {known.row.record.location}",
                 found=row.text,
@@ -393,39 +376,32 @@ class _GroupBuilder:
             )
         return known
 
-    def _add_rating(self, entries: list[_Entry], rating: Rating, row: Row) -> None:
-        same = (
-            e for e in entries if rating.rater and e.rating.rater == rating.rater and e.row.record is not row.record
-        )
-        if self._names.repeated == "error" and (before := next(same, None)):
-            raise row.record.error(
-                f"rater {rating.rater!r} has rated {rating.aspect.name} of this candidate twice, also in "
-                f"{before.row.record.location}",
-                row.columns.column("rater") or "rater",
-                remedy="say what becomes of them, --columns repeated=mean, first, last, sum, or separate where the "
-                "same text was rated as two; if two systems wrote it, name theirs: --columns candidate=COLUMN",
-            )
-        entries.append(_Entry(self._number(rating.rater), rating, row))
+    @staticmethod
+    def _refuse_second(rating: Rating, row: Row, entries: Iterable[_Entry]) -> None:
+        for before in entries:
+            if before.rating.rater == rating.rater and before.row.record is not row.record:
+                raise row.record.error(
+                    f"rater {rating.rater!r} has rated {rating.aspect.name} of this candidate twice, also in "
+                    f"{before.row.record.location}",
+                    row.columns.column("rater") or "rater",
+                    remedy="say what becomes of them, --columns repeated=mean, first, last, sum, or separate where the "
+                    "same text was rated as two; if two systems wrote it, name theirs: --columns candidate=COLUMN",
+                )
 
     def group(self) -> LocatedGroup:
+        """The group; raises `InputError` if a sum of ratings is outside the scale."""
         first = self.first
-        if first is None:
-            raise ValueError("a group without rows")
         candidates = tuple(
             Candidate(
                 c.id,
                 c.row.text,
-                {
-                    name: self._values(sorted(entries, key=itemgetter(0)))
-                    for name, entries in c.ratings.items()
-                    if entries
-                },
+                {name: self._values(sorted(of, key=itemgetter(0))) for name, of in c.ratings.items()},
                 {name: tuple(text for _, text in sorted(of, key=itemgetter(0))) for name, of in c.comments.items()},
                 dict(c.row.record.values) if self._keep else {},
             )
             for c in self._candidates.values()
         )
-        id_ = first.group or str(first.number)
+        id_ = first.group or first.number
         group = RatedGroup(id_, first.source, candidates, first.context, tuple(self._references))
         return LocatedGroup(first.task, group, first.record)
 
@@ -437,17 +413,17 @@ class _GroupBuilder:
         by_rater: dict[str, list[_Entry]] = defaultdict(list)
         for entry in entries:
             by_rater[entry.rating.rater].append(entry)
-        if how in ("first", "last"):
-            at = 0 if how == "first" else -1
-            return tuple(e.rating.value for of in by_rater.values() for e in of if e.row.record is of[at].row.record)
-        return tuple(self._combined(of_rater) for of_rater in by_rater.values())
+        values: list[float] = []
+        for of in by_rater.values():
+            # Of a rater's record with several ratings all count.
+            kept = {"first": of[0].row.record, "last": of[-1].row.record}.get(how)
+            numbers = [e.rating.value for e in of if kept is None or e.row.record is kept]
+            values += numbers if kept else [math.fsum(numbers) / len(of)] if how == "mean" else [self._sum(of)]
+        return tuple(values)
 
-    def _combined(self, entries: Sequence[_Entry]) -> float:
-        total = math.fsum(entry.rating.value for entry in entries)
-        if self._names.repeated == "mean":
-            return total / len(entries)
+    def _sum(self, entries: Sequence[_Entry]) -> float:
         _, rating, row = entries[-1]
-        scale = rating.aspect.scale
+        total, scale = math.fsum(entry.rating.value for entry in entries), rating.aspect.scale
         if not scale.contains(total):
             raise row.record.error(
                 f"the sum of {len(entries)} ratings is outside the scale of {rating.aspect.name}",
@@ -477,7 +453,7 @@ def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Call
                 "FILE.toml drafts one for you to correct. In a file of several tasks, add the field task",
             )
         with replace(record, remedy="rename the column, if it means something else").located(field):
-            task = task_named(name)
+            task: Task = task_named(name)
         if chosen is None or task.name == chosen.name:
             return chosen or task
         if refuse_others:
@@ -487,20 +463,3 @@ def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Call
         return None
 
     return find
-
-
-def _no_groups_error(file: RecordFile, task: Task | str | None, columns: ColumnNames) -> InputError:
-    """The error for a file without groups of the task; it names the tasks that the file has."""
-    names: list[str] = []
-    with suppress(InputError):
-        all_groups = iter_groups(file, columns=columns, notes=ReadingNotes(file.name)) if task is not None else ()
-        names = sorted({entry.task.name for entry in all_groups})
-    if not names:
-        return InputError("no groups in the file", file=file.name, remedy=NO_ROWS_REMEDY)
-    return InputError(
-        f"no group of task {task.name if isinstance(task, Task) else task!r} in the file",
-        file=file.name,
-        field="task",
-        found="groups of " + ", ".join(names),
-        remedy=f"choose one of them with --task, e.g. --task {names[0]}",
-    )

@@ -20,7 +20,7 @@ from debate_judge.data.files.columns import (
     normalized_name,
     word_list,
 )
-from debate_judge.data.files.records import Record, looks_like_a_number
+from debate_judge.data.files.records import Record
 
 CONTEXT_WORDS = word_list("context|background|fact|facts|knowledge|policy|passages|evidence")
 REFERENCE_WORDS = word_list("reference|references|ref|refs|gold")
@@ -101,15 +101,6 @@ def part_in_name(part: str, name: str) -> re.Match[str] | None:
     return found
 
 
-def siblings(column: str | None, others: Iterable[str]) -> list[str]:
-    """Columns whose names differ from one of a text in a number, a letter, or one word, and that hold texts by name."""
-    if column is None:
-        return []
-    return [
-        other for other in others if _difference(column, other) and role_of_name(other) == role_of_name(column) != ""
-    ]
-
-
 def _difference(first: str, second: str) -> tuple[str, str, str] | None:
     """The pattern that two names share, with the part in which they differ: `summary_{x}`, bart, t5."""
     # A number is a part of its own after a word, as in `response1`, and not in a short name such as `x1` or `t5`.
@@ -161,31 +152,29 @@ def families(names: Sequence[str]) -> list[Family]:
 
 def missing_columns_error(rows: Sequence[Record], keys: Sequence[str]) -> InputError:
     """The error for a table without a column `text`: it names all that seems to be missing, and a command."""
-    first = rows[0]
     maybe: dict[str, str] = {}
     for key in keys[:200]:
         role = "rater" if is_rater_name(key) else role_of_name(key)
-        if role and (
-            role == "rater" or _has_texts(rows, key) or (tokens(key) or [""])[-1] in (*TEXT_WORDS, *SOURCE_WORDS)
-        ):
+        is_text = _has_texts(rows, key) or (tokens(key) or [""])[-1] in (*TEXT_WORDS, *SOURCE_WORDS)
+        if role == "rater" or (role and is_text):
             maybe.setdefault(role, key)
     entries = [f"{role}={maybe[role]}" for role in ("text", "source", "rater") if role in maybe]
-    remedy = f"name them, e.g. --columns {','.join(entries)}; " if "text" in maybe else ""
-    return first.error(
+    remedy = f"name them, e.g. --columns {','.join(entries)}; or " if "text" in maybe else ""
+    near = did_you_mean("text", list(keys), "; did you mean {}?") or ""
+    return rows[0].error(
         "the field 'text' is missing",
         "text",
         expected="a column text, with what was rated; if there are any, source (what it was written for) and rater",
         found="fields " + ", ".join(keys) if keys else "no fields",
-        remedy=f"{remedy}or draft a mapping: debate check {shlex.quote(first.file)} --write-task task.toml"
-        + (f"; {near}" if (near := did_you_mean("text", list(keys))) else ""),
+        remedy=f"{remedy}draft a mapping: debate check {shlex.quote(rows[0].file)} --write-task task.toml{near}",
     )
 
 
 def refuse_other_meaning(
     rows: Sequence[Record], columns: TextColumns, unread: Sequence[str], names: ColumnNames, *, gather: bool
 ) -> None:
-    """Ask which column is the source, or the text, where a column with that name holds something else, or none has the
-    name and one that is not read is probably it. Roles that the mapping names are not asked about.
+    """Ask which column is the source, or the text, where one that is not read has texts and a usual name for them, or,
+    without a source, a similar name. Roles that the mapping names are not asked about.
 
     Raises:
         InputError: There is such a column.
@@ -194,37 +183,32 @@ def refuse_other_meaning(
     for role, words in (("source", SOURCE_WORDS), ("text", TEXT_WORDS)):
         column = columns.column(role)
         other = next((key for key in plain if normalized_name(key) in words), None)
-        if role in names.roles or (role == "text" and columns.is_pair):
+        if role in names.roles or (columns.is_pair and column is None):
             continue
-        if column is None and role == "source":
-            near = other or next((k for k in plain if did_you_mean("source", [k], cutoff=0.6)), None)
-            if near and not columns.is_pair:
+        if column is None:
+            other = other or next((k for k in plain if did_you_mean("source", [k], cutoff=0.6)), None)
+            if other:
                 raise rows[0].error(
                     "the field 'source' is missing",
                     "source",
                     found=rows[0].field_names,
-                    remedy=(f"did you mean {near!r}? " if near != other else "")
-                    + f"say which it is: --columns source={near}, or source=none if texts have no source",
+                    remedy=f"did you mean {other!r}? Say which it is: --columns source={other}, or source=none if "
+                    "texts have no source",
                 )
-        if column is None or other is None or not gather:
-            continue
-        cells, texts = ({str(row.values.get(c) or "").strip() for row in rows} for c in (column, other))
-        short = len(cells) < len(texts) and max(map(len, cells)) * len(texts) < sum(map(len, texts))
-        differ = 2 * len(texts) >= len(cells) and not all(map(looks_like_a_number, texts))
-        if short or (role == "text" and columns.column("source") is None and differ):
+        elif other and gather and _has_texts(rows, other):
+            both = f"; --columns source={column},text={other} if both" if role == "text" else ""
             raise rows[0].error(
                 f"is {column!r} or {other!r} the {role}?",
                 column,
-                found=f"{len(cells):,} values, e.g. {min(cells)!r:.60}, and {len(texts):,} in {other!r}",
-                remedy=f"say which: --columns {role}={other}, or {role}={column}"
-                + (f"; --columns source={column},text={other} if both" if role == "text" else ""),
+                found=f"{rows[0].values.get(column)!r:.60}, and {rows[0].values.get(other)!r:.60} in {other!r}",
+                remedy=f"say which: --columns {role}={other}, or {role}={column}{both}",
             )
 
 
 def _has_texts(rows: Sequence[Record], key: str) -> bool:
     """Whether a column holds texts of several words."""
     texts = [value for row in rows[:50] if isinstance(value := row.values.get(key), str)]
-    return bool(texts) and sum(len(text.split()) for text in texts) >= 3 * len(texts)
+    return bool(texts) and sum(len(text.split()) for text in texts) >= 2 * len(texts)
 
 
 def is_rater_name(name: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -249,7 +249,10 @@ class Record:
 
 def is_missing(value: object) -> bool:
     """Whether a value is missing: null, blank, or one of `MISSING_WORDS`."""
-    return is_blank(value) or (isinstance(value, str) and value.strip().lower() in MISSING_WORDS)
+    if isinstance(value, str):
+        # Words are short: longer cells need not be looked at.
+        return (len(value) < 20 and value.strip().lower() in MISSING_WORDS) or not is_visible(value)
+    return value is None
 
 
 def is_blank(value: object) -> bool:
@@ -369,41 +372,30 @@ def input_error(error: ValidationError, record: Record) -> InputError:
     if isinstance(cause, InputError):
         field = ".".join(filter(None, (_field_path(location), cause.field)))
         return record.with_location(cause, field)
-    depth = len(location) - 1
-    while depth > 0 and isinstance(location[depth], int):
-        depth -= 1
-    name, path = _field_path(location[depth:]), record.full_name(_field_path(location[:depth]))
+    field, kind, value = _field_path(location), first["type"], first["input"]
+    owner = replace(record, values={field: value})
     try:
-        _read_again(replace(record, path=path), name, first["type"], first["input"], first.get("ctx", {}))
+        if kind.startswith("missing"):
+            replace(record, values=value, path=record.full_name(_field_path(location[:-1]))).value(str(location[-1]))
+        elif kind == "literal_error":
+            owner.choice(field, re.findall(r"'([^']*)'", first["ctx"]["expected"]))
+        elif kind.startswith("string"):
+            owner.text(field)
     except InputError as refused:
         return refused
-    expected = "a whole number" if first["type"].startswith("int") else first["msg"]
-    owner = replace(record, path=path)
-    return owner.error("wrong type", name, expected=expected, found=describe_value(first["input"]))
+    table = f"a table [{record.full_name(field)}]" if record.format == "toml" else "an object"
+    expected = {**_EXPECTED, "dict": table, "model": table}.get(kind.partition("_")[0], first["msg"])
+    remedy = record.remedy or f"write {expected}"
+    return record.error("wrong type", field, expected=expected, found=describe_value(value), remedy=remedy)
 
 
-def _read_again(owner: Record, name: str, error_type: str, value: Any, context: Mapping[str, Any]) -> None:
-    """Read a field that pydantic refused, with the getter for its type; the getter raises the error."""
-    if error_type.startswith("missing"):
-        replace(owner, values=value).value(name)
-    owner = replace(owner, values={name: value})
-    if error_type == "literal_error":
-        owner.choice(name, re.findall(r"'([^']*)'", context["expected"]))
-    elif getter := _GETTERS.get(error_type.partition("_")[0]):
-        getter(owner, name)
-
-
-_GETTERS: Mapping[str, Callable[[Record, str], object]] = {
-    "string": Record.text,
-    "float": Record.number,
-    "finite": Record.number,
-    "bool": Record.boolean,
-    "list": Record.items,
-    "tuple": Record.items,
-    "dict": Record.child,
-    "model": Record.child,
+_EXPECTED = {
+    **dict.fromkeys(("float", "finite"), "a finite number without quotes"),
+    "int": "a whole number",
+    "bool": "true or false",
+    **dict.fromkeys(("list", "tuple"), "a list"),
 }
-"""First word of the type of pydantic's error -> the getter that raises the same error for such a value."""
+"""First word of the type of pydantic's error -> what is expected."""
 
 
 def _field_path(path: Sequence[int | str]) -> str:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, redirect_errors
@@ -35,7 +36,6 @@ from debate_judge.data.schema import Aspect, Scale, Task, fingerprint, is_visibl
 TIES = frozenset(("tie", "tied", "draw", "equal", "same", "both", "neither", "similar", "none"))
 MARKS = (frozenset(("a", "1", "left", "first")), frozenset(("b", "2", "right", "second")))
 """What a verdict or a column may call the first and the second text."""
-"""Words in the names of columns with rated texts."""
 _AFTER_MARK = re.compile(r"[ _](?:(?:is|was|are)[ _])?(?:better|best|wins|won|preferred|chosen)$")
 _BEFORE_MARK = re.compile(rf"^(?:model|option|assistant|{'|'.join(TEXT_WORDS)})[ _]?")
 _CHOSEN = {"tick", "x", "✓", "1", "true", "yes", "on", "selected"}
@@ -76,6 +76,13 @@ class Row(NamedTuple):
     columns: TextColumns
     several: bool
     """Whether a text may have several rows."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing says which rater or system the row is of."""
+        if self.columns.is_pair:
+            return not self.columns.is_long and self.columns.column("rater") is None
+        return not self.several and not self.candidate and not self.record.full_names
 
 
 def flat(record: Record, *, indexed: bool = False) -> Record:
@@ -130,25 +137,25 @@ def _side_by_side(record: Record, names: Sequence[str]) -> Iterator[Record]:
 
 def _children(record: Record, name: str) -> Iterator[Record]:
     """The records in a field of a record, a list or an object of them, with the fields of the record."""
-    owner, *inside = name.split(".") if name not in record.values else [name]
-    outer, value = record, record.value(owner)
-    for step in inside:
-        outer = outer.child(owner)
-        owner, value = step, outer.value(step)
+    *path, last = [name] if name in record.values else name.split(".")
+    outer = record
+    for step in path:
+        outer = outer.child(step)
+    children = [("", c) for c in outer.children(last)] if not isinstance(outer.value(last), dict) else []
+    if not children:
+        keyed = outer.child(last)
+        children = [(key, keyed.child(key)) for key in keyed.values]
+    # A candidate's id is one, beside that of its group.
+    renamed = {"id": "candidate"} if name == "candidates" else {}
     shared = {key: value for key, value in record.values.items() if key != name.partition(".")[0]}
-    children = outer.children(owner) if not isinstance(value, dict) else []
-    if isinstance(value, dict):
-        inner = outer.child(owner)
-        children = [
-            replace(child, values={"key": key, **child.values}) for key in value for child in [inner.child(key)]
-        ]
-    for child in children:
-        id_name = "candidate" if name == "candidates" else "id"
-        own = {id_name if key == "id" else key: v for key, v in child.values.items()}
+    for key, child in children:
+        own = {"key": key} if key else {}
+        own |= {renamed.get(field, field): value for field, value in child.values.items()}
         # The full path of a field, for errors.
-        paths = {(id_name if key == "id" else key): child.full_name(key) for key in child.values}
-        missing = {"text": child.full_name("text")} if name == "candidates" else {}
-        yield replace(record, values={**shared, **own}, full_names={**record.full_names, **missing, **paths})
+        paths = {renamed.get(field, field): child.full_name(field) for field in ("text", *child.values)}
+        if not renamed and "text" not in child.values:
+            del paths["text"]
+        yield replace(record, values=shared | own, full_names={**record.full_names, **paths})
 
 
 class RowReader:
@@ -168,32 +175,19 @@ class RowReader:
         notes: ReadingNotes,
         on_bad_cell: ErrorHandler | None = None,
     ) -> None:
-        self._names, self._task_of, self._notes, self._bad_cell = names, task_of, notes, on_bad_cell
-        self._columns: dict[tuple[tuple[str, ...], str], list[TextColumns]] = {}
-        self._task_columns: dict[tuple[str, ...], str] = {}
+        self.notes, self._names, self._task_of, self._bad_cell = notes, names, task_of, on_bad_cell
+        self._columns = lru_cache(maxsize=1000)(lambda keys, task: text_columns(cached_keys(keys), task, names))
         self._number = 0
         self._pairs: dict[str, tuple[str, tuple[str, str]]] = {}
         """Source and texts of a pair -> id of its group, and the texts in the order in which they came first."""
         self._pairs_of_group: Counter[str] = Counter()
         self._seen: Counter[object] = Counter()
 
-    def columns_of(self, keys: tuple[str, ...], task: Task) -> list[TextColumns]:
-        """The columns of the texts in a table with these columns."""
-        found = self._columns.get((keys, task.name))
-        if found is None:
-            if len(self._columns) > 1000:  # Records may each have fields of their own.
-                self._columns.clear()
-            found = self._columns[keys, task.name] = text_columns(cached_keys(keys), task, self._names)
-        return found
-
     def task_of(self, record: Record) -> Task | None:
-        """The task of a record; None for one of another task than was chosen."""
-        record = flat(record)
-        keys = tuple(map(str, record.values))
-        if keys not in self._task_columns:
-            name = self._names.roles.get("task", "task")
-            self._task_columns = {keys: cached_keys(keys).named(name) or ("" if name == "none" else "task")}
-        return self._task_of(record, self._task_columns[keys])
+        """The task of a record without objects inside; None for one of another task than was chosen."""
+        name = self._names.roles.get("task", "task")
+        column = cached_keys(tuple(map(str, record.values))).named(name)
+        return self._task_of(record, column or ("" if name == "none" else "task"))
 
     def rows(self, record: Record) -> Iterator[Row]:
         """The rows of a record; none of one that the mapping leaves out."""
@@ -201,14 +195,13 @@ class RowReader:
         if self._names.decimal == "comma":
             record = replace(record, decimal_commas=True)
         if column := self._names.leaves_out(record):
-            self._notes.add(f"{{}} records are left out by keep.{column}")
+            self.notes.add(f"{{}} records are left out by keep.{column}")
             return
         self._number += 1
         task = self.task_of(record)
         if task is None:
             return
-        keys = tuple(map(str, record.values))
-        found = self.columns_of(keys, task)
+        found = self._columns(tuple(map(str, record.values)), task)
         if not found:
             replace(record, values={}).value("text")
         for n, columns in enumerate(found, start=1):
@@ -217,27 +210,28 @@ class RowReader:
                 yield from self._rows(record, number, task, columns)
 
     def _rows(self, record: Record, number: str, task: Task, columns: TextColumns) -> Iterator[Row]:
-        context = "\n\n".join(filter(None, (_optional(record, c) for c in columns.roles.get("context", ()))))
-        references = tuple(_references(record, columns))
-        given = columns.column("source")
-        source = "\n\n".join(filter(None, (_optional(record, c) for c in columns.roles.get("source", ()))))
-        group_column = columns.column("group")
-        group = record.identifier(group_column).strip() if group_column else ""
-        names = ("response_a", "response_b") if columns.is_pair else ("text",)
+        given, group_column = columns.column("source"), columns.column("group")
+        source, context = (
+            "\n\n".join(filter(None, (_optional(record, c) for c in columns.roles.get(role, ()))))
+            for role in ("source", "context")
+        )
         texts = []
-        for name in names:
+        for name in ("response_a", "response_b") if columns.is_pair else ("text",):
             messages = self._messages(record, columns.roles[name])
             if messages is None:
+                self.notes.add("{} records without a text are left out")
                 return
             texts.append(messages)
         before = [joined_messages(messages[:-1]) for messages in texts]
         parts = [messages[-1][1] for messages in texts]
         if len({*before}) > 1 and not given:
             parts, before = [joined_messages(messages) for messages in texts], [""]
-        if not source and given and not before[0]:
+        source = source or before[0]
+        if given and not source:
             remedy = "repeat it in every row; in a spreadsheet, unmerge its cells and fill them down"
             replace(record, remedy=record.remedy or remedy).text(given)
-        source = source or before[0]
+        group = record.identifier(group_column).strip() if group_column else ""
+        references = tuple(_references(record, columns))
         row = Row(record, number, task, group, None, source, context, references, "", "", (), (), columns, False)
         yield from self._pair(row, (parts[0], parts[1])) if columns.is_pair else [self._text(row, parts[0])]
 
@@ -246,59 +240,59 @@ class RowReader:
         messages = []
         for column in columns:
             value = record.values.get(column)
-            if self._names.empty == "skip" and (value is None or value == [] or not is_visible(str(value))):
-                self._notes.add("{} records without a text are left out")
-                return None
             if isinstance(value, str) and value.isascii() and is_visible(value):
                 messages.append(("", value))
                 continue
+            if self._names.empty == "skip" and (value is None or value == [] or not is_visible(str(value))):
+                return None
             remedy = record.remedy or "fill it in, or leave such records out: --columns empty=skip"
-            found = messages_in(value)
-            messages += found or [("", _listed(replace(record, remedy=remedy), column, blank=False))]
-        if len(columns) > 1:
-            messages = [("", "\n\n".join(text for _, text in messages))]
-        return messages
+            messages += messages_in(value) or [("", _listed(replace(record, remedy=remedy), column, blank=False))]
+        return messages if len(columns) == 1 else [("", "\n\n".join(text for _, text in messages))]
 
     def _text(self, row: Row, text: str) -> Row:
-        record, columns = row.record, row.columns
+        record, columns, names = row.record, row.columns, self._names
         rater = _identifier(record, columns.column("rater"))
         id_column = columns.column("candidate")
         id_ = record.identifier(id_column).strip() if id_column else columns.system
-        several = bool(columns.is_long or columns.column("rater") or self._names.repeated != "error")
+        several = bool(columns.is_long or columns.column("rater") or names.repeated != "error")
         ratings = list(self._ratings(row, rater))
         comments = list(self._comments(row, rater, [rating.aspect.name for rating in ratings]))
-        origin = (row.task.name, " ".join(row.source.split()), row.context) if row.source else None
-        key: object = ("group", row.task.name, row.group) if row.group else origin
-        if key is None:
-            key = (row.task.name, id_, text) if several else row.number
-        if self._names.repeated == "separate":
+        key: object = row.number
+        if row.group:
+            key = ("group", row.task.name, row.group)
+        elif row.source:
+            key = (row.task.name, " ".join(row.source.split()), row.context)
+        elif several:
+            key = (row.task.name, id_, text)
+        if names.repeated == "separate":
             # The n-th row of a rater about a text is about the n-th of several equal texts.
             aspects = tuple(rating.aspect.name for rating in ratings) if columns.is_long else ()
             self._seen[key, id_, text, rater, aspects] += 1
-            n = self._seen[key, id_, text, rater, aspects]
-            id_ = id_ if n == 1 else f"{id_ or row.number}.{n}"
-            key = key if origin or row.group or n == 1 else (key, n)
+            if (n := self._seen[key, id_, text, rater, aspects]) > 1:
+                id_ = f"{id_ or row.number}.{n}"
+                key = key if row.source or row.group else (key, n)
         return row._replace(key=key, candidate=id_, text=text, ratings=ratings, comments=comments, several=several)
 
     # --- ratings ---
 
     def _ratings(self, row: Row, rater: str) -> Iterator[Rating]:
         record, columns, task = row.record, row.columns, row.task
+        cells: Mapping[str, Sequence[Cell]] = columns.ratings
         if columns.is_long:
-            aspect = self._aspect(record, str(columns.column("aspect")), str(columns.column("rating")), task)
-            cells = {aspect: [Cell(str(columns.column("rating")))]} if aspect else {}
-        else:
-            cells = {task.aspect(name): list(found) for name, found in columns.ratings.items()}
-        for aspect, of_aspect in cells.items():
-            mapped = self._names.aspects.get(aspect.name, _UNMAPPED)
+            rating = str(columns.column("rating"))
+            named = self._aspect(record, str(columns.column("aspect")), rating, task)
+            cells = {named.name: [Cell(rating)]} if named else {}
+        for name, of_aspect in cells.items():
+            aspect, mapped = task.aspect(name), self._names.aspects.get(name, _UNMAPPED)
             for cell in of_aspect:
                 for field, value in self._values(record, cell, mapped, aspect):
                     with redirect_errors(self._bad_cell):
-                        yield Rating(
-                            aspect, self._rating(record, value, aspect, mapped, field), cell.rater or rater, field
-                        )
+                        number = self._rating(record, value, aspect, mapped, field)
+                        if number is not None:
+                            yield Rating(aspect, number, cell.rater or rater, field)
 
-    def _values(self, record: Record, cell: Cell, mapped: AspectColumns, aspect: Aspect) -> list[tuple[str, object]]:
+    @staticmethod
+    def _values(record: Record, cell: Cell, mapped: AspectColumns, aspect: Aspect) -> list[tuple[str, object]]:
         value = record.values.get(cell.column)
         if cell.value:
             named: object = float(cell.value) if looks_like_a_number(cell.value) else cell.value
@@ -307,7 +301,8 @@ class RowReader:
             return [(cell.column, value)]
         return record.values_in(cell.column, aspect.scale)
 
-    def _rating(self, record: Record, value: object, aspect: Aspect, mapped: AspectColumns, field: str) -> float:
+    def _rating(self, record: Record, value: object, aspect: Aspect, mapped: AspectColumns, field: str) -> float | None:
+        """A value on the scale of its aspect; None for a code that means that there is none."""
         if mapped.ratings and (code := code_of(value)) in mapped.ratings:
             value = mapped.ratings[code]
         elif isinstance(value, str) and mapped.labels:
@@ -319,7 +314,7 @@ class RowReader:
                 remedy=f"add it to labels, or to missing, in [aspects.{aspect.name}]",
             )
         if value is None:
-            return float("nan")
+            return None
         if isinstance(value, str) and looks_like_a_number(value.strip()):
             value = float(value)
         is_sum = self._names.repeated == "sum"
@@ -337,20 +332,22 @@ class RowReader:
             names |= dict.fromkeys(map(normalized_name, [mapped] if isinstance(mapped, str) else mapped), aspect)
         if normalized_name(name) not in names:
             near = did_you_mean(name, [aspect.name for aspect in task.aspects], "did you mean ratings of {}?")
-            self._notes.add(f"not read: 'ratings of {name}'" + (f" ({near})" if near else ""))
+            self.notes.add(f"not read: 'ratings of {name}'" + (f" ({near})" if near else ""))
         return names.get(normalized_name(name))
 
     def _comments(self, row: Row, rater: str, rated: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         for name, columns in row.columns.comments.items():
-            # A comment on no aspect is on the row's rating, or on the only aspect that there is.
-            of = [name] if name else [row.task.aspects[0].name] if len(row.task.aspects) == 1 else rated[:1]
-            if not name and row.columns.is_long and not row.columns.is_pair:
+            aspects = row.task.aspects
+            if name:
+                of = [name]
+            elif row.columns.is_long and not row.columns.is_pair:
                 aspect = self._aspect(row.record, str(row.columns.column("aspect")), columns[0], row.task)
                 of = [aspect.name] if aspect else []
-            elif not name and len(row.task.aspects) > 1 and not row.columns.is_pair:
-                of = []
+            else:
+                # A comment on no aspect is on the only one that there is, or on the first verdict.
+                of = [aspects[0].name] if len(aspects) == 1 else [*rated[:1]] if row.columns.is_pair else []
             of = [aspect for aspect in of if name or aspect not in row.columns.comments]
-            for column in columns:
+            for column in columns if of else ():
                 if row.record.values.get(column) is not None:
                     yield from ((aspect, rater, text) for aspect in of for text in comments_in(row.record, column))
 

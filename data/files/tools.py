@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import ast
 import base64
-import io
 import json
 import re
-import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple
 
 from debate_judge.data.errors import InputError
@@ -28,6 +26,7 @@ Values = Mapping[str, Any]
 
 _MAX_PYTHON = 200_000
 """Length of a cell that is read as Python; a longer one has to be JSON."""
+_SIDE_BY_SIDE = re.compile(r"""['"]\s+['"]""")
 _COMMENT = re.compile(r"(?:(.+?)[ _.-]+)?(?:comments?|reasons?|why|notes?|explanations?|rationales?|feedback)", re.I)
 """Name of a question that asks for a comment, with the aspect of the comment."""
 _PREVIEW_CUT_OFF = re.compile(r".{997,}\.\.\.", re.DOTALL)
@@ -145,28 +144,19 @@ def _rows(record: Record, tool: Tool, has_id: bool) -> Iterator[Record]:
         texts = {"candidate": str(id_), **texts}
     if tool is _STUDIO_TABLE or "winner" in texts:
         yield replace(record, values=texts, format="csv")
-    else:
-        yield from _answer_rows(record, texts, list(answers), rated)
-
-
-def _answer_rows(record: Record, texts: Values, answers: Sequence[Answer], rated: Sequence[Answer]) -> Iterator[Record]:
+        return
+    comments = []
     for answer in answers:
-        if not is_missing(answer.value):
-            yield _row(record, texts, answer)
-        elif str(answer.comment or "").strip():
+        if is_missing(answer.value) and str(answer.comment or "").strip():
             # A comment on the whole text is one on each aspect that this rater rated.
             of_rater = [other.aspect for other in rated if other.rater == answer.rater]
-            for aspect in [answer.aspect] if answer.aspect in of_rater else of_rater:
-                yield _row(record, texts, answer._replace(aspect=aspect))
-    if not rated:
-        yield _row(record, texts, Answer(""))
-
-
-def _row(record: Record, texts: Values, answer: Answer) -> Record:
-    aspect, rater, comment = (str(v) if v or v == 0 else "" for v in (answer.aspect, answer.rater, answer.comment))
-    columns = {"aspect": aspect, "rating": answer.value, "rater": rater, "comment": comment}
-    full_names = dict.fromkeys(("rating", "aspect"), answer.field or aspect)
-    return replace(record, values={**texts, **columns}, full_names=full_names, format="csv")
+            aspects = [answer.aspect] if answer.aspect in of_rater else of_rater
+            comments += [answer._replace(aspect=aspect) for aspect in aspects]
+    for answer in [*rated, *comments] or [Answer("")]:
+        aspect, rater, comment = (str(v) if v or v == 0 else "" for v in (answer.aspect, answer.rater, answer.comment))
+        columns = {"aspect": aspect, "rating": answer.value, "rater": rater, "comment": comment}
+        full_names = dict.fromkeys(("rating", "aspect"), answer.field or aspect)
+        yield replace(record, values={**texts, **columns}, full_names=full_names, format="csv")
 
 
 # --- what tools have in common ---
@@ -178,17 +168,12 @@ def parsed(value: object) -> object:
         return value
     with suppress(ValueError, RecursionError):
         return json.loads(value)
-    if value[:1] not in ("[", "{") or len(value) > _MAX_PYTHON:
+    # Python would join texts that follow each other without a comma, as numpy writes lists.
+    if value[:1] not in ("[", "{") or len(value) > _MAX_PYTHON or _SIDE_BY_SIDE.search(value):
         return value
-    try:
-        tree = ast.parse(value, mode="eval")
-        # Python would join texts that follow each other without a comma, as numpy writes lists.
-        types = [token.type for token in tokenize.generate_tokens(io.StringIO(value).readline)]
-        if (tokenize.STRING, tokenize.STRING) in pairwise(type_ for type_ in types if type_ != tokenize.NL):
-            return value
-        return ast.literal_eval(_LiteralsOnly().visit(tree))
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError):
-        return value
+    with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return ast.literal_eval(_LiteralsOnly().visit(ast.parse(value, mode="eval")))
+    return value
 
 
 class _LiteralsOnly(ast.NodeTransformer):

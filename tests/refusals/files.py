@@ -55,7 +55,7 @@ Place = tuple[str, str | bytes, int | None, str | None, str]
 RATING = "candidates[0].ratings.coherence"
 JSONL: list[Place] = [
     ("not JSON", FIRST + '\n{"group": "g2" "task"}', 2, None, "not valid JSON"),
-    ("not UTF-8", FIRST.encode() + b'\n{"group": "caf\xe9"}', 2, None, "not UTF-8: character 15"),
+    ("not UTF-8", FIRST.encode() + b'\n{"group": "caf\xe9"}', 2, None, "not UTF-8: the byte 0xe9"),
     ("NaN", FIRST.replace("[4, 5]", "NaN"), 1, None, "NaN is not a JSON number"),
     ("a nested text", line(task="summarization", candidates=..., data={"answer": "x"}), 1, "text", "text=data.answer"),
     ("endless number", rated(0).replace("0}", "9" * 5000 + "}"), 1, None, "a number has thousands of digits"),
