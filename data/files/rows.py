@@ -141,20 +141,20 @@ def _children(record: Record, name: str) -> Iterator[Record]:
     outer = record
     for step in path:
         outer = outer.child(step)
-    children = [("", c) for c in outer.children(last)] if not isinstance(outer.value(last), dict) else []
-    if not children:
+    if isinstance(outer.value(last), dict):
         keyed = outer.child(last)
         children = [(key, keyed.child(key)) for key in keyed.values]
+    else:
+        children = [("", child) for child in outer.children(last)]
     # A candidate's id is one, beside that of its group.
     renamed = {"id": "candidate"} if name == "candidates" else {}
     shared = {key: value for key, value in record.values.items() if key != name.partition(".")[0]}
     for key, child in children:
-        own = {"key": key} if key else {}
+        own: dict[str, object] = {"key": key} if key else {}
         own |= {renamed.get(field, field): value for field, value in child.values.items()}
         # The full path of a field, for errors.
-        paths = {renamed.get(field, field): child.full_name(field) for field in ("text", *child.values)}
-        if not renamed and "text" not in child.values:
-            del paths["text"]
+        named = [*child.values, *(["text"] if renamed else [])]
+        paths = {renamed.get(field, field): child.full_name(field) for field in named}
         yield replace(record, values=shared | own, full_names={**record.full_names, **paths})
 
 
