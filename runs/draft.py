@@ -30,7 +30,7 @@ from debate_judge.data.files.columns import (
     normalized_name,
     word_list,
 )
-from debate_judge.data.files.formats import RecordFile, detect_format, joined_files
+from debate_judge.data.files.formats import JSON, TEXT_TABLES, RecordFile, detect_format
 from debate_judge.data.files.groups import limit_memory
 from debate_judge.data.files.names import (
     COMMENT_WORDS,
@@ -404,21 +404,16 @@ class _Drafter:
         return understood + [(key, "not read") for key in unread]
 
     def _built_in(self) -> str:
-        if self.settings or any(q.open for q in self.questions):
+        mapped = any(a.labels or a.missing or a.lower_is_better for a in self.aspects)
+        if mapped or self.settings or any(question.open for question in self.questions):
             return ""
-        if any(a.labels or a.missing or a.lower_is_better for a in self.aspects):
-            return ""
-        for task in TASKS.values():
-            scales = {aspect.name: aspect.scale for aspect in task.aspects}
-            if all(
-                (scale := scales.get(a.name))
-                and (a.columns in ([], [a.name]) or task is PAIRS)
-                and scale.low <= a.scale.low
-                and a.scale.high <= scale.high
-                for a in self.aspects
-            ):
-                return task.name
-        return ""
+
+        def fits(task: Task, aspect: AspectDraft) -> bool:
+            scale = next((a.scale for a in task.aspects if a.name == aspect.name), None)
+            named = task is PAIRS or aspect.columns in ([], [aspect.name])
+            return named and scale is not None and scale.low <= aspect.scale.low and aspect.scale.high <= scale.high
+
+        return next((task.name for task in TASKS.values() if all(fits(task, a) for a in self.aspects)), "")
 
     # --- texts ---
 
@@ -921,13 +916,10 @@ class _Drafter:
         whole = stem[1] if stem and any(f"{stem[1]}{part}" in key for key in keys for part in parts) else ""
         patterns: dict[str, list[str]] = defaultdict(list)
         for key in keys:
-            named = [p for p in parts if (f"{whole}{p}" in key if whole else part_in_name(p, key))]
-            if named:
-                part = max(named, key=len)
-                start, end = (
-                    m := re.search(re.escape(whole + part), key) if whole else part_in_name(part, key)
-                ) and m.span()  # type: ignore[misc]
-                patterns[f"{key[:start]}{whole}{{{placeholder}}}{key[end:]}"].append(key)
+            matches = {p: re.search(re.escape(whole + p), key) if whole else part_in_name(p, key) for p in parts}
+            part = max((p for p in parts if matches[p]), key=len, default=None)
+            if part is not None and (match := matches[part]):
+                patterns[f"{key[: match.start()]}{whole}{{{placeholder}}}{key[match.end() :]}"].append(key)
         for family in families(list(patterns)):
             named = [p for p in family.members if _NUMBERED_RATER.fullmatch(normalized_name(p)) or is_rater_name(p)]
             if len(named) == len(family.members) or (family.numbered and _BEFORE_NUMBER.search(family.pattern)):
@@ -1017,13 +1009,13 @@ class _Drafter:
     def _ask_for_raters(self, keys: Sequence[str]) -> None:
         """Ask whether columns that are called like people are raters of one aspect."""
         rated = [key for key in keys if any(aspect.columns == [key] for aspect in self.aspects)]
-        asked = [f for f in families(rated) if len(f.members) > 1 and looks_like_raters(f.members, people=True)]
-        for family in asked:
-            text = f"are {', '.join(family.members)} raters? Then write one aspect in place of theirs, with"
-            self.ask(text, [f"column = {as_toml(family.named('rater'))}"])
-        if not asked and len(rated) > 1 and looks_like_raters(rated, people=True):
-            text = f"are {', '.join(rated[:5])} raters? Then write one aspect in place of theirs, with"
-            self.ask(text, [f"column = {as_toml(rated)}"])
+        asked: list[tuple[Collection[str], object]] = [(f.members, f.named("rater")) for f in families(rated)]
+        asked = [(names, column) for names, column in asked if looks_like_raters(names, people=True)]
+        if not asked and looks_like_raters(rated, people=True):
+            asked = [(rated[:5], rated)]
+        for names, column in asked:
+            text = f"are {', '.join(names)} raters? Then write one aspect in place of theirs, with"
+            self.ask(text, [f"column = {as_toml(column)}"])
 
     def _aspect_of(self, name: str, columns: list[str], keys: Sequence[str]) -> None:
         cells = [cell for key in keys for cell in self.columns[key].cells]
@@ -1039,15 +1031,10 @@ class _Drafter:
             missing: list[Any] = list(column.unsure)
             values = [labels[v] for v in (" ".join(str(p).split()) for p in column.present) if v in labels]
             low, high = min(labels.values()), max(labels.values())
-            scale = (
-                None
-                if low == high
-                else Scale(low, high)
-                if {*labels.values()} == {0, 1}
-                else Scale(*ends(low, high, True))
-            )
-            if scale and self.settings.get("repeated") == "sum":
-                scale = Scale(0, self._largest_sum(columns[0], labels))
+            low, high = (low, high) if {*labels.values()} == {0, 1} else ends(low, high, True)
+            if self.settings.get("repeated") == "sum":
+                low, high = 0, self._largest_sum(columns[0], labels)
+            scale = Scale(low, high) if len({*labels.values()}) > 1 else None
             if scale and not scale.binary and not all(re.search(r"\d|[★⭐*]", word) for word in labels):
                 text = f"the words of {columns[0]!r} are read in this order; correct it if it is another"
                 self.ask(text, [f"labels = {as_toml(labels)}"], name)
@@ -1104,24 +1091,20 @@ class _Drafter:
     def _no_text_error(self) -> InputError:
         """The error for a file without texts; it names one beside it that has the same ids, and texts."""
         error = missing_columns_error(self.rows[:200], list(self.columns))
-        folder = Path(self.file.name).parent
-        if len(joined_files(self.file.name)) > 1 or not folder.is_dir() or self.file.name.startswith("hf:"):
+        path = Path(self.file.name)
+        if not path.is_file():
             return error
-        others = [p for p in sorted(folder.iterdir())[:50] if p.suffix in (".jsonl", ".json", ".csv", ".tsv")]
-        others = [p for p in others if p.name != Path(self.file.name).name]
-        texts = next((p for p in others if self._has_texts(str(p))), "TEXTS.jsonl")
+        others = [p for p in sorted(path.parent.iterdir())[:50] if p.suffix in (*JSON, *TEXT_TABLES) and p != path]
+        texts = next((p for p in others if self._has_texts(p)), "TEXTS.jsonl")
         remedy = f"if the texts are in another file, name both: debate check {self.file.name}+{texts}"
         return error.replaced(problem="no column holds texts", remedy=remedy)
 
-    def _has_texts(self, name: str) -> bool:
+    def _has_texts(self, path: Path) -> bool:
         try:
-            first = next(detect_format(name).records(), None)
+            values = next(detect_format(path).records(), Record({}, "")).values
         except InputError:
             return False
-        values = first.values if first is not None else {}
-        return bool({*map(str, values)} & {*self.columns}) and any(
-            isinstance(value, str) and len(value.split()) > 2 for value in values.values()
-        )
+        return not self.columns.keys().isdisjoint(values) and any(len(str(v).split()) > 2 for v in values.values())
 
     def _no_ratings_error(self) -> InputError:
         advice = [f"{column}: {why}" for column, why in self.understood.items() if why != "not read"]
