@@ -49,7 +49,7 @@ def _run(flags: CompileFlags) -> int:
 def _estimate(settings: Settings, reply_lengths: str) -> int:
     from debate_judge.optimize.estimate import estimate_compile, notes
     from debate_judge.optimize.rated_data import load
-    from debate_judge.runs.estimates.table import estimate_blocks
+    from debate_judge.runs.estimates import estimate_blocks
     from debate_judge.runs.flags.judge import personas
 
     rated = load(settings)

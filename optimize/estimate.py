@@ -23,18 +23,16 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.programs import options_of
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.programs.judge import corpus_items
-from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.runs.estimates.dry_run import (
+from debate_judge.runs.estimates import (
     Estimate,
     EstimateTarget,
     Stage,
     TextTotals,
     estimate_by_dry_run,
-    reply_tokens,
+    sampled_groups,
+    text_totals,
 )
-from debate_judge.runs.estimates.items import sampled_groups, text_totals
 from debate_judge.runs.flags.judge import together_question
-from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -54,13 +52,13 @@ def estimate_compile(
         rated: What the settings name, if it is loaded already.
     """
     plan = make_plan(load(settings, rated), settings, personas)
-    target = EstimateTarget(
+    target = EstimateTarget.of(
+        settings,
+        settings.store,
+        reply_lengths,
         settings.lm,
         settings.api_base,
-        replies_folder(settings.store, settings.lm),
         {"temperature": settings.temperature, "max_tokens": settings.max_tokens},
-        lm_options(settings),
-        reply_tokens(reply_lengths),
         {REFLECTION: settings.reflection_lm or settings.lm},
     )
     sample = sampled(plan)

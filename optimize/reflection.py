@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from debate_judge.programs.lm.reply import LocalTransport
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.estimates.dry_run import NO_LIMITS
+from debate_judge.runs.estimates import NO_LIMITS
 from debate_judge.runs.flags.lm import lm_options
 
 if TYPE_CHECKING:

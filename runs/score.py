@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.lm import lm_options, require_server
+from debate_judge.runs.flags.lm import require_server
 from debate_judge.runs.flags.parser import RESUME_HINT, run_command
 from debate_judge.runs.flags.text_layout import is_terminal, say
 from debate_judge.runs.reports.tables import show
@@ -61,23 +61,17 @@ def _run(flags: ScoreFlags) -> int:
 
 
 def _estimate(flags: ScoreFlags) -> int:
-    from debate_judge.runs.estimates.dry_run import reply_tokens
-    from debate_judge.runs.estimates.items import estimate_scoring, scoring_target
-    from debate_judge.runs.estimates.table import estimate_blocks
+    from debate_judge.runs.estimates import EstimateTarget, estimate_blocks, estimate_scoring
+    from debate_judge.runs.export.lm_choice import resolve_lm, unconfirmed_address
     from debate_judge.runs.export.loaded import select_aspects
     from debate_judge.runs.runner.streaming import items_of_group
     from debate_judge.runs.scoring.scorer import find_export
 
     export = find_export(flags)
-    target = scoring_target(
-        export,
-        flags.lm,
-        flags.api_base,
-        flags.store,
-        lm_options(flags),
-        max_tokens=flags.max_tokens,
-        reply_tokens=reply_tokens(flags.estimate or ""),
-    )
+    # The export's address needs no confirmation, because nothing is sent.
+    address = flags.api_base or unconfirmed_address(export, flags.lm, None)
+    lm = resolve_lm(export, flags.lm, address, flags.max_tokens)
+    target = EstimateTarget.of(flags, flags.store, flags.estimate or "", *lm)
     task, aspects = export.judge.task, select_aspects(export.judge, flags.aspects or None)
     groups = _groups(flags, task, lambda error: None)
     items = (item for entry in groups for item in items_of_group(task, entry.group, aspects))
@@ -106,8 +100,7 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     input_file, out = Path(flags.input), Path(flags.out)
     first_groups, groups = scorer.peek(_groups(flags, judge.task, scorer.skip_line))
     transcripts = Path(flags.transcripts) if flags.transcripts else None
-    columns = scorer.columns(first_groups)
-    with open_results(out, scorer.layout(), input_file=input_file, columns=columns, transcripts=transcripts) as results:
+    with open_results(out, scorer.layout(), input_file=input_file, transcripts=transcripts) as results:
         scorer.run_preflight(first_groups)
         _write_all(flags, scorer, groups, results)
         if not results.totals.rows:

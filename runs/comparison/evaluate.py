@@ -16,14 +16,15 @@ from debate_judge.programs.grouping import Grouping, Question, group_into_questi
 from debate_judge.programs.judge import Judgement, Unscored, corpus_items
 from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.results import EvaluatedJudge
-from debate_judge.runs.estimates.dry_run import (
+from debate_judge.runs.estimates import (
     NO_CALLS,
     Estimate,
     EstimateTarget,
     Stage,
     estimate_by_dry_run,
+    sampled_groups,
+    text_totals,
 )
-from debate_judge.runs.estimates.items import sampled_groups, text_totals
 from debate_judge.runs.runner.judge_usage import JudgeUsage, stage
 from debate_judge.runs.runner.progress import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner, PassJob, group_scores, run_shared_pass

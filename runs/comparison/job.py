@@ -23,8 +23,7 @@ from debate_judge.runs.comparison.plan import ComparisonPlan, prepare
 from debate_judge.runs.comparison.report import comparison_report, evidence_tables
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvaluatedJudge
 from debate_judge.runs.comparison.table import heading, judges_table, notes, verdict
-from debate_judge.runs.estimates.dry_run import EstimateTarget, reply_tokens
-from debate_judge.runs.estimates.table import estimate_blocks
+from debate_judge.runs.estimates import EstimateTarget, estimate_blocks
 from debate_judge.runs.flags.declaration import changed_settings, result_settings
 from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.flags.parser import EXIT_LM, RESUME_HINT
@@ -151,14 +150,8 @@ def _estimate(plan: ComparisonPlan) -> list[OutputBlock]:
     """The cost estimate of the comparison, for the terminal, by LM; no LM is called."""
     flags, blocks = plan.flags, list[OutputBlock]()
     for choice in plan.lms:
-        target = EstimateTarget(
-            choice.spec,
-            choice.api_base,
-            replies_folder(flags.store, choice.spec),
-            {"temperature": choice.temperature, "max_tokens": choice.max_tokens},
-            lm_options(flags),
-            reply_tokens(flags.estimate or ""),
-        )
+        sampling = {"temperature": choice.temperature, "max_tokens": choice.max_tokens}
+        target = EstimateTarget.of(flags, flags.store, flags.estimate or "", choice.spec, choice.api_base, sampling)
         estimate = estimate_evaluation(target, plan.setup.corpus, plan.setup.aspects, plan.entrants_of(choice))
         last = choice == plan.lms[-1]
         notes = ["A call that several judges need is made once, and counted for the first of them."] if last else []

@@ -7,7 +7,6 @@ of replies (`programs.lm.store`). Texts are hostile: in a sheet nothing becomes 
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.data.files.formats import EXCEL, TEXT_TABLES, detect_format, joined_files
+from debate_judge.data.files.formats import EXCEL, TEXT_TABLES, joined_files
 from debate_judge.data.files.writing import write_errors
 
 if TYPE_CHECKING:
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 
     from debate_judge.programs.judge import Item
     from debate_judge.runs.runner.streaming import Score
-
-    ScoredItems = Sequence[tuple[Item, Score]]
-    """The items of one row, with their scores."""
 
 FORMATS = (".jsonl", ".csv", ".xlsx", ".parquet")
 
@@ -51,8 +47,6 @@ _MAX_SHEET_ROWS, _MAX_CELL_LENGTH = 1_048_576, 32_767
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,13})(\.\d{1,9})?")
 """A number, and no id: no leading zeros, and few enough digits for a float."""
-
-_OTHER_FORMATS = "choose another --out, ending in .parquet, .csv or .jsonl; answers are kept in --store"
 
 
 @dataclass(frozen=True)
@@ -77,7 +71,7 @@ class RowLayout:
             raise InputError(f"two columns would be called {duplicates[0]!r}", field="--wide", remedy=remedy)
 
     @property
-    def scores(self) -> tuple[str, ...]:
+    def numbers(self) -> tuple[str, ...]:
         """Columns of numbers, also where nothing has a score."""
         return tuple(self.cuts) if self.wide else ("score", "judge_score")
 
@@ -86,7 +80,7 @@ class RowLayout:
         """Number of items in a row."""
         return len(self.cuts) if self.wide else 1
 
-    def row(self, scored: ScoredItems, columns: Row) -> dict[str, object]:
+    def row(self, scored: Sequence[tuple[Item, Score]], columns: Row) -> dict[str, object]:
         """One row, after the input's columns. A result that they have, too, is called `judge_NAME`; group and candidate
         are then the input's.
         """
@@ -95,8 +89,8 @@ class RowLayout:
         if self.wide:
             results |= {item.aspect.name: score.score for item, score in scored}
             for item, score in scored:
-                cut, values = self.cuts[item.aspect.name], score.score
-                fields = {"decision": None if values is None or cut is None else values >= cut}
+                cut, points = self.cuts[item.aspect.name], score.score
+                fields = {"decision": None if points is None or cut is None else points >= cut}
                 fields |= {name: getattr(score, name) for name in (*self.extra, "reason", "unscored")}
                 results |= {f"{item.aspect.name}_{name}": fields[name] for name in self._contents(cut)}
         else:
@@ -169,18 +163,17 @@ class ResultWriter:
         self.layout, self._rows, self._debates = layout, rows, debates
         self._pending: list[tuple[Item, Score]] = []
         """Items of a row that is not complete."""
-        self.columns: tuple[str, ...] = ()
-        """Those of the first row that has the input's columns."""
-        self._held: list[dict[str, object]] = []
-        """Rows of lines that could not be read, before that row."""
+        self._input_columns: dict[str, None] = {}
+        self._columns: dict[str, None] = {}
         self.totals = RowTotals()
 
-    def add(self, item: Item, score: Score, columns: Row) -> None:
-        """Add an item, those of one row consecutively, with the input's columns where they are kept.
+    @property
+    def columns(self) -> list[str]:
+        """Those of all rows so far, the input's first."""
+        return list(self._input_columns | self._columns)
 
-        Raises:
-            InputError: The input's first text did not have one of these columns.
-        """
+    def add(self, item: Item, score: Score, columns: Row) -> None:
+        """Add an item, those of one row consecutively, with the input's columns where they are kept."""
         if self._debates is not None:
             _write(self._debates, _debate(item, score, self.layout.extra))
         self.totals.count(score)
@@ -188,30 +181,9 @@ class ResultWriter:
         if len(self._pending) < self.layout.items:
             return
         row, self._pending = self.layout.row(self._pending, columns), []
-        if not (self.columns or columns or item.candidate):
-            self._held.append(row)
-            return
-        self.columns = self.columns or tuple(row)
-        self._write_held()
-        if unknown := [name for name in columns if name not in self.columns]:
-            raise InputError(
-                f"the first text of the input has no field {unknown[0]!r}, and results have its columns",
-                field="--keep-columns",
-                expected=", ".join(self.columns),
-                found=f"candidate {item.candidate!r} of group {item.group!r}",
-                remedy=f"give the first one {unknown[0]!r} as well, with the value null if it has none",
-            )
-        _write(self._rows, {name: row.get(name) for name in self.columns})
-
-    def finish(self) -> None:
-        """After the last item: write what waited for the columns of the input."""
-        self.columns = self.columns or tuple(self._held[0] if self._held else ())
-        self._write_held()
-
-    def _write_held(self) -> None:
-        for row in self._held:
-            _write(self._rows, {name: row.get(name) for name in self.columns})
-        self._held = []
+        self._input_columns |= dict.fromkeys(columns)
+        self._columns |= dict.fromkeys(row)
+        _write(self._rows, row)
 
 
 def _write(file: TextIO, record: Mapping[str, object]) -> None:
@@ -220,7 +192,7 @@ def _write(file: TextIO, record: Mapping[str, object]) -> None:
 
 @contextmanager
 def open_results(
-    out: Path, layout: RowLayout, *, input_file: Path, columns: Sequence[str], transcripts: Path | None = None
+    out: Path, layout: RowLayout, *, input_file: Path, transcripts: Path | None = None
 ) -> Iterator[ResultWriter]:
     """Write rows, and debates to `transcripts`; both files get their names at the end of the block.
 
@@ -228,21 +200,17 @@ def open_results(
         out: For the rows; its suffix names the format.
         layout: What a row is.
         input_file: The file that is scored.
-        columns: Those that rows will have; a file with others is not replaced.
         transcripts: File for the debates; None for none.
 
     Raises:
-        InputError: A file cannot be written, another process writes to it, or `out` is a file of another form.
+        InputError: A file cannot be written, or another process writes to it.
     """
-    _require_format(out)
-    _check_paths(out, input_file, transcripts)
-    _refuse_other_form(out, columns)
+    _check(out, input_file, transcripts)
     with ExitStack() as stack:
         rows = stack.enter_context(_open_part(out, "--out"))
         debates = None if transcripts is None else stack.enter_context(_open_part(transcripts, "--transcripts"))
         writer = ResultWriter(layout, rows, debates)
         yield writer
-        writer.finish()
         rows.close()
         with write_errors(out, "--out"):
             _finish(Path(rows.name), out, writer, input_file)
@@ -271,14 +239,13 @@ def _open_part(path: Path, flag: str) -> Iterator[TextIO]:
 
 
 def _finish(part: Path, out: Path, results: ResultWriter, input_file: Path) -> None:
-    """Make the file of results from all rows."""
+    """Make the file of results from all rows. Equal rows give equal files, bit for bit."""
     import pandas as pd
 
-    suffix = out.suffix.lower()
+    suffix, new = out.suffix.lower(), out.with_name(f"{out.name}.new")
     if suffix == ".jsonl":
         part.replace(out)
         return
-    new = out.with_name(f"{out.name}.new")
     if suffix == ".csv":
         for number, frame in enumerate(_frames(part, results.columns)):
             frame.columns = pd.Index(map(_guarded, frame.columns))
@@ -289,8 +256,11 @@ def _finish(part: Path, out: Path, results: ResultWriter, input_file: Path) -> N
     else:
         of_texts = input_file.suffix.lower() in {*TEXT_TABLES, *EXCEL}
         (frame,) = _frames(part, results.columns, None)
-        frame = frame.apply(lambda values: _typed(values, of_texts, results.layout.scores))
-        _write_table(frame, new, suffix, out)
+        frame = frame.apply(lambda values: _typed(values, of_texts, results.layout.numbers))
+        if suffix == ".parquet":
+            frame.to_parquet(new, index=False)
+        else:
+            _write_sheet(frame, new, out)
     new.replace(out)
     part.unlink()
 
@@ -302,43 +272,47 @@ def _frames(part: Path, columns: Sequence[str], size: int | None = _CHUNK) -> It
     with part.open(encoding="utf-8") as file:
         lines = list(islice(file, size))
         while True:
-            yield pd.DataFrame([list(json.loads(line).values()) for line in lines], columns=list(columns), dtype=object)
+            rows = [[row.get(name) for name in columns] for row in map(json.loads, lines)]
+            yield pd.DataFrame(rows, columns=list(columns), dtype=object)
             if not (lines := list(islice(file, size))):
                 return
 
 
-def _write_table(frame: pd.DataFrame, table: Path, suffix: str, out: Path) -> None:
-    """Write a sheet or a Parquet file. Equal rows give equal files, bit for bit."""
+def _write_sheet(frame: pd.DataFrame, table: Path, out: Path) -> None:
     import pandas as pd
 
-    if suffix == ".parquet":
-        frame.to_parquet(table, index=False)
-        return
-    _require_sheet_limits(frame, out)
+    texts = [frame[name].fillna("") for name in frame if frame[name].dtype == "string"]
+    longest = max((int(column.str.len().max()) for column in texts if len(column)), default=0)
+    if len(frame) >= _MAX_SHEET_ROWS or longest > _MAX_CELL_LENGTH:
+        raise InputError(
+            "a sheet of Excel does not hold so much",
+            file=out,
+            field="--out",
+            expected=f"at most {_MAX_SHEET_ROWS - 1:,} rows, and {_MAX_CELL_LENGTH:,} characters in a cell",
+            found=f"{len(frame):,} rows, {longest:,} characters",
+            remedy="choose another --out, ending in .parquet, .csv or .jsonl; answers are kept in --store",
+        )
     options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
     with pd.ExcelWriter(table, engine="xlsxwriter", engine_kwargs={"options": options}) as writer:
         writer.book.set_properties({"created": datetime(2000, 1, 1)})  # noqa: DTZ001 (Excel knows no time zones)
         frame.to_excel(writer, sheet_name="scores", index=False, freeze_panes=(1, 0))
 
 
-def _typed(values: pd.Series[Any], of_texts: bool, scores: Sequence[str]) -> pd.Series[Any]:
+def _typed(values: pd.Series[Any], of_texts: bool, numbers: Sequence[str]) -> pd.Series[Any]:
     """A column of one type: numbers, yes and no, or texts, with nested values as JSON.
 
     With `of_texts` numbers of the input were read as texts: they are numbers again, where no digit is lost.
     """
     import pandas as pd
 
+    values = values.map(_cell)
     present = values[values.notna() & (values != "")]
     if of_texts and len(present) and present.map(lambda v: isinstance(v, str) and bool(_NUMBER.fullmatch(v))).all():
         return pd.to_numeric(values.where(values != "", None)).astype("Float64")
-    types = set(present.map(type))
-    if types == {bool}:
-        return values.astype("boolean")
-    if types == {int} and present.abs().max() < 1 << 53:
-        return values.astype("Int64")
-    if types <= {int, float} and (types or values.name in scores):
+    if values.name in numbers and present.map(lambda v: isinstance(v, int | float)).all():
         return values.astype("Float64")
-    return values.map(_cell).astype("string")
+    typed = values.convert_dtypes() if len(present) else values
+    return typed if typed.dtype != object else values.astype("string")
 
 
 def _cell(value: object) -> object:
@@ -351,84 +325,24 @@ def _guarded(value: object) -> object:
     return f"'{value}" if is_formula and not _NUMBER.fullmatch(str(value)) else value
 
 
-# --- checks, before anything is paid for ---
-
-
-def _require_format(out: Path) -> None:
-    suffix = out.suffix.lower()
-    if suffix not in FORMATS:
-        raise InputError(
-            "results are written as .jsonl, .csv, .xlsx or .parquet",
-            file=out,
-            field="--out",
-            expected=", ".join(FORMATS),
-            found=suffix or "no suffix",
-        )
+def _check(out: Path, input_file: Path, transcripts: Path | None) -> None:
+    """Refuse files that cannot be read or written before anything is paid for."""
+    if (suffix := out.suffix.lower()) not in FORMATS:
+        problem, expected = "results are not written in this format", ", ".join(FORMATS)
+        raise InputError(problem, file=out, field="--out", expected=expected, found=suffix or "no suffix")
     if suffix == ".xlsx":
         try:
             import xlsxwriter  # type: ignore[import-untyped]  # noqa: F401
         except ImportError:
-            remedy = f"{install_hint('excel')}, or {_OTHER_FORMATS}"
-            problem = "sheets are written by XlsxWriter, which is not installed"
+            problem, remedy = "sheets are written by XlsxWriter, which is not installed", install_hint("excel")
             raise InputError(problem, file=out, field="--out", remedy=remedy) from None
-
-
-def _refuse_other_form(out: Path, columns: Sequence[str]) -> None:
-    if not out.exists() or not out.stat().st_size:
-        return
-    names = [str(_guarded(name)) for name in columns] if out.suffix.lower() == ".csv" else list(columns)
-    try:
-        if out.suffix.lower() == ".csv":
-            with out.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-                found = next(csv.reader(file), [])
-        else:
-            first = next(detect_format(out).records(), None)
-            found = names if first is None else list(map(str, first.values))
-    except InputError as error:
-        found = [error.problem]
-    if found != names:
-        raise InputError(
-            "the file exists and has other columns than the results, so it is not replaced",
-            file=out,
-            field="--out",
-            expected=", ".join(names),
-            found=", ".join(found),
-            remedy="choose another --out, or remove the file",
-        )
-
-
-def _check_paths(path: Path, input_file: Path, transcripts: Path | None) -> None:
-    input_files = [Path(name) for name in joined_files(str(input_file))]
-    for file in input_files:
-        if not file.is_file():
+    input_files = [("--in", Path(name)) for name in joined_files(str(input_file))]
+    files = [*input_files, ("--out", out), *([("--transcripts", transcripts)] if transcripts else [])]
+    for flag, file in files:
+        if flag == "--in" and not file.is_file():
             raise InputError("no such file", file=file, field="--in", remedy="check the name, and the folder it is in")
-    paths = [*(("--in", file) for file in input_files), ("--out", path)]
-    paths += [("--transcripts", transcripts)] if transcripts is not None else []
-    for flag, file in paths:
         if file.is_dir():
             raise InputError("this is a folder", file=file, field=flag, expected="a file")
-        same = [other for other, other_file in paths if other_file.resolve() == file.resolve() and other != flag]
+        same = [other for other, other_file in files if other_file.resolve() == file.resolve() and other != flag]
         if same:
             raise InputError("two files are the same", file=file, field=flag, expected=f"another file than {same[0]}")
-
-
-def _require_sheet_limits(frame: pd.DataFrame, out: Path) -> None:
-    if len(frame) >= _MAX_SHEET_ROWS:
-        raise InputError(
-            "a sheet of Excel does not hold so many rows",
-            file=out,
-            field="--out",
-            expected=f"at most {_MAX_SHEET_ROWS - 1:,} rows",
-            found=f"{len(frame):,}",
-            remedy=_OTHER_FORMATS,
-        )
-    for name in frame.columns:
-        texts = frame[name]
-        if texts.dtype == "string" and (texts.str.len() > _MAX_CELL_LENGTH).any():
-            raise InputError(
-                f"a cell of Excel does not hold a text of {int(texts.str.len().max()):,} characters",
-                file=out,
-                field=str(name),
-                expected=f"at most {_MAX_CELL_LENGTH:,} characters",
-                remedy=_OTHER_FORMATS,
-            )

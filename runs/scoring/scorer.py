@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -146,13 +146,6 @@ class TextScorer:
         cuts = {aspect.name: self.judge.cut(aspect) if on_judge_scale else None for aspect in self.aspects}
         extra: tuple[str, ...] = ("judge_score",) * (self._flags.scale == "raters")
         return RowLayout(cuts, self._flags.wide, extra)
-
-    def columns(self, first_groups: Sequence[RatedGroup]) -> tuple[str, ...]:
-        """The columns of the results of texts that begin with these groups."""
-        layout, row = self.layout(), first_groups[0].candidates[0].row if first_groups else {}
-        score = Score(None, None, None, None, None, "", "", 0, EMPTY)
-        items = [(Item("", "", self.judge.task, aspect, "", ""), score) for aspect in self.aspects]
-        return tuple(layout.row(items[: layout.items], row))
 
     def skip_line(self, error: InputError) -> None:
         """For `new_records`: keep the error of a record, for the rows that say why it has no score."""

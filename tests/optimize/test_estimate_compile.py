@@ -12,7 +12,7 @@ import pytest
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimate import estimate_compile
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.estimates.dry_run import Estimate
+from debate_judge.runs.estimates import Estimate
 from debate_judge.runs.flags.judge import personas
 from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus

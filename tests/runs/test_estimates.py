@@ -24,14 +24,14 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
 from debate_judge.runs.comparison.entrants import build_entrants, parse_judges
 from debate_judge.runs.comparison.evaluate import estimate_evaluation
-from debate_judge.runs.estimates.dry_run import (
+from debate_judge.runs.estimates import (
     CallTotals,
     Estimate,
     EstimateTarget,
+    estimate_blocks,
+    estimate_scoring,
     reply_tokens,
 )
-from debate_judge.runs.estimates.items import estimate_scoring
-from debate_judge.runs.estimates.table import estimate_blocks
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm

@@ -30,9 +30,7 @@ from tests.runs.score_command import SCRIPT, Command, ScoreCommand, digit, expor
 @pytest.mark.parametrize(
     "name", ["out.jsonl", "out.csv", "out.parquet", pytest.param("out.xlsx", marks=pytest.mark.integration)]
 )
-def test_the_same_command_gives_the_same_bytes_at_no_cost(
-    command: Command, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_command_gives_the_same_bytes_at_no_cost(command: Command, name: str) -> None:
     if name.endswith("xlsx"):
         pytest.importorskip("xlsxwriter", reason="pip install -e '.[test]' has it")
     flags, out = (*command.write_table(), "--wide", "--keep-columns"), command.folder / name
@@ -43,14 +41,6 @@ def test_the_same_command_gives_the_same_bytes_at_no_cost(
     assert command(*flags, out=out) == 0
     assert out.read_bytes() == whole
     assert command.lm.prompts == []
-    # A file of another form may be someone's: it is not replaced, and nothing is asked for.
-    assert command(*flags[:-1], *keys(preflight=False), out=out) == EXIT_INPUT
-    assert "other columns than the results" in capsys.readouterr().err
-    out.write_bytes(b"edited")
-    assert command(*flags, out=out) == EXIT_INPUT
-    assert (out.read_bytes(), command.lm.prompts) == (b"edited", [])
-    out.unlink()
-    assert command(*flags, out=out) == 0
     assert sorted(file.name for file in command.folder.glob(f"{name}*")) == [name, f"{name}.lock"]
 
 

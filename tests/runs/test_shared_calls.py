@@ -17,8 +17,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.roles.guide import with_guide
-from debate_judge.runs.estimates.dry_run import EstimateTarget
-from debate_judge.runs.estimates.items import estimate_scoring
+from debate_judge.runs.estimates import EstimateTarget, estimate_scoring
 from debate_judge.runs.export.folder import read
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order

@@ -1,0 +1,433 @@
+"""Cost estimate of a run by a dry run: calls, tokens and money, before anything is spent.
+
+The run's own code is executed on a sample with an LM that costs nothing, in two cases: as expected, debates go as with
+the offline LM; at most, no debate ends before its last round (`programs.dry_run`). Replies in the run's store are not
+counted, because they are not paid for again. Nothing is written and no LM is called.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, RatedGroup
+from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.programs.dry_run import REPLY_TOKENS, DryRunTransport, EstimateCase, ItemReply
+from debate_judge.programs.grouping import Question, group_into_questions
+from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
+from debate_judge.programs.lm.prices import Price, price_of
+from debate_judge.programs.lm.reply import Reply, ReplyStore, replies_folder
+from debate_judge.programs.lm.store import FILE, SqlStore
+from debate_judge.programs.make_lm import OFFLINE, make_lm, server_address
+from debate_judge.runs.flags.lm import LimitFlags, lm_options
+from debate_judge.runs.reports.tables import DataTable, OutputBlock
+from debate_judge.runs.runner.debate_cache import DebateCache
+from debate_judge.runs.runner.judge_usage import STAGE, stage
+from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.streaming import group_by_source, judge_in_order
+
+_CONCURRENCY = 64
+NO_LIMITS = LMOptions(rpm=1e9, tpm=1e12)
+"""Options of an LM without a provider."""
+
+_SAMPLED_ITEMS = 200
+"""Size of the sample of a scoring run, over all aspects."""
+
+_MIN_GROUPS = 2
+"""Fewest groups of a sample, so that correlations are defined."""
+
+
+@dataclass(frozen=True)
+class EstimateTarget:
+    """The LM of the run, and the folder of its stored replies."""
+
+    spec: str
+    """PROVIDER/MODEL, or offline."""
+    api_base: str | None = None
+    replies: Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of `make_lm`, as the run would have them."""
+    options: LMOptions = field(default_factory=LMOptions)
+    reply_tokens: tuple[int, int] = REPLY_TOKENS
+    other_lms: Mapping[str, str] = field(default_factory=dict)
+    """Role -> its LM, where that is another one."""
+
+    @classmethod
+    def of(
+        cls,
+        flags: LimitFlags,
+        store: str,
+        reply_lengths: str,
+        spec: str,
+        api_base: str | None,
+        settings: Mapping[str, Any],
+        other_lms: Mapping[str, str] | None = None,
+    ) -> EstimateTarget:
+        """The LM of a command; `reply_lengths` is the value of `--estimate`.
+
+        Raises:
+            InputError: A value of the flags cannot be used.
+        """
+        folder, lengths = replies_folder(store, spec), reply_tokens(reply_lengths)
+        return cls(spec, api_base, folder, settings, lm_options(flags), lengths, other_lms or {})
+
+    @property
+    def cases(self) -> tuple[EstimateCase, EstimateCase]:
+        """The two cases of the dry run; in the expected one, replies of the offline LM have their own lengths."""
+        expected, most = self.reply_tokens
+        return EstimateCase(expected, distinct_replies=self.spec != OFFLINE), EstimateCase(most, at_most=True)
+
+    def price(self, role: str) -> Price | None:
+        """The price of a role's calls, if it is known."""
+        spec = self.other_lms.get(role, self.spec)
+        if spec == OFFLINE:
+            return Price(0.0, 0.0, 0.0)
+        server = server_address(spec, self.api_base if spec == self.spec else None)
+        return price_of(spec, self.options.prices, use_litellm=server is None)
+
+
+def reply_tokens(text: str) -> tuple[int, int]:
+    """Parse the value of `--estimate`: two lengths of a reply in tokens; the default ones if it is empty.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if not text:
+        return REPLY_TOKENS
+    numbers = [int(part) for part in text.split(",") if part.strip().isdecimal()]
+    if len(numbers) != 2 or text.count(",") != 1 or not 1 <= numbers[0] <= numbers[1]:
+        example = ",".join(map(str, REPLY_TOKENS))
+        expected = f"nothing, or two numbers of tokens, expected and at most, such as {example}"
+        raise InputError("not lengths of a reply", field="--estimate", expected=expected, found=text)
+    return numbers[0], numbers[1]
+
+
+# --- the dry run ---
+
+
+@dataclass
+class CallTotals:
+    """Calls and tokens, scaled up from a sample, so that they need not be whole numbers."""
+
+    calls: float = 0.0
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+    usd: float | None = 0.0
+
+    @property
+    def tokens(self) -> float:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: CallTotals) -> CallTotals:
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        return CallTotals(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            usd,
+        )
+
+
+@dataclass(frozen=True)
+class TextTotals:
+    """Number of different items or questions, and bytes of their texts."""
+
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the run, and how calls about sampled items are scaled up to all its items."""
+
+    row: str
+    """Row of the table; several stages may share one."""
+    scale: float = 1.0
+    """Items of the run per sampled item."""
+    extra_tokens: float = 0.0
+    """Input tokens by which a call about a mean item is longer than one about a mean sampled item."""
+
+    @classmethod
+    def of(cls, row: str, population: TextTotals, sampled: TextTotals) -> Stage:
+        """The stage whose items or questions are `population`, of which `sampled` are in the dry run."""
+        if not sampled.count:
+            return cls(row)
+        extra_bytes = population.bytes / population.count - sampled.bytes / sampled.count
+        return cls(row, population.count / sampled.count, extra_bytes * TOKENS_PER_BYTE)
+
+
+class CountingStore:
+    """The store of a dry run: returns stored replies of earlier runs, and counts all other calls.
+
+    Args:
+        stages: Name, as of `runs.runner.judge_usage.stage` -> how the calls of that stage are counted.
+        stored: Replies of earlier runs; only read.
+    """
+
+    def __init__(self, stages: Mapping[str, Stage], stored: ReplyStore | None = None) -> None:
+        self.totals: dict[tuple[str, str], CallTotals] = {}
+        """(row, role) -> calls and tokens."""
+        self._stages = stages
+        self._stored = stored
+        self._counted: dict[str, Reply] = {}
+
+    async def get(self, key: str) -> Reply | None:
+        stored = self._counted.get(key)
+        return await self._stored.get(key) if stored is None and self._stored is not None else stored
+
+    async def get_or_claim(self, key: str) -> Reply | bool:
+        reply = await self.get(key)
+        return True if reply is None else reply
+
+    async def release(self, key: str) -> None:
+        pass
+
+    async def discard(self, key: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    async def put(self, key: str, role: str, reply: Reply) -> None:
+        self._counted[key] = reply
+        if not reply.input_tokens:
+            # The result of a web search.
+            return
+        stage, calls, input_tokens = self._stages[STAGE.get()], 1.0, float(reply.input_tokens)
+        if isinstance(reply, ItemReply):
+            # A call that is not about an item is made once, however many items there are.
+            calls, input_tokens = stage.scale, max(0.0, input_tokens + stage.extra_tokens)
+        counted = CallTotals(calls, calls * input_tokens, calls * reply.output_tokens)
+        self.totals[stage.row, role] = self.totals.get((stage.row, role), CallTotals()) + counted
+
+
+Cases = tuple[CallTotals, CallTotals]
+"""Expected, and at most."""
+
+NO_CALLS: Cases = (CallTotals(), CallTotals())
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Calls, tokens and money of a run in the two cases."""
+
+    rows: Mapping[str, Cases]
+    """A call that several rows need is counted in the first of them."""
+    total: Cases
+    target: EstimateTarget
+
+
+def estimate_by_dry_run(
+    target: EstimateTarget,
+    stages: Mapping[str, Stage],
+    work: Callable[[EstimateCase, JudgeRunner], None],
+    row: Callable[[str, str], str] = lambda stage_row, role: stage_row,
+    *,
+    cache_debates: bool = False,
+) -> Estimate:
+    """Make the estimate: execute `work` in each case.
+
+    Args:
+        target: The LM of the run.
+        stages: Name -> stage, for each name that `work` passes to `runs.runner.judge_usage.stage`.
+        work: The code of the run, on a sample.
+        row: (row of the stage, role) -> row of the table that counts the role's calls.
+        cache_debates: Whether the run caches debates (`runs.runner.debate_cache`).
+
+    Raises:
+        InputError: The spec names no LM, or the prices cannot be read.
+    """
+    by_case: list[dict[str, CallTotals]] = []
+    with _stored_replies(target.replies) as stored:
+        for case in target.cases:
+            store = CountingStore(stages, stored)
+            lm = make_lm(
+                target.spec,
+                api_base=target.api_base,
+                store=store,
+                concurrency=_CONCURRENCY,
+                transport=DryRunTransport(case),
+                options=NO_LIMITS,
+                **target.settings,
+            )
+            with JudgeRunner(lm, progress=False, cache=DebateCache() if cache_debates else None) as runner:
+                work(case, runner)
+            rows: dict[str, CallTotals] = {}
+            for (stage_row, role), totals in store.totals.items():
+                price = target.price(role)
+                usd = None if price is None else price.cost(totals.input_tokens, 0.0, totals.output_tokens)
+                name = row(stage_row, role)
+                rows[name] = rows.get(name, CallTotals()) + replace(totals, usd=usd)
+            by_case.append(rows)
+    expected, most = by_case
+    names = dict.fromkeys((*most, *expected))
+    return Estimate(
+        {name: _bounded(expected.get(name, CallTotals()), most.get(name, CallTotals())) for name in names},
+        _bounded(*(sum(rows.values(), CallTotals()) for rows in by_case)),
+        target,
+    )
+
+
+def _bounded(expected: CallTotals, most: CallTotals) -> Cases:
+    """The cases, such that the second is nowhere less than the first."""
+    usd = None if expected.usd is None or most.usd is None else max(expected.usd, most.usd)
+    calls, input_tokens, output_tokens = (
+        max(getattr(expected, name), getattr(most, name)) for name in ("calls", "input_tokens", "output_tokens")
+    )
+    return expected, CallTotals(calls, input_tokens, output_tokens, usd)
+
+
+@contextmanager
+def _stored_replies(folder: Path | None) -> Iterator[SqlStore | None]:
+    """The store of a folder; None where there is none, or none that can be opened."""
+    if folder is None or not os.access(folder, os.W_OK) or not (folder / FILE).exists():
+        yield None
+        return
+    with closing(SqlStore(folder)) as store:
+        yield store
+
+
+# --- samples ---
+
+
+def text_totals(items: Iterable[Item]) -> TextTotals:
+    """Number and bytes of the different items among `items`."""
+    sizes = {item.key: _bytes(item.source, item.context, item.text) for item in items}
+    return TextTotals(len(sizes), sum(sizes.values()))
+
+
+def _bytes(*texts: str) -> int:
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+
+
+def sampled_groups(groups: Iterable[RatedGroup], size: int, seed: int = 0) -> tuple[RatedGroup, ...]:
+    """A seeded sample of whole groups with about `size` candidates, and at least `_MIN_GROUPS` groups."""
+    shuffled = list(groups)
+    random.Random(seed).shuffle(shuffled)
+    count = candidates = 0
+    while count < len(shuffled) and (candidates < size or count < _MIN_GROUPS):
+        candidates, count = candidates + len(shuffled[count].candidates), count + 1
+    return tuple(shuffled[:count])
+
+
+def estimate_scoring(
+    target: EstimateTarget, judge: CompiledJudge, aspects: Sequence[Aspect], items: Iterable[Item]
+) -> tuple[Estimate, int]:
+    """Estimate a scoring run by role; returns the estimate and the number of items, all of which are kept in memory."""
+    copies = {name: replace(each, judge=each.judge.dry_run_copy()) for name, each in judge.aspects.items()}
+    judge_copy, count = CompiledJudge(judge.task, copies), 0
+    questions: dict[str, dict[str, Question]] = {aspect.name: {} for aspect in aspects}
+    """Aspect -> key -> each different question."""
+    for batch in group_by_source(items):
+        count += len(batch)
+        for name, known in questions.items():
+            members = [item for item in batch if item.aspect.name == name]
+            grouped = group_into_questions(judge.aspects[name].judge, members, compare_pairs=False)
+            known.update({question.key: question for question in grouped.questions})
+    samples, stages = dict[str, list[Item]](), dict[str, Stage]()
+    for name, known in questions.items():
+        size = max(1, _SAMPLED_ITEMS // len(aspects) // max(1, judge.aspects[name].judge.together))
+        sample = random.Random(0).sample(list(known.values()), min(size, len(known)))
+        samples[name] = [item for question in sample for item in question.items]
+        stages[name] = Stage.of("scoring", _question_totals(known.values()), _question_totals(sample))
+
+    def work(case: EstimateCase, runner: JudgeRunner) -> None:
+        for name, sample in samples.items():
+            with stage(name):
+                deque(judge_in_order(runner, judge_copy, sample), maxlen=0)
+
+    return estimate_by_dry_run(target, stages, work, lambda row, role: role), count
+
+
+def _question_totals(questions: Iterable[Question]) -> TextTotals:
+    sizes = [_bytes(q.items[0].source, q.items[0].context, *(item.text for item in q.items)) for q in questions]
+    return TextTotals(len(sizes), sum(sizes))
+
+
+# --- for the terminal ---
+
+
+def estimate_blocks(
+    estimate: Estimate, row_heading: str, notes: Sequence[str] = (), *, with_assumptions: bool = True
+) -> list[OutputBlock]:
+    """The estimate for the terminal; `row_heading` heads the first column, `notes` come before the assumptions."""
+    target = estimate.target
+    priced = estimate.total[0].usd is not None
+    header = [row_heading, "LM calls", "input tokens", "output tokens", *(["US dollars"] if priced else [])]
+    body = [_cells(label, row, priced) for label, row in [*estimate.rows.items(), ("total", estimate.total)]]
+    blocks: list[OutputBlock] = [first_line(estimate), ""]
+    blocks += [f"{target.spec}: expected / at most", DataTable(header, body, total=True), ""]
+    if not priced:
+        blocks.append(f"US dollars: no price known for {target.spec}; give --prices FILE")
+    blocks += [line for line in (_budget(target.options.budget, estimate.total),) if line]
+    return [*blocks, *notes, *(_assumptions(target) if with_assumptions else [])]
+
+
+def first_line(estimate: Estimate) -> str:
+    """The cost of the run: money if the price is known, and calls."""
+    expected, most = estimate.total
+    calls = f"{round(expected.calls):,}"
+    if not expected.usd:
+        return f"About {calls} LM calls (at most {_whole(most.calls)}); nothing was called or spent."
+    money = [_dollars(totals) for totals in (expected, most)]
+    return f"About ${money[0]} (at most ${money[1]}), {calls} calls; nothing was called or spent."
+
+
+def _assumptions(target: EstimateTarget) -> list[str]:
+    expected, most = target.reply_tokens
+    lines = [
+        "Assumptions. Expected: debates end as early as those of the offline stand-in on these texts. At most: every "
+        "debate takes all its rounds.",
+        f"Replies have {expected} / {most} tokens of free text (--estimate E,M changes that), a quarter of it per "
+        f"score where several share a reply, and no hidden reasoning, which is billed as output; {TOKENS_PER_BYTE} "
+        "tokens per byte of text; no prefix cache; no retries. The preflight adds one or two calls per role.",
+    ]
+    if target.replies is not None and target.replies.is_dir():
+        lines.append("Replies in the cache are free and not counted.")
+    return lines
+
+
+def _cells(label: str, row: Cases, priced: bool) -> list[str]:
+    expected, most = row
+    counts = [
+        f"{round(getattr(expected, name)):,} / {_whole(getattr(most, name))}"
+        for name in ("calls", "input_tokens", "output_tokens")
+    ]
+    return [label, *counts, *([f"{_dollars(expected)} / {_dollars(most)}"] if priced else [])]
+
+
+def _whole(value: float) -> str:
+    """A bound, rounded up; scales are quotients, whose rounding errors must not make a whole number the next one."""
+    return f"{ceil(round(value, 6)):,}"
+
+
+def _dollars(totals: CallTotals) -> str:
+    usd = totals.usd or 0.0
+    return f"{usd:,.4f}" if 0 < usd < 0.1 else f"{usd:,.2f}"
+
+
+def _budget(budget: BudgetCaps, total: Cases) -> str:
+    """Which case each cap of `--budget` covers."""
+    lines = []
+    for name, cap in (("calls", budget.calls), ("tokens", budget.tokens), ("usd", budget.usd)):
+        expected, most = (getattr(totals, name) for totals in total)
+        if cap is None or expected is None or most is None:
+            continue
+        if cap >= most:
+            coverage = "covers the maximum"
+        elif cap >= expected:
+            coverage = "covers the expected cost, but not the maximum"
+        else:
+            coverage = f"covers {100 * cap / expected:.0f} % of the expected cost; the run would stop there"
+        lines.append(f"{name}={cap:,g} {coverage}")
+    return f"--budget: {'; '.join(lines)}" if lines else ""
