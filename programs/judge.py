@@ -1,4 +1,4 @@
-"""The contract of judges: what they are given, what they return, and the methods that every judge has.
+"""The contract of judges: what they are given, what they return, the methods that every judge has, checks of options.
 
     judge(source="The article ...", text="Its summary ...", aspect="coherence")      # score, reason, judgement
     judge(source="The article ...", texts=["...", "..."], aspect="coherence")        # scores, reasons, judgements
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import inspect
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, ClassVar, Literal
 
 import dspy
@@ -25,7 +26,6 @@ from debate_judge.programs.grouping import corpus_items as corpus_items
 from debate_judge.programs.grouping import items_of as items_of
 from debate_judge.programs.lm.loop import gather, run
 from debate_judge.programs.lm.prices import EXAMPLE_LM
-from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.transcript import Transcript, UnscoredReason
 
 StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker", "metric"]
@@ -324,3 +324,29 @@ def call_result(
     else:
         result = {name: value for name, (value,) in fields.items()}
     return dspy.Prediction(**result, **({} if cut is None else {"cut": cut}))
+
+
+def whole_number(name: str, value: object, minimum: int = 0, maximum: float = inf) -> int:
+    """The value of the option `name`, which must be a whole number from `minimum` to `maximum`."""
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        upper = "up" if maximum == inf else f"to {maximum}"
+        raise InputError(
+            f"not a usable value of {name}",
+            field=name,
+            expected=f"a whole number from {minimum} {upper}",
+            found=repr(value)[:40],
+        )
+    return value
+
+
+def yes_or_no(name: str, value: object) -> bool:
+    """The value of the option `name`, which must be true or false."""
+    if not isinstance(value, bool):
+        raise InputError(f"not a usable value of {name}", field=name, expected="true or false", found=repr(value)[:40])
+    return value
+
+
+def one_of(name: str, value: object, allowed: Collection[str]) -> None:
+    """Refuse a value of the option `name` that is not allowed."""
+    if value not in allowed:
+        raise InputError(f"unknown {name}", field=name, expected="one of " + ", ".join(allowed), found=value)

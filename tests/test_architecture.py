@@ -47,11 +47,15 @@ def foreign_names(path: Path) -> Iterator[str]:
 
 
 def test_no_private_name_of_dspy_or_litellm_is_used() -> None:
-    """A name with a leading underscore, or anything in a module with one, may be gone in the next version."""
+    """A name with a leading underscore, or anything in a module with one, may be gone in the next version.
+
+    DSPy's HTTP transport has no other name; one file uses it.
+    """
     private = re.compile(r"(dspy|litellm|lm15)(\.\w+)*\._(?!_)")
     assert private.match("litellm._logging.verbose_logger")
     assert not private.match("dspy.__version__")
-    assert [(name_of(path), name) for path in SOURCES for name in foreign_names(path) if private.match(name)] == []
+    used = [(name_of(path), name) for path in SOURCES for name in foreign_names(path) if private.match(name)]
+    assert used == [("programs/lm/http/connections.py", "dspy._vendor.lm15.transports")]
 
 
 @pytest.mark.parametrize("folder", ["optimize", "runs"])

@@ -26,8 +26,8 @@ from debate_judge.optimize.tuners import FoldJudge, LearntPersona, TunerContext,
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
 from debate_judge.optimize.tuners.persona import CRITIC, critic_replies
 from debate_judge.optimize.tuners.rated_sources import RatedSource, merge_sources, rated_sources
+from debate_judge.programs.debate.prompts import guide_in, with_guide
 from debate_judge.programs.judge import Judge, Judgement, Verdict
-from debate_judge.programs.roles.guide import guide_in, with_guide
 from debate_judge.programs.transcript import Transcript
 
 logger = logging.getLogger(__name__)

@@ -22,10 +22,19 @@ import dspy
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect, Scale
-from debate_judge.programs.judge import MAX_ROUNDS, DebateConfig, Item, ItemJudge, StopReason, Verdict
+from debate_judge.programs.judge import (
+    MAX_ROUNDS,
+    DebateConfig,
+    Item,
+    ItemJudge,
+    StopReason,
+    Verdict,
+    one_of,
+    whole_number,
+    yes_or_no,
+)
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.lm.usage import CallTag
-from debate_judge.programs.option_values import one_of, whole_number, yes_or_no
 from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.role import (
     SAMPLING,

@@ -22,9 +22,8 @@ from debate_judge.programs.debate.feedback import Feedback, parse_briefs, parse_
 from debate_judge.programs.debate.personas import ADVOCATE, Persona, find_persona
 from debate_judge.programs.debate.prompts import Criticism, Scoring, TieBreaking, TwoBriefs
 from debate_judge.programs.debate.table import Speaker, Table
-from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, first_success
+from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, first_success, whole_number
 from debate_judge.programs.lm.loop import gather
-from debate_judge.programs.option_values import whole_number
 from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.parsing import Unreadable
 from debate_judge.programs.roles.score_modes import ParsedScore, ScoreMode

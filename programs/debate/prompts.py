@@ -21,7 +21,6 @@ import dspy
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.debate.personas import PLAIN, TWO_BRIEFS
 from debate_judge.programs.judge import Item
-from debate_judge.programs.roles.guide import HEADING, guide_in, with_guide, without_anchors
 from debate_judge.programs.roles.parsing import escape
 from debate_judge.programs.roles.role import JudgeSignature, aspect_description, header
 
@@ -168,3 +167,33 @@ def table_inputs(items: Sequence[Item], debates: Sequence[str]) -> dict[str, str
     sections = [f"{header(f'candidate_{number}')}\n{escape(item.text)}" for number, item in numbered]
     opening = f"{len(items)} candidates of one source, each under its own header; their order means nothing."
     return {"candidates": "\n\n".join([opening, *sections]), "debate": escape("\n".join(lines))}
+
+
+# --- the guide to the raters ---
+#
+# It is part of the instructions and not an input field, so that DSPy's optimizers and exports carry it. All roles of a
+# debate read it, because the Scorer's instructions are the standard in all prompts.
+
+HEADING = "Guide to these raters, learnt from their ratings; it decides where it differs from all else here:"
+"""The line between a role's own instructions and the guide."""
+
+
+def with_guide(instructions: str, guide: str) -> str:
+    """The instructions with this guide in place of any other; an empty guide removes it."""
+    without = instructions.partition(HEADING)[0].rstrip()
+    return f"{without}\n\n{HEADING}\n{guide.strip()}" if guide.strip() else without
+
+
+_ANCHOR = r"\d+(?:\.\d+)? (?:[^.;\d]|\d|\.(?=\d))+"
+_ANCHORS = re.compile(rf"(?:(?<=[.!?:] )|^){_ANCHOR}(?:; {_ANCHOR})+\.(?: |$)")
+"""The part of a definition that describes points of the scale: `1 is a heap; 3 can be followed; 5 leads on.`"""
+
+
+def without_anchors(definition: str) -> str:
+    """A definition without its descriptions of points of the scale, because a guide has its own."""
+    return _ANCHORS.sub("", definition).rstrip()
+
+
+def guide_in(instructions: str) -> str:
+    """The guide in the instructions; empty if they have none."""
+    return instructions.partition(HEADING)[2].strip()

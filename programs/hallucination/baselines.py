@@ -25,8 +25,7 @@ from debate_judge.programs.hallucination.judge import (
     parse_assessment,
     parse_factuality,
 )
-from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
-from debate_judge.programs.option_values import one_of, whole_number
+from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, one_of, whole_number
 from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, task_description
 from debate_judge.programs.transcript import EMPTY, Transcript

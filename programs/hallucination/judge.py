@@ -38,9 +38,8 @@ from debate_judge.programs.hallucination.evidence import (
     response_type_of,
 )
 from debate_judge.programs.hallucination.search import Search, find_search, placeholder_search
-from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Judge, StopReason, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Judge, StopReason, Verdict, one_of, whole_number
 from debate_judge.programs.lm.loop import gather
-from debate_judge.programs.option_values import one_of, whole_number
 from debate_judge.programs.roles import parsing
 from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn

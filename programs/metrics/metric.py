@@ -20,8 +20,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.programs.judge import Item, ItemJudge, Judge, Verdict
-from debate_judge.programs.option_values import one_of, whole_number
+from debate_judge.programs.judge import Item, ItemJudge, Judge, Verdict, one_of, whole_number
 from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from debate_judge.optimize.tuners import guide_author, tuning_result
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.optimize.tuners.guide_author import rating_distribution
 from debate_judge.optimize.tuners.rated_sources import RatedCandidate, RatedSource, pack
+from debate_judge.programs.debate.prompts import HEADING, guide_in, with_guide
 from debate_judge.programs.judge import corpus_items
-from debate_judge.programs.roles.guide import HEADING, guide_in, with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 from tests.optimize.guide_author import ASPECT, CANDIDATES, SOURCES, Author, corpus, sources_in, tuned

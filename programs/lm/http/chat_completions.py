@@ -12,11 +12,10 @@ from urllib.parse import urlsplit
 
 import orjson
 from dspy import lm15
-from dspy._vendor.lm15 import transports
 
 from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, NOT_LISTENING, UNUSABLE
 from debate_judge.programs.lm.http.address import is_loopback
-from debate_judge.programs.lm.http.connections import ConnectionPool, MismatchedResponseError
+from debate_judge.programs.lm.http.connections import ConnectionPool, MismatchedResponseError, transports
 from debate_judge.programs.lm.limits import retry_after
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply, validated_reply

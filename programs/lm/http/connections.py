@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from dspy._vendor.lm15 import transports
+from dspy._vendor.lm15 import transports as transports
 
 from debate_judge.programs.lm.http.address import is_loopback
 
