@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -101,7 +102,7 @@ def _open_runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
             max_tokens=settings.max_tokens,
             options=lm_options(settings),
         )
-        if lm.destination is not None:
-            logger.info(lm.destination)
+        if progress and lm.destination is not None:
+            print(lm.destination, file=sys.stderr)
         with JudgeRunner(lm, progress=progress, cache=DebateCache() if plan.data.cross_validated else None) as runner:
             yield runner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import CancelledError
@@ -129,11 +130,14 @@ class JudgeLM(dspy.LM):
         """Number of requests without an answer, those of the second LM included."""
         return sum(lm.recorded_engine.calls_in_flight for lm in (self, *self._second_lms))
 
-    async def aclose(self) -> None:
+    async def aclose(self, *, for_good: bool = False) -> None:
         """End all calls and close the connections, those of the second LM included. The replies to requests that were
-        sent are waited for: they are paid for."""
-        for lm in (self, *self._second_lms):
-            await lm.recorded_engine.aclose()
+        sent are waited for: they are paid for.
+
+        Args:
+            for_good: Whether later calls are refused: threads of DSPy's optimizers outlive an interrupt.
+        """
+        await asyncio.gather(*(lm.recorded_engine.aclose(for_good=for_good) for lm in (self, *self._second_lms)))
 
 
 class _SynchronousEngine:

@@ -127,6 +127,7 @@ class RecordedEngine:
         self._parameters = ProviderParameters(model)
         self._copies = CopyWatch(model)
         self._running: dict[str, _Call] = {}
+        self._ended = False
         self.limiter = Limiter(concurrency, options, self._budget)
         self._outages = OutageWatch(model, options, self.probe)
 
@@ -171,6 +172,8 @@ class RecordedEngine:
             key = key_of(self.model, self.endpoint, messages, {**settings, "sample": tag.sample})
         size = sum(len(message["content"].encode()) for message in messages)
         call = _Call(key, tag, messages, settings, size)
+        if self._ended:
+            raise asyncio.CancelledError
         self.meter.count_request(tag.role)
         try:
             reply = await self._deduplicate(call, self._call_directly)
@@ -452,8 +455,9 @@ class RecordedEngine:
         """Number of requests without an answer; may be read in any thread."""
         return sum(call.in_flight for call in self._running.copy().values())
 
-    async def aclose(self) -> None:
-        """End all calls and close the connections; the replies to requests that were sent are waited for."""
+    async def aclose(self, *, for_good: bool = False) -> None:
+        """See `JudgeLM.aclose`."""
+        self._ended = for_good
         await loop.on_loop(self._aclose())
 
     async def _aclose(self) -> None:

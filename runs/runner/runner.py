@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, wait
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -67,10 +68,17 @@ class JudgeRunner:
         self.progress.stop()
         self._cancel_all()
         # Replies in flight are paid for, so they are waited for; a second interrupt ends this, too.
-        if error_type is not None and not issubclass(error_type, Exception) and (count := self.lm.calls_in_flight):
-            message = f"stopping: {count} calls are in flight and paid for; their replies are stored (Ctrl-C: not)"
-            print(f"\n{message}", file=sys.stderr)
-        loop.run(self.lm.aclose())
+        interrupted = error_type is not None and not issubclass(error_type, Exception)
+        count = self.lm.calls_in_flight
+        closing = loop.submit(self.lm.aclose(for_good=interrupted))
+        try:
+            if interrupted and count:
+                message = f"stopping: {count} calls are in flight and paid for; their replies are stored (Ctrl-C: not)"
+                print(f"\n{message}", file=sys.stderr)
+            closing.result()
+        except BaseException:
+            closing.cancel()
+            raise
 
     def _cancel_all(self) -> None:
         """Cancel all work; further work is refused."""
@@ -137,15 +145,15 @@ class JudgeRunner:
         """
         if not self.lm_is_remote or len(tasks) < 2:
             return [work() for work in tasks]
-        with ThreadPoolExecutor(len(tasks)) as pool:
-            futures = [pool.submit(copy_context().run, work) for work in tasks]
-            try:
-                failed = any(future.exception() for future in wait(futures, return_when=FIRST_EXCEPTION).done)
-            except BaseException:
+        futures = [_in_thread(work) for work in tasks]
+        try:
+            if any(future.exception() for future in wait(futures, return_when=FIRST_EXCEPTION).done):
                 self._cancel_all()
-                raise
-            if failed:
-                self._cancel_all()
+            wait(futures)
+        except BaseException:
+            # The threads are not waited for: leaving the runner says what is in flight, and waits for that.
+            self._cancel_all()
+            raise
         errors = [error for future in futures if (error := future.exception()) is not None]
         # A task is cancelled because of another one's error, which is raised in its place.
         for error in sorted(errors, key=lambda error: isinstance(error, CancelledError)):
@@ -198,6 +206,20 @@ class JudgeRunner:
         for error in shared_pass.failed.values():
             raise error
         return shared_pass.results[0]
+
+
+def _in_thread(work: Callable[[], T]) -> Future[T]:
+    """Run `work` in a thread of its own, for which the end of the process does not wait, as it would for a pool's."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=copy_context().run, args=(run,), daemon=True).start()
+    return future
 
 
 # --- one pass of many judges over many items ---

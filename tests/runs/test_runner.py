@@ -89,9 +89,12 @@ def test_an_interrupt_stops_the_wait_and_keeps_what_was_answered() -> None:
     with pytest.raises(KeyboardInterrupt):
         judged(lm, ITEMS)
     assert 1 <= len(lm.prompts) < len(ITEMS)
-    # The next run pays for the rest only.
-    assert scores_of(judged(lm, ITEMS)) == SCORES
-    assert len(lm.prompts) == len(ITEMS)
+    # A thread that goes on makes no more calls, and the next run pays for the rest only.
+    with pytest.raises(dspy.LMError, match="the run ended"):
+        lm("And then?")
+    rest = scripted_lm(script, store=lm.store)
+    assert scores_of(judged(rest, ITEMS)) == SCORES
+    assert len(lm.prompts) + len(rest.prompts) == len(ITEMS)
 
 
 def test_judgements_stand_beside_the_ratings_and_too_many_without_a_score_are_refused() -> None:

@@ -1,0 +1,102 @@
+"""Ctrl-C while calls are in flight: their replies are stored, the same command continues and asks nothing twice; a
+second one ends at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from debate_judge.programs.offline.engine import OfflineTransport
+from tests.config_keys import keys
+from tests.faulty_server import FaultyServer
+from tests.optimize.small_corpus import small_corpus
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[2]
+CONCURRENCY = 8
+
+
+def answer(body: bytes) -> str:
+    """What the offline stand-in replies."""
+    *system, user = (message["content"] for message in json.loads(body)["messages"])
+    return OfflineTransport().answer("".join(system[:1]), user, {}).text
+
+
+def start(folder: Path, server: FaultyServer, command: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "debate_judge.optimize.cli", command, *arguments],
+        cwd=folder, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        env={**os.environ, "HOME": str(folder), "PYTHONPATH": f"{ROOT / '.src'}:{ROOT}", "OPENAI_BASE_URL": server.url,
+             "OPENAI_API_KEY": "sk-of-a-test-of-interrupts"},
+        # A process that a shell started in the background ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+
+
+def arguments_of(command: str, folder: Path) -> list[str]:
+    common = ["--data", str(small_corpus(folder)), "--aspects", "coherence", "--lm", "openai/m", *keys(report="none")]
+    common += ["--concurrency", str(CONCURRENCY), "--store", "store"]
+    compiling = ["--max-rounds", "1", "--effort", "light", "--folds", "1", *keys(trials=4)]
+    return [*common, *(compiling if command == "compile" else ["--judges", "single,debate"])]
+
+
+def interrupt(process: subprocess.Popen[str], server: FaultyServer, requests: int) -> None:
+    """Interrupt the process when the server has had so many requests in all."""
+    while process.poll() is None and server.requests < requests:
+        time.sleep(0.005)
+    assert process.poll() is None, process.communicate()[1]
+    process.send_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("command", ["compile", "compare"])
+def test_what_is_in_flight_is_stored_and_the_same_command_continues(
+    command: str, tmp_path: Path, new_tables: Callable[[Path], None]
+) -> None:
+    new_tables(tmp_path / "store" / "mlflow.db")
+    arguments = arguments_of(command, tmp_path)
+    with FaultyServer(answer, latency=0.1) as server:
+        process = start(tmp_path, server, command, *arguments)
+        interrupt(process, server, 20)
+        sent = server.requests
+        errors = process.communicate(timeout=120)[1]
+        assert (process.returncode, "Traceback" in errors) == (130, False), errors
+        assert "command again" in errors
+        # Those that the server had not read, and those that were sent before the process noticed.
+        assert server.requests <= sent + 2 * CONCURRENCY
+        assert server.requests == server.answered.total()
+        process = start(tmp_path, server, command, *arguments)
+        errors = process.communicate(timeout=300)[1]
+        assert process.returncode == 0, errors
+    assert max(server.answered.values()) == 1
+
+
+@pytest.mark.parametrize("command", ["compile", "compare"])
+def test_a_second_interrupt_waits_for_no_reply(
+    command: str, tmp_path: Path, new_tables: Callable[[Path], None]
+) -> None:
+    new_tables(tmp_path / "store" / "mlflow.db")
+
+    def script(body: bytes, attempt: int) -> str | None:
+        return "slow" if server.requests > 20 else None
+
+    with FaultyServer(answer, script) as server:
+        process = start(tmp_path, server, command, *arguments_of(command, tmp_path))
+        assert process.stderr is not None
+        interrupt(process, server, 21 + CONCURRENCY // 2)
+        errors = ""
+        while "are in flight and paid for" not in errors:
+            line = process.stderr.readline()
+            assert line, errors
+            errors += line
+        process.send_signal(signal.SIGINT)
+        # An attempt has five minutes to be answered.
+        errors += process.communicate(timeout=120)[1]
+        assert (process.returncode, "Traceback" in errors) == (130, False), errors
