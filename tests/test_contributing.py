@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from debate_judge.optimize.cli import main
 from tests.config_keys import keys
 
 pytestmark = pytest.mark.integration
@@ -25,7 +27,6 @@ SMALL = (
     *keys(trials=2, preflight=False, report="none"),
 )
 LONGEST = "debate_judge.optimize.tuners.longest:Longest"
-RUN = "import sys; from debate_judge.optimize.cli import main; raise SystemExit(main(sys.argv[1:]))"
 
 
 def blocks() -> dict[tuple[str, str], str]:
@@ -34,37 +35,31 @@ def blocks() -> dict[tuple[str, str], str]:
     return {(file, table): code for file, table, code in BLOCK.findall(text)}
 
 
-def run(path: Path, *arguments: str) -> str:
-    """Run Python in the folder `path`, with it first on the path; returns what was printed."""
-    env = {**os.environ, "PYTHONPATH": str(path), "LITELLM_LOCAL_MODEL_COST_MAP": "true"}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=path, env=env, capture_output=True, text=True, timeout=500, check=False
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout + done.stderr
-
-
-def test_a_judge_is_one_file(tmp_path: Path, new_tables: Callable[[Path], None]) -> None:
-    new_tables(tmp_path / "store" / "mlflow.db")
+def test_a_judge_is_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = blocks()
     for name in ("worst_flaw.py", "test_worst_flaw.py"):
         (tmp_path / name).write_text(code[name, ""], encoding="utf-8")
-    assert "1 passed" in run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_worst_flaw.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    tests = importlib.import_module("test_worst_flaw")
+    for test in (value for name, value in vars(tests).items() if name.startswith("test_")):
+        test()
     judge = "worst_flaw:WorstFlaw"
-    options = ("--aspects", "coherence", "--store", "store")
-    table = run(tmp_path, "-c", RUN, "compare", "--data", "sample", *options, "--judges", f"single,{judge}")
-    assert judge in table
-    options = (*options, "--name", "mine", "--verbose", *keys(json="result.json", sources="12"), *SMALL)
-    output = run(tmp_path, "-c", RUN, "compile", "--data", "sample", "--judge", judge, *options)
-    assert "no MLflow model" in output
-    assert "flaw-finder" in output, "the table of costs calls the role what its author calls it"
-    result = json.loads((tmp_path / "result.json").read_text())
+    options = ("--aspects", "coherence", "--store", "store", "--name", "mine", "--verbose", *SMALL)
+    more = keys(json="result.json", sources="12")
+    assert main(["compile", "--data", "sample", "--judge", judge, *options, *more]) == 0
+    output = capsys.readouterr()
+    assert "no MLflow model" in output.out + output.err
+    assert "flaw-finder" in output.out, "the table of costs calls the role what its author calls it"
+    result = json.loads(Path("result.json").read_text())
     assert result["chosen"]["coherence"]["rounds"] == 0
     texts = {"group": "1", "source": "Rain fell.", "candidates": [{"id": "a", "text": "It rained."}]}
-    (tmp_path / "texts.jsonl").write_text(json.dumps({**texts, "task": "summarization"}))
+    Path("texts.jsonl").write_text(json.dumps({**texts, "task": "summarization"}))
     files = ("--in", "texts.jsonl", "--out", "scores.jsonl", "--store", "store")
-    run(tmp_path, "-c", RUN, "score", result["export"], *keys(trust=judge), *files)
-    assert json.loads((tmp_path / "scores.jsonl").read_text())["score"] is not None
+    assert main(["score", result["export"], *keys(trust=judge), *files]) == 0
+    assert json.loads(Path("scores.jsonl").read_text())["score"] is not None
 
 
 @pytest.fixture
@@ -86,6 +81,16 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
+RUN = """
+import sys
+from debate_judge import data
+from debate_judge.optimize.cli import main
+from debate_judge.testing import check_corpus
+check_corpus(data.load("fruit=fruit.jsonl"), raters=2)
+sys.exit(main(["compile", "--data", "fruit=fruit.jsonl", *sys.argv[1:]]))
+"""
+
+
 def test_a_data_set_is_a_file_and_a_line_and_a_tuner_a_class(copy: Path, new_tables: Callable[[Path], None]) -> None:
     new_tables(copy / "store" / "mlflow.db")
     answers = [("It is red.", [1, 2]), ("It is a sweet fruit that grows on trees.", [4, 5]), ("Eat it ripe.", [3, 3])]
@@ -97,12 +102,10 @@ def test_a_data_set_is_a_file_and_a_line_and_a_tuner_a_class(copy: Path, new_tab
         for n in range(12)
     ]
     (copy / "fruit.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    check = (
-        "from debate_judge import data; from debate_judge.testing import check_corpus; "
-        "check_corpus(data.load('fruit=fruit.jsonl'), raters=2)"
-    )
-    run(copy, "-c", check)
-    options = ("--store", "store", "--name", "fruit", *keys(json="result.json"), *SMALL)
-    run(copy, "-c", RUN, "compile", "--data", "fruit=fruit.jsonl", "--tuner", LONGEST, *options)
+    options = ("--tuner", LONGEST, "--store", "store", "--name", "fruit", *keys(json="result.json"), *SMALL)
+    command = [sys.executable, "-c", RUN, *options]
+    env = {**os.environ, "PYTHONPATH": str(copy), "LITELLM_LOCAL_MODEL_COST_MAP": "true"}
+    done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
     export = Path(json.loads((copy / "result.json").read_text())["export"])
     assert json.loads((copy / export / "manifest.json").read_text())["evidence"]["data"]["name"] == "fruit"

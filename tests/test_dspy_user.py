@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,11 +15,8 @@ import pytest
 
 from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, group_agreement, offline_lm
 from debate_judge.data.agreement.tables import GroupScores, agreement_table
-from debate_judge.programs import build_preset
 from debate_judge.programs.devset import FAILURE_SCORE
 from debate_judge.programs.judge import Unscored
-from debate_judge.programs.lm import loop
-from debate_judge.programs.roles.role import RoleLastAdapter
 from tests.fakes import debater, scripted_lm
 
 TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
@@ -64,16 +59,6 @@ def test_a_text_gets_a_score_and_its_reason_and_texts_of_a_source_get_lists(offl
     assert sum(judgement.calls for judgement in tables.judgements) < sum(p.judgement.calls for p in alone)
 
 
-def test_the_reason_is_the_last_that_decided() -> None:
-    fields = {"reasoning": "Settled.", "side": "", "score": "2", "feedback": "An issue.", "final_score": "4"}
-    for tie_breaker, expected in ((False, (2, "Scorer B")), (True, (4, "Settled."))):
-        replies = iter("ABC")
-        with says(**fields, rationale=lambda prompt, replies=replies: f"Scorer {next(replies)}"):
-            judge = Debate(rounds=1, tie_breaker=tie_breaker, persona="plain")
-            decided = judge(source="s", text="t", aspect="fluency")
-        assert (decided.score, decided.reason) == expected
-
-
 def test_a_text_without_a_score_has_none_and_says_why() -> None:
     with says(score="nine"):
         prediction = Debate(rounds=0)(source="s", texts=["t", "u"], aspect="fluency")
@@ -109,16 +94,6 @@ def test_aspects_by_name_by_task_and_of_your_own() -> None:
     assert [line.split(".")[0].removeprefix("Source: ") for line in sources] == labels  # the second was asked once
 
 
-def test_context_and_references_reach_the_judge() -> None:
-    lm = scripted_lm(debater())
-    with dspy.context(lm=lm):
-        Debate(rounds=0)(source="s", text="t", aspect="groundedness", context="Elms are trees.")
-    assert "Elms are trees." in lm.prompts[0]
-    with dspy.context(lm=None):
-        prediction = build_preset("rouge-l", {})(source="s", text="a b", aspect="fluency", references=["a b"])
-    assert prediction.score == 1
-
-
 def test_acall_and_calls_within_a_running_loop_or_threads(offline: Any) -> None:
     judge, call = Debate(rounds=1), {"source": SOURCE, "text": TEXT, "aspect": "coherence"}
     expected = judge(**call).score
@@ -147,21 +122,6 @@ def test_a_judge_works_with_any_lm_of_dspy() -> None:
 
     with dspy.context(lm=dspy.LM("own/plain", engine=Plain(), async_engine=PlainAsync(), cache=False)):
         assert Debate(rounds=0)(source="s", text="t", aspect="fluency").score == 4
-
-
-def test_a_trace_has_the_order_of_the_questions_whichever_reply_comes_first() -> None:
-    second_is_there = asyncio.Event()
-
-    async def ask(name: str) -> str:
-        if name == "first":
-            await second_is_there.wait()
-        dspy.settings.trace.append(name)
-        second_is_there.set()
-        return name
-
-    with dspy.context(trace=[]):
-        assert asyncio.run(loop.gather(ask(name) for name in ("first", "second"))) == ["first", "second"]
-        assert dspy.settings.trace == ["first", "second"]
 
 
 # --- examples and metric ---
@@ -195,12 +155,6 @@ def test_examples_have_what_a_call_needs(tmp_path: Path) -> None:
     assert devset[0].inputs().toDict().items() >= expected.items()
     with says(score="3"):
         assert Debate(rounds=0)(**devset[0].inputs()).scores == [3, 3]
-
-
-def test_parts_are_those_of_a_compile() -> None:
-    parts = [examples(corpus("sample"), ["coherence"], part=part) for part in ("train", "dev", "held_out")]
-    sources = [{example.source for example in part} for part in parts]
-    assert sum(map(len, sources)) == len(set.union(*sources)) == 18
 
 
 @pytest.mark.parametrize(
@@ -276,23 +230,12 @@ def test_an_optimizer_tunes_a_debate(name: str, train: list[dspy.Example], tmp_p
     assert isinstance(tuned, Debate)
     assert [predictor for predictor, _ in tuned.named_predictors()] == ["scorer", "critic", "tie_breaker"]
     if name in ("COPRO", "BootstrapFewShot"):
-        changed = tuned.instructions() != judge.instructions() or any(p.demos for p in tuned.predictors())
-        assert changed, "it tuned nothing"
+        assert tuned.instructions() != judge.instructions() or any(p.demos for p in tuned.predictors())
     tuned.save(tmp_path / "judge.json")
     loaded = Debate(rounds=1, tie_breaker=True)
     loaded.load(tmp_path / "judge.json")
     assert loaded.instructions() == tuned.instructions()
     assert loaded(**train[0].inputs()).scores == tuned(**train[0].inputs()).scores
-
-
-def test_demonstrations_are_turns_before_the_question(train: list[dspy.Example], offline: Any) -> None:
-    tuned = tuned_by("BootstrapFewShot", Debate(rounds=1), train)
-    for predictor in tuned.predictors()[:2]:
-        messages = RoleLastAdapter().format(predictor.signature, predictor.demos, {"candidate": "t"})
-        turns = [message["role"] for message in messages]
-        # Examples without a reply, which BootstrapFewShot adds from the training data, are no turns.
-        assert len(predictor.demos) == 3
-        assert turns == ["system", *["user", "assistant"] * 2, "user"]
 
 
 # --- DSPy's own records, of calls that were really made ---
@@ -316,25 +259,18 @@ def test_trace_callbacks_history_and_usage_are_those_of_the_calls(offline: Any) 
 
 
 @pytest.mark.integration
-def test_mlflow_shows_a_debate_as_a_tree(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", TRACED, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    spans = [tuple(pair) for pair in json.loads(done.stdout.splitlines()[-1])]
+def test_mlflow_shows_a_debate_as_a_tree(fluent_store: str) -> None:
+    import mlflow
+
+    mlflow.dspy.autolog()
+    try:
+        with dspy.context(lm=offline_lm()):
+            Debate(rounds=1)(source="Rain fell. Roads closed.", text="Roads closed.", aspect="coherence")
+        trace = mlflow.get_trace(mlflow.get_last_active_trace_id())
+    finally:
+        mlflow.dspy.autolog(disable=True)
+    spans = [(span.name, span.span_id, span.parent_id) for span in trace.data.spans]
     turns = [number for _, number, parent in spans if parent == spans[0][1]]
     assert (spans[0][0], len(turns)) == ("Debate.forward", 3)
     for turn in turns:
         assert [name.split(".")[0] for name, _, parent in spans if parent == turn] == ["RoleLastAdapter", "JudgeLM"]
-
-
-TRACED = """
-import json, sys, dspy, mlflow
-from debate_judge import Debate, offline_lm
-mlflow.set_tracking_uri(f"sqlite:///{sys.argv[1]}/runs.db")
-mlflow.set_experiment("debates")
-mlflow.dspy.autolog()
-dspy.configure(lm=offline_lm())
-Debate(rounds=1)(source="Rain fell. Roads closed.", text="Roads closed.", aspect="coherence")
-mlflow.flush_trace_async_logging()
-trace = mlflow.get_trace(mlflow.get_last_active_trace_id())
-print(json.dumps([(span.name, span.span_id, span.parent_id) for span in trace.data.spans]))
-"""

@@ -24,88 +24,64 @@ COMMANDS = [
     for line in block.replace("\\\n", "").splitlines()
 ]
 
-Rows = list[dict[str, Any]]
+ASPECTS = ("coherence", "consistency", "fluency", "relevance")
+SUMMEVAL = [
+    {
+        "id": f"a{n}",
+        "text": f"The town of Elm bought {n} ploughs . The mayor was glad . It rained on {n} days .",
+        "machine_summaries": [f"Elm bought {n} ploughs .", "The mayor was glad .", "Snow fell and fell ."],
+        "human_summaries": [f"Elm has {n} ploughs ."],
+        **{aspect: [4 + n % 2, 3 + n % 3, 1 + n % 2] for aspect in ASPECTS},
+    }
+    for n in range(2, 5)
+]
+REPLIES = ("I do like chess. The longest game took 269 moves.", "Wow.", "I do not know, what about you?")
+TOPICAL_CHAT = [
+    {
+        "source": f"Do you like chess, number {n}?\nYes.",
+        "context": "The longest game took 269 moves.",
+        "system_id": f"s{i}",
+        "system_output": reply,
+        "scores": {"naturalness": 1 + n % 3, "coherence": 1 + i, "engagingness": 3 - i, "groundedness": i % 2},
+    }
+    for n in range(3)
+    for i, reply in enumerate(REPLIES)
+]
 
 
-def _summeval() -> Rows:
-    aspects = ("coherence", "consistency", "fluency", "relevance")
-    return [
-        {
-            "id": f"a{n}",
-            "text": f"The town of Elm bought {n} ploughs . The mayor was glad . It rained on {n} days .",
-            "machine_summaries": [f"Elm bought {n} ploughs .", "The mayor was glad .", "Snow fell and fell ."],
-            "human_summaries": [f"Elm has {n} ploughs ."],
-            **{aspect: [4 + n % 2, 3 + n % 3, 1 + n % 2] for aspect in aspects},
-        }
-        for n in range(2, 5)
-    ]
+def _drawn(source: str, output: str, **more: str) -> list[dict[str, Any]]:
+    answers = {f"right_{output}": "Elm lies on the Ash.", f"hallucinated_{output}": "Elm lies on the Oak in Spain."}
+    return [{source: f"Where is Elm, part {n}?", **answers, **more} for n in range(80)]
 
 
-def _topical_chat() -> Rows:
-    aspects = {"naturalness": 1, "coherence": 1, "engagingness": 1, "groundedness": 0}
-    replies = ("I do like chess. The longest game took 269 moves.", "Wow.", "I do not know, what about you?")
-    return [
-        {
-            "source": f"Do you like chess, number {n}?\nYes.",
-            "context": "The longest game took 269 moves.",
-            "system_id": f"s{i}",
-            "system_output": reply,
-            "scores": {a: low + (i + n) % 2 + (i % 2) * (low != 0) for a, low in aspects.items()},
-        }
-        for n in range(4)
-        for i, reply in enumerate(replies)
-    ]
-
-
-def _drawn(source: str, output: str, **more: str) -> Rows:
-    return [
-        {source: f"Where is Elm, part {n}?", f"right_{output}": "Elm lies on the Ash.", **more}
-        | {f"hallucinated_{output}": "Elm lies on the Oak in Spain."}
-        for n in range(80)
-    ]
-
-
-def _factool() -> Rows:
-    claims = [{"claim": "Elm is a town.", "label": True}, {"claim": "Elm is on the Oak.", "label": False}]
-    return [
-        {
-            "prompt": f"Which river {n}?",
-            "response": "Elm is a town. Elm is on the Oak.",
-            "claims": claims,
-            "label": n > 1,
-        }
-        for n in range(4)
-    ]
-
-
-RECORDS = {
-    "summeval": _summeval(),
-    "topical_chat": _topical_chat(),
+CLAIMS = [{"claim": "Elm is a town.", "label": True}, {"claim": "Elm is on the Oak.", "label": False}]
+FACTOOL = [
+    {"prompt": f"Which river {n}?", "response": "Elm is a town. Elm is on the Oak.", "claims": CLAIMS, "label": n > 1}
+    for n in range(4)
+]
+RECORDS: dict[str, list[dict[str, Any]]] = {
+    "summeval": SUMMEVAL,
+    "topical_chat": TOPICAL_CHAT,
     "halueval_drawn": _drawn("question", "answer", knowledge="Elm lies on the Ash."),
     "halueval_dialogue_drawn": _drawn("dialogue_history", "response", knowledge="Elm lies on the Ash."),
     "halueval_summarization_drawn": _drawn("document", "summary"),
-    "factool": _factool(),
-    "factool_claims": _factool(),
+    "factool": FACTOOL,
+    "factool_claims": FACTOOL,
 }
 """Name of a set -> records of a copy."""
 
 
 def _copy(name: str, folder: Path) -> Path:
+    def write(file: str, rows: list[dict[str, Any]]) -> Path:
+        (folder / file).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return folder / file
+
     if name != "faireval":
-        path = folder / f"{name}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in RECORDS[name]), encoding="utf-8")
-        return path
-    categories = ("generic", "coding", "writing", "knowledge")
-    rows = {
-        "question.jsonl": [
-            {"question_id": n, "text": f"Question {n}?", "category": c} for n, c in enumerate(categories)
-        ]
-    }
+        return write(f"{name}.jsonl", RECORDS[name])
+    write("question.jsonl", [{"question_id": n, "text": f"Question {n}?", "category": "coding"} for n in range(3)])
     for file, text in zip(faireval.SYSTEMS.values(), ("A long and helpful answer.", "No."), strict=True):
-        rows[Path(file).name] = [{"question_id": n, "text": text} for n in range(len(categories))]
-    for file, records in rows.items():
-        (folder / file).write_text("".join(json.dumps(row) + "\n" for row in records), encoding="utf-8")
-    (folder / Path(faireval.REVIEW).name).write_text("CHATGPT\nTIE\nVICUNA13B\nCHATGPT\n", encoding="utf-8")
+        write(Path(file).name, [{"question_id": n, "text": text} for n in range(3)])
+    (folder / Path(faireval.REVIEW).name).write_text("CHATGPT\nTIE\nVICUNA13B\n", encoding="utf-8")
     return folder
 
 

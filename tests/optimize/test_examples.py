@@ -106,9 +106,3 @@ def test_examples_of_a_source_span_its_ratings_and_stand_together() -> None:
     assert judge.precedents == 3
     assert examples_of(judge) == tuple(rated_candidates(wide, TONE))
     assert len(examples_of(judge)) == 16
-
-
-def test_sources_with_one_candidate_each_are_chosen_to_span_the_scale() -> None:
-    singles = corpus(*((rating,) for rating in (3, 3, 3, 1, 3, 3, 5, 3, 2, 4, 3)))
-    assert [e.rating for e in choose_examples(singles, TONE, 5, seed=1)] == [5, 4, 3, 2, 1]
-    assert [e.rating for e in choose_examples(singles, TONE, 1, seed=1)] == [5]

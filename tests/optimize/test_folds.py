@@ -23,7 +23,6 @@ from debate_judge.data.agreement.tables import GroupScores, correlation
 from debate_judge.data.calibration import Calibration
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.held_out import COMPARED, COMPILED_MAPPED, choose_export, compare_held_out
-from debate_judge.optimize.reporting.verdict import verdict
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
 from debate_judge.optimize.search.study import SearchResult
@@ -234,17 +233,6 @@ def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
     assert (judge is compiled_judge) if expected == "compiled" else judge.debate_config.rounds == 0
 
 
-def test_costs_are_those_of_the_exported_judge_and_not_of_the_folds(folded: FoldedCompile) -> None:
-    result = folded.result
-    chosen = result.searches["coherence"].chosen
-    searches = {"coherence": replace(result.searches["coherence"], chosen=replace(chosen, calls=2.4))}
-    costs = {"compiled": "; 2.4 LM calls per item (a single call: 1.0).", "single": "; 1.0 LM calls per item."}
-    for name, expected in costs.items():
-        sentences = verdict(replace(result, searches=searches, exports=name))
-        assert sentences[3].endswith(expected)
-        assert "4-fold nested cross-validation" in sentences[-1]
-
-
 # --- by the command ---
 
 
@@ -290,15 +278,8 @@ def test_a_compile_that_was_stopped_pays_no_call_twice(by_command: Printed) -> N
 
 @pytest.mark.integration
 def test_summary_json_run_and_export_say_what_the_figures_rest_on(by_command: Printed) -> None:
-    from mlflow import MlflowClient
-
-    why = by_command.result["exported"]["why"]
-    for words in (
-        *("on 12 held-out sources", "by 4-fold nested cross-validation", "slightly too narrow", f"Exported: {why}"),
-        *("was compiled on all sources", "12 paired sources", "(corrected for 2 aspects, Bonferroni)"),
-    ):
-        assert words in by_command.output
-    assert re.search(r"by fold: \d\.\d\d to \d\.\d\d, standard deviation \d\.\d\d", by_command.output)
+    assert f"Exported: {by_command.result['exported']['why']}" in by_command.output
+    assert "by 4-fold nested cross-validation" in by_command.output
     folds = by_command.result["folds"]
     assert folds["count"] == len(folds["agreement"]) == 4
     assert all(math.isfinite(value) for value in folds["agreement"])
@@ -308,9 +289,3 @@ def test_summary_json_run_and_export_say_what_the_figures_rest_on(by_command: Pr
     assert (evidence["folds"], evidence["exported"]) == (folds, by_command.result["exported"])
     assert set(evidence["splits"]) == {"train", "dev"}, "no part is held out of the exported judge"
     assert len(evidence["compiled_on"]) == 12
-    assert {gain["groups"] for gain in evidence["gains"].values()} <= set(range(13))
-    run = MlflowClient(f"sqlite:///{by_command.folder}/store/mlflow.db").get_run(by_command.result["run_id"])
-    assert folds["note"] in run.data.tags["mlflow.note.content"]
-    artifacts = by_command.folder / "store" / "artifacts" / run.info.run_id / "artifacts"
-    assert json.loads((artifacts / "result.json").read_text())["folds"] == folds
-    assert {i.tags[0].value for i in run.inputs.dataset_inputs} == {"train", "dev", "held_out"}

@@ -33,14 +33,12 @@ from debate_judge.optimize.tuners import (
     with_tuning_result,
 )
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
-from debate_judge.optimize.tuners.persona import EFFECTS, count_effects, critic_replies, effects_text
+from debate_judge.optimize.tuners.persona import count_effects, critic_replies
 from debate_judge.optimize.tuners.rated_examples import rated_candidates
 from debate_judge.optimize.tuning import tune
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import ADVOCATE, PERSONAS, PLAIN
 from debate_judge.programs.judge import DebateConfig, Item, Judge, corpus_items
-from debate_judge.programs.offline.engine import OfflineTransport
-from debate_judge.programs.offline.roles import threshold
 from debate_judge.programs.roles.examples import examples_of
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -75,19 +73,6 @@ def test_what_a_reply_did(mean: float, before: float, after: float | None, effec
     (source,) = critic_replies(rated([mean]), [Transcript(turns)])
     assert source.candidates[0].debate_fields["effect"] == effect
     assert count_effects([source]) == {effect: 1}
-    assert json.loads(source.json_line())["candidates"][0]["effect"] == effect
-
-
-def test_shown_are_rated_items_each_under_its_own_source_with_replies_where_there_are_any() -> None:
-    """At sample level an example is of several sources."""
-    items = [replace(ITEM, source=source, text=f"Text {n}.") for n, source in enumerate("aabb")]
-    whole = Transcript((SCORER, CRITIC, AGAIN))
-    replies = critic_replies(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
-    by_source = {
-        source.source: [(c.text, c.debate_fields.get("score_after")) for c in source.candidates] for source in replies
-    }
-    assert by_source == {"a": [("Text 0.", 3.0)], "b": [("Text 2.", None), ("Text 3.", 3.0)]}
-    assert count_effects(replies).total() == 2
 
 
 class Persuaded(Author):
@@ -129,20 +114,6 @@ def test_the_persona_is_written_from_the_debates_of_all_guides_and_left_to_the_s
         assert learnt == (LearntPersona(persona, everything) if kept else None)
 
 
-def test_the_effects_tell_in_which_direction_objections_pushed() -> None:
-    moves = [(3.0, 4.0, 3.5), (4.5, 4.0, 3.0), (5.0, 4.0, 4.5), (5.0, 4.0, 4.0)]
-    transcripts = [
-        Transcript((replace(SCORER, score=before), CRITIC, replace(AGAIN, score=after))) for _, before, after in moves
-    ]
-    items = [replace(ITEM, text=f"Text {n}.") for n in range(len(moves))]
-    sources = critic_replies(rated([mean for mean, _, _ in moves], items), transcripts)
-    assert effects_text(sources) == (
-        "NO ISSUE, rightly: 0; NO ISSUE, too early: 0; moved the score toward the raters: 2; moved the score away from "
-        "the raters: 1; objected, and the score stayed as far from the raters: 1. 2 objections lowered the score, 1 of "
-        "them toward the raters. 1 objections raised the score, 1 of them toward the raters."
-    )
-
-
 @pytest.mark.parametrize(("rounds", "right"), [(0, False), (1, True)])
 def test_nothing_is_asked_where_nobody_debates_or_every_reply_was_right(rounds: int, right: bool) -> None:
     class Right(Persuaded):
@@ -163,17 +134,6 @@ def test_a_quotation_in_a_persona_is_cut() -> None:
     assert persona is not None
     assert persona.text == "You are stern."
     assert "quotes" in section(author.asked[1], "correction")
-
-
-def test_the_offline_stand_in_is_sterner_where_the_critic_gave_in_and_milder_where_it_led_astray() -> None:
-    def written(*counts: int) -> float:
-        effects = "; ".join(f"{name}: {count}" for name, count in zip(EFFECTS, counts, strict=True))
-        user = f"[[ ## effects ## ]]\n{effects}\n\nRespond with `[[ ## analysis ## ]]`, then `[[ ## persona ## ]]`."
-        fields = "Your output fields are:\n1. `analysis` (str):\n2. `persona` (str):"
-        return threshold(OfflineTransport().answer(fields, user, {}).text.partition("persona ## ]]")[2])
-
-    assert len(EFFECTS) == 5
-    assert written(0, 5, 3, 0, 0) < written(2, 2, 0, 0, 0) < written(5, 0, 0, 3, 0)
 
 
 @pytest.mark.parametrize("text", ["You are stern.", None])

@@ -86,15 +86,6 @@ def test_pooled_values_have_the_correlation_for_mean_and_its_jackknife_error(gro
     assert values.std(ddof=1) / np.sqrt(len(values)) == pytest.approx(error)
 
 
-def test_over_all_candidates_a_missing_score_is_none_and_equal_scores_agree_with_nothing() -> None:
-    ranked = [group(str(i), (i + 1.0, 5.0 - i), (i + 1.0, 5.0 - i)) for i in range(4)]
-    silent = [group(str(i), (5.0, 5.0), (None, None)) for i in range(4, 8)]
-    assert [*group_values(ranked + silent, "pearson", "sample").values()] == pytest.approx([1] * 8)
-    equal = [group(str(i), (1, 2), (3, 3)) for i in range(4)]
-    assert set(group_values(equal, "spearman", "sample").values()) == {0.0}
-    assert set(group_values(silent, "spearman", "sample").values()) == {0.0}
-
-
 # --- the choice ---
 
 

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
-from debate_judge.optimize.search import study
+from debate_judge.optimize.reflection import REFLECTION
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import guide
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.testing import scripted_lm
-from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.reports.costs import cost_rows
-from debate_judge.runs.runner.runner import JudgeRunner
-from tests.optimize.compiles import compiled, plan_of
+from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import small_corpus
 
 
 @pytest.mark.parametrize(
     ("written", "metric", "correlation", "absolute"),
     [
-        ("auto/spearman", "auto/spearman", "spearman", None),
         ("summary/kendall", "summary/kendall", "kendall", None),
         ("pearson", "auto/pearson", "pearson", None),
         ("sample", "sample/spearman", "spearman", None),
@@ -45,16 +41,6 @@ def test_a_metric_is_a_level_and_a_correlation_or_an_absolute_measure(
     choice = settings.metric_choice
     assert (choice.level, choice.correlation) == (metric.partition("/")[0], correlation)
     assert (choice.absolute_measure or None) == absolute
-
-
-@pytest.mark.parametrize(
-    ("field", "attempt", "deadline"), [({}, 300, 900), ({"timeout": 5000.0}, 5000, 15000), ({"timeout": 0.5}, 0.5, 1.5)]
-)
-def test_a_call_may_take_three_times_as_long_as_an_attempt(
-    field: dict[str, float], attempt: float, deadline: float
-) -> None:
-    options = lm_options(Settings(**field))
-    assert (options.attempt_timeout, options.deadline) == (attempt, deadline)
 
 
 def test_the_identity_is_what_decides_the_result() -> None:
@@ -81,39 +67,6 @@ def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:
     assert (usual.name.startswith("sample-debate-offline-"), usual.model_name) == (True, "debate-summarization")
 
 
-# --- what is maximized ---
-
-
-def spied(patch: pytest.MonkeyPatch, module: Any, name: str) -> list[tuple[Any, ...]]:
-    """The arguments of each call of a function of a module, filled as calls are made."""
-    calls: list[tuple[Any, ...]] = []
-    real = getattr(module, name)
-
-    def spy(*arguments: Any, **named: Any) -> Any:
-        calls.append(arguments)
-        return real(*arguments, **named)
-
-    patch.setattr(module, name, spy)
-    return calls
-
-
-def test_guides_are_compared_and_judges_chosen_by_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = spied(monkeypatch, study, "group_values")
-    tuned = spied(monkeypatch, guide, "group_metric")
-    data: dict[str, Any] = {"data": str(small_corpus(tmp_path)), "aspects": ("coherence",), "store": str(tmp_path)}
-    quick: dict[str, Any] = {"max_rounds": 0, "folds": 1}
-    settings = Settings(**data, **quick, metric="mae", examples=2)
-    lm = make_lm("offline")
-    with JudgeRunner(lm, progress=False) as runner:
-        result = compiled(settings, personas(None), runner, lm)
-    # Scores of groups, the objective, the level, and the scale of 1 to 5 with its cut.
-    assert {(objective, level, scale.width, scale.cut) for _, objective, level, scale in chosen} == {
-        ("mae", "summary", 4.0, 4.0)
-    }
-    assert {(objective, scale.width) for _, _, objective, scale in tuned} == {("mae", 4.0)}
-    assert result.to_json()["objective"]["maximized"] == "mae"
-
-
 # --- the LM that reflects ---
 
 
@@ -126,16 +79,6 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def engine() -> Any:
     return scripted_lm(lambda _: "OK").transport
-
-
-@pytest.mark.parametrize(
-    ("name", "endpoint"), [("openai/gpt-4o", "http://127.0.0.1:9/v1"), ("anthropic/claude-sonnet-4-5", "")]
-)
-def test_the_address_is_that_of_a_provider(name: str, endpoint: str) -> None:
-    settings = Settings(lm="openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1", reflection_lm=name)
-    lm = make_lm(settings.lm, api_base=settings.api_base, options=lm_options(settings), transport=engine())
-    reflection = make_reflection_lm(settings, lm)
-    assert (reflection.model, reflection.endpoint) == (name, endpoint)
 
 
 def test_both_spend_one_budget() -> None:
@@ -159,3 +102,20 @@ def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None
     assert rows[REFLECTION] == pytest.approx(second.price.cost(1000, 0, 100))
     assert rows[REFLECTION] > 10 * rows["scorer"]
     assert rows["total"] == pytest.approx(rows["scorer"] + rows[REFLECTION])
+
+
+# --- held-out sources of the user's own ---
+
+
+def test_all_sources_of_the_other_file_are_train_and_dev(tmp_path: Path) -> None:
+    groups = [json.loads(line) for line in small_corpus(tmp_path, 12, 3).read_text().splitlines()]
+    # Row numbers and the like may be the same in both files.
+    held_out = [{**group, "group": groups[n]["group"]} for n, group in enumerate(groups[8:])]
+    for name, part in (("d.jsonl", groups[:8]), ("h.jsonl", held_out)):
+        (tmp_path / name).write_text("".join(json.dumps(group) + "\n" for group in part))
+    files = {"data": str(tmp_path / "d.jsonl"), "held_out": str(tmp_path / "h.jsonl")}
+    data = plan_of(Settings(**files, aspects=("coherence",)), {}).data
+    assert {g.source for g in data.splits.held_out.groups} == {group["source"] for group in held_out}
+    assert [len(part.groups) for part in (data.splits.train, data.splits.dev)] == [4, 4]
+    assert len({g.id for g in data.corpus.groups}) == 12
+    assert data.evaluation_corpus == data.splits.held_out

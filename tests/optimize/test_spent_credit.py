@@ -21,9 +21,9 @@ pytestmark = pytest.mark.integration
 def compiled(folder: Path, server: FaultyServer) -> int:
     """The exit code of a compile against the server, which has an account of its own in `folder`."""
     folder.mkdir(exist_ok=True)
-    flags = ["--data", str(small_corpus(folder)), "--aspects", "coherence", "--max-rounds", "1", "--folds", "1"]
+    flags = ["--data", str(small_corpus(folder, 8, 3)), "--aspects", "coherence", "--max-rounds", "1", "--folds", "1"]
     flags += ["--lm", "openai/m", "--api-base", server.url, "--store", str(folder / "store"), "--name", "judge"]
-    return main([*flags, *keys(trials=6, report="none", json=folder / "result.json")])
+    return main([*flags, *keys(trials=4, report="none", json=folder / "result.json")])
 
 
 def result(folder: Path) -> dict[str, object]:
@@ -44,7 +44,7 @@ def test_a_compile_whose_calls_fail_ends_without_a_verdict_and_resumes(
     def script(body: bytes, attempt: int) -> str | None:
         # Refusals of a judge's prompts leave texts unscored; one of the author's prompt would end the run by itself.
         refused = fault == "credit" or b"You are the " in body
-        return fault if server.answered.total() >= 60 and refused and not mended else None
+        return fault if server.answered.total() >= 40 and refused and not mended else None
 
     with FaultyServer(answer, script) as server:
         assert compiled(broken, server) == 3

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 
 CONCURRENCY = 8
 ARGUMENTS = [
-    *("--aspects", "coherence", "--max-rounds", "1", *keys(trials=6), "--effort", "light"),
+    *("--aspects", "coherence", "--max-rounds", "1", *keys(trials=4), "--effort", "light"),
     *("--concurrency", str(CONCURRENCY), "--folds", "1", *keys(report="none")),
 ]
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ PLAIN = {"PYTHONPATH": f"{ROOT / '.src'}:{ROOT}", "PATH": "/usr/bin:/bin"}
 def start(folder: Path, pause: float, tuner: str, hash_seed: int = 0) -> subprocess.Popen[bytes]:
     folder.mkdir(exist_ok=True)
     output = ["--store", str(folder / "store"), *keys(json=folder / "result.json")]
-    arguments = [*ARGUMENTS, "--data", str(small_corpus(folder)), "--tuner", tuner, *output]
+    arguments = [*ARGUMENTS, "--data", str(small_corpus(folder, 8, 3)), "--tuner", tuner, *output]
     return subprocess.Popen(
         [sys.executable, str(SCRIPT), str(folder / "calls.log"), str(pause), *arguments],
         cwd=folder,

@@ -1,7 +1,7 @@
 """Renews the pins, on purpose: what every judge sends today is right from now on.
 
 python -m tests.pins.renew                  # all
-python -m tests.pins.renew debate geval     # some
+python -m tests.pins.renew compare score    # some
 git diff --stat tests/pins/pinned
 """
 
@@ -12,14 +12,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.pins.cases import CASES, PINNED, compile_sample
+from tests.pins.cases import CASES, PINNED, compile_sample, pin
 
 
 def main(names: list[str]) -> None:
     for name in names or [*CASES, "sample"]:
         with tempfile.TemporaryDirectory() as folder:
-            pin = compile_sample(Path(folder)) if name == "sample" else CASES[name](name, Path(folder))[0]
-        (PINNED / f"{name}.json").write_text(json.dumps(pin, indent=1) + "\n", encoding="utf-8")
+            pinned = compile_sample(Path(folder)) if name == "sample" else pin(name, Path(folder))[0]
+        (PINNED / f"{name}.json").write_text(json.dumps(pinned, indent=1) + "\n", encoding="utf-8")
         print(name)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pins.cases import CASES, PINNED, compile_sample
+from tests.pins.cases import CASES, PINNED, compile_sample, pin
 from tests.pins.recording import content, digest
 
 pytestmark = pytest.mark.integration
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.integration
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_command_sends_and_finds_what_is_pinned(name: str, tmp_path: Path) -> None:
-    pin, calls = CASES[name](name, tmp_path)
+    found, calls = pin(name, tmp_path)
     expected = json.loads((PINNED / f"{name}.json").read_text(encoding="utf-8"))
     known = set(expected["each"].split())
     new = [call for call in calls if digest(call)[:8] not in known]
     if new:
         text = "\n".join(f"--- {message['role']}\n{content(message)}" for message in new[0]["messages"])
         pytest.fail(f"{name}: {len(new)} of {len(calls)} calls have messages that are not pinned; the first:\n{text}")
-    assert pin == expected
+    assert found == expected
 
 
 def test_the_sample_compiles_to_what_is_pinned(tmp_path: Path) -> None:

