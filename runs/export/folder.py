@@ -168,14 +168,16 @@ SETTINGS: Mapping[str, Callable[[Any], Any]] = {
 """Argument of `load` that a tool's process takes from the environment -> conversion of its value."""
 
 
-def load_in_tool(path: str | Path, config: Mapping[str, Any] | None = None) -> LoadedJudge:
-    """`load` for a process that a tool starts, such as a server of MLflow: what `config` does not say is taken from the
-    environment (`DEBATE_LM`, `DEBATE_API_BASE`, `DEBATE_RPM`, ...).
+def load_in_tool(path: LoadedJudge | str | Path, config: Mapping[str, Any] | None = None) -> LoadedJudge:
+    """A loaded judge, or one loaded for a tool, whose process others may start, such as a server of MLflow: what
+    `config` does not say is taken from the environment (`DEBATE_LM`, `DEBATE_API_BASE`, `DEBATE_RPM`, ...).
 
     Raises:
         InputError: As for `load`, or a value cannot be read.
         dspy.LMError: As for `load`.
     """
+    if isinstance(path, LoadedJudge):
+        return path
     settings: dict[str, Any] = {}
     for name, convert in SETTINGS.items():
         variable = f"DEBATE_{name.upper()}"

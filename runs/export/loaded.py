@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import dspy
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.schema import ALL, Aspect, Task
+from debate_judge.data.schema import ALL, Aspect, Task, is_visible
 from debate_judge.programs.compiled import CompiledJudge, ScoreScale
 from debate_judge.programs.grouping import (
     CallTexts,
@@ -37,6 +37,7 @@ from debate_judge.programs.lm.options import LMOptions, MaxTokens
 from debate_judge.programs.lm.reply import InMemoryStore, replies_folder
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.export.lm_choice import attribute_spec_errors, resolve_lm
 from debate_judge.runs.export.manifest import Export, cuts_in
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight
@@ -45,6 +46,9 @@ from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+NO_TEXT = Score(None, None, None, None, "no text", "the text is empty", "no text: the text is empty", 0, EMPTY)
+"""The unscored result of an empty text."""
 
 _ROW_FIELDS = {"text", "source", "context", "references"}
 
@@ -120,6 +124,8 @@ class LoadedJudge(dspy.Module):
         compiled = self.compiled
         compiled.require_calibrated(aspects, scale)
         items = texts.items(self.task, aspects)
+        if len({item.text for item in items}) == 1:
+            self._warn_of_single_text([aspect.name for aspect in aspects])
         judgements = dict(zip(items, await self._judge_items(items, _lm_of_context()), strict=True))
         predictions = {}
         for aspect in aspects:
@@ -153,8 +159,6 @@ class LoadedJudge(dspy.Module):
             with dspy.context(lm=context_lm or self.lm):
                 return await judge.judge(question.items)
 
-        if len({item.text for item in items}) == 1:
-            self._warn_of_single_text([item.aspect.name for item in items])
         judgements: dict[Item, Judgement] = {}
         for aspect in dict.fromkeys(item.aspect for item in items):
             judge, members = self.judges[aspect.name], [item for item in items if item.aspect == aspect]
@@ -238,7 +242,7 @@ class LoadedJudge(dspy.Module):
         Args:
             source: The text that the candidate was written for: the article of a summary, the dialogue before a reply;
                 empty if texts are judged by themselves.
-            text: The candidate.
+            text: The candidate. An empty one has no score, and is not sent to the LM.
             context: A text that belongs to the source, if the task has one: the fact that a dialogue is about.
             references: Human-written candidates, for reference metrics only.
             aspects: Names of the aspects to score; all by default.
@@ -249,11 +253,10 @@ class LoadedJudge(dspy.Module):
             Aspect name -> score, in the task's order.
 
         Raises:
-            InputError: An aspect is unknown, the text is empty, or the export has no calibration.
+            InputError: An aspect is unknown, an argument is no text, or the export has no calibration.
             dspy.LMError: The LM cannot be used at all; after other failures the reason is in the score's `unscored`.
         """
         row = {"text": text, "source": source, "context": context, "references": references}
-        self._warn_of_single_text(aspects)
         return self.score_many([row], aspects=aspects, scale=scale)[0]
 
     def score_many(
@@ -268,58 +271,57 @@ class LoadedJudge(dspy.Module):
         Consecutive rows of one source share calls if the judge was compiled with `together`.
 
         Args:
-            rows: Mappings, or a DataFrame, with `text` and `source`, and optionally `context` and `references`; other
-                fields are ignored.
+            rows: Mappings, or a DataFrame, with `text` and `source`, and optionally `context`, `references` and
+                `aspects`, the row's own; other fields are ignored.
             aspects: Names of the aspects to score; all by default.
             scale: As for `score`.
 
         Returns:
             For each row, in order, what `score` returns.
         """
-        selected = self.select_aspects(aspects)
-        self.compiled.require_calibrated(selected, scale)
-        scored = self.stream(
-            item for number, row in enumerate(_records(rows)) for item in self._checked_items(number, row, selected)
-        )
-        results: list[dict[str, Score]] = []
-        for item, judgement in scored:
-            if item.aspect is selected[0]:
-                results.append({})
-            results[-1][item.aspect.name] = score_of(self.compiled, item, judgement, scale)
-        return results
+        items = self._items_by_row(rows, aspects, scale)
+        judged = self.stream(item for of_row in items for item in of_row if is_visible(item.text))
+        return self._scores_by_row(items, (judgement for _, judgement in judged), scale)
 
-    def score_group(
+    async def ascore_many(
         self,
+        rows: Iterable[Mapping[str, Any]],
         *,
-        source: str,
-        texts: Sequence[str],
-        context: str = "",
         aspects: Sequence[str] | str | None = None,
         scale: ScoreScale = "judge",
     ) -> list[dict[str, Score]]:
-        """Score candidates of one source, in shared calls if the judge was compiled with `together`.
-
-        Arguments are those of `score`; the result has what `score` returns for each candidate, in order.
-        """
-        rows = [{"text": text, "source": source, "context": context} for text in texts]
-        return self.score_many(rows, aspects=aspects, scale=scale)
-
-    def row_items(
-        self, row: Mapping[str, Any], aspects: Sequence[str] | str | None = None, *, number: int = 0
-    ) -> list[Item]:
-        """The items of a row of `score_many`, one for each aspect; `number` is the row's index."""
-        return list(self._checked_items(number, row, self.select_aspects(aspects)))
-
-    async def ascore_items(self, items: Sequence[Item], scale: ScoreScale = "judge") -> list[Score]:
-        """A score for each item from `row_items`, on any event loop, with the judge's own LM even within a
-        `dspy.context`. Items of one source share calls if the judge was compiled with `together`.
-        """
-        compiled = self.compiled
-        compiled.require_calibrated(list(dict.fromkeys(item.aspect for item in items)), scale)
+        """As `score_many`, on any event loop; with the judge's own LM even within a `dspy.context`."""
+        items = self._items_by_row(rows, aspects, scale)
         # The trace that an optimizer records of its own program must not contain the calls of this judge.
         with dspy.context(trace=None, disable_history=True):
-            judgements = await self._judge_items(items)
-        return [score_of(compiled, item, judgement, scale) for item, judgement in zip(items, judgements, strict=True)]
+            judged = await self._judge_items([item for of_row in items for item in of_row if is_visible(item.text)])
+        return self._scores_by_row(items, judged, scale)
+
+    def _items_by_row(
+        self, rows: Iterable[Mapping[str, Any]] | pd.DataFrame, aspects: Sequence[str] | str | None, scale: ScoreScale
+    ) -> list[list[Item]]:
+        items = [
+            list(self._checked_items(number, row, self.select_aspects(row.get("aspects") or aspects)))
+            for number, row in enumerate(_records(rows))
+        ]
+        needed = list(dict.fromkeys(item.aspect for of_row in items for item in of_row))
+        self.compiled.require_calibrated(needed, scale)
+        if len(items) == 1:
+            self._warn_of_single_text([aspect.name for aspect in needed])
+        return items
+
+    def _scores_by_row(
+        self, items: Iterable[Sequence[Item]], judgements: Iterable[Judgement], scale: ScoreScale
+    ) -> list[dict[str, Score]]:
+        """For each row, aspect -> score; `judgements` are those of the items that have a text, in order."""
+        compiled, remaining = self.compiled, iter(judgements)
+        return [
+            {
+                item.aspect.name: score_of(compiled, item, next(remaining), scale) if is_visible(item.text) else NO_TEXT
+                for item in of_row
+            }
+            for of_row in items
+        ]
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge a stream of items in order and with constant memory; see `runs.runner.streaming.judge_in_order`."""
@@ -356,7 +358,7 @@ class LoadedJudge(dspy.Module):
                 others = [key for key in row if isinstance(key, str) and key not in _ROW_FIELDS]
                 remedy = did_you_mean(name, others, f"did you mean {{}}? rename it to {name}")
                 raise InputError(f"row {number} needs a {name}", field=name, expected="a text", remedy=remedy)
-        text = checked_text("text", row["text"], nonempty=True, where=where)
+        text = checked_text("text", row["text"], where=where)
         source = checked_text("source", row["source"], where=where)
         context = checked_text("context", row.get("context") or "", where=where)
         references = checked_references(row.get("references") or None, where)

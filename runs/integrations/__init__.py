@@ -12,12 +12,10 @@ if TYPE_CHECKING:
     from debate_judge.runs.integrations.inspect_scorer import debate_scorer as debate_scorer
     from debate_judge.runs.integrations.mlflow_scorer import DebateScorer as DebateScorer
     from debate_judge.runs.integrations.pandas_frame import score_frame as score_frame
-    from debate_judge.runs.integrations.text_scorer import SingleTextScorer as SingleTextScorer
 
 _MODULES = {
     "DebateScorer": "mlflow_scorer",
     "ProgramMetric": "dspy_metric",
-    "SingleTextScorer": "text_scorer",
     "debate_scorer": "inspect_scorer",
     "score_frame": "pandas_frame",
 }

@@ -11,8 +11,7 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
-from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations.text_scorer import SingleTextScorer
+from debate_judge.runs.export.folder import LoadedJudge, load_in_tool
 
 
 class ProgramMetric:
@@ -23,7 +22,7 @@ class ProgramMetric:
     uses its own LM, not the program's.
 
     Args:
-        judge: As for `SingleTextScorer`.
+        judge: A loaded judge, or an export as for `load`, with settings from the environment.
         source: Field of the example that holds the source.
         text: Field of the prediction that holds the text.
         aspects: Which aspects; all of the judge's by default.
@@ -39,7 +38,7 @@ class ProgramMetric:
         aspects: Sequence[str] | str | None = None,
         failure_score: float = 0.0,
     ) -> None:
-        self._scorer = SingleTextScorer(judge, aspects)
+        self._judge, self._aspects = load_in_tool(judge), aspects
         self._source, self._text = source, text
         self._failure_score = failure_score
         self.unscored: dict[str, str] = {}
@@ -56,8 +55,7 @@ class ProgramMetric:
         pred_trace: Any = None,
     ) -> dspy.Prediction:
         source, text = _field(gold, self._source, "source"), _field(pred, self._text, "text")
-        scores = self._scorer.score(source=source, text=text)
-        task = self._scorer.judge.task
+        scores, task = self._judge.score(source=source, text=text, aspects=self._aspects), self._judge.task
         unit_scores = [to_unit(score.score, task.aspect(name)) for name, score in scores.items()]
         missing = [f"{name}: {score.reason}" for name, score in scores.items() if score.score is None]
         if missing:

@@ -6,9 +6,8 @@ import asyncio
 import hashlib
 import hmac
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from itertools import chain
 from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,11 +20,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from pydantic import BaseModel, ConfigDict, Field
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import is_visible
 from debate_judge.programs.compiled import ScoreScale
-from debate_judge.programs.grouping import Item
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations.text_scorer import Scores, SingleTextScorer, empty_text_score
 from debate_judge.runs.runner.streaming import Score
 from debate_judge.runs.scoring.output import PROVIDER_FAILED
 
@@ -88,7 +84,7 @@ class TextScores(BaseModel):
     scores: dict[str, AspectScore]
 
     @classmethod
-    def of(cls, scores: Scores) -> TextScores:
+    def of(cls, scores: Mapping[str, Score]) -> TextScores:
         """From the scores of a text."""
         return cls(scores={name: AspectScore.of(score) for name, score in scores.items()})
 
@@ -217,7 +213,7 @@ def make_app(
     # The guard checks the key; this is only for /docs, where readers can then enter it.
     dependencies = [] if key is None else [Depends(HTTPBearer(auto_error=False))]
     app = FastAPI(title=f"debate judge: {judge.manifest.name}", redoc_url=None, dependencies=dependencies)
-    metrics, scorer = ServiceMetrics(judge), SingleTextScorer(judge, scale=scale)
+    metrics = ServiceMetrics(judge)
     app.add_middleware(RequestGuard, key=key, limits=limits or ServiceLimits(), metrics=metrics)
     app.exception_handler(InputError)(_input_error)
     app.exception_handler(dspy.LMError)(_lm_error)
@@ -225,10 +221,8 @@ def make_app(
     @app.post("/score")
     async def score(texts: TextToScore | list[TextToScore]) -> TextScores | list[TextScores]:
         """Score a text or a list of texts; those of one source share calls if the judge has `together`."""
-        if isinstance(texts, TextToScore):
-            scores_by_text = [await scorer.ascore(**texts.model_dump())]
-        else:
-            scores_by_text = await _scores(judge, texts, scale)
+        rows = [text.model_dump() for text in ([texts] if isinstance(texts, TextToScore) else texts)]
+        scores_by_text = await judge.ascore_many(rows, scale=scale)
         for name, aspect_score in (pair for scores in scores_by_text for pair in scores.items()):
             metrics.scores.labels(name, aspect_score.unscored or "").inc()
         responses = [TextScores.of(scores) for scores in scores_by_text]
@@ -245,21 +239,6 @@ def make_app(
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
-
-
-async def _scores(judge: LoadedJudge, texts: Sequence[TextToScore], scale: ScoreScale) -> list[Scores]:
-    """Scores of several texts, which share calls if the judge was compiled with `together`."""
-    items_by_text: list[list[Item]] = []
-    for number, text in enumerate(texts):
-        row = {"source": text.source, "text": text.text, "context": text.context}
-        items_by_text.append(judge.row_items(row, text.aspects, number=number) if is_visible(text.text) else [])
-    all_items = list(chain.from_iterable(items_by_text))
-    results = iter(await judge.ascore_items(all_items, scale) if all_items else [])
-    return [
-        {item.aspect.name: next(results) for item in items}
-        or {aspect.name: empty_text_score() for aspect in judge.select_aspects(text.aspects)}
-        for text, items in zip(texts, items_by_text, strict=True)
-    ]
 
 
 async def _input_error(request: Request, error: Exception) -> JSONResponse:

@@ -6,7 +6,7 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.integrations.text_scorer import SingleTextScorer
+from debate_judge.runs.export.folder import load_in_tool
 
 
 @scorer(metrics={"*": [mean(), stderr()]})
@@ -16,11 +16,11 @@ def debate_scorer(export: str, source: str | None = None, aspects: list[str] | N
     A sample with an aspect that has no score is unscored as a whole and left out of the metrics.
 
     Args:
-        export: An export as for `SingleTextScorer`; text only, because Inspect logs it.
+        export: An export as for `load`, with settings from the environment; its address only, because Inspect logs it.
         source: Key of the source in the sample's metadata; by default the sample's input is the source.
         aspects: Which aspects; all of the judge's by default.
     """
-    scorer = SingleTextScorer(export, aspects)
+    judge = load_in_tool(export)
 
     async def score(state: TaskState, target: Target) -> Score:
         source_text = state.input_text if source is None else state.metadata.get(source)
@@ -29,7 +29,7 @@ def debate_scorer(export: str, source: str | None = None, aspects: list[str] | N
                 "the sample has no source", field="source", expected="a text in its metadata", found=source_text
             )
         text = state.output.completion
-        scores = await scorer.ascore(source=source_text, text=text)
+        (scores,) = await judge.ascore_many([{"source": source_text, "text": text}], aspects=aspects)
         explanation = "\n\n".join(f"{name}: {scored.reason}" for name, scored in scores.items())
         metadata = {
             name: {"rounds": scored.rounds, "stop_reason": scored.stop_reason} for name, scored in scores.items()

@@ -10,7 +10,7 @@ from mlflow.genai.scorers import Scorer
 from pydantic import PrivateAttr
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.integrations.text_scorer import SingleTextScorer
+from debate_judge.runs.export.folder import LoadedJudge, load_in_tool
 from debate_judge.runs.runner.streaming import Score
 
 
@@ -20,7 +20,7 @@ class DebateScorer(Scorer):
     A text without a score has an error in place of a value, which MLflow leaves out of means.
 
     Args:
-        judge: As for `SingleTextScorer`.
+        judge: A loaded judge, or an export as for `load`, with settings from the environment.
         source_key: Key of the source in `inputs`; needed where they hold several texts and none is called `source`.
         text_key: The same for `outputs` that are a mapping, and `text`.
         aspects: Which aspects; all of the judge's by default.
@@ -32,11 +32,11 @@ class DebateScorer(Scorer):
     source_key: str | None = None
     text_key: str | None = None
     aspects: list[str] | None = None
-    _scorer: SingleTextScorer = PrivateAttr()
+    _judge: LoadedJudge = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
-        self._scorer = SingleTextScorer(self.judge, self.aspects)
+        self._judge = load_in_tool(self.judge)
 
     # MLflow passes the arguments that the signature names, and refuses an async method.
     def __call__(self, *, inputs: Any = None, outputs: Any = None) -> list[Feedback]:
@@ -46,8 +46,8 @@ class DebateScorer(Scorer):
             InputError: There is no text, or several and none is named.
         """
         source, text = text_in(inputs, "source", self.source_key), text_in(outputs, "text", self.text_key)
-        scores = self._scorer.score(source=source, text=text)
-        return [_feedback(name, score, self._scorer.judge.fingerprint) for name, score in scores.items()]
+        scores = self._judge.score(source=source, text=text, aspects=self.aspects)
+        return [_feedback(name, score, self._judge.fingerprint) for name, score in scores.items()]
 
 
 def _feedback(aspect: str, score: Score, judge: str) -> Feedback:

@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import is_visible
 from debate_judge.programs.compiled import ScoreScale
-from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.integrations.text_scorer import SingleTextScorer, empty_text_score
-from debate_judge.runs.runner.streaming import Score
+from debate_judge.runs.export.folder import LoadedJudge, load_in_tool
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +28,7 @@ def score_frame(
 
     Args:
         frame: A row for each text, in any order.
-        judge: As for `SingleTextScorer`.
+        judge: A loaded judge, or an export as for `load`, with settings from the environment.
         source: Column of the sources; an empty cell is a text that is judged by itself.
         text: Column of the texts; an empty cell has no score.
         context: Column of the contexts, if the task has them.
@@ -46,23 +43,21 @@ def score_frame(
         InputError: The frame lacks a column or has one of the new ones, or the export cannot be used.
         dspy.LMError: The LM cannot be used at all.
     """
-    loaded = SingleTextScorer(judge, aspects).judge
+    loaded = load_in_tool(judge)
     names = [aspect.name for aspect in loaded.select_aspects(aspects)]
     columns = {"source": source, "text": text} | ({} if context is None else {"context": context})
     _check_columns(frame, columns, [c for name in names for c in _new_columns(name)])
     cells = {name: [_text(value) for value in frame[column]] for name, column in columns.items()}
     rows = [{name: values[i] for name, values in cells.items()} for i in range(len(frame))]
-    nonempty = [i for i, row in enumerate(rows) if is_visible(row["text"])]
     # Sorted by source, because only consecutive rows of a source share calls.
-    nonempty.sort(key=lambda i: (rows[i]["source"], rows[i].get("context", "")))
-    results = loaded.score_many([rows[i] for i in nonempty], aspects=names, scale=scale)
-    scored = dict(zip(nonempty, results, strict=True))
+    order = sorted(range(len(rows)), key=lambda i: (rows[i]["source"], rows[i].get("context", "")))
+    scored = dict(zip(order, loaded.score_many([rows[i] for i in order], aspects=names, scale=scale), strict=True))
     result = frame.copy()
     for name in names:
-        column_scores = [scored[i][name] if i in scored else empty_text_score() for i in range(len(frame))]
-        result[name] = [float("nan") if score.score is None else score.score for score in column_scores]
-        result[f"{name}_reason"] = [score.reason for score in column_scores]
-        result[f"{name}_unscored"] = [_unscored_text(score) for score in column_scores]
+        scores = [scored[i][name] for i in range(len(frame))]
+        result[name] = [float("nan") if score.score is None else score.score for score in scores]
+        result[f"{name}_reason"] = [score.reason for score in scores]
+        result[f"{name}_unscored"] = ["" if score.unscored is None else score.reason for score in scores]
     return result
 
 
@@ -88,7 +83,3 @@ def _text(cell: object) -> str:
     if cell is None or (cell == cell) is not True:
         return ""
     raise InputError("not a text", field="text", expected="texts in the columns of sources and texts", found=cell)
-
-
-def _unscored_text(score: Score) -> str:
-    return "" if score.unscored is None else f"{score.unscored}: {score.detail}"

@@ -5,14 +5,15 @@ Loaded at every start of pytest, by the entry point `pytest11`: nothing heavy is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from debate_judge.runs.integrations.text_scorer import Scores, SingleTextScorer
+    from debate_judge.runs.export.loaded import LoadedJudge
+    from debate_judge.runs.runner.streaming import Score
 
 OPTION = "--debate-judge"
 
@@ -40,7 +41,7 @@ class JudgedText:
     A missing score makes every comparison false, so that an outage never passes a test.
     """
 
-    scores: Scores
+    scores: Mapping[str, Score]
 
     def __ge__(self, bound: float) -> bool:
         return self._all(lambda score: score >= bound)
@@ -88,21 +89,21 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 
 @pytest.fixture(scope="session")
-def debate_judge_scorer(pytestconfig: pytest.Config) -> SingleTextScorer:
+def debate_judge_scorer(pytestconfig: pytest.Config) -> LoadedJudge:
     """The judge of `--debate-judge`, loaded once for the session."""
-    from debate_judge.runs.integrations.text_scorer import SingleTextScorer
+    from debate_judge.runs.export.folder import load_in_tool
 
     export = pytestconfig.getoption(OPTION) or pytestconfig.getini("debate_judge")
     if not export:
         raise pytest.UsageError(
             f"the fixture `judge` needs an export: {OPTION}=EXPORT, or debate_judge = in pytest.ini"
         )
-    return SingleTextScorer(export)
+    return load_in_tool(export)
 
 
 @pytest.fixture
 def judge(
-    debate_judge_scorer: SingleTextScorer,
+    debate_judge_scorer: LoadedJudge,
     record_property: Callable[[str, object], None],
     request: pytest.FixtureRequest,
 ) -> Callable[..., JudgedText]:

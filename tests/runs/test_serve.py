@@ -25,9 +25,8 @@ import uvicorn
 from debate_judge import load
 from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.runs import serve
-from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.export.loaded import NO_TEXT, LoadedJudge
 from debate_judge.runs.integrations.http_service import AspectScore, ServiceLimits, make_app
-from debate_judge.runs.integrations.text_scorer import empty_text_score
 from tests.fakes import ScriptedLM
 from tests.runs.integration_exports import save_judge, score_for, script
 
@@ -134,16 +133,16 @@ def test_what_strangers_are_not_told(judge: LoadedJudge, monkeypatch: pytest.Mon
     async def down(*_: Any, **__: Any) -> Any:
         raise ProviderDownError("no server listens at http://10.1.2.3/v1", model="m")
 
-    monkeypatch.setattr(judge, "ascore_items", down)
+    monkeypatch.setattr(judge, "ascore_many", down)
     with served(make_app(judge)) as url:
         question = {"source": "", "text": "t"}
         assert httpx.post(f"{url}/score", json=question, headers={"Host": "evil.example"}).status_code == 421
         answer = httpx.post(f"{url}/score", json=question)
         assert (answer.status_code, list(answer.json())) == (502, ["detail"])
         assert "10.1.2.3" not in answer.text
-    failed = replace(empty_text_score(), unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused")
+    failed = replace(NO_TEXT, unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused")
     assert "10.1.2.3" not in AspectScore.of(failed).reason
-    assert AspectScore.of(empty_text_score()).reason == empty_text_score().reason
+    assert AspectScore.of(NO_TEXT).reason == NO_TEXT.reason
 
 
 def test_hundreds_of_requests_at_once_lose_and_mix_up_nothing(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:

@@ -120,7 +120,7 @@ def test_a_loaded_judge_shares_the_calls_of_a_group_and_says_where_a_text_comes_
     tmp_path: Path, lms: list[ScriptedLM]
 ) -> None:
     with load(export_of(tmp_path / "program", TASK, *compiled().aspects.values())) as loaded:
-        group = loaded.score_group(texts=[f"reply {n}" for n in range(4)], source="message 1")
+        group = loaded.score_many([{"source": "message 1", "text": f"reply {n}"} for n in range(4)])
         assert [(row["tone"].score, row["help"].score) for row in group] == [(2, 1), (3, 2), (4, 3), (5, 4)]
         assert {score.calls for row in group for score in row.values()} == {0.25}
         with pytest.warns(UserWarning, match="measured with up to 4 candidates"):
@@ -186,7 +186,7 @@ def test_rows_hold_the_raters_score_and_the_judges_own(tmp_path: Path) -> None:
 
 def test_scores_from_python(tmp_path: Path) -> None:
     with load(saved(tmp_path, *MAPS)) as judge:
-        group = judge.score_group(texts=["note 4", "note 9"], source="message", scale="raters")
+        group = judge.score_many([{"source": "message", "text": text} for text in ("note 4", "note 9")], scale="raters")
         mapped = judge.score(source="message", text="note 2", scale="raters").values()
     assert [(score.score, score.judge_score) for score in mapped] == [(2.25, 2), (1.25, 2)]
     assert [(s["tone"].score, s["tone"].judge_score) for s in group] == [(3.5, 4), (None, None)]

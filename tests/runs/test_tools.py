@@ -1,4 +1,4 @@
-"""A judge in the tools of others, each against the real library, and the scorer that they call it through."""
+"""A judge in the tools of others, each against the real library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from debate_judge import load
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations import (
     ProgramMetric,
-    SingleTextScorer,
     score_frame,
 )
 from debate_judge.runs.integrations.dspy_metric import to_unit
@@ -32,21 +31,20 @@ def test_a_text_that_comes_alone_to_a_judge_of_several_is_judged_with_a_warning(
 ) -> None:
     with load(save_judge(tmp_path / "judge", together=3)) as judge:
         with pytest.warns(UserWarning, match="measured with up to 3 candidates"):
-            score = SingleTextScorer(judge).score(source="Late!", text="reply 1")["help"].score
+            score = judge.score(source="Late!", text="reply 1")["help"].score
         assert score == score_for("reply 1")
 
 
 def test_an_empty_text_is_not_asked_about_and_a_repeated_one_only_once(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     with load(save_judge(tmp_path / "judge")) as judge, warnings.catch_warnings():
         warnings.simplefilter("error")
-        scorer = SingleTextScorer(judge)
-        empty = scorer.score(source="s", text=" \n\u200b\u3164")
+        empty = judge.score(source="s", text=" \n\u200b\u3164")
         assert {name: (score.score, score.unscored) for name, score in empty.items()} == dict.fromkeys(
             ("tone", "help"), (None, "no text")
         )
         assert lms[0].prompts == []
         for _ in range(2):
-            assert scorer.score(source="Late!", text="reply 1", aspects="help")["help"].score == score_for("reply 1")
+            assert judge.score(source="Late!", text="reply 1", aspects="help")["help"].score == score_for("reply 1")
     assert len(lms[0].prompts) == 1
 
 
