@@ -62,7 +62,7 @@ def _estimate(settings: Settings, reply_lengths: str) -> int:
 
 def _compile(settings: Settings) -> int:
     from debate_judge.optimize.compile import compile_judge
-    from debate_judge.optimize.reporting.summary import summary
+    from debate_judge.optimize.report import summary
     from debate_judge.runs.flags.judge import personas
     from debate_judge.runs.tracking.tracker import EXIT_TRACKING, TrackingError
 

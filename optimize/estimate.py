@@ -15,7 +15,7 @@ from debate_judge.optimize.compile import learn_and_measure
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.plan import CompilePlan, CompileRun, make_plan
 from debate_judge.optimize.rated_data import RatedData, load
-from debate_judge.optimize.reflection import REFLECTION, make_reflection_lm
+from debate_judge.optimize.run import REFLECTION, make_reflection_lm
 from debate_judge.optimize.search.choice_scores import PARTS, search_stage
 from debate_judge.optimize.search.study import SEARCH_LIMITS
 from debate_judge.optimize.selection import calibration_label

@@ -12,10 +12,9 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_errors
 from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.plan import CompilePlan
-from debate_judge.optimize.reporting.formatting import describe_point
-from debate_judge.optimize.reporting.mlflow_description import description, sampled_debates
-from debate_judge.optimize.reporting.sections import compile_report
+from debate_judge.optimize.report import compile_report, description, sampled_debates
 from debate_judge.optimize.result import Result, TrackedRun
+from debate_judge.optimize.verdict import describe_point
 from debate_judge.programs import JUDGE_CLASSES
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.redaction import redact

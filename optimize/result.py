@@ -21,9 +21,8 @@ from debate_judge.optimize.held_out import (
     folds_json,
 )
 from debate_judge.optimize.plan import CompilePlan
-from debate_judge.optimize.reporting.formatting import guides
-from debate_judge.optimize.reporting.verdict import agreement_table, exported_calls, verdict
 from debate_judge.optimize.search.study import SearchResult
+from debate_judge.optimize.verdict import agreement_table, exported_calls, guides, verdict
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import load

@@ -12,7 +12,7 @@ import pytest
 
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimate import estimate_compile
-from debate_judge.optimize.reflection import make_reflection_lm
+from debate_judge.optimize.run import make_reflection_lm
 from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase

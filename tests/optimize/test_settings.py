@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.optimize.reflection import REFLECTION
+from debate_judge.optimize.run import REFLECTION
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.lm.errors import BudgetSpentError

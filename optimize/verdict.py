@@ -1,4 +1,4 @@
-"""The verdict on a compiled judge in sentences, and its tables, for the terminal, the report and MLflow."""
+"""The verdict on a compiled judge in sentences, its tables and choices in words, for terminal, report and MLflow."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from debate_judge.optimize.held_out import (
     costs_more,
     procedure_note,
 )
-from debate_judge.optimize.reporting.formatting import describe_point
-from debate_judge.optimize.search.points import NO_KNOWLEDGE
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point
+from debate_judge.optimize.tuners.guide import guide_of
+from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.comparison.report import evidence_tables as tables_of
 from debate_judge.runs.comparison.table import group_notes
 from debate_judge.runs.reports.evidence import calibration_table, rank_note
@@ -26,6 +27,37 @@ from debate_judge.runs.reports.text import agreement_description, interval, p_te
 
 if TYPE_CHECKING:
     from debate_judge.optimize.result import Result
+
+
+def describe_point(point: Point, calls: float = 1.0) -> str:
+    """A choice in words, e.g. `guide, n = 2, devils-advocate, tie-breaker, half points`.
+
+    Without rounds, some judges make several `calls` per item, and metrics none.
+    """
+    single = "single call" if round(calls) == 1 else "n = 0"
+    parts = [single] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]
+    if point.knowledge != NO_KNOWLEDGE and point.persona != point.knowledge:
+        parts.insert(0, point.knowledge)
+    elif point.rounds == 0 and point.knowledge != NO_KNOWLEDGE:
+        parts.append(point.knowledge)
+    if point.tie_breaker and point.rounds:
+        parts.append("tie-breaker")
+    if point.granularity != "given":
+        parts.append(f"{point.granularity} points")
+    return ", ".join(parts)
+
+
+def variant_name(variant: JudgeVariant) -> str:
+    """The name of a variant in charts."""
+    knowledge = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
+    return f"{variant.persona}{knowledge}"
+
+
+def guides(judge: CompiledJudge) -> dict[str, str]:
+    """Aspect -> the guide in the judge's instructions, for aspects with a guide."""
+    by_aspect = {aspect: guide_of(chosen.judge) for aspect, chosen in judge.aspects.items()}
+    return {aspect: guide for aspect, guide in by_aspect.items() if guide}
+
 
 NOT_ABOVE_CHANCE = (
     "Warning: the held-out sources do not show that this judge agrees with the raters better than chance. The export "
