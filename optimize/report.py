@@ -24,7 +24,7 @@ from debate_judge.optimize.verdict import (
 from debate_judge.programs.judge import reason_of
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.prices import EXAMPLE_LM
-from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
 from debate_judge.runs.comparison.report import build_report, point, reproduce_blocks
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import as_command, command_words
@@ -172,7 +172,7 @@ def _reproduce(result: Result) -> list[ReportBlock]:
     parts = {"train": data.splits.train, "dev": data.splits.dev, "held-out": data.evaluation_corpus}
     rows = {
         "seed": str(settings.seed),
-        "LM": settings.lm + (f" ({plan.note})" if plan.note else ""),
+        "LM": settings.lm,
         "data": f"{data.corpus.origin.name}, fingerprint {data.corpus.digest}",
         **{name: f"{part.sources} sources, fingerprint {part.digest}" for name, part in parts.items()},
         "settings": f"fingerprint {plan.identity}",
@@ -193,7 +193,7 @@ def description(result: Result) -> str:
         markdown(agreement_table(result)),
     ]
     if result.plan.settings.lm == OFFLINE:
-        lines.append("\nThe LM was the offline stand-in: text statistics, no language model.")
+        lines.append(f"\n{OFFLINE_NOTE}")
     return "\n".join(lines)
 
 

@@ -147,8 +147,8 @@ def further_findings(result: Result) -> list[str]:
             spread = f"{min(values):.2f} to {max(values):.2f}, standard deviation {stdev(values):.2f}"
             findings.append(f"Agreement by fold: {spread}.")
         findings.append(
-            "The figures are those of the folds' judges; the exported judge was compiled on all sources, and its "
-            "choices and calls are its own."
+            "These figures are of the folds' judges; the exported judge was compiled on all sources, and may choose "
+            "differently."
         )
     return [*findings, *group_notes(held_out, headings(result)), *_differences(result)]
 

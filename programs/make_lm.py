@@ -30,6 +30,7 @@ FREE = Price(0.0, 0.0, 0.0)
 
 OFFLINE = "offline"
 """The spec of the offline LM, which computes its replies from text statistics."""
+OFFLINE_NOTE = "The LM is the offline stand-in, which is text statistics and not a language model."
 
 
 def make_lm(

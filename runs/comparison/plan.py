@@ -16,7 +16,7 @@ from debate_judge.data.files.writing import require_writable
 from debate_judge.data.requirements import aspects_to_judge, require_level
 from debate_judge.data.schema import Corpus, Task, fingerprint
 from debate_judge.data.splits import split
-from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
 from debate_judge.runs.comparison.entrants import (
     Entrant,
     JudgeSpec,
@@ -62,8 +62,7 @@ class ComparisonPlan:
     @property
     def stand_in(self) -> str:
         """A notice where a judge has the offline stand-in for an LM, else empty."""
-        note = "LM: the offline stand-in, which is text statistics and not a language model"
-        return note if any(lm.spec == OFFLINE for lm in self.lms) else ""
+        return OFFLINE_NOTE if any(lm.spec == OFFLINE for lm in self.lms) else ""
 
     @property
     def identity(self) -> str:

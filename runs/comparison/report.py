@@ -125,7 +125,7 @@ def comparison_report(comparison: Comparison, plan: ComparisonPlan, lms: Iterabl
     names = {result.name: result.name for result in comparison.rows}
     reproduced = {
         "seed": str(plan.flags.seed),
-        "LM": plan.lm + (f" ({plan.stand_in})" if plan.stand_in else ""),
+        "LM": plan.lm,
         "data": f"{corpus.origin.name}, {plan.groups}, fingerprint {corpus.digest}",
     }
     sentences: list[ReportBlock] = [Paragraph(sentence) for sentence in verdict(comparison)]

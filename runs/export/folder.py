@@ -286,13 +286,13 @@ def _portable(value: Any) -> Any:
 
 def _write(folder: Path, manifest: Manifest) -> None:
     spec, note, entries = manifest.lm.spec, manifest.evidence.get("note"), manifest.aspects.values()
-    note = f" ({note})" if note else ""
+    note = f" {note}" if note else ""
     texts = sum(sum((entry.holds_texts or {}).values()) for entry in entries)
     readme = _README.format(
         name=manifest.name,
         task=manifest.task.name,
         aspects=", ".join(manifest.aspects),
-        lm=f"It was compiled with the LM {spec}{note}. ",
+        lm=f"It was compiled with the LM {spec}.{note} ",
         scale=_ON_RATERS_SCALE if any(entry.calibration for entry in entries) else "",
         texts=f" Its prompts have {texts} rated texts of that data, which are in the folder `state`." if texts else "",
     )

@@ -47,9 +47,9 @@ def agreement_description(agreement: Agreement) -> str:
 def correlation_label(agreement: Agreement) -> str:
     """Level and name of a correlation, with its numbers of groups, undefined groups and unscored items."""
     name, groups = agreement_description(agreement), agreement.groups
-    undefined = f"{agreement.undefined} left out for equal ratings" if agreement.undefined else "none undefined"
+    undefined = f", {agreement.undefined} left out for equal ratings" if agreement.undefined else ""
     unscored = f", {agreement.unscored} items unscored" if agreement.unscored else ""
-    return f"{name} with the mean human rating, {groups} groups, {undefined}{unscored}"
+    return f"{name} with the mean human rating, {groups} groups{undefined}{unscored}"
 
 
 def p_text(p_value: float | None) -> str:

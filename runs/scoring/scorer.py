@@ -18,7 +18,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter
-from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
 from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import MLflowStore
@@ -255,7 +255,7 @@ def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> 
         say(f"note: the judge was compiled with {compiled_lm}; its measured agreement does not cover {spec}")
     calls_lm = any(chosen.judge.named_predictors() for chosen in export.judge.aspects.values())
     if spec == OFFLINE and calls_lm:
-        say("note: the LM is the offline stand-in, which is text statistics and not a language model")
+        say(f"note: {OFFLINE_NOTE}")
     if calls_lm:
         # An address that only the export names is refused, and not tried.
         require_server(*resolve_lm(export, flags.lm, flags.api_base)[:2], flags.store)
