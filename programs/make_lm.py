@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
 from functools import cache
 from typing import Any
 
@@ -13,14 +12,14 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import Transport
 from debate_judge.programs.lm.http.address import (
-    OPENAI_COMPATIBLE,
+    CALLED_DIRECTLY,
     base_variable,
     key_variable,
     normalize_address,
     without_credentials,
 )
 from debate_judge.programs.lm.options import LMOptions, MaxTokens, Temperature
-from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, price_of
+from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, litellm_table, price_of
 from debate_judge.programs.lm.providers import require_provider
 from debate_judge.programs.lm.reply import LocalTransport, ReplyStore
 
@@ -100,11 +99,11 @@ def _require_usable(spec: str, flag: str) -> None:
 def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
     """The transport for PROVIDER/MODEL, which makes one attempt at a call."""
     provider = spec.partition("/")[0]
-    if provider not in OPENAI_COMPATIBLE:
+    if provider not in CALLED_DIRECTLY:
         from debate_judge.programs.lm.http.other_providers import LiteLLMTransport
 
         return LiteLLMTransport(spec, api_base, flag)
-    from debate_judge.programs.lm.http.chat_completions import OpenAITransport
+    from debate_judge.programs.lm.http.chat_completions import anthropic_transport, openai_transport
 
     # A line break that was pasted with the key is not allowed in a header.
     key = (os.environ.get(key_variable(spec)) or "").strip() or None
@@ -116,11 +115,9 @@ def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
             expected="printable ASCII characters",
             remedy="set the variable to the key as the provider shows it",
         )
-    return OpenAITransport(
-        api_base or OPENAI_COMPATIBLE[provider],
-        key,
-        key_variable=key_variable(spec) if provider == "openai" and not api_base else None,
-    )
+    make = anthropic_transport if provider == "anthropic" else openai_transport
+    required = provider != "hosted_vllm" and not api_base
+    return make(api_base or CALLED_DIRECTLY[provider], key, key_variable(spec) if required else None)
 
 
 def is_reasoning_model(spec: str) -> bool:
@@ -130,11 +127,10 @@ def is_reasoning_model(spec: str) -> bool:
 
 
 def refused_settings(spec: str) -> tuple[str, ...]:
-    """The settings that the model is known to refuse, by its name or by LiteLLM's table, where that is loaded."""
+    """The settings that the model is known to refuse, by its name or by LiteLLM's table."""
     if is_reasoning_model(spec):
         return "temperature", "max_tokens"
-    litellm = sys.modules.get("litellm")
-    table = {} if litellm is None else litellm.model_cost
+    table = litellm_table()
     entry = table.get(spec) or table.get(spec.partition("/")[2]) or {}
     return ("temperature",) if entry.get("supports_sampling_params") is False else ()
 
@@ -148,7 +144,7 @@ def _note_refused(spec: str, *names: str) -> None:
 def server_address(spec: str, api_base: str | None) -> str | None:
     """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's own."""
     address, variable = normalize_address(api_base), base_variable(spec)
-    if address is not None or spec.partition("/")[0] not in OPENAI_COMPATIBLE:
+    if address is not None or spec.partition("/")[0] not in CALLED_DIRECTLY:
         # LiteLLM reads the environment itself.
         return address
     return normalize_address(os.environ.get(variable), variable)

@@ -50,7 +50,7 @@ def price_of(model: str, table: Path | None = None, *, use_litellm: bool = True)
     user_prices = {} if sections is None else {name: _read_price(sections.child(name)) for name in sections.values}
     if (price := user_prices.get(model) or user_prices.get(model.partition("/")[2])) is not None:
         return price
-    info = (_litellm_table().get(model) or _litellm_table().get(model.partition("/")[2]) or {}) if use_litellm else {}
+    info = (litellm_table().get(model) or litellm_table().get(model.partition("/")[2]) or {}) if use_litellm else {}
     if not isinstance(info.get("input_cost_per_token"), (int, float)):
         return None
     input_price, output = info["input_cost_per_token"], info.get("output_cost_per_token") or 0.0
@@ -69,7 +69,7 @@ def _read_price(record: Record) -> Price:
 
 
 @lru_cache(maxsize=1)
-def _litellm_table() -> dict[str, dict[str, Any]]:
+def litellm_table() -> dict[str, dict[str, Any]]:
     """LiteLLM's local table, without importing LiteLLM, which would take seconds and use the network."""
     spec = importlib.util.find_spec("litellm")
     if spec is None or spec.origin is None:

@@ -60,7 +60,7 @@ def completion(path: str, finish: str) -> dict[str, Any]:
     """An answer in the protocol that the path belongs to."""
     text = "Four." if finish == "stop" else "Fo"
     if path.endswith(("/messages", "/invoke")):
-        message = {"id": "1", "type": "message", "role": "assistant", "model": "m"}
+        message = {"id": uuid4().hex, "type": "message", "role": "assistant", "model": "m"}
         reason = {"stop": "end_turn", "length": "max_tokens"}[finish]
         usage = {"input_tokens": 30, "output_tokens": 4}
         return {**message, "content": [{"type": "text", "text": text}], "stop_reason": reason, "usage": usage}

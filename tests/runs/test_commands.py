@@ -19,7 +19,7 @@ from debate_judge.optimize.cli import main
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, build_preset, options_of
 from debate_judge.programs.chateval.judge import ROLES
-from debate_judge.programs.lm.http.address import OPENAI_COMPATIBLE, default_address
+from debate_judge.programs.lm.http.address import CALLED_DIRECTLY, default_address
 from debate_judge.runs.flags.invocation import COMMANDS, command, with_invoked_commands
 from debate_judge.runs.flags.lm import require_server
 from debate_judge.runs.flags.parser import as_command, make_parser, read_settings
@@ -58,7 +58,7 @@ def test_a_server_that_is_not_running_is_named_before_anything_is_loaded(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"http://localhost:{taken.getsockname()[1]}/v1"
-    monkeypatch.setitem(OPENAI_COMPATIBLE, "hosted_vllm", address)
+    monkeypatch.setitem(CALLED_DIRECTLY, "hosted_vllm", address)
     monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
     assert main(["compile", "--lm", "openai/m", "--api-base", address, "--store", str(tmp_path)]) == 3
     message = capsys.readouterr().err

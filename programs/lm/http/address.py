@@ -10,8 +10,12 @@ from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
 
-OPENAI_COMPATIBLE = {"openai": "https://api.openai.com/v1", "hosted_vllm": "http://localhost:8000/v1"}
-"""Provider prefix -> default address, of the providers with OpenAI's chat protocol."""
+CALLED_DIRECTLY = {
+    "openai": "https://api.openai.com/v1",
+    "hosted_vllm": "http://localhost:8000/v1",
+    "anthropic": "https://api.anthropic.com/v1",
+}
+"""Provider prefix -> default address, of the providers that are called without LiteLLM."""
 
 _LITELLM_LOCAL = {
     "ollama": ("OLLAMA", "http://localhost:11434"),
@@ -38,7 +42,7 @@ def base_variable(spec: str) -> str:
 def default_address(spec: str) -> str | None:
     """The default address for PROVIDER/MODEL; None if only LiteLLM knows it."""
     provider = spec.partition("/")[0]
-    return OPENAI_COMPATIBLE.get(provider) or _LITELLM_LOCAL.get(provider, ("", None))[1]
+    return CALLED_DIRECTLY.get(provider) or _LITELLM_LOCAL.get(provider, ("", None))[1]
 
 
 def destination(spec: str, address: str) -> str:

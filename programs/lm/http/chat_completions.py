@@ -1,11 +1,11 @@
-"""OpenAI's chat protocol over HTTP: one attempt per call, errors in the classes of `dspy.lm15`."""
+"""OpenAI's and Anthropic's protocols over HTTP: one attempt per call, errors in the classes of `dspy.lm15`."""
 
 from __future__ import annotations
 
 import json
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,16 +20,25 @@ from debate_judge.programs.lm.limits import retry_after
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Messages, Reply, validated_reply
 
+Encode = Callable[[str, Messages, Mapping[str, Any]], bytes]
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
 _FINISH_REASONS: dict[object, str] = {
     **{word: "stop" for word in (None, "", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "stop_str")},
-    **{word: "length" for word in ("length", "max_tokens", "model_length")},
+    **{word: "length" for word in ("length", "max_tokens", "model_length", "model_context_window_exceeded")},
     **{word: "content_filter" for word in ("content_filter", "safety", "recitation", "refusal", "prohibited_content")},
 }
 """What servers say of the end of a reply -> what it means; another reason, such as `error`, is that of no reply."""
 # Words in the codes or messages of errors: the protocol has no field for this that all providers fill.
 _FILTER = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation", "flagged")
-_CONTEXT = ("context_length", "context length", "maximum context", "context size", "context window", "too many tokens")
+_CONTEXT = (
+    "context_length",
+    "context length",
+    "maximum context",
+    "context size",
+    "context window",
+    "too many tokens",
+    "prompt is too long",
+)
 _BILLING = (
     *("billing_hard_limit", "credit balance", "insufficient credit", "insufficient_quota", "insufficient quota"),
     *("usage limit", "budget_exceeded", "budget exceeded", "budget has been exceeded", "exceededbudget"),
@@ -48,22 +57,23 @@ _ERROR_CLASSES: dict[int, type[lm15.ProviderError]] = {
 }
 
 
-class OpenAITransport:
-    """Makes one attempt at a call, against `{base_url}/chat/completions`.
+class HttpTransport:
+    """Makes one attempt at a call over HTTP.
 
     Args:
-        base_url: Address of the server, up to and including its version, e.g. `http://localhost:8000/v1`.
-        key: Sent as a bearer token; None sends none.
+        url: Address that calls are posted to.
+        headers: Sent with every call.
+        encode: Model, messages and settings of a call -> its body.
+        key: For messages, which do not show it; None if there is none.
         key_variable: The environment variable to name in the error if `key` is None; None if no key is required.
     """
 
-    def __init__(self, base_url: str, key: str | None, key_variable: str | None = None) -> None:
-        path, question, query = base_url.partition("?")
-        headers = {"Content-Type": "application/json", "User-Agent": "debate-judge"}
-        if key is not None:
-            headers["Authorization"] = f"Bearer {key}"
-        self._pool = ConnectionPool(path.rstrip("/") + "/chat/completions" + question + query, headers, completion_id)
-        self._key, self._key_variable, self._host = key, key_variable, urlsplit(base_url).hostname or ""
+    def __init__(
+        self, url: str, headers: Mapping[str, str], encode: Encode, key: str | None, key_variable: str | None
+    ) -> None:
+        self._pool = ConnectionPool(url, {**headers, "User-Agent": "debate-judge"}, completion_id)
+        self._encode, self._host = encode, urlsplit(url).hostname or ""
+        self._key, self._key_variable = key, key_variable
 
     async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
         """Send `messages` once and return the reply; one that a content filter withheld is empty.
@@ -74,7 +84,7 @@ class OpenAITransport:
         if self._key is None and self._key_variable is not None:
             raise lm15.NotConfiguredError(f"no key: set {self._key_variable}")
         try:
-            response = await self._pool.post(orjson.dumps(request_body(model, messages, settings)))
+            response = await self._pool.post(self._encode(model, messages, settings))
         except (transports.TransportError, ValueError, OSError) as error:
             raise interpret_exception(error, self._host) from None
         if 200 <= response.status < 300:
@@ -85,6 +95,41 @@ class OpenAITransport:
 
     async def aclose(self) -> None:
         self._pool.close()
+
+
+def openai_transport(base_url: str, key: str | None, key_variable: str | None = None) -> HttpTransport:
+    """The transport to a server with OpenAI's protocol, at an address such as `http://localhost:8000/v1`."""
+    path, question, query = base_url.partition("?")
+    headers = {"Content-Type": "application/json"} | ({} if key is None else {"Authorization": f"Bearer {key}"})
+    return HttpTransport(
+        path.rstrip("/") + "/chat/completions" + question + query,
+        headers,
+        lambda model, messages, settings: orjson.dumps(request_body(model, messages, settings)),
+        key,
+        key_variable,
+    )
+
+
+def anthropic_transport(base_url: str, key: str | None, key_variable: str | None = None) -> HttpTransport:
+    """The transport to a server with Anthropic's protocol, at an address with or without its version, `/v1`."""
+    # DSPy's dialect knows paths, headers, and how long the replies of a model may be.
+    dialect = lm15.AnthropicLM(api_key=key or "none", base_url=base_url.rstrip("/").removesuffix("/v1") + "/v1")
+
+    def built(model: str, messages: Messages, settings: Mapping[str, Any]) -> Any:
+        if settings.get("logprobs"):
+            raise lm15.UnsupportedFeatureError("Anthropic's models give no log-probabilities")
+        system = "\n\n".join(m["content"] for m in messages if m["role"] == "system")
+        roles = {"user": lm15.Message.user, "assistant": lm15.Message.assistant}
+        request = lm15.Request(
+            model=model.partition("/")[2],
+            messages=tuple(roles[m["role"]](m["content"]) for m in messages if m["role"] != "system"),
+            system=system or None,
+            config=lm15.Config(**{name: settings.get(name) for name in _SETTINGS}),
+        )
+        return dialect.build_request(request, stream=False)
+
+    example = built("anthropic/m", [{"role": "user", "content": "?"}], {})
+    return HttpTransport(example.url, dict(example.headers), lambda *call: bytes(built(*call).body), key, key_variable)
 
 
 def interpret_exception(error: Exception, host: str) -> lm15.LM15Error:
@@ -118,8 +163,8 @@ def completion_id(body: bytes) -> str | None:
     """The id of a completion; None for any other response, or if the server gives none."""
     try:
         completion = orjson.loads(body)
-        value = completion["id"] if completion["choices"] else None
-    except (ValueError, LookupError, TypeError):
+        value = completion["id"] if completion.get("choices") or completion.get("content") else None
+    except (ValueError, LookupError, TypeError, AttributeError):
         return None
     return value if isinstance(value, str) and value else None
 
@@ -137,6 +182,8 @@ def read_reply(raw: bytes) -> Reply:
     """Parse a successful response. Anything but a completion is a server error, which is retried."""
     try:
         response = _parsed(raw)
+        if response.get("type") == "message":
+            response = completion_of(response)
         choice = (response.get("choices") or [{}])[0]
         if error := response.get("error") or choice.get("error"):
             # Some gateways send one with status 200, even beside a choice or in it.
@@ -162,10 +209,24 @@ def read_reply(raw: bytes) -> Reply:
         return replace(reply, id=answer_id if isinstance(answer_id, str) else None)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         text = f"the server's answer is not a chat completion: {_excerpt(raw, 500)!r}"
-        if b'"choices"' not in raw:
-            # Perhaps an error in a form of its own. With choices in it, the words may be those of a text.
+        if b'"choices"' not in raw and b'"content"' not in raw:
+            # Perhaps an error in a form of its own. With an answer in it, the words may be those of a text.
             return interpret_error(500, text, None, _unusable(raw))
         raise lm15.ServerError(text, provider_code=_unusable(raw)) from error
+
+
+def completion_of(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A response in Anthropic's protocol as one in OpenAI's, which counts all input, not only what no cache served."""
+    usage = message.get("usage") or {}
+    cached, written = usage.get("cache_read_input_tokens") or 0, usage.get("cache_creation_input_tokens") or 0
+    counts = {
+        "prompt_tokens": (usage.get("input_tokens") or 0) + cached + written,
+        "completion_tokens": usage.get("output_tokens"),
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+    parts = [part for part in message["content"] if part["type"] == "text"]
+    choice = {"message": {"content": parts}, "finish_reason": message.get("stop_reason")}
+    return {"id": message.get("id"), "choices": [choice], "usage": counts}
 
 
 def _parsed(raw: bytes) -> Any:

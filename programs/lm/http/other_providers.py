@@ -1,4 +1,4 @@
-"""Every provider that does not speak OpenAI's chat protocol, by LiteLLM: one attempt per call."""
+"""Every provider that is not called directly, by LiteLLM: one attempt per call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from dspy import lm15
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.errors import UNUSABLE
-from debate_judge.programs.lm.http.address import base_variable
 from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
 from debate_judge.programs.lm.limits import retry_after
 from debate_judge.programs.lm.redaction import redact_text
@@ -79,9 +78,6 @@ class LiteLLMTransport:
         # LiteLLM names all that a provider has if one is missing, and has a default for the version.
         missing = [] if api_base else litellm.validate_environment(spec)["missing_keys"]
         self._missing_variables = [n for n in missing if n != "AZURE_API_VERSION" and not os.environ.get(n)]
-        if spec.startswith("anthropic/"):
-            # LiteLLM adds the version to Anthropic's address, and to no other.
-            api_base = (api_base or os.environ.get(base_variable(spec), "")).rstrip("/").removesuffix("/v1")
         self._api_base = {"api_base": api_base} if api_base else {}
         self._uses_openai_client = provider in ("azure", "openai", *litellm.constants.openai_compatible_providers)
         """Whether LiteLLM uses OpenAI's client, which takes the session and not LiteLLM's client."""
