@@ -33,7 +33,7 @@ from debate_judge.runs.estimates import (
     text_totals,
 )
 from debate_judge.runs.flags.judge import together_question
-from debate_judge.runs.runner.progress import StepProgress
+from debate_judge.runs.runner.progress import RunProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
 SAMPLED_ITEMS = 640
@@ -66,7 +66,7 @@ def estimate_compile(
     # The row is the kind of work, whatever the aspect: `tuning`, `search`, `calibration`, `held-out`.
     stages = {name: Stage.of(name.split(": ")[1].partition(",")[0], whole[name], part[name]) for name in whole}
 
-    with StepProgress("dry run, stages", None) as steps:
+    with RunProgress() as progress, progress.track("dry run, cases", 2) as steps:
 
         def work(case: EstimateCase, runner: JudgeRunner) -> None:
             reflection_lm = make_reflection_lm(settings, runner.lm, DryRunTransport(case))

@@ -73,12 +73,10 @@ def _run(flags: AgreementFlags) -> int:
     from debate_judge.runs.comparison.score_files import read_rated_scores
     from debate_judge.runs.reports.evidence import decision_tables, raters_table, to_json
     from debate_judge.runs.reports.tables import show
-    from debate_judge.runs.runner.progress import StepProgress
 
     _check_output(flags)
     scores = read_rated_scores(Path(flags.file), flags.aspects)
-    with StepProgress("levels", len(LEVELS)) as steps:
-        table = agreement_table(scores, seed=flags.seed, levels=steps.track(LEVELS))
+    table = agreement_table(scores, seed=flags.seed, levels=LEVELS)
     decisions, raters = _decisions(flags, scores), _rater_comparison(flags, scores)
     record = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
     record |= {"raters": to_json({"scores": raters})["scores"]} if raters else {}

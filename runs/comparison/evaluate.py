@@ -26,7 +26,7 @@ from debate_judge.runs.estimates import (
     text_totals,
 )
 from debate_judge.runs.runner.judge_usage import JudgeUsage, stage
-from debate_judge.runs.runner.progress import StepProgress
+from debate_judge.runs.runner.progress import RunProgress
 from debate_judge.runs.runner.runner import JudgeRunner, PassJob, group_scores, run_shared_pass
 
 _SAMPLED_ITEMS = 96
@@ -126,7 +126,6 @@ def estimate_evaluation(
     sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, _SAMPLED_ITEMS // len(aspects))))
     # All aspects have the same texts, so the items of one say how the sample is scaled up.
     totals = [text_totals(corpus_items(part, aspects[0])) for part in (corpus, sample)]
-    steps = StepProgress("dry run", 2 * len(entrants))
 
     def work(case: EstimateCase, runner: JudgeRunner) -> None:
         # One after the other, so that a shared call is counted in the first row.
@@ -136,7 +135,7 @@ def estimate_evaluation(
             steps.advance()
 
     names = [entrant.name for entrant in entrants]
-    with steps:
+    with RunProgress() as progress, progress.track("dry run", 2 * len(entrants)) as steps:
         estimate = estimate_by_dry_run(target, {name: Stage.of(name, *totals) for name in names}, work)
     # A judge that makes no LM calls has a row, too.
     return replace(estimate, rows={name: estimate.rows.get(name, NO_CALLS) for name in names})

@@ -6,18 +6,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Self, TextIO
 
 from debate_judge.runs.runner.judge_usage import STAGE
 
 if TYPE_CHECKING:
     from debate_judge.programs.lm.client import JudgeLM
-
-T = TypeVar("T")
 
 BAR_DELAY = 2.0
 """Seconds before a bar is drawn; shorter work needs none."""
@@ -25,99 +23,6 @@ FIRST_LINE, LINE_INTERVAL = 5.0, 30.0
 """Seconds before the first line and between two lines if stderr is no terminal."""
 _MIN_SHARE_TO_EXTRAPOLATE = 0.05
 """Share of the work that must be done before the time left is extrapolated from it."""
-
-
-class ProgressDisplay:
-    """Shows progress from a thread of its own; a subclass provides the text. Its methods are thread-safe."""
-
-    def __init__(self, visible: bool = True) -> None:
-        self.visible = visible
-        self.started = time.monotonic()
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def share(self) -> float | None:
-        """Share of the work that is done; None if unknown."""
-        raise NotImplementedError
-
-    def parts(self) -> list[str]:
-        """What is shown, the most important first."""
-        raise NotImplementedError
-
-    def text(self) -> str:
-        """In one line, without control characters, which names from users' files may have."""
-        return "".join(character if character.isprintable() else "?" for character in " · ".join(self.parts()))
-
-    def time_left(self, share: float | None, since: float) -> list[str]:
-        """The expected time left at the pace since a time, if enough is done to tell."""
-        if share is None or not _MIN_SHARE_TO_EXTRAPOLATE <= share < 1:
-            return []
-        seconds = (time.monotonic() - since) * (1 - share) / share
-        for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
-            if seconds >= 1.5 * length:
-                return [f"about {seconds / length:.0f} {unit} left"]
-        return [f"about {seconds:.0f} s left"]
-
-    def start(self) -> None:
-        """Start showing progress, in a thread."""
-        self.started = time.monotonic()
-        if self.visible and sys.stderr is not None:
-            terminal = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-            show = self._show_bar if terminal else self._print_lines
-            self._thread = threading.Thread(target=show, args=(sys.stderr,), name="run-progress", daemon=True)
-            self._thread.start()
-
-    def stop(self) -> None:
-        """Stop showing progress."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _show_bar(self, stream: TextIO) -> None:
-        if not self._ended.wait(BAR_DELAY):
-            from debate_judge.runs.runner.bar import progress_bar
-
-            with progress_bar(stream, self.share, self.text):
-                self._ended.wait()
-
-    def _print_lines(self, stream: TextIO) -> None:
-        delay = FIRST_LINE
-        while not self._ended.wait(delay):
-            print(time.strftime("%H:%M:%S"), self.text(), file=stream, flush=True)
-            delay = LINE_INTERVAL
-
-
-class StepProgress(ProgressDisplay):
-    """Counts steps, of `total` if that is known; for a `with` statement."""
-
-    def __init__(self, label: str, total: int | None) -> None:
-        super().__init__()
-        self.label, self.total, self.done = label, total, 0
-
-    def advance(self, steps: int = 1) -> None:
-        self.done += steps
-
-    def track(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield the items and count each as a step."""
-        for item in items:
-            yield item
-            self.advance()
-
-    def share(self) -> float | None:
-        return min(1.0, self.done / self.total) if self.total else None
-
-    def parts(self) -> list[str]:
-        counted = f"{self.label}: {self.done:,}" + (f" of {self.total:,}" if self.total else "")
-        return [counted, *self.time_left(self.share(), self.started)]
 
 
 @dataclass
@@ -142,15 +47,18 @@ class ItemPass:
         return f"{self.label}: {self.done:,}" if self.done else self.label
 
 
-class RunProgress(ProgressDisplay):
-    """Shows the progress of a run, with calls and money from the LM's meter. Its methods are thread-safe.
+class RunProgress:
+    """Shows the progress of a run from a thread of its own. Its methods are thread-safe.
 
     How many passes a compile makes is not known before, so its bar shows the share of the phase's passes so far.
+
+    Args:
+        lm: The LM whose calls and money are shown; None for work without calls.
+        visible: Whether anything is shown.
     """
 
-    def __init__(self, lm: JudgeLM, visible: bool) -> None:
-        super().__init__(visible)
-        self.lm = lm
+    def __init__(self, lm: JudgeLM | None = None, visible: bool = True) -> None:
+        self.lm, self.visible = lm, visible
         self.best_value: float | None = None
         """Best value of the search so far, on train and dev."""
         self.objective = "agreement"
@@ -158,13 +66,14 @@ class RunProgress(ProgressDisplay):
         self._passes: list[ItemPass] = []
         """Of the phase that began last, those that have ended included."""
         self._running: list[ItemPass] = []
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
 
     @contextmanager
     def track(self, label: str, total: int | None) -> Iterator[ItemPass]:
         """Show a pass over `total` items; None if the number is unknown."""
-        stage = STAGE.get()
         # "ASPECT: PHASE, DETAIL" in a compile; other stages are names of judges.
-        phase = stage.partition(": ")[2].partition(",")[0]
+        phase = STAGE.get().partition(": ")[2].partition(",")[0]
         item_pass = ItemPass(label, phase, total, time.monotonic())
         same_phase = phase and self._passes and self._passes[-1].phase == phase
         self._passes = [*(self._passes if same_phase else []), item_pass]
@@ -174,28 +83,99 @@ class RunProgress(ProgressDisplay):
         finally:
             self._running.remove(item_pass)
 
+    # --- what is shown ---
+
     def share(self) -> float | None:
+        """Share of the work that is done; None if unknown."""
         totals = [item_pass.total for item_pass in self._passes]
         known = sum(total for total in totals if total is not None)
-        return min(1.0, self._done() / known) if known and None not in totals else None
+        done = sum(item_pass.done for item_pass in self._passes)
+        return min(1.0, done / known) if known and None not in totals else None
 
-    def _done(self) -> int:
-        return sum(item_pass.done for item_pass in self._passes)
+    def text(self) -> str:
+        """In one line, the most important first, without control characters, which names from files may have."""
+        text = " · ".join(self._parts())
+        return "".join(character if character.isprintable() else "?" for character in text)
 
-    def parts(self) -> list[str]:
-        meter, passes = self.lm.meter, self._passes
-        answered, cached = meter.executed.copy().total(), meter.total.cache_hits
-        usd = sum(meter.cost(self.lm.price).values()) if self.lm.price is not None else 0.0
+    def _parts(self) -> list[str]:
+        passes, current = self._passes, [p.text() for p in self._running[-1:]]
         phase = passes[-1].phase if passes else ""
-        current = [p.text() for p in self._running[-1:]]
-        time_left = [] if phase or not current else self.time_left(self.share(), self._running[-1].started)
-        waiting = [f"waiting for the first reply of {self.lm.model}"]
-        from_cache = f" ({cached:,} more from cache)" if cached else ""
-        parts = [
-            *(waiting if meter.requested and not (answered or cached) else []),
-            *([phase] if phase else [*current, *time_left]),
-            *([] if self.best_value is None else [f"{self.objective} so far {self.best_value:.2f}"]),
-            f"{answered:,} LM calls{from_cache}" + (f", ${usd:.2f}" if usd else ""),
-            *(current if phase else []),
-        ]
-        return parts if passes or meter.requested else ["loading the data"]
+        parts = [phase] if phase else [*current, *self._time_left()]
+        if self.best_value is not None:
+            parts.append(f"{self.objective} so far {self.best_value:.2f}")
+        if self.lm is not None:
+            meter, price = self.lm.meter, self.lm.price
+            answered, cached = meter.executed.copy().total(), meter.total.cache_hits
+            if not passes and not meter.requested:
+                return ["loading the data"]
+            if meter.requested and not (answered or cached):
+                parts.insert(0, f"waiting for the first reply of {self.lm.model}")
+            usd = 0.0 if price is None else sum(meter.cost(price).values())
+            from_cache = f" ({cached:,} more from cache)" if cached else ""
+            parts.append(f"{answered:,} LM calls{from_cache}" + (f", ${usd:.2f}" if usd else ""))
+        return [*parts, *(current if phase else [])]
+
+    def _time_left(self) -> list[str]:
+        """The expected time left at the pace so far, if enough is done to tell."""
+        share = self.share()
+        if share is None or not self._running or not _MIN_SHARE_TO_EXTRAPOLATE <= share < 1:
+            return []
+        seconds = (time.monotonic() - self._running[-1].started) * (1 - share) / share
+        for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
+            if seconds >= 1.5 * length:
+                return [f"about {seconds / length:.0f} {unit} left"]
+        return [f"about {seconds:.0f} s left"]
+
+    # --- the thread that shows it ---
+
+    def start(self) -> None:
+        """Start showing progress, in a thread."""
+        if self.visible and sys.stderr is not None:
+            terminal = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+            show = self._show_bar if terminal else self._print_lines
+            self._thread = threading.Thread(target=show, args=(sys.stderr,), name="run-progress", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop showing progress."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _show_bar(self, stream: TextIO) -> None:
+        """One line at the foot of the terminal; other output appears above it."""
+        if self._ended.wait(BAR_DELAY):
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
+
+        class BarConsole(Console):
+            def show_cursor(self, show: bool = True) -> bool:
+                # Never hidden: a run that is killed could not show it again.
+                return False
+
+        text = TextColumn("{task.description}", markup=False, table_column=Column(overflow="ellipsis", no_wrap=True))
+        console = BarConsole(file=stream, force_terminal=True, markup=False, highlight=False, emoji=False)
+        redirected = sys.stdout is not None and sys.stdout.isatty()
+        with Progress(BarColumn(12), text, console=console, transient=True, redirect_stdout=redirected) as bar:
+            shown = bar.add_task(self.text(), total=None)
+            while not self._ended.wait(0.25):
+                share = self.share()
+                total = None if share is None else 1.0
+                bar.update(shown, description=self.text(), completed=share or 0.0, total=total)
+
+    def _print_lines(self, stream: TextIO) -> None:
+        delay = FIRST_LINE
+        while not self._ended.wait(delay):
+            print(time.strftime("%H:%M:%S"), self.text(), file=stream, flush=True)
+            delay = LINE_INTERVAL
