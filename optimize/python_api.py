@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +80,10 @@ def compile(
     all_personas = {**named_personas(personas_file), **(personas or {})}
     with environment(keys):
         result = compile_judge(compile_settings, all_personas, corpus, progress=progress)
-    return replace(result, keys=keys) if keys else result
+        if keys:
+            # Loaded while the key of the LM is set, which the result does not keep.
+            _ = result.judge
+    return result
 
 
 def _as_tuple(value: str | Sequence[str]) -> tuple[str, ...]:

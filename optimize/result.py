@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from html import escape
 from io import StringIO
@@ -27,7 +27,6 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.python_arguments import environment
 from debate_judge.runs.reports.evidence import to_json
 from debate_judge.runs.reports.tables import show
 
@@ -68,8 +67,6 @@ class Result:
     """The HTML page; None if the settings want none or it could not be written."""
     tracked: TrackedRun | None = None
     """None for a dry run."""
-    keys: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables with the key of an LM that was given as an object; `judge` needs them."""
 
     @cached_property
     def exported(self) -> CompiledJudge:
@@ -87,8 +84,7 @@ class Result:
     @cached_property
     def judge(self) -> LoadedJudge:
         """The exported judge, a DSPy program with the LM that it was compiled with, at the same address."""
-        with environment(self.keys):
-            return load(self.export, api_base=self.plan.settings.api_base)
+        return load(self.export, api_base=self.plan.settings.api_base)
 
     def __repr__(self) -> str:
         text = StringIO()
