@@ -14,6 +14,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from tests.loopback import LoopbackServer
 
@@ -51,12 +52,14 @@ FAULTS = {
     "long": "the reply ends at the limit on its length",
     "copy": "a good answer with the id of all others that are equal",
     "cached": "a good answer that a gateway has given before, and says so",
+    "thinking": "a good answer, with tokens of its reasoning in the total alone",
     "unreadable": "a good answer with nothing of the protocol in it",
     "withheld": "the reply was withheld by a content filter",
     "refused": "the request was refused by a content filter",
 }
 ANSWERED = {
-    "twice", "echo", "noise", "late noise", "mislabelled", "copy", "cached", "long", "unreadable", "withheld", "refused"
+    *("twice", "echo", "noise", "late noise", "mislabelled", "copy", "cached", "long", "thinking", "unreadable"),
+    *("withheld", "refused"),
 }  # fmt: skip
 """Faults that are answers all the same: a client that asks the very same again pays twice."""
 
@@ -199,6 +202,7 @@ class _Connection(asyncio.Protocol):
             "503": (503, b'{"error": {"message": "Overloaded"}}', wait),
             "copy": (200, completion(self.server.answer(body), name=self.server.answer(body)), ()),
             "cached": (200, broken, (("x-litellm-cache-key", "4711"),)),
+            "thinking": (200, completion(self.server.answer(body), name=name, reasoning=3000), ()),
             "garbage": (200, broken[: broken.index(b'"message"')], ()),
             "page": (200, b"<html>Please log in</html>", html),
             "empty": (200, b'{"id": "x", "choices": [], "usage": null}', ()),
@@ -229,10 +233,11 @@ class _Connection(asyncio.Protocol):
         self.transport.write(http(status, body, headers))
 
 
-def completion(text: str, finish: str = "stop", name: str = "chat") -> bytes:
-    """A chat completion in OpenAI's protocol, whose id is `name`."""
+def completion(text: str, finish: str = "stop", name: str = "chat", reasoning: int = 0) -> bytes:
+    """A chat completion in OpenAI's protocol, whose id is `name`, with so many tokens in the total alone."""
     choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
-    usage = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 40}}
+    usage: dict[str, Any] = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120 + reasoning}
+    usage["prompt_tokens_details"] = {"cached_tokens": 40}
     return json.dumps({"id": name, "choices": [choice], "usage": usage}).encode()
 
 

@@ -448,7 +448,7 @@ class RecordedEngine:
         tokens = self._estimator.observe(size, reply)
         self.limiter.correct(estimate, sum(tokens))
         if self._budget is not None:
-            self._budget.charge(tokens, reply.cached_tokens)
+            self._budget.charge(tokens, reply.cached_tokens, estimate)
 
     @property
     def calls_in_flight(self) -> int:

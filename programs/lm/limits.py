@@ -120,6 +120,8 @@ class Budget:
         self._set_price(price)
         self._spent = [0.0, 0.0, 0.0]
         self._reserved = [0.0, 0.0, 0.0]
+        self._overrun = [1.0, 1.0, 1.0]
+        """By how much the longest reply exceeded its limit, for tokens and money: some models' reasoning has none."""
 
     def with_price(self, price: Price | None) -> Budget:
         """The same caps and the same account, for the calls of another model at its own price."""
@@ -137,8 +139,10 @@ class Budget:
         cost = self.max_cost(estimate)
         caps = (self._caps.calls, self._caps.tokens, self._caps.usd)
         return all(
-            cap is None or spent + reserved + needed <= cap * (1 + 1e-12)
-            for cap, spent, reserved, needed in zip(caps, self._spent, self._reserved, cost, strict=True)
+            cap is None or spent + (reserved + needed) * overrun <= cap * (1 + 1e-12)
+            for cap, spent, reserved, needed, overrun in zip(
+                caps, self._spent, self._reserved, cost, self._overrun, strict=True
+            )
         )
 
     def reserve(self, estimate: TokenEstimate) -> None:
@@ -149,11 +153,13 @@ class Budget:
         """Undo `reserve` for a call that is over."""
         _add(self._reserved, [-amount for amount in self.max_cost(estimate)])
 
-    def charge(self, tokens: tuple[float, float], cached: int) -> None:
+    def charge(self, tokens: tuple[float, float], cached: int, estimate: TokenEstimate) -> None:
         """Charge a reply: its input and output tokens, `cached` of the input at the lower price."""
         input_tokens, output_tokens = tokens
         cost = self._price.cost(input_tokens - cached, cached, output_tokens)
         _add(self._spent, (1.0, input_tokens + output_tokens, cost))
+        if output_tokens > estimate.max_output * self._overrun[1] > 0.0:
+            self._overrun[1:] = [output_tokens / estimate.max_output] * 2
 
     def charge_maximum(self, estimate: TokenEstimate) -> None:
         """Charge a request that was sent and whose answer is lost: its maximum cost."""

@@ -80,6 +80,7 @@ def test_waits_double_up_to_the_maximum_and_retry_after_is_respected_up_to_it() 
         (429, "you exceeded your quota (insufficient_quota)", "LMBillingError"),
         (400, "Your credit balance is too low to access the API.", "LMBillingError"),
         (403, "billing is not active on this account", "LMBillingError"),
+        (429, "No deployments available - crossed budget: Exceeded budget for provider openai", "LMBillingError"),
         (429, "Rate limit reached. Need more tokens? See the plans in settings/billing", "LMRateLimitError"),
         (429, "Request too large for this model", "LMInvalidRequestError"),
         (429, "slow down", "LMRateLimitError"),
@@ -315,7 +316,7 @@ class Simulation:
         if self.never_fails or chance < 0.5:
             self.limiter.on_success()
             if self.budget is not None:
-                self.budget.charge((100.0, 20.0), 0)
+                self.budget.charge((100.0, 20.0), 0, TokenEstimate(120.0, 100.0, 20.0))
         elif chance < 0.7:
             self.limiter.on_overload(sent, rng.uniform(0.1, 30) if rng.random() < 0.3 else 0.0)
             return True

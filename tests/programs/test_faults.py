@@ -86,6 +86,21 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
     assert max(server.answered.values()) == 1
 
 
+@pytest.mark.parametrize("budget", [BudgetCaps(tokens=40_000), BudgetCaps(usd=0.24)])
+def test_reasoning_that_only_the_total_counts_is_within_the_budget_too(tmp_path: Path, budget: BudgetCaps) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["openai/mock"]\ninput = 2.0\ncached = 1.0\noutput = 6.0\n')
+    with FaultyServer(answer, lambda body, attempt: "thinking", latency=0.002) as server:
+        lm = lm_at(server, options=replace(SHORT_WAITS, budget=budget, prices=prices), concurrency=4)
+        with pytest.raises(BudgetSpentError):
+            judge(lm, items(100))
+        # 100 tokens of input, 40 of them cached, and 3,020 of output.
+        calls = server.answered.total()
+    assert lm.meter.output_tokens == 3020 * calls
+    spent = 3120 * calls if budget.tokens else calls * (60 * 2 + 40 * 1 + 3020 * 6) / 1e6
+    assert 0.5 < spent / (budget.tokens or budget.usd or 0) <= 1
+
+
 def test_a_mended_server_is_asked_again_for_what_could_not_be_read_and_for_nothing_else(tmp_path: Path) -> None:
     work = items(6)
 

@@ -39,7 +39,9 @@ KEY = "sk-of-the-proxy-1234"
 CONFIG = """
 model_list:
   - model_name: brain
-    litellm_params: {{model: openai/mock, api_base: "{url}", api_key: sk-of-the-server}}
+    litellm_params: &deployment {{model: openai/mock, api_base: "{url}", api_key: sk-of-the-server}}
+  - model_name: poor
+    litellm_params: {{<<: *deployment, input_cost_per_token: 1.0, max_budget: 0.01, budget_duration: 1d}}
 litellm_settings: {{cache: true, cache_params: {{type: local}}}}
 general_settings: {{master_key: {key}}}
 """
@@ -66,8 +68,8 @@ def proxy(folder: Path, server: FaultyServer, port: int) -> Iterator[subprocess.
             run.kill()
 
 
-def brain(port: int, path: str = "/v1", store: ReplyStore | None = None) -> JudgeLM:
-    return make_lm("openai/brain", api_base=f"http://127.0.0.1:{port}{path}", options=WAITS, store=store)
+def brain(port: int, path: str = "/v1", store: ReplyStore | None = None, model: str = "brain") -> JudgeLM:
+    return make_lm(f"openai/{model}", api_base=f"http://127.0.0.1:{port}{path}", options=WAITS, store=store)
 
 
 def test_debates_through_a_gateway(
@@ -91,6 +93,9 @@ def test_debates_through_a_gateway(
             with pytest.raises(dspy.LMAuthError):
                 judge(brain(port), work[10:12])
             monkeypatch.setenv("OPENAI_API_KEY", KEY)
+            # The first calls use the budget up.
+            with pytest.raises(dspy.LMBillingError, match="crossed budget"):
+                judge(brain(port, model="poor"), work[:20])
             # Killed in the midst, after 20 more calls.
             end = server.requests + 20
             server.script = lambda body, attempt: process.kill() if server.requests == end else None

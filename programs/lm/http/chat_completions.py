@@ -41,7 +41,8 @@ _CONTEXT = (
 )
 _BILLING = (
     *("billing_hard_limit", "credit balance", "insufficient credit", "insufficient_quota", "insufficient quota"),
-    *("usage limit", "budget_exceeded", "budget exceeded", "budget has been exceeded", "exceededbudget"),
+    *("usage limit", "budget_exceeded", "budget exceeded", "budget has been exceeded", "exceeded budget"),
+    "exceededbudget",
 )
 
 _ERROR_CLASSES: dict[int, type[lm15.ProviderError]] = {
