@@ -12,7 +12,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_errors
 from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.plan import CompilePlan
-from debate_judge.optimize.report import compile_report, description, sampled_debates
+from debate_judge.optimize.report import compile_report, description
 from debate_judge.optimize.result import Result, TrackedRun
 from debate_judge.optimize.verdict import describe_point
 from debate_judge.programs import JUDGE_CLASSES
@@ -23,8 +23,13 @@ from debate_judge.runs.export import folder
 from debate_judge.runs.flags.declaration import changed_settings
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.reports.page import write_pages
-from debate_judge.runs.tracking.contents import log_dataset, log_debates, register_prompts
-from debate_judge.runs.tracking.model import Registration, log_model, require_registrable
+from debate_judge.runs.tracking.model import (
+    Registration,
+    log_dataset,
+    log_model,
+    register_prompts,
+    require_registrable,
+)
 from debate_judge.runs.tracking.store import tracking_errors
 from debate_judge.runs.tracking.tracker import Tracker
 from debate_judge.runs.tracking.values import CHOICE_METRIC, finite_values, text_values
@@ -84,7 +89,7 @@ def log_result(result: Result, tracker: Tracker) -> Result:
     import mlflow
 
     logger.info("writing figures, tables, the report and the model")
-    plan, held_out = result.plan, result.held_out
+    plan = result.plan
     with tracker.writing():
         mlflow.log_params(_chosen_params(result))
         mlflow.log_metrics(finite_values(_main_metrics(result)))
@@ -104,8 +109,6 @@ def log_result(result: Result, tracker: Tracker) -> Result:
         if examples := _examples(result):
             mlflow.log_text(examples, "examples.txt")
         mlflow.log_table(_table(cost_rows(result.lm.meter, result.lm.price)), "costs.json")
-        if tracker.keeps_texts:
-            log_debates(tracker.run_id, sampled_debates(plan, held_out))
         _log_model(result)
     tracked = TrackedRun(run_id=tracker.run_id, ui_command=tracker.ui_command, link=tracker.run_link())
     page = None if plan.settings.report == "none" else _write_report(result, tracker)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import shlex
 from dataclasses import replace
 
-from debate_judge.optimize.held_out import COMPARED, HeldOutComparison
-from debate_judge.optimize.plan import CompilePlan
+from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.verdict import (
     NOT_ABOVE_CHANCE,
@@ -21,7 +19,6 @@ from debate_judge.optimize.verdict import (
     variant_name,
     verdict,
 )
-from debate_judge.programs.judge import reason_of
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
@@ -34,7 +31,6 @@ from debate_judge.runs.reports.evidence import calibration_table, rank_note
 from debate_judge.runs.reports.page import Paragraph, Quotation, Report, ReportBlock
 from debate_judge.runs.reports.tables import OutputBlock, Verbatim, markdown
 from debate_judge.runs.reports.text import correlation_label
-from debate_judge.runs.tracking.contents import TracedDebate
 
 _OFFLINE_NOTE = (
     "The LM was the offline stand-in, which is text statistics and not a language model: these figures do not tell you "
@@ -181,10 +177,6 @@ def _reproduce(result: Result) -> list[ReportBlock]:
     return [*reproduce_blocks(as_command("compile", settings), rows), Paragraph(note, "small")]
 
 
-SAMPLED_DEBATES = 12
-"""Number of debates that are logged as traces, about equally many of each aspect."""
-
-
 def description(result: Result) -> str:
     """The verdict and the table of held-out agreement, as Markdown."""
     lines = [
@@ -195,29 +187,3 @@ def description(result: Result) -> str:
     if result.plan.settings.lm == OFFLINE:
         lines.append(f"\n{OFFLINE_NOTE}")
     return "\n".join(lines)
-
-
-def sampled_debates(plan: CompilePlan, held_out: HeldOutComparison) -> list[TracedDebate]:
-    """A random sample of the compiled judge's debates on held-out sources, the same for equal settings."""
-    rng = random.Random(plan.settings.seed)
-    judged = held_out.judges["compiled"].judgements
-    groups = {group.id: group for group in plan.data.evaluation_corpus.groups}
-    debates: list[TracedDebate] = []
-    for aspect in plan.data.aspects:
-        scored = [
-            (scores, index, candidate)
-            for scores in held_out.judges["compiled"].scores[aspect.name]
-            for index, candidate in enumerate(scores.candidates)
-        ]
-        sampled = rng.sample(range(len(scored)), min(len(scored), max(1, SAMPLED_DEBATES // len(plan.data.aspects))))
-        for number in sorted(sampled):
-            scores, index, candidate = scored[number]
-            judgement, group = judged[aspect.name][number], groups[scores.group]
-            (text,) = [c.text for c in group.candidates if c.id == candidate]
-            transcript, score, rating = judgement.transcript, scores.scores[index], scores.ratings[index]
-            name = f"{aspect.name}: {scores.group}, {candidate}"
-            debates.append(TracedDebate(
-                name, scores.group, candidate, aspect.name, group.source, text, transcript, score, reason_of(judgement),
-                rating,
-            ))  # fmt: skip
-    return debates

@@ -36,7 +36,7 @@ from debate_judge.runs.reports.text import interval_metrics
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner, require_scored
-from debate_judge.runs.tracking.contents import log_dataset
+from debate_judge.runs.tracking.model import log_dataset
 from debate_judge.runs.tracking.tracker import EXIT_TRACKING, Tracker, TrackingError
 from debate_judge.runs.tracking.values import text_values
 

@@ -1,11 +1,17 @@
-"""Packs an export into an MLflow model that loads where this project is not installed, and registers it.
+"""What a run in MLflow has besides params and metrics: the judge as a model, its prompts, the data sets.
 
-The model holds its own copy of the code (`debate_judge` without `optimize`), the export, and pinned requirements;
-`runs/integrations/mlflow_model.py` loads it. Nothing is pickled, and no signature is inferred by a run of the model.
+The model loads where this project is not installed: it holds its own copy of the code (`debate_judge` without
+`optimize`), the export, and pinned requirements; `runs/integrations/mlflow_model.py` loads it. Nothing is pickled, and
+no signature is inferred by a run of the model.
+
+The prompt `FAMILY.ASPECT.ROLE`, where FAMILY is the registered model's name, gets a new version whenever a compile
+changes the instructions; its alias with the judge's name points to the version that this judge uses, as in
+`prompts:/debate-summarization.coherence.scorer@NAME`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import warnings
@@ -15,10 +21,15 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import debate_judge
+from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.runs.export.folder import SETTINGS
 from debate_judge.runs.export.manifest import Export, read
+
+if TYPE_CHECKING:
+    from debate_judge.data.schema import Corpus
 
 _FOLDERS = ("data", "programs", "runs")
 """Packages that scoring needs; it never imports `optimize`."""
@@ -170,3 +181,49 @@ def _non_code(folder: str, names: list[str]) -> list[str]:
     path = Path(folder)
     kept = {name for name in names if name.endswith(".py") or (path / name / "__init__.py").is_file()}
     return [name for name in names if name not in kept or name == _EXCLUDED_PACKAGE]
+
+
+# --- data sets ---
+
+
+def log_dataset(context: str, corpus: Corpus, digest: str) -> None:
+    """Log rated texts as an input of the run; MLflow gets columns and counts, but no text."""
+    import mlflow
+    import pandas as pd
+    from mlflow.data.dataset_source_registry import get_dataset_source_from_json
+
+    rows = [{"source": group.id, "candidate": c.id} for group in corpus.groups for c in group.candidates]
+    frame = pd.DataFrame(rows, columns=["source", "candidate"]).assign(**dict.fromkeys(corpus.rated_aspects(), 0.0))
+    origin, location = corpus.origin, redact_text(corpus.origin.location)
+    kind, key = ("http", "url") if "://" in location else ("local", "uri")
+    source = get_dataset_source_from_json(json.dumps({key: location}), kind)
+    dataset = mlflow.data.from_pandas(frame, source, name=origin.name, digest=digest[:36])
+    mlflow.log_input(dataset, context, {"revision": origin.revision} if origin.revision else None)
+
+
+# --- prompts ---
+
+
+def register_prompts(judge: str, prompts: Mapping[str, str]) -> None:
+    """Register a judge's prompts, name -> text, point the alias `judge` to them, and link them to the run."""
+    import mlflow.genai
+
+    alias = to_alias(judge)
+    for name, text in prompts.items():
+        registered = prompt_name(name)
+        prompt = mlflow.genai.load_prompt(registered, allow_missing=True, cache_ttl_seconds=0)
+        if prompt is None or prompt.template != text:
+            mlflow.genai.register_prompt(registered, text, commit_message=f"compiled as {judge}")
+            prompt = mlflow.genai.load_prompt(registered, cache_ttl_seconds=0)
+        mlflow.genai.set_prompt_alias(registered, alias, prompt.version)
+
+
+def prompt_name(text: str) -> str:
+    """`text` as a prompt's name: characters that are not allowed become hyphens."""
+    return re.sub(r"[^\w.-]+", "-", text, flags=re.ASCII).strip("-") or "prompt"
+
+
+def to_alias(text: str) -> str:
+    """`text` as an alias. MLflow keeps `latest` and `v1`, `v2`, … for itself."""
+    alias = re.sub(r"[^\w-]+", "-", text, flags=re.ASCII).strip("-") or "judge"
+    return f"judge-{alias}" if re.fullmatch(r"(?i)latest|v\d+", alias) else alias

@@ -157,11 +157,6 @@ class Tracker:
         return run_id
 
     @property
-    def keeps_texts(self) -> bool:
-        """Whether the store is the embedded one, which nobody else reads: only there texts may be logged."""
-        return self._uri is None
-
-    @property
     def ui_command(self) -> str | None:
         """The command that starts a UI on the store; None where a server has one."""
         return self.store.ui_command

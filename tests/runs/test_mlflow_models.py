@@ -26,8 +26,7 @@ from debate_judge.programs.compiled import AspectJudge
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.mlflow_setup import use_tracking_uri
 from debate_judge.runs.tracking import model as model_files
-from debate_judge.runs.tracking.contents import register_prompts
-from debate_judge.runs.tracking.model import Registration
+from debate_judge.runs.tracking.model import Registration, register_prompts
 from debate_judge.runs.tracking.store import tracking_errors
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.runs.score_command import export_of
