@@ -4,8 +4,8 @@
     python runs/report.py RUN_ID
     python runs/report.py runs/store/exports/NAME --share
 
-On a terminal the page opens in the browser; its path is always printed. --share names the page to share, which quotes
-no source, candidate, comment or debate; nor does the page that is logged in a run of MLflow.
+On a terminal the page opens in the browser; its path is always printed. --share prints the path of a page that quotes
+no source, candidate, comment or debate; the page logged to MLflow quotes none either.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ReportFlags:
         flag="RUN_OR_EXPORT",
         metavar="RUN_OR_EXPORT",
     )
-    share: bool = setting(False, "the page to share, which quotes no text of the data")
+    share: bool = setting(False, "print the path of the page to share, which quotes no text of the data")
     store: str | None = setting(
         None, "folder with the embedded MLflow store of a run", metavar="DIR", default_text=STORE.default
     )
