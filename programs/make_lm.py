@@ -98,8 +98,10 @@ def _require_usable(spec: str, flag: str) -> None:
 
 def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
     """The transport for PROVIDER/MODEL, which makes one attempt at a call."""
-    provider = spec.partition("/")[0]
-    if provider not in CALLED_DIRECTLY:
+    provider, _, name = spec.partition("/")
+    # OpenAI has some models in its Responses API alone, which LiteLLM calls for them; other servers of that name chat.
+    lacks_chat = provider == "openai" and not api_base and litellm_table().get(name, {}).get("mode") == "responses"
+    if provider not in CALLED_DIRECTLY or lacks_chat:
         from debate_judge.programs.lm.http.other_providers import LiteLLMTransport
 
         return LiteLLMTransport(spec, api_base, flag)

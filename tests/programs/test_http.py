@@ -24,9 +24,10 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.http import connections as module
 from debate_judge.programs.lm.http.chat_completions import completion_id
 from debate_judge.programs.lm.http.connections import BODY_LIMIT, ConnectionPool, HttpResponse, MismatchedResponseError
+from debate_judge.programs.lm.http.other_providers import LiteLLMTransport
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.make_lm import make_lm, transport_for
 from tests.hostile_server import ENDLESS, HostileServer, endless, sized
 from tests.programs.engines import QUESTION, SPECS, reply_to
 
@@ -250,6 +251,24 @@ def test_path_key_and_protocol_of_a_provider(spec: str, base: str, path: str, he
     if spec.startswith("hosted_vllm"):
         assert json.loads(body)["model"] == "org/m"
         assert json.loads(body)["messages"] == QUESTION
+
+
+def test_a_model_that_only_responds_is_called_by_openais_responses_api() -> None:
+    content = [{"type": "output_text", "text": "Four.", "annotations": []}]
+    message = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": content}
+    response = {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "m"}
+    details = {"input_tokens_details": {"cached_tokens": 10}, "output_tokens_details": {"reasoning_tokens": 2}}
+    usage = {"input_tokens": 30, "output_tokens": 4, "total_tokens": 34, **details}
+    response |= {"output": [message], "usage": usage, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    spec = "openai/gpt-5-pro"
+    assert isinstance(transport_for(spec, None, "--lm"), LiteLLMTransport)
+    # A server of one's own with a model of this name may have chat completions alone.
+    assert not isinstance(transport_for(spec, "http://localhost:1/v1", "--lm"), LiteLLMTransport)
+    body = [sized(json.dumps(response).encode(), b"Content-Type: application/json")]
+    with HostileServer(lambda _: body) as server:
+        reply = asyncio.run(LiteLLMTransport(spec, server.url, "--lm").chat(spec, QUESTION, {}))
+    assert server.requests[-1].startswith(b"POST /v1/responses ")
+    assert (reply.text, reply.input_tokens, reply.cached_tokens, reply.output_tokens) == ("Four.", 30, 10, 4)
 
 
 @pytest.mark.parametrize("spec", ["vertex_ai/gemini-2.5-flash", "snowflake/m"])

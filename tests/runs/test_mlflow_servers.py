@@ -2,7 +2,8 @@
 
     MLFLOW_AUTH=/path/to/mlflow MLFLOW_2=/path/to/mlflow pytest -n 0 -m integration tests/runs/test_mlflow_servers.py
 
-The programs are those of environments of their own, with `pip install 'mlflow[auth]>=3'` and `pip install 'mlflow<3'`.
+The programs are those of environments of their own, with `pip install 'mlflow[auth]>=3'` and `pip install 'mlflow<3'
+'sqlalchemy<2.1'`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def server(variable: str, folder: Path, *arguments: str) -> Iterator[str]:
             assert process.poll() is None, (folder / "log").read_text()[-2000:]
             yield address
         finally:
-            os.killpg(process.pid, 9)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
 
 
 def test_a_server_with_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
