@@ -25,7 +25,15 @@ from tenacity import AsyncRetrying, RetryCallState
 from debate_judge.programs.lm import limits as limiter
 from debate_judge.programs.lm.errors import UNUSABLE, BudgetSpentError, redact_error
 from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
-from debate_judge.programs.lm.limits import NO_TOKENS, Budget, Limiter, RetryWait, TokenEstimate, retry_after
+from debate_judge.programs.lm.limits import (
+    NO_TOKENS,
+    Budget,
+    Limiter,
+    RetryWait,
+    TokenEstimate,
+    TokenEstimator,
+    retry_after,
+)
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.redaction import redact, redact_text
 from debate_judge.programs.lm.reply import IMPOSSIBLE, Reply
@@ -357,6 +365,17 @@ def test_a_limit_per_minute_counts_requests_and_the_tokens_that_were_used(
     began = virtual.now
     virtual.run_until_complete(work())
     assert virtual.now - began == pytest.approx(120, rel=0.15)
+
+
+def test_the_estimate_of_a_call_follows_the_replies_before_it() -> None:
+    estimator = TokenEstimator()
+    for _ in range(50):
+        assert estimator.observe(1000, Reply("x", 250, 40, 0)) == (250, 40)
+    estimate = estimator.estimate(2000, 100)
+    assert estimate.tokens == pytest.approx(2000 * 0.25 + 40)
+    assert (estimate.max_input >= 500, estimate.max_output) == (True, 100)
+    # Of a provider that reports nothing, both are estimated.
+    assert estimator.observe(1000, Reply("abcd")) == pytest.approx((250, 1))
 
 
 def test_what_was_asked_for_before_all_calls_failed_is_not_sent_after_it() -> None:

@@ -17,7 +17,7 @@ from dspy.lm15 import Response
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, BudgetSpentError
+from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.limits import SOURCE
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.reply import Reply
@@ -164,6 +164,25 @@ def test_a_retry_waits_as_long_as_the_provider_asks(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(asyncio, "sleep", slept)
     assert ask(lm, QUESTION)[0].text == "4"
     assert 20 <= max(pauses) < 30
+
+
+def test_a_call_that_meets_an_outage_in_its_retries_is_no_failure_of_its_own() -> None:
+    def act(number: int) -> Response:
+        if "three" in str(engine.requests[-1].messages):
+            return response("5")
+        raise lm15.ServerError("oops", status=500)
+
+    lm, engine = judge_lm(act, options=LMOptions(retries=3, first_wait=0.1, max_outage=0.01))
+
+    async def go() -> None:
+        failing = asyncio.create_task(reply_to(lm, QUESTION))
+        await until_sent(engine)
+        # Between its attempts another call is answered, and none after it.
+        assert (await reply_to(lm, OTHER)).text == "5"
+        with pytest.raises(ProviderDownError):
+            await failing
+
+    asyncio.run(go())
 
 
 def test_no_probe_is_sent_past_the_budget() -> None:
