@@ -12,11 +12,11 @@ from typing import Any
 
 import aiohttp
 import dspy
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.limits import RetryWait, retry_after
+from debate_judge.programs.lm.limits import retry_after, retry_wait
 from debate_judge.programs.lm.redaction import redact_text
 from debate_judge.programs.lm.reply import Reply
 
@@ -69,11 +69,15 @@ class Serper:
         retrying = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, SearchError) and error.transient),
             stop=stop_after_attempt(_MAX_ATTEMPTS),
-            wait=RetryWait(self._pause, _MAX_WAIT),
+            wait=self._seconds_to_wait,
             reraise=True,
         )
         async with aiohttp.ClientSession(timeout=timeout, headers={"X-API-KEY": self._key}) as session:
             return await retrying(self._search, session, query)
+
+    def _seconds_to_wait(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        return retry_wait(error, state.attempt_number, self._pause, _MAX_WAIT)
 
     async def _search(self, session: aiohttp.ClientSession, query: str) -> list[str]:
         body = {"q": query, "num": MAX_SNIPPETS}

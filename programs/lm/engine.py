@@ -36,9 +36,9 @@ from debate_judge.programs.lm.limits import (
     Limiter,
     OutageWatch,
     PrefixWarmup,
-    RetryWait,
     TokenEstimate,
     TokenEstimator,
+    retry_wait,
 )
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.parameters import ProviderParameters
@@ -120,9 +120,8 @@ class RecordedEngine:
         """Role of calls without a tag, in the usage accounts."""
         self.probe_settings: dict[str, Any] = {}
         self._concurrency, self._options, self._warmup = concurrency, options, PrefixWarmup() if warmup else None
-        self._budget = Budget(options.budget, price) if options.budget else None
+        self._budget = Budget(options.budget, price)
         self._estimator = TokenEstimator()
-        self._retry_wait = RetryWait(options.first_wait, options.max_wait)
         self._repeats = Counter[str]()
         self._parameters = ProviderParameters(model)
         self._copies = CopyWatch(model)
@@ -138,7 +137,7 @@ class RecordedEngine:
 
     def share_budget(self, other: RecordedEngine, price: Price | None) -> None:
         """Before the first call: use the budget of `other`, at `price`."""
-        self._budget = None if other._budget is None else other._budget.with_price(price)
+        self._budget = other._budget.with_price(price)
         self.limiter = Limiter(self._concurrency, self._options, self._budget)
 
     async def complete(self, request: Request) -> Response:
@@ -248,7 +247,7 @@ class RecordedEngine:
                     if not is_retryable(error):
                         raise
                     retries += 1
-                    pause = self._retry_wait.seconds(error, retries)
+                    pause = retry_wait(error, retries, self._options.first_wait, self._options.max_wait)
                     if self._should_give_up(call, error):
                         self._release_slot(call)
                         if call.awaited and call.outage_suspected and await self._outages.was_down():
@@ -418,7 +417,7 @@ class RecordedEngine:
     def _charge_lost(self, error: Exception, estimate: TokenEstimate) -> None:
         """Charge the maximum for a request whose answer came too late or was lost: the server may have billed it."""
         timed_out = isinstance(error, lm15.TimeoutError) and error.status is None
-        if self._budget is not None and (timed_out or getattr(error, "provider_code", None) in MAY_BE_CHARGED):
+        if timed_out or getattr(error, "provider_code", None) in MAY_BE_CHARGED:
             self._budget.charge_maximum(estimate)
 
     async def probe(self) -> None:
@@ -426,7 +425,7 @@ class RecordedEngine:
         # Never the same text twice, because a gateway may cache answers.
         text = f"Reply with OK. ({uuid.uuid4().hex[:12]})"
         estimate = self._estimator.estimate(len(text), self.probe_settings.get("max_tokens"))
-        if self._budget is not None and not self._budget.admits(estimate):
+        if not self._budget.admits(estimate):
             raise self._budget.spent_error()
         self.meter.count_request("probe")
         # It takes a slot without waiting: with nothing in flight its reservation would fail the waiting calls.
@@ -447,8 +446,7 @@ class RecordedEngine:
         """Charge a reply, and correct the rate limit by its real tokens."""
         tokens = self._estimator.observe(size, reply)
         self.limiter.correct(estimate, sum(tokens))
-        if self._budget is not None:
-            self._budget.charge(tokens, reply.cached_tokens, estimate)
+        self._budget.charge(tokens, reply.cached_tokens, estimate)
 
     @property
     def calls_in_flight(self) -> int:

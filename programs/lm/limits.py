@@ -27,7 +27,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dspy import lm15
 
@@ -42,9 +41,6 @@ from debate_judge.programs.lm.errors import (
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Messages, Reply
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
 
 _LOG = logging.getLogger(__name__)
 
@@ -212,7 +208,8 @@ class Limiter:
     Args:
         concurrency: Maximum number of calls in flight.
         options: Requests and tokens per minute.
-        budget: Checked before each call; when a call exceeds it and nothing is in flight, all waiting calls fail.
+        budget: Checked before each call; when a call exceeds it and nothing is in flight, all waiting calls fail. None
+            is one without caps.
     """
 
     def __init__(self, concurrency: int, options: LMOptions | None = None, budget: Budget | None = None) -> None:
@@ -221,7 +218,7 @@ class Limiter:
         self.window = float(concurrency)
         """Calls that may be in flight now."""
         self.in_flight = 0
-        self._budget = budget
+        self._budget = budget or Budget(BudgetCaps(), None)
         self._requests = None if options.rpm is None else Bucket(options.rpm)
         self._tokens = None if options.tpm is None else Bucket(options.tpm)
         self._waiting: deque[tuple[asyncio.Future[None], TokenEstimate]] = deque()
@@ -275,8 +272,7 @@ class Limiter:
         """
         self.in_flight -= 1
         self._failing = self._failing and self.in_flight > 0
-        if self._budget is not None:
-            self._budget.release(estimate)
+        self._budget.release(estimate)
         if unsent:
             self.correct(estimate, 0.0)
             if self._requests is not None:
@@ -287,8 +283,7 @@ class Limiter:
     def acquire_nowait(self, estimate: TokenEstimate = NO_TOKENS) -> None:
         """Take a slot without waiting for it, even above the limits."""
         self.in_flight += 1
-        if self._budget is not None:
-            self._budget.reserve(estimate)
+        self._budget.reserve(estimate)
         if self._requests is not None:
             self._requests.take(1.0)
         if self._tokens is not None:
@@ -332,7 +327,7 @@ class Limiter:
 
     def _delay(self, now: float, estimate: TokenEstimate) -> float:
         """Seconds until a call may be sent: 0 now, infinite if a slot or the budget must become free first."""
-        if self.in_flight >= int(self.window) or (self._budget is not None and not self._budget.admits(estimate)):
+        if self.in_flight >= int(self.window) or not self._budget.admits(estimate):
             return math.inf
         delay = max(0.0, self._paused_until - now)
         if self._requests is not None:
@@ -351,7 +346,7 @@ class Limiter:
             future, estimate = self._waiting[0]
             if not future.done():
                 delay = self._delay(now, estimate)
-                if delay == math.inf and self.in_flight == 0 and self._budget is not None:
+                if delay == math.inf and self.in_flight == 0:
                     self.fail_all(self._budget.spent_error())
                     return
                 if delay > 0.0:
@@ -424,33 +419,25 @@ OVERLOAD_STATUSES = (429, 503, 529)
 """HTTP statuses of a server that wants fewer requests."""
 
 
-class RetryWait:
-    """Seconds until the next attempt: Retry-After, else exponential backoff with jitter. Also a wait for `tenacity`.
+def retry_wait(error: BaseException | None, failures: int, first: float, max_wait: float) -> float:
+    """Seconds until the next attempt: Retry-After, else exponential backoff with jitter.
 
     Args:
+        error: The latest failure.
+        failures: Number of failures so far.
         first: Seconds after the first failure, doubled for each further one, plus random jitter of up to `first`.
         max_wait: Maximum of that, and of Retry-After.
     """
-
-    def __init__(self, first: float, max_wait: float) -> None:
-        self._first, self._max_wait = first, max_wait
-
-    def __call__(self, state: RetryCallState) -> float:
-        return self.seconds(state.outcome.exception() if state.outcome else None, state.attempt_number)
-
-    def seconds(self, error: BaseException | None, failures: int) -> float:
-        """Seconds to wait after `failures` failures, the latest of which is `error`."""
-        if getattr(error, "provider_code", None) == MISMATCHED:
-            # It says nothing about the provider.
-            return 0.0
-        requested = getattr(error, "retry_after", None)
-        if requested is not None and (requested >= _MIN_RETRY_AFTER or failures == 1):
-            requested = min(requested, self._max_wait)
-            # Never less than Retry-After, which would only be refused again.
-            return float(requested + random.uniform(0.0, min(self._first, 0.1 * requested + 0.1)))
-        max_doublings = _MAX_DOUBLINGS_429 if getattr(error, "status", None) == 429 else _MAX_DOUBLINGS
-        wait: float = min(self._max_wait, self._first * 2 ** min(failures - 1, max_doublings))
-        return wait + random.uniform(0.0, self._first)
+    if getattr(error, "provider_code", None) == MISMATCHED:
+        # It says nothing about the provider.
+        return 0.0
+    requested = getattr(error, "retry_after", None)
+    if requested is not None and (requested >= _MIN_RETRY_AFTER or failures == 1):
+        requested = min(requested, max_wait)
+        # Never less than Retry-After, which would only be refused again.
+        return float(requested + random.uniform(0.0, min(first, 0.1 * requested + 0.1)))
+    max_doublings = _MAX_DOUBLINGS_429 if getattr(error, "status", None) == 429 else _MAX_DOUBLINGS
+    return min(max_wait, first * 2.0 ** min(failures - 1, max_doublings)) + random.uniform(0.0, first)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -20,7 +20,6 @@ import dspy
 import pytest
 from dspy import lm15
 from dspy.clients.errors import wrap_error
-from tenacity import AsyncRetrying, RetryCallState
 
 from debate_judge.programs.lm import limits as limiter
 from debate_judge.programs.lm.errors import UNUSABLE, BudgetSpentError, redact_error
@@ -29,10 +28,10 @@ from debate_judge.programs.lm.limits import (
     NO_TOKENS,
     Budget,
     Limiter,
-    RetryWait,
     TokenEstimate,
     TokenEstimator,
     retry_after,
+    retry_wait,
 )
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.redaction import redact, redact_text
@@ -58,11 +57,7 @@ def test_retry_after_is_read_in_each_of_its_forms(headers: dict[str, str], secon
 
 
 def waits(error: Exception, attempt: int) -> list[float]:
-    state = RetryCallState(AsyncRetrying(), None, (), {})
-    state.attempt_number = attempt
-    state.set_exception((type(error), error, None))
-    wait = RetryWait(1.0, 60.0)
-    return [wait(state) for _ in range(50)]
+    return [retry_wait(error, attempt, 1.0, 60.0) for _ in range(50)]
 
 
 def test_waits_double_up_to_the_maximum_and_retry_after_is_respected_up_to_it() -> None:
