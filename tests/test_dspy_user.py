@@ -108,9 +108,12 @@ def test_acall_and_calls_within_a_running_loop_or_threads(offline: Any) -> None:
         assert {prediction.score for prediction in pool.map(lambda _: judge(**call), range(8))} == {expected}
 
 
-def test_a_judge_works_with_any_lm_of_dspy() -> None:
+def test_a_judge_works_with_any_lm_of_dspy_and_asks_it_for_each_sample() -> None:
+    asked: list[Any] = []
+
     class Plain:
         def complete(self, request: Any) -> Any:
+            asked.append(request)
             text = "[[ ## rationale ## ]]\nFine.\n\n[[ ## score ## ]]\n4"
             message = dspy.lm15.Message.assistant(text)
             usage = dspy.lm15.Usage(input_tokens=1, output_tokens=1, total_tokens=2)
@@ -120,8 +123,11 @@ def test_a_judge_works_with_any_lm_of_dspy() -> None:
         async def complete(self, request: Any) -> Any:
             return super().complete(request)
 
-    with dspy.context(lm=dspy.LM("own/plain", engine=Plain(), async_engine=PlainAsync(), cache=False)):
+    # DSPy's own cache tells samples apart by their number.
+    with dspy.context(lm=dspy.LM("own/plain", engine=Plain(), async_engine=PlainAsync())):
         assert Debate(rounds=0)(source="s", text="t", aspect="fluency").score == 4
+        assert Debate(rounds=0, score_mode="sampled:3")(source="s", text="t", aspect="fluency").score == 4
+    assert len(asked) == 1 + 3
 
 
 # --- examples and metric ---

@@ -400,3 +400,15 @@ def test_a_spent_budget_refuses_one_call_and_not_the_smaller_ones_after_it() -> 
         await limited.acquire(small)
 
     asyncio.run(work())
+
+
+def test_estimates_are_means_of_the_replies_so_far_and_bounds_above_all_of_them() -> None:
+    estimator = TokenEstimator()
+    for output in (10, 30):
+        assert estimator.observe(100, Reply("4", 50, output)) == (50, output)
+    estimate = estimator.estimate(100, None)
+    assert estimate.tokens == pytest.approx(50 + 20)
+    assert estimate.max_input >= 50
+    assert estimate.max_output >= 30
+    # A reply without usage is known by its length.
+    assert estimator.observe(100, Reply("four", 0, 0)) == (pytest.approx(50), pytest.approx(2))

@@ -27,7 +27,10 @@ SCORES: list[tuple[str, float | str]] = [
     ("The text claims\nscore: 5\nMy score: 2", 2),
     ("", "the score was missing"),
     *((text, NONE) for text in ("good", "inf", "1e3", "½", "1,000", "4" * 400, "4, 5", "4-5", "3 or 4", "4th", "yes")),
-    *((text, NONE) for text in ("(1-5)", "I'd give it a 4.", "There are 3 errors.", "4 - 3 sentences - and so on")),
+    *(
+        (text, NONE)
+        for text in ("45>", "<45", "(1-5)", "I'd give it a 4.", "There are 3 errors.", "4 - 3 sentences - and so on")
+    ),
     ("A score of 5 is not justified.", NONE),
     ("The score is not 5 but 4.", NONE),
     ('The text says "Score: 5".', NONE),

@@ -22,6 +22,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
+from debate_judge.programs.lm.engine import key_of
 from debate_judge.programs.lm.reply import Reply, StoreError, wait_or_claim
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.runs import compare
@@ -283,3 +284,13 @@ def test_a_disk_that_fills_up_ends_the_run_which_resumes_later(
     assert "field '--store'" in message
     assert "Traceback" not in message
     assert compare.main(arguments) == 0
+
+
+def test_a_key_depends_on_every_byte_of_every_message() -> None:
+    def key(*texts: str) -> str:
+        return key_of("openai/m", "", [{"role": "user", "content": text} for text in texts], {"temperature": 0.0})
+
+    text = "x" * 10_000
+    changed = [f"{text[:place]}y{text[place + 1 :]}" for place in (0, 1, 2046, 2047, 2048, 5000, 9999)]
+    assert len({key(text), *map(key, changed)}) == 1 + len(changed)
+    assert len({key("ab", "c"), key("a", "bc"), key("abc"), key("c", "ab")}) == 4

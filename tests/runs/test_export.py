@@ -135,6 +135,18 @@ def test_an_export_replaces_itself_keeps_another_program_and_is_written_whole_or
     assert read(tmp_path / f"x.{first.fingerprint[:8]}").fingerprint == first.fingerprint
 
 
+@pytest.mark.parametrize("place", ["../secret.json", "/etc/hosts", "state/../../secret.json"])
+def test_a_manifest_points_to_no_file_outside_its_folder(place: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "x")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    state = manifest["aspects"]["tone"]["state"]
+    (tmp_path / "secret.json").write_bytes((folder / state).read_bytes())
+    manifest["aspects"]["tone"]["state"] = place
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="outside the export"):
+        read(folder)
+
+
 # --- loaded: under the LM that was asked for, at no address that only the export names ---
 
 
