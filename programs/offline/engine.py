@@ -1,24 +1,19 @@
 """The embedded offline LM: a transport that answers the project's prompts by text statistics.
 
-With it everything runs without a key and a network: debates, compilation, scoring, tests. Every reply says that it is a
-stand-in. It uses only the messages of a call, has no state, and gives equal replies to equal prompts in every process.
-
-What it measures: how closely the words follow the source and in which order, repetition, ungrammatical word pairs,
-numbers that are not in the source, and whether the source's most frequent early words occur; in a reply of a
-conversation how specific and how varied the words are, talk of oneself, words shared with the conversation and the fact
-(`programs.offline.features`). So paraphrase lowers the score of a summary; negation, exchanged roles ("X sued Y") and
-world knowledge are not considered at all. Its agreement with raters says nothing about a language model's.
+With it everything runs without a key and a network. It uses only the messages of a call, has no state, and gives equal
+replies to equal prompts in every process; every reply says that it is a stand-in. Paraphrase lowers the score of a
+summary; negation, exchanged roles ("X sued Y") and world knowledge are not considered at all. Its agreement with raters
+says nothing about a language model's.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from debate_judge.programs.lm.reply import LocalTransport, Reply
 from debate_judge.programs.offline import other_roles
@@ -99,75 +94,39 @@ def score_logprobs(text: str, written: str, value: float) -> list[list[tuple[str
     return [[(text[:start], 0.0)], [*points], *([[(rest, 0.0)]] if rest else [])]
 
 
-# --- other fields ---
+# --- other fields: judges and tuners of users may request any ---
 
-# Judges and tuners of users may request any field. Its type and description in the prompt determine the kind of its
-# value: one of several choices, a number on a scale, yes or no, a list, a mapping, or a text. If there is a candidate,
-# the value depends on its measured merit, except for lists and mappings.
-
-FieldKind = Literal["choice", "number", "flag", "list", "mapping", "text"]
-
-_NUMBER = re.compile(r"\b(?:number|score|rating|grade|percentage|probability)\b", re.IGNORECASE)
+_ALTERNATIVES = re.compile(r"([\w'-]+) or ([\w'-]+)(?:,? (?:and nothing else|only))?\W*")
 _SCALE = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:to|-|–|and)\s*(-?\d+(?:\.\d+)?)")
-_FLAG = re.compile(r"\W*(?:true or false|yes or no)\b", re.IGNORECASE)
-_WORDS = r"[\w'-]+(?: [\w'-]+)?"
-_ALTERNATIVES = re.compile(rf"(?:one of:? |either )?({_WORDS}(?:, {_WORDS})*),? or ({_WORDS})")
-_SUFFIX = re.compile(r"[,;]? (?:and nothing else|only)\W*$")
-
-
-def field_kind(type_name: str, description: str) -> FieldKind:
-    """The kind of value for a field with this type and description in the prompt."""
-    if type_name in ("int", "float"):
-        return "number"
-    if type_name == "bool":
-        return "flag"
-    if type_name.startswith("Literal["):
-        return "choice"
-    if type_name != "str":
-        return "list" if type_name.startswith("list") else "mapping"
-    if _FLAG.match(description):
-        return "flag"
-    if _choices(type_name, description):
-        return "choice"
-    first = re.split(r"[:;.]", description, maxsplit=1)[0]
-    numeric = _NUMBER.search(first) and (_SCALE.search(first) or re.search(r"\bone\b|scale", first))
-    return "number" if numeric else "text"
 
 
 def is_free_text(prompt: Prompt, name: str) -> bool:
     """Whether a requested field is free text."""
-    return field_kind(prompt.outputs[name], prompt.descriptions.get(name, "")) == "text"
+    return prompt.outputs[name] == "str" and not _choices("str", prompt.descriptions.get(name, ""))
 
 
 def value_for(prompt: Prompt, name: str) -> str:
-    """A value for the requested field `name`."""
+    """A value of the field's type, which depends on the candidate's merit; lists and mappings are empty."""
     type_name, description = prompt.outputs[name], prompt.descriptions.get(name, "")
-    kind = field_kind(type_name, description)
-    if kind in ("list", "mapping"):
-        texts = [NOTHING] if type_name in ("list", "list[str]") and prompt.input("candidate") else []
-        return json.dumps(texts) if kind == "list" else "{}"
-    if not prompt.input("candidate"):
-        defaults = {"number": "0" if type_name == "int" else "0.0", "flag": "False", "text": NOTHING}
-        return defaults.get(kind) or _choices(type_name, description)[0]
     assessment = offline_roles.assessment_of(prompt)
-    merit = assessment.merit()
-    if kind == "text":
-        return assessment.reasons()
-    if kind == "flag":
-        positive, negative = ("yes", "no") if "yes" in description.lower() else ("True", "False")
-        return positive if merit >= 0.5 else negative
-    if kind == "choice":
-        choices = _choices(type_name, description)
+    merit = assessment.merit() if prompt.input("candidate") else 0.0
+    choices = _choices(type_name, description)
+    if choices:
         return choices[min(int(merit * len(choices)), len(choices) - 1)]
-    scale = _SCALE.search(description)
-    low, high = (float(scale[1]), float(scale[2])) if scale else (assessment.question.low, assessment.question.high)
-    value = low + (high - low) * merit
-    is_integer = type_name == "int" or "whole" in description or offline_roles.score_step(prompt.role) == 1
-    return f"{value:.0f}" if is_integer else f"{value:.3g}"
+    if type_name in ("int", "float"):
+        scale = _SCALE.search(description)
+        low, high = map(float, scale.groups()) if scale else (assessment.question.low, assessment.question.high)
+        value = low + (high - low) * merit
+        return f"{value:.0f}" if type_name == "int" else f"{value:.3g}"
+    if type_name == "str":
+        return assessment.reasons() if prompt.input("candidate") else NOTHING
+    return "[]" if type_name.startswith("list") else "{}"
 
 
 def _choices(type_name: str, description: str) -> list[str]:
+    """The values of a field that has few, the one for the lowest merit first."""
     if type_name.startswith("Literal["):
         return [str(choice) for choice in ast.literal_eval(f"[{type_name[8:-1]}]")]
-    match = _ALTERNATIVES.fullmatch(_SUFFIX.sub("", description.strip()))
-    return [*match[1].split(", "), match[2]] if match else []
+    match = _ALTERNATIVES.fullmatch(description.strip())
+    found = ["False", "True"] if type_name == "bool" else [*match.groups()] if type_name == "str" and match else []
+    return found[::-1] if found[:1] == ["yes"] else found

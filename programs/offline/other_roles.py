@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from debate_judge.programs.offline.features import STOP_WORDS, numbers_in, sentences, stem, words
+from debate_judge.programs.offline.features import STOP_WORDS, content_stems, numbers_in, sentences, words
 from debate_judge.programs.offline.roles import (
     NOTHING,
     PREFIX,
@@ -32,14 +32,12 @@ def derive_steps(prompt: Prompt) -> dict[str, str]:
 
 def compare(prompt: Prompt) -> dict[str, str]:
     """A referee's scores of two answers, computed independently."""
-    assessments = [assessment_of(prompt, name) for name in ("answer_1", "answer_2")]
-    step = score_step(prompt.granularity_text)
-    first, second = (assessment.score(assessment.merit(), step) for assessment in assessments)
-    reasons = [
-        f"answer {number}: {assessment.reasons().removeprefix(PREFIX)}"
-        for number, assessment in enumerate(assessments, 1)
-    ]
-    return {"rationale": PREFIX + " ".join(reasons), "score_1": first, "score_2": second}
+    step, fields, reasons = score_step(prompt.granularity_text), {}, []
+    for number in ("1", "2"):
+        assessment = assessment_of(prompt, f"answer_{number}")
+        fields[f"score_{number}"] = assessment.score(assessment.merit(), step)
+        reasons.append(f"answer {number}: {assessment.reasons().removeprefix(PREFIX)}")
+    return {"rationale": PREFIX + " ".join(reasons), **fields}
 
 
 def summarize(prompt: Prompt) -> dict[str, str]:
@@ -107,7 +105,7 @@ def check_claim(prompt: Prompt) -> dict[str, str]:
     material = prompt.input("context") if is_question else f"{prompt.input('source')}\n{prompt.input('context')}"
     evidence = prompt.input("evidence") if claim else material
     texts = [claim] if claim else sentences(prompt.input("candidate"))
-    evidence_stems, numbers = _stems(evidence), numbers_in(evidence)
+    evidence_stems, numbers = {*content_stems(evidence)}, numbers_in(evidence)
     if not evidence_stems or not texts:
         opinion = f"{PREFIX}nothing is given to check it with."
         return {"opinion": opinion, "factuality": "True", "severity": "0"}
@@ -128,11 +126,7 @@ def check_claim(prompt: Prompt) -> dict[str, str]:
     return {"opinion": opinion, "factuality": str(factual), "severity": str(severity)}
 
 
-def _stems(text: str) -> set[str]:
-    return {stem(word) for word in words(text) if word not in STOP_WORDS}
-
-
 def _missing(text: str, evidence_stems: set[str]) -> float:
     """The share of a text's content words that are not in the evidence."""
-    stems = _stems(text)
+    stems = {*content_stems(text)}
     return len(stems - evidence_stems) / len(stems) if stems else 0.0

@@ -46,13 +46,16 @@ def write_guide(prompt: Prompt) -> dict[str, str]:
     The weights are fitted by a ridge regression within sources, because only differences between candidates of one
     source matter for their ranks, without negative ones, because every feature has its worse end at 0.
     """
+    from scipy.optimize import nnls
+
     if "drafts" in prompt.inputs:
         return merge_guides(prompt)
     question = question_of(prompt)
-    sources = [record for line in prompt.input("rated").splitlines() if (record := _source(line))]
+    sources = _rated_sources(prompt.input("rated"))
     kind: TextKind = "dialogue" if any(s.get("context") for s in sources) else question.kind
     names = DIALOGUE_FEATURES if kind == "dialogue" else SUMMARY_FEATURES
-    x, y = [_merits(source, kind, names) for source in sources], [_ratings(source) for source in sources]
+    x = [_merits(source, kind, names) for source in sources]
+    y = [np.array([float(c.get("raters_mean", 0.0)) for c in source["candidates"]]) for source in sources]
     if not any(np.ptp(ratings) for ratings in y) and y:
         # With one candidate per source, candidates are compared across sources.
         x, y = [np.concatenate(x)], [np.concatenate(y)]
@@ -60,7 +63,11 @@ def write_guide(prompt: Prompt) -> dict[str, str]:
         return {"analysis": NOTHING, "guide": "The ratings shown do not differ."}
     usual = rubric_for(kind, question.aspect).weights
     spread = _PRIOR_SPREAD * (question.high - question.low) / len(usual)
-    weights = _fit(x, y, np.array([spread if name in usual else 0.0 for name in names]))
+    prior = np.array([spread if name in usual else 0.0 for name in names])
+    penalty = math.sqrt(_SHRINKAGE * sum(map(len, y)))
+    design = np.vstack([*(merits - merits.mean(axis=0) for merits in x), penalty * np.eye(len(names))])
+    weights = nnls(design, np.concatenate([*(ratings - ratings.mean() for ratings in y), penalty * prior]))[0]
+    weights = weights if weights.sum() > 0 else prior
     total = float(weights.sum())
     # The weights are in points of the scale, so their sum is the distance between the scores for merit 0 and 1.
     low = float(np.mean(np.concatenate(y))) - float(np.mean(np.concatenate(x) @ weights))
@@ -69,32 +76,21 @@ def write_guide(prompt: Prompt) -> dict[str, str]:
     return {"analysis": f"{NOTHING} {summary}", "guide": guide_text(Rubric(shares, low, low + total))}
 
 
-def _fit(x: Sequence[Any], y: Sequence[Any], prior: Any) -> Any:
-    """Weights, shape (features,), from the merits, shape (candidates, features), and ratings of each source."""
-    from scipy.optimize import nnls
-
-    penalty = math.sqrt(_SHRINKAGE * sum(map(len, y)))
-    design = np.vstack([*(merits - merits.mean(axis=0) for merits in x), penalty * np.eye(len(prior))])
-    weights, _ = nnls(design, np.concatenate([*(ratings - ratings.mean() for ratings in y), penalty * prior]))
-    return weights if weights.sum() > 0 else prior
-
-
-def _source(line: str) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) and isinstance(record.get("candidates"), list) else None
+def _rated_sources(text: str) -> list[dict[str, Any]]:
+    """The records of a prompt's rated texts; lines that are none are left out."""
+    records = []
+    for line in text.splitlines():
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue
+    return [record for record in records if isinstance(record, dict) and isinstance(record.get("candidates"), list)]
 
 
 def _merits(source: Mapping[str, Any], kind: TextKind, names: Sequence[str]) -> Any:
     texts = str(source.get("source", "")), str(source.get("context", ""))
     features = [measure(kind, *texts, str(c.get("candidate", ""))) for c in source["candidates"]]
     return np.array([[of_text[name].merit for name in names] for of_text in features])
-
-
-def _ratings(source: Mapping[str, Any]) -> Any:
-    return np.array([float(c.get("raters_mean", 0.0)) for c in source["candidates"]])
 
 
 def write_persona(prompt: Prompt) -> dict[str, str]:
