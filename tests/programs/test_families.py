@@ -42,9 +42,12 @@ FAMILIES: list[tuple[str, dict[str, str], str | None, int]] = [
     ("gemini/gemini-to-come", {"temperature": "temperature is not supported by this model"}, GEMINI, 2),
     ("mistral/mistral-large-latest", {}, MISTRAL, 1),
     ("xai/grok-4", {"temperature": "Argument not supported on this model: temperature"}, "max_tokens above 4096", 2),
+    ("groq/openai/gpt-oss-120b", {}, "`max_tokens` must be less than or equal to `4096` for this model", 1),
+    ("openrouter/openai/gpt-5-mini", OPENAI, None, 0),
+    ("openrouter/anthropic/claude-to-come", {"temperature": "`temperature` is deprecated."}, ANTHROPIC, 2),
     ("hosted_vllm/org/m", {}, VLLM, 1),
 ]  # fmt: skip
-KEYS = ("OPENAI", "AZURE", "ANTHROPIC", "GEMINI", "DEEPSEEK", "MISTRAL", "XAI")
+KEYS = ("OPENAI", "AZURE", "ANTHROPIC", "GEMINI", "DEEPSEEK", "MISTRAL", "XAI", "GROQ", "OPENROUTER")
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +85,8 @@ def completion(path: str, finish: str) -> dict[str, Any]:
         "model": "m",
         "choices": [choice],
         "usage": usage,
+        # LiteLLM reads no answer of Groq's without it.
+        "service_tier": "default",
     }
 
 
