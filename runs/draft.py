@@ -845,7 +845,7 @@ class _Drafter:
         possible = [k for k in nested or self.columns if k not in free and not _NOT_A_RATING.fullmatch(_snake(k))]
         for name, mapped in self.names.aspects.items():
             columns = [mapped.column] if isinstance(mapped.column, str) else list(mapped.column)
-            columns = [p for c in columns for p in ([c] if self.keys.matching(c, {}) else c.split("+"))]
+            columns = [part for column in columns for part in self.keys.parts(column, {})]
             of_aspect = [k for column in columns for _, k in self.keys.matching(column, {})] if columns != [""] else []
             possible = [key for key in possible if key not in of_aspect]
             self._aspect_of(name, columns, of_aspect)
@@ -1137,11 +1137,12 @@ def _numeric_readings(codes: Sequence[str]) -> list[dict[str, Any]]:
     """The readings of numbers as verdicts: what each means, or the share of the first text."""
     numbers = [float(code) for code in codes]
     if min(numbers) < 0 or len(codes) > 3:
-        low, high = (-max(map(abs, numbers)), max(map(abs, numbers))) if min(numbers) < 0 else (numbers[0], numbers[-1])
-        up = [round((number - low) / (high - low), 4) for number in numbers]
+        most = max(map(abs, numbers))
+        low, high = (-most, most) if min(numbers) < 0 else (numbers[0], numbers[-1])
         named: dict[float, Any] = {0.0: "b", 0.5: "tie", 1.0: "a"}
-        readings = [{c: named.get(v, v) for c, v in zip(codes, up, strict=True)}]
-        readings.append({c: named.get(v := round(1 - u, 4), v) for c, u in zip(codes, up, strict=True)})
+        shares = [round((number - low) / (high - low), 4) for number in numbers]
+        both = (shares, [round(1 - share, 4) for share in shares])
+        readings = [{c: named.get(v, v) for c, v in zip(codes, of, strict=True)} for of in both]
         return readings if numbers[0] < 0 else readings[::-1]
     if len(codes) == 1:
         return [{codes[0]: side} for side in ("a", "b", "tie")]

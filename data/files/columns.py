@@ -316,20 +316,20 @@ class Keys:
         ending = "[]" * pattern.endswith("[]")
         return [(m.groupdict(), key + ending) for key in self.names if (m := expression.fullmatch(key))]
 
+    def parts(self, column: str, known: Mapping[str, str]) -> list[str]:
+        """The names and patterns of an entry: one, or those that are joined by +."""
+        return [column] if self.matching(column, known) else [part.strip() for part in column.split("+")]
+
     def columns(self, column: str, known: Mapping[str, str]) -> list[str]:
-        """The columns of a role: one, or those that are joined by +; empty if one of them does not exist."""
-        if found := self.matching(column, known):
-            return [found[0][1]]
-        parts = [self.matching(part.strip(), known) for part in column.split("+")]
-        return [part[0][1] for part in parts] if len(parts) > 1 and all(parts) else []
+        """The columns of a role; empty if one of them does not exist."""
+        found = [self.matching(part, known) for part in self.parts(column, known)]
+        return [part[0][1] for part in found] if all(found) else []
 
     def cells(self, columns: str | list[str], known: Mapping[str, str]) -> tuple[Cell, ...]:
         """The columns of an aspect's ratings."""
-        if isinstance(columns, str):
-            columns = [columns] if self.matching(columns, known) else columns.split("+")
         cells = []
-        for column in columns:
-            matches = self.matching(column.strip(), known)
+        for column in self.parts(columns, known) if isinstance(columns, str) else columns:
+            matches = self.matching(column, known)
             if not matches:
                 matches = [({}, key) for key in self.names if name_without_rater(key) == normalized_name(column)]
             cells += [Cell(key, found.get("rater", ""), found.get("value", "")) for found, key in matches]
@@ -435,7 +435,7 @@ def require_columns(names: ColumnNames, record: Record, keys: Sequence[str], tas
     texts = found.matching(names.roles.get("text", ""), {})
     bound = texts[0][0] if texts else {}
     for column in filter(None, wanted):
-        for part in [column] if found.matching(column, bound) else column.split("+"):
+        for part in found.parts(column, bound):
             if not found.cells(part, bound):
                 raise record.error(
                     f"no column {part!r}",

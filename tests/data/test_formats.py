@@ -206,3 +206,23 @@ def test_a_header_longer_than_a_cell_may_be(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"text,tone,{unread}\nx,4,0\n")
     assert detect_format(tmp_path / "a.csv").is_default
     assert load(tmp_path / "a.csv", TASK).groups[0].candidates[0].ratings == {"tone": (4.0,)}
+
+
+ROW = {"text": "A reply.", "tone": 4}
+
+
+@pytest.mark.parametrize(
+    ("document", "key"),
+    [
+        ({"text": {"0": "A reply.", "1": "No."}, "tone": {"0": 4, "1": 2}}, {}),
+        ({"text": ["A reply.", "No."], "tone": [4, 2]}, {}),
+        ({"x": ROW, "y": {**ROW, "tone": 2}}, {"key": "x"}),
+        ({"x": [ROW, ROW], "y": [ROW]}, {"key": "x"}),
+        ({"rows": [ROW]}, {}),
+    ],
+    ids=["columns by index", "columns as lists", "records by key", "lists of records by key", "a list of records"],
+)
+def test_one_json_object_holds_the_records(tmp_path: Path, document: dict[str, object], key: dict[str, object]) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(document, indent=1))
+    first = next(read_records(tmp_path / "a.json"))
+    assert (first.location, first.values) == ("row 1", key | ROW)
