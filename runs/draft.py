@@ -11,7 +11,6 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -239,7 +238,7 @@ class _Drafter:
         self.decimal_commas = self.settings.get("decimal") == "comma" or self.rows[0].decimal_commas
         self.columns = {c.name: self._column(c.name, c.cells) for c in columns}
         self.keys = Keys(keys)
-        self._codes = cache(self._codes_of)
+        self._known_codes: dict[str, Any] = {}
 
     def ask(self, text: str, lines: Iterable[str], place: str = "columns", *, is_open: bool = False) -> None:
         self.questions.append(DraftQuestion(text, [*lines], place, is_open))
@@ -632,11 +631,14 @@ class _Drafter:
 
     # --- raters and systems ---
 
-    def _codes_of(self, key: str) -> Any:
+    def _codes(self, key: str) -> Any:
         """The values of a column as numbers, the same for values that differ in blanks only."""
         import pandas as pd
 
-        return pd.Series([" ".join(str(cell).split()) for cell in self.columns[key].cells]).factorize()[0]
+        if key not in self._known_codes:
+            cells = pd.Series([" ".join(str(cell).split()) for cell in self.columns[key].cells])
+            self._known_codes[key] = cells.factorize()[0]
+        return self._known_codes[key]
 
     def _combinations(self, keys: Sequence[str]) -> pd.Series[int]:
         """The number of each row's combination of values, shape (rows,)."""

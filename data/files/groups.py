@@ -75,9 +75,10 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
         InputError: As in `iter_groups`; also if the file has several tasks and none was chosen.
     """
     file = path if isinstance(path, RecordFile) else detect_format(path)
-    errors, found = FirstErrors(), dict[str, LocatedGroup]()
+    errors, groups, locations = FirstErrors(), dict[str, RatedGroup](), dict[str, str]()
+    first: LocatedGroup | None = None
     for entry in iter_groups(file, task, columns, gather=True, on_bad_cell=errors):
-        first = next(iter(found.values()), entry)
+        first = first or entry
         if entry.task.name != first.task.name:
             raise entry.record.error(
                 "the file has groups of several tasks",
@@ -85,23 +86,22 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
                 found=f"{first.task.name} in {first.record.location}, and {entry.task.name}",
                 remedy=f"choose one with --task, e.g. --task {entry.task.name}",
             )
-        if before := found.get(entry.group.id):
-            problem = f"a second group with the id {entry.group.id!r}"
-            location, remedy = f"the id of {before.record.location}", "rename one of the groups"
-            errors(entry.record.error(problem, "group", found=location, remedy=remedy))
-        found.setdefault(entry.group.id, entry)
+        name = entry.group.id
+        if name in groups:
+            problem, remedy = f"a second group with the id {name!r}", "rename one of the groups"
+            errors(entry.record.error(problem, "group", found=f"the id of {locations[name]}", remedy=remedy))
+        groups[name], locations[name] = entry.group, entry.record.location
     if errors.first:
         raise errors.first[0].with_others(errors.first[1:])
-    if not found and task is not None:
+    if first is None and task is not None:
         what = f"no group of task {task.name if isinstance(task, Task) else task!r} in the file"
         raise InputError(what, file=file.name, remedy=f"{NO_ROWS_REMEDY}; --task names the task of the groups")
-    if not found:
+    if first is None:
         raise InputError("no groups in the file", file=file.name, remedy=NO_ROWS_REMEDY)
-    groups = tuple(entry.group for entry in found.values())
-    used = next(iter(found.values())).task
+    used = first.task
     if columns.named:
         used = replace(used, columns=columns.over(_of_task(used)).to_table())
-    return Corpus(used, groups, Origin(short_name(file.name), file.name))
+    return Corpus(used, tuple(groups.values()), Origin(short_name(file.name), file.name))
 
 
 def _of_task(task: Task | None) -> ColumnNames:
@@ -230,8 +230,9 @@ def _builders(
         if row is None or (not gather and row.key not in builders):
             if failed is None and gather and names.repeated == "error":
                 _refuse_repeated_texts(plain)
-            yield from builders.values()
-            builders.clear()
+            plain.clear()
+            for key in list(builders):  # A group takes less memory than the rows that it is made of.
+                yield builders.pop(key)
         if row is None:
             break
         if gather and row.is_alone:

@@ -173,7 +173,12 @@ class Record:
         value = self.value(name)
         if is_missing(value):
             return []
-        if self.format == "csv" and isinstance(value, str) and re.fullmatch(r"\s*\[[-\d., ]*\]\s*", value):
+        if (
+            self.format == "csv"
+            and isinstance(value, str)
+            and "[" in value
+            and re.fullmatch(r"\s*\[[-\d., ]*\]\s*", value)
+        ):
             value = [part for part in value.strip(" []").split(",") if part.strip()]
         if self.format == "csv" and isinstance(value, str):
             return [(name, self._cell(item, scale)) for item in value.split(";") if not is_missing(item)]

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, redirect_errors
@@ -176,7 +175,7 @@ class RowReader:
         on_bad_cell: ErrorHandler | None = None,
     ) -> None:
         self.notes, self._names, self._task_of, self._bad_cell = notes, names, task_of, on_bad_cell
-        self._columns = lru_cache(maxsize=1000)(lambda keys, task: text_columns(cached_keys(keys), task, names))
+        self._columns: dict[tuple[tuple[str, ...], str], list[TextColumns]] = {}
         self._number = 0
         self._pairs: dict[str, tuple[str, tuple[str, str]]] = {}
         """Source and texts of a pair -> id of its group, and the texts in the order in which they came first."""
@@ -201,7 +200,12 @@ class RowReader:
         task = self.task_of(record)
         if task is None:
             return
-        found = self._columns(tuple(map(str, record.values)), task)
+        keys = tuple(map(str, record.values))
+        found = self._columns.get((keys, task.name))
+        if found is None:
+            if len(self._columns) > 1000:  # Records may each have fields of their own.
+                self._columns.clear()
+            found = self._columns[keys, task.name] = text_columns(cached_keys(keys), task, self._names)
         if not found:
             replace(record, values={}).value("text")
         for n, columns in enumerate(found, start=1):
