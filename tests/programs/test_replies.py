@@ -116,6 +116,7 @@ REPLIES = [
     f"<think>a </think> in the text is odd</think>{MARKED}",
     '{"rationale": "It holds together.", "score": 4}',
     '```json\n{"rationale": "It holds together.", "score": 4}\n```',
+    'I read it twice.\n```json\n{"rationale": "It holds together.", "score": 4}\n```\nThat is all.',
     'Here you are: {"rationale": "It holds together.", "score": 4}',
     "Rationale: It holds together.\nScore: 4",
     "**Rationale:** It holds together.\n\n**Score:** 4",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -210,6 +211,7 @@ def test_sheets_hold_texts_as_texts_and_numbers_as_numbers(command: Command) -> 
     import python_calamine
 
     numbered = "n," + TABLE.replace("\n007", "\n3,007").replace("\n008", "\n,008").replace("\n010", "\n14,010")
+    numbered = numbered.replace("reply 1,\n", "reply 1,https://a.example/\n")
     out = command.folder / "out.xlsx"
     assert command(*command.write_table(numbered), "--wide", "--keep-columns", out=out) == 0
     header, *rows = python_calamine.CalamineWorkbook.from_path(out).get_sheet_by_index(0).to_python()
@@ -217,6 +219,10 @@ def test_sheets_hold_texts_as_texts_and_numbers_as_numbers(command: Command) -> 
     assert [(v["id"], v["n"], v["tone"]) for v in values] == [("007", 3.0, 2.0), ("008", "", 3.0), ("010", 14.0, 4.0)]
     # A formula would be shown by its result.
     assert values[0]["note"] == "=1+1"
+    # Of links a sheet holds a limited number.
+    assert values[1]["note"] == "https://a.example/"
+    with zipfile.ZipFile(out) as archive:
+        assert b"hyperlink" not in archive.read("xl/worksheets/sheet1.xml")
 
 
 def test_columns_are_named_once(command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
