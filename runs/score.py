@@ -62,8 +62,8 @@ def _run(flags: ScoreFlags) -> int:
 
 def _estimate(flags: ScoreFlags) -> int:
     from debate_judge.runs.estimates import EstimateTarget, estimate_blocks, estimate_scoring
-    from debate_judge.runs.export.lm_choice import resolve_lm, unconfirmed_address
     from debate_judge.runs.export.loaded import select_aspects
+    from debate_judge.runs.export.manifest import resolve_lm, unconfirmed_address
     from debate_judge.runs.runner.streaming import items_of_group
     from debate_judge.runs.scoring.scorer import find_export
 

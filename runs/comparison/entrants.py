@@ -26,8 +26,7 @@ from debate_judge.programs.lm.options import MaxTokens, Temperature
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_mlflow
-from debate_judge.runs.export.lm_choice import resolve_lm
-from debate_judge.runs.export.manifest import Export, evidence_part
+from debate_judge.runs.export.manifest import Export, evidence_part, resolve_lm
 from debate_judge.runs.flags.declaration import split_commas
 from debate_judge.runs.flags.judge import parse_option_value, personas, read_text_files
 

@@ -38,8 +38,7 @@ from debate_judge.programs.lm.reply import InMemoryStore, replies_folder
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import EMPTY
-from debate_judge.runs.export.lm_choice import attribute_spec_errors, resolve_lm
-from debate_judge.runs.export.manifest import Export, cuts_in
+from debate_judge.runs.export.manifest import Export, attribute_spec_errors, cuts_in, resolve_lm
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of

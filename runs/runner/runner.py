@@ -25,7 +25,7 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.programs.grouping import Question, group_into_questions
-from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict, round_to_granularity
+from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, round_to_granularity
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import TooManyUnscoredError
@@ -91,15 +91,13 @@ class JudgeRunner:
         return self
 
     @contextmanager
-    def call_context(
-        self, question: Item | Question, *, lm: JudgeLM | None = None, usage: JudgeUsage | None = None
-    ) -> Iterator[None]:
+    def call_context(self, question: Item | Question, *, usage: JudgeUsage | None = None) -> Iterator[None]:
         """Set LM, usage and source for the LM calls of this block and of tasks started in it; the first call about a
         source goes ahead of the others (`PrefixWarmup`).
         """
         item = question.items[0] if isinstance(question, Question) else question
         SOURCE.set(item.source)
-        with dspy.context(lm=lm or self.lm, disable_history=True, trace=None), charged_to(usage):
+        with dspy.context(lm=self.lm, disable_history=True, trace=None), charged_to(usage):
             yield
 
     @property
@@ -236,8 +234,6 @@ class PassJob(Generic[T]):
     items: Sequence[Item] | Sequence[Question]
     usage: JudgeUsage | None = None
     """Counts the tokens of all replies that the work needs."""
-    lm: JudgeLM | None = None
-    """Used in place of the runner's LM."""
 
 
 @dataclass(frozen=True)
@@ -299,7 +295,7 @@ class _Pass(Generic[T]):
     async def _run_one(self, job_index: int, item: Item | Question) -> None:
         job = self.jobs[job_index]
         try:
-            with self.runner.call_context(item, lm=job.lm, usage=job.usage):
+            with self.runner.call_context(item, usage=job.usage):
                 self.results[job_index][item.key] = await job.work(item)
         except (InputError, dspy.LMUnsupportedFeatureError) as error:
             if isinstance(error, StoreError):
@@ -343,10 +339,6 @@ def group_ratings(corpus: Corpus, aspect: Aspect) -> list[GroupScores]:
 def calls_per_item(judgements: Sequence[Judgement]) -> float:
     """Mean LM calls per judgement, whether or not the store had the replies."""
     return sum(j.calls for j in judgements) / len(judgements)
-
-
-def verdicts(judgements: Sequence[Judgement]) -> list[Verdict]:
-    return [j for j in judgements if isinstance(j, Verdict)]
 
 
 def require_scored(judgements: Sequence[Judgement], max_share: float, label: str) -> None:

@@ -22,9 +22,8 @@ from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
 from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.export.lm_choice import resolve_lm
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge, single_text_note
-from debate_judge.runs.export.manifest import Export
+from debate_judge.runs.export.manifest import Export, resolve_lm
 from debate_judge.runs.flags.lm import lm_options, require_server
 from debate_judge.runs.flags.parser import RESUME_HINT
 from debate_judge.runs.flags.text_layout import say

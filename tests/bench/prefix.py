@@ -33,12 +33,12 @@ from unittest.mock import patch
 from debate_judge import data
 from debate_judge.data.schema import Corpus
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, corpus_items
+from debate_judge.programs.judge import DebateConfig, Unscored, corpus_items
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.parsing import REQUEST
-from debate_judge.runs.runner.runner import JudgeRunner, verdicts
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.bench.harness import Row, parser_of, publish
 
 ROUNDS = 3
@@ -139,7 +139,7 @@ def run(corpus: Corpus, concurrency: int, prefix_warmup: bool = True) -> list[Re
     ):
         judge = Debate(debate_config=DebateConfig(ROUNDS, True))
         judgements = runner.judge(judge, corpus_items(corpus, corpus.task.aspects[0]))
-    if len(verdicts(judgements)) != len(judgements):
+    if any(isinstance(judgement, Unscored) for judgement in judgements):
         raise RuntimeError("a reply could not be read")
     return simulated.requests
 
