@@ -10,14 +10,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 
 from debate_judge.programs.offline.engine import OfflineTransport
 from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
+from tests.programs.debates import score_reply
+from tests.runs.integration_exports import save_judge
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -100,3 +104,36 @@ def test_a_second_interrupt_waits_for_no_reply(
         # An attempt has five minutes to be answered.
         errors += process.communicate(timeout=120)[1]
         assert (process.returncode, "Traceback" in errors) == (130, False), errors
+
+
+def test_a_service_answers_what_it_has_accepted_and_a_refused_text_is_no_other_ones_business(tmp_path: Path) -> None:
+    pytest.importorskip("prometheus_client", reason="the extra `serve` is not installed")
+
+    def script(body: bytes, attempt: int) -> str | None:
+        return next((fault for fault in ("forbidden", "too large") if fault.encode() in body), None)
+
+    def ask(text: str) -> float | None:
+        body = {"source": "Late!", "text": text, "aspects": ["tone"]}
+        score: float | None = httpx.post(f"{url}/score", json=body, timeout=120).json()["scores"]["tone"]["score"]
+        return score
+
+    export = save_judge(tmp_path / "judge", lm="openai/m")
+    with FaultyServer(lambda body: score_reply(4), script, latency=0.5) as server, ThreadPoolExecutor(4) as pool:
+        process = start(tmp_path, server, "serve", str(export), "--port", "0", "--store", "store")
+        assert process.stderr is not None
+        output = ""
+        while "running on" not in output:
+            line = process.stderr.readline()
+            assert line, output
+            output += line
+        url = output.split("running on ")[1].split()[0]
+        assert f"texts go to {server.url}" in output
+        assert list(pool.map(ask, ("forbidden", "too large", "one", "two"))) == [None, None, 4, 4]
+        server.latency = 3.0
+        late = [pool.submit(ask, f"late {number}") for number in range(3)]
+        while "debate_requests_in_flight 3.0" not in httpx.get(f"{url}/metrics").text:
+            assert not any(answer.done() for answer in late)
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=120)[1]
+        assert [answer.result() for answer in late] == [4, 4, 4]
+        assert (process.returncode, "Traceback" in errors) == (0, False), errors
