@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from debate_judge.data.errors import InputError
 from debate_judge.optimize.run import REFLECTION
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import PERSONAS
@@ -119,3 +120,9 @@ def test_all_sources_of_the_other_file_are_train_and_dev(tmp_path: Path) -> None
     assert [len(part.groups) for part in (data.splits.train, data.splits.dev)] == [4, 4]
     assert len({g.id for g in data.corpus.groups}) == 12
     assert data.evaluation_corpus == data.splits.held_out
+
+
+def test_a_level_that_the_data_do_not_have_is_refused(tmp_path: Path) -> None:
+    settings = Settings(data=str(small_corpus(tmp_path, 12, 1)), aspects=("coherence",), metric="summary/spearman")
+    with pytest.raises(InputError, match="only one"):
+        plan_of(settings, {})
