@@ -123,6 +123,7 @@ def test_all_sources_of_the_other_file_are_train_and_dev(tmp_path: Path) -> None
 
 
 def test_a_level_that_the_data_do_not_have_is_refused(tmp_path: Path) -> None:
-    settings = Settings(data=str(small_corpus(tmp_path, 12, 1)), aspects=("coherence",), metric="summary/spearman")
+    file = tmp_path / "singles.csv"
+    file.write_text("source,text,coherence\n" + "".join(f"source {n},text {n},{1 + n % 5}\n" for n in range(40)))
     with pytest.raises(InputError, match="only one"):
-        plan_of(settings, {})
+        plan_of(Settings(data=str(file), task="summarization", metric="summary/spearman"), {})
