@@ -64,10 +64,11 @@ def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
 
 
 def _overlapping_sources(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
-    groups_with: dict[NGram, list[int]] = defaultdict(list)
+    # By the hash of an n-gram, so that the words of all texts are not held in memory.
+    groups_with: dict[int, list[int]] = defaultdict(list)
     for i, group in enumerate(groups):
         for gram in _ngrams(words(group.source or group.all_texts)):
-            groups_with[gram].append(i)
+            groups_with[hash(gram)].append(i)
     max_groups = max(_COMMON_COUNT, _COMMON_SHARE * len(groups))
     informative = [sources for sources in groups_with.values() if len(sources) <= max_groups]
     gram_counts = Counter(i for sources in informative for i in sources)

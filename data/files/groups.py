@@ -270,13 +270,15 @@ def _refuse_repeated_texts(rows: Sequence[Row]) -> None:
     Raises:
         InputError: More than `_MAX_REPEATED_SHARE` of the rows do.
     """
-    texts = [
-        (row.key if row.source or row.group or row.columns.is_pair else "", " ".join(row.text.split())) for row in rows
-    ]
-    repeated = len(rows) - len(set(texts))
+
+    def text_of(row: Row) -> tuple[object, str]:
+        return row.key if row.source or row.group or row.columns.is_pair else "", " ".join(row.text.split())
+
+    # Hashes, because the rows of a large table nearly fill the memory by now.
+    repeated = len(rows) - len({hash(text_of(row)) for row in rows})
     if repeated <= max(_MIN_REPEATED, _MAX_REPEATED_SHARE * len(rows)):
         return
-    first = rows[0]
+    first, texts = rows[0], [text_of(row) for row in rows]
     values = {key: [str(row.record.values.get(key)) for row in rows] for key in first.record.values}
     apart = [
         key
@@ -317,6 +319,9 @@ class _CandidateRows(NamedTuple):
 class _GroupBuilder:
     """Collects the rows of a group; each row is checked as it comes, so that the error is that of the first bad one."""
 
+    # Of a table with a text a source there are as many as rows.
+    __slots__ = ("_candidates", "_keep", "_names", "_raters", "_references", "first")
+
     def __init__(self, first: Row, names: ColumnNames, raters: dict[str, int], keep: bool) -> None:
         self.first, self._names, self._raters, self._keep = first, names, raters, keep
         self._candidates: dict[object, _CandidateRows] = {}
@@ -337,7 +342,7 @@ class _GroupBuilder:
                     found=repr(getattr(row, role)),
                     remedy="correct it, or name no group: --columns group=none",
                 )
-        self._references |= dict.fromkeys(row.references)
+        self._references.update(dict.fromkeys(row.references))
         candidate = self._candidate(row)
         for rating in row.ratings:
             entries = candidate.ratings.setdefault(rating.aspect.name, [])

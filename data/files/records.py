@@ -28,6 +28,9 @@ MISSING_WORDS = frozenset({"n/a", "#n/a", "na", "n.a.", "nan", "none", "null", "
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
+_NO_NAMES: Mapping[str, str] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """Fields of an object or row in a file; the getters raise an `InputError` if a value has another type."""
@@ -45,7 +48,7 @@ class Record:
     unit: Literal["line", "row"] = "line"
     decimal_commas: bool = False
     """Whether `4,5` in a table is a number; otherwise it is one where 4 and 5 cannot be two ratings."""
-    full_names: Mapping[str, str] = field(default_factory=dict)
+    full_names: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
     """Field taken from a nested object -> its full name, e.g. tone -> `candidates[2].ratings.tone`."""
 
     @property
