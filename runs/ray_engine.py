@@ -16,11 +16,12 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import dspy
 
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.programs.lm.errors import describe
@@ -30,15 +31,10 @@ from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM, RESUME_HINT
 from debate_judge.runs.flags.text_layout import is_terminal, say
+from debate_judge.runs.integrations.pandas_frame import score_frame
 from debate_judge.runs.reports.tables import show
+from debate_judge.runs.scoring import scorer as scoring
 from debate_judge.runs.scoring.output import PROVIDER_FAILED, RowTotals
-from debate_judge.runs.scoring.scorer import (
-    connect_judge,
-    find_export,
-    load_judge,
-    scored_summary,
-    unscored_exit_code,
-)
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags
 
 if TYPE_CHECKING:
@@ -86,23 +82,25 @@ class Scorer:
         import ray
 
         self._flags, self._columns, self._tally = flags, columns, tally
-        self._spec, self._name = flags.lm or export.manifest.lm.spec, ray.get_runtime_context().get_worker_id()
+        self._name = ray.get_runtime_context().get_worker_id()
         if options.budget and not ray.get(tally.take_share.remote()):
             problem = "error: an actor was killed, and what it had spent of the budget is not known"
             self._end_run(EXIT_LM, f"{problem}\n  remedy:   {RESUME_HINT}")
-        with self._ending_run():
-            self._judge = connect_judge(export, flags, Path(flags.store), options)
+        try:
+            self._judge = scoring.connect_judge(export, flags, Path(flags.store), options)
+        except (InputError, dspy.LMError) as error:
+            self._end_run(*_outcome(error))
 
     def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows with their scores, without those that the provider failed to answer."""
-        from debate_judge.runs.integrations.pandas_frame import score_frame
-
-        named, names = dict(self._columns), self._flags.aspects or None
-        with self._ending_run():
+        named, names = {**self._columns}, self._flags.aspects or None
+        try:
             if (id_column := named.pop("id")) not in rows:
                 remedy = "name a column whose values are all different: --columns id=..."
                 raise InputError("the input has no such column", field=id_column, remedy=remedy)
             scored = score_frame(rows, self._judge, aspects=names, scale=self._flags.scale, **named)
+        except (InputError, dspy.LMError) as error:
+            self._end_run(*_outcome(error))
         aspects = [aspect.name for aspect in self._judge.select_aspects(names)]
         reasons = scored[[f"{name}_unscored" for name in aspects]].map(lambda text: text.partition(":")[0])
         written = ~reasons.isin(PROVIDER_FAILED).any(axis=1)
@@ -111,22 +109,18 @@ class Scorer:
         self._tally.add.remote(self._name, meter, count * len(aspects), unscored, len(rows) - count)
         return scored[written]
 
-    @contextmanager
-    def _ending_run(self) -> Iterator[None]:
-        import dspy
-
-        try:
-            yield
-        except InputError as error:
-            self._end_run(EXIT_INPUT, f"error: {error}")
-        except dspy.LMError as error:
-            self._end_run(EXIT_LM, describe(error, self._spec))
-
     def _end_run(self, code: int, message: str) -> NoReturn:
         import ray
 
         ray.get(self._tally.fail.remote(code, message))
         raise RuntimeError(message)
+
+
+def _outcome(error: InputError | dspy.LMError) -> tuple[int, str]:
+    """The exit code and the message of a command that ends with this error."""
+    if isinstance(error, InputError):
+        return EXIT_INPUT, f"error: {error}"
+    return EXIT_LM, describe(error, error.model or "")
 
 
 def score_with_ray(flags: ScoreFlags) -> int:
@@ -144,12 +138,14 @@ def score_with_ray(flags: ScoreFlags) -> int:
         remedy = install_hint("ray")
         raise InputError("Ray is not installed", field="--engine", found=str(error), remedy=remedy) from None
     _require_supported(flags)
-    export, options = find_export(flags), lm_options(flags)
-    with load_judge(flags, export) as judge:
+    export, options = scoring.find_export(flags), lm_options(flags)
+    with scoring.load_judge(flags, export) as judge:
         if any(chosen.judge.together > 1 for chosen in judge.compiled.aspects.values()):
             remedy = "score with --engine local"
             raise InputError("the judge reads texts of a source together", field="--engine", remedy=remedy)
-        columns, price = _columns(flags, judge.task.columns), judge.lm.price
+        learnt, price = judge.task.columns, judge.lm.price
+        columns = {name: name for name in _ROLES[:3]} | {role: learnt[role] for role in _ROLES if role in learnt}
+        columns |= dict(part.split("=", 1) for part in flags.columns)
         made_from = {"judge": judge.fingerprint, "lm": judge.lm.model, "aspects": flags.aspects, "scale": flags.scale}
     _require_same_judge(flags.out, {**made_from, "columns": columns})
     store, concurrency = str(Path(flags.store).absolute()), max(1, flags.concurrency // flags.actors)
@@ -161,28 +157,28 @@ def score_with_ray(flags: ScoreFlags) -> int:
     ray.init(**settings, log_to_driver=False, logging_level=logging.ERROR)
     try:
         tally = ray.remote(num_cpus=0)(Tally).remote(flags.actors)
-        job = export, flags, options.share(flags.actors), columns, tally
-        ray_error = _run(ray.data, job)
+        ray_error = _run(ray.data, export, flags, options.share(flags.actors), columns, tally)
         totals, left_out, meter, failure = ray.get(tally.result.remote())
     finally:
         ray.shutdown()
-    show(*scored_summary(meter, price, flags.out, totals), file=sys.stderr)
+    show(*scoring.scored_summary(meter, price, flags.out, totals), file=sys.stderr)
     if failure is None and ray_error:
         failure = EXIT_INPUT, f"error: Ray has failed\n  found:    {ray_error}\n  remedy:   {RESUME_HINT}"
     if failure is None and left_out:
         problem = f"error: calls for {left_out:,} rows failed, which are not written"
         failure = EXIT_UNSCORED, f"{problem}\n  remedy:   {RESUME_HINT}"
     if failure is None:
-        return unscored_exit_code(flags, totals)
+        return scoring.unscored_exit_code(flags, totals)
     say(failure[1])
     return failure[0]
 
 
-def _run(data: Any, job: tuple[Export, ScoreFlags, LMOptions, Mapping[str, str], Any]) -> str:
+def _run(
+    data: Any, export: Export, flags: ScoreFlags, options: LMOptions, columns: Mapping[str, str], tally: Any
+) -> str:
     """Read, score and write; returns Ray's error."""
     from pyarrow.fs import FSSpecHandler, PyFileSystem
 
-    _, flags, _, columns, _ = job
     filesystem, out = _location(flags.out)
     # What an actor raises is reported by the command.
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
@@ -197,7 +193,7 @@ def _run(data: Any, job: tuple[Export, ScoreFlags, LMOptions, Mapping[str, str],
     )
     scored = _read(data, flags.input, columns).map_batches(
         Scorer,
-        fn_constructor_args=job,
+        fn_constructor_args=(export, flags, options, columns, tally),
         batch_format="pandas",
         batch_size=max(16, 4 * flags.concurrency),
         # An actor waits for its LM. With a CPU each, those of a small machine leave none for reading: a deadlock.
@@ -216,9 +212,13 @@ def _run(data: Any, job: tuple[Export, ScoreFlags, LMOptions, Mapping[str, str],
 
 
 def _require_supported(flags: ScoreFlags) -> None:
-    if (suffix := Path(flags.out).suffix.lower()) not in _SUFFIXES:
-        expected = "a name that ends in " + " or ".join(_SUFFIXES)
-        raise InputError("Ray writes no such format", field="--out", expected=expected, found=suffix or "no suffix")
+    filesystem, path = _location(flags.input)
+    formats = " or ".join(_SUFFIXES)
+    for flag, files in {"--in": filesystem.glob(path), "--out": [flags.out]}.items():
+        suffixes = {Path(file).suffix.lower() for file in files}
+        if len(suffixes) != 1 or not suffixes <= {*_SUFFIXES}:
+            problem = "Ray reads and writes files of one of its formats" if files else "no such file"
+            raise InputError(problem, field=flag, expected=formats, found=", ".join(sorted(suffixes)) or flags.input)
     for name in ("transcripts", "sources"):
         if (value := getattr(flags, name)) is not None:
             remedy = "leave it out, or score with --engine local"
@@ -226,15 +226,8 @@ def _require_supported(flags: ScoreFlags) -> None:
     if flags.concurrency < flags.actors:
         expected = f"at least {flags.actors}, one for each actor"
         raise InputError("too few calls at once", field="--concurrency", expected=expected, found=flags.concurrency)
-    _files(flags.input)
-
-
-def _columns(flags: ScoreFlags, learnt: Mapping[str, str]) -> dict[str, str]:
-    """Role -> its column in the input."""
-    given = dict(part.split("=", 1) for part in flags.columns)
-    if unknown := sorted(given.keys() - {*_ROLES}):
+    if unknown := [part for part in flags.columns if part.partition("=")[0] not in _ROLES]:
         raise InputError("no such column", field="--columns", expected=", ".join(_ROLES), found=unknown[0])
-    return {name: name for name in _ROLES[:3]} | {role: learnt[role] for role in _ROLES if role in learnt} | given
 
 
 def _location(url: str) -> tuple[Any, str]:
@@ -255,23 +248,10 @@ def _require_same_judge(out: str, made_from: Mapping[str, object]) -> None:
         filesystem.makedirs(str(Path(path).parent), exist_ok=True)
         filesystem.pipe_file(f"{path}.json", (earlier := made).encode())
     if earlier != made:
-        remedy = "choose another --out; replies are kept in --store"
         raise InputError(
-            "the folder has other rows", file=out, field="--out", expected=made, found=earlier, remedy=remedy
-        )
-
-
-def _files(inputs: str) -> tuple[Any, list[str]]:
-    """The file system of the input, and its files, all of one format."""
-    filesystem, path = _location(inputs)
-    files = sorted(filesystem.glob(path))
-    suffixes = {Path(file).suffix.lower() for file in files}
-    if not files:
-        raise InputError("no such file", file=inputs, field="--in", expected=" or ".join(_SUFFIXES))
-    if len(suffixes) > 1 or not suffixes <= {*_SUFFIXES}:
-        found = ", ".join(sorted(suffixes))
-        raise InputError("Ray reads files of one format", field="--in", expected=" or ".join(_SUFFIXES), found=found)
-    return filesystem, files
+            "the folder has other rows", file=out, field="--out", expected=made, found=earlier,
+            remedy="choose another --out; replies are kept in --store",
+        )  # fmt: skip
 
 
 def _read(data: Any, inputs: str, columns: Mapping[str, str]) -> Any:
@@ -280,17 +260,13 @@ def _read(data: Any, inputs: str, columns: Mapping[str, str]) -> Any:
     from pyarrow import csv
     from pyarrow import json as json_lines
 
-    filesystem, files = _files(inputs)
-    suffix = Path(files[0]).suffix.lower()
-    texts = pa.schema([(column, pa.string()) for column in columns.values()])
-    if suffix == ".parquet":
-        return data.read_parquet(files, filesystem=filesystem)
-    if suffix == ".jsonl":
-        parse_options = json_lines.ParseOptions(explicit_schema=texts)
-        return data.read_json(files, filesystem=filesystem, parse_options=parse_options)
-    return data.read_csv(
-        files,
-        filesystem=filesystem,
-        parse_options=csv.ParseOptions(newlines_in_values=True),
-        convert_options=csv.ConvertOptions(column_types=texts),
-    )
+    filesystem, path = _location(inputs)
+    files, texts = sorted(filesystem.glob(path)), pa.schema([(column, pa.string()) for column in columns.values()])
+    match Path(files[0]).suffix.lower():
+        case ".parquet":
+            return data.read_parquet(files, filesystem=filesystem)
+        case ".jsonl":
+            parse_options = json_lines.ParseOptions(explicit_schema=texts)
+            return data.read_json(files, filesystem=filesystem, parse_options=parse_options)
+    parse_options, types = csv.ParseOptions(newlines_in_values=True), csv.ConvertOptions(column_types=texts)
+    return data.read_csv(files, filesystem=filesystem, parse_options=parse_options, convert_options=types)
