@@ -128,7 +128,7 @@ class RecordedEngine:
         self._running: dict[str, _Call] = {}
         self._ended = False
         self.limiter = Limiter(concurrency, options, self._budget)
-        self._outages = OutageWatch(model, options, self.probe)
+        self._outages = OutageWatch(model, options, self.probe, lambda error: self.limiter.fail_all(error))
 
     def share_run(self, other: RecordedEngine, role: str, price: Price | None) -> None:
         """Before the first call: count in the meter of `other`, as `role`, and use its budget, at `price`."""
@@ -275,7 +275,6 @@ class RecordedEngine:
         try:
             await self._outages.was_down()
         except Exception as of_all_calls:
-            self.limiter.fail_all(of_all_calls)
             return of_all_calls
         if isinstance(error, lm15.InvalidRequestError):
             return error

@@ -469,10 +469,17 @@ class OutageWatch:
         model: For messages.
         options: Waits and `max_outage`.
         probe: Makes the minimal call once; raises its error.
+        fail_all: Fails all waiting calls with the error of a provider that cannot be used.
     """
 
-    def __init__(self, model: str, options: LMOptions, probe: Callable[[], Awaitable[None]]) -> None:
-        self._model, self._options, self._probe = model, options, probe
+    def __init__(
+        self,
+        model: str,
+        options: LMOptions,
+        probe: Callable[[], Awaitable[None]],
+        fail_all: Callable[[Exception], None],
+    ) -> None:
+        self._model, self._options, self._probe, self._fail_all = model, options, probe, fail_all
         self.responses = 0
         """Number of responses so far to any call, error statuses included."""
         self.answered = False
@@ -496,7 +503,7 @@ class OutageWatch:
             lm15.LM15Error: It refuses the probe for a reason that holds for all calls, such as a key without credit.
         """
         if self._probing is None:
-            self._probing = asyncio.create_task(self._probe_until_answered())
+            self._probing = asyncio.create_task(self._probe_or_fail_all())
             self._probing.add_done_callback(self._on_probe_done)
         return await asyncio.shield(self._probing)
 
@@ -505,6 +512,14 @@ class OutageWatch:
         if not probing.cancelled():
             # Otherwise asyncio would log the exception of a task that nothing awaits any more.
             probing.exception()
+
+    async def _probe_or_fail_all(self) -> bool:
+        try:
+            return await self._probe_until_answered()
+        except Exception as error:
+            # At once: after an iteration of the loop a waiting call would have got the slot of the probe.
+            self._fail_all(error)
+            raise
 
     async def _probe_until_answered(self) -> bool:
         start, wait = time.monotonic(), self._options.first_wait
