@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.data.files.formats import EXCEL, TEXT_TABLES, joined_files
+from debate_judge.data.files.formats import EXCEL, TEXT_TABLES, detect_format, joined_files
 from debate_judge.data.files.writing import write_errors
 
 if TYPE_CHECKING:
@@ -74,6 +74,16 @@ class RowLayout:
     def numbers(self) -> tuple[str, ...]:
         """Columns of numbers, also where nothing has a score."""
         return tuple(self.cuts) if self.wide else ("score", "judge_score")
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Columns that every row has, perhaps with `judge_` before the name."""
+        if not self.wide:
+            return ("aspect", "score", *self.extra, "reason", "unscored")
+        return (
+            *self.cuts,
+            *(f"{name}_{content}" for name, cut in self.cuts.items() for content in self._contents(cut)),
+        )
 
     @property
     def items(self) -> int:
@@ -203,9 +213,10 @@ def open_results(
         transcripts: File for the debates; None for none.
 
     Raises:
-        InputError: A file cannot be written, or another process writes to it.
+        InputError: A file cannot be written, another process writes to it, or `out` is a file of another form.
     """
     _check(out, input_file, transcripts)
+    _refuse_other_form(out, layout)
     with ExitStack() as stack:
         rows = stack.enter_context(_open_part(out, "--out"))
         debates = None if transcripts is None else stack.enter_context(_open_part(transcripts, "--transcripts"))
@@ -346,3 +357,23 @@ def _check(out: Path, input_file: Path, transcripts: Path | None) -> None:
         same = [other for other, other_file in files if other_file.resolve() == file.resolve() and other != flag]
         if same:
             raise InputError("two files are the same", file=file, field=flag, expected=f"another file than {same[0]}")
+
+
+def _refuse_other_form(out: Path, layout: RowLayout) -> None:
+    """Refuse to replace a file that is none of such rows: it may be somebody's own."""
+    if not out.exists() or not out.stat().st_size:
+        return
+    try:
+        first = next(detect_format(out).records(), None)
+        found = [] if first is None else list(map(str, first.values))
+    except InputError as error:
+        found = [error.problem]
+    if missing := [name for name in layout.results if not {name, f"judge_{name}"} & set(found)]:
+        raise InputError(
+            "the file exists and is none of such results, so it is not replaced",
+            file=out,
+            field="--out",
+            expected=f"a column {missing[0]!r}",
+            found=", ".join(found),
+            remedy="choose another --out, or remove the file",
+        )

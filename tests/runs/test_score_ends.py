@@ -42,6 +42,11 @@ def test_the_same_command_gives_the_same_bytes_at_no_cost(command: Command, name
     assert out.read_bytes() == whole
     assert command.lm.prompts == []
     assert sorted(file.name for file in command.folder.glob(f"{name}*")) == [name, f"{name}.lock"]
+    # A file of another form may be someone's: it is not replaced, and nothing is asked for.
+    assert command(*(flag for flag in flags if flag != "--wide"), *keys(preflight=False), out=out) == EXIT_INPUT
+    out.write_bytes(b"edited")
+    assert command(*flags, out=out) == EXIT_INPUT
+    assert (out.read_bytes(), command.lm.prompts) == (b"edited", [])
 
 
 def test_transcripts_can_be_had_later_and_an_input_may_grow(command: Command) -> None:
