@@ -3,10 +3,10 @@
 A trial evaluates its point on every aspect, so that the choice for one can borrow strength from the others (`pooling`).
 Its value is the agreement, the mean over aspects, less `CALL_PENALTY` for each LM call per item. The starting points
 are enqueued; the sampler (TPE) suggests at least a third of the trials. A debate reports its gain over the best single
-call twice before it is held on all sources: on a third of train, where it is pruned unless it gains as much as the best
-third of the starting points, and on train, where it is pruned if it gains nothing. Folds with the same train part thus
-prune alike, and ask about the same. A debate of n rounds contains every shorter one, and every granularity is a
-rounding of finished scores: these are read off without an LM call, and may be chosen, too.
+call twice before it is held on all sources: on two fifths of train, where it is pruned unless it gains as much as the
+best third of the starting points, and on train, where it is pruned if it loses by more than `_MAX_LOSS`. Folds with the
+same train part thus prune alike, and ask about the same. A debate of n rounds contains every shorter one, and every
+granularity is a rounding of finished scores: these are read off without an LM call, and may be chosen, too.
 
 A search that was stopped is repeated from the stored replies, at no cost, and its study is written anew; it is there
 for `optuna-dashboard`.
@@ -51,6 +51,9 @@ _MIN_SCREEN: Mapping[Level, int] = MappingProxyType({"summary": 3, "sample": 30,
 _PRUNED_SHARE = 2 / 3
 """Share of the starting debates that are pruned on the first screen; what is suggested must beat these, too."""
 
+_MAX_LOSS = 0.02
+"""What a debate may lose against the best single call on train, and still be held on all sources."""
+
 
 @dataclass(frozen=True)
 class SearchLimits:
@@ -86,7 +89,7 @@ class SearchLimits:
 
 SEARCH_LIMITS: Mapping[str, SearchLimits] = MappingProxyType(
     {
-        "light": SearchLimits(512, 5, all_personas=False),
+        "light": SearchLimits(512, 4, all_personas=False),
         "medium": SearchLimits(2048, 20),
         "heavy": SearchLimits(1_000_000, 80),
     }
@@ -217,7 +220,7 @@ class Search:
             self._ask(starts, self._first_screen)
         # The first suggestions are random, so that n varies.
         tpe = optuna.samplers.TPESampler(seed=settings.seed, n_startup_trials=len(starts) + min(10, suggestions))
-        least_gains = (self._least_gain(starts), 0.0)
+        least_gains = (self._least_gain(starts), -_MAX_LOSS)
         try:
             study = optuna.create_study(
                 study_name=settings.study_name,
@@ -311,7 +314,7 @@ class Search:
         in_train = {group for part in parts for group, name in part.items() if name == "train"}
         groups.sort(key=lambda group: group not in in_train)
         least = _MIN_SCREEN[self._settings.criterion.level]
-        sizes = {max(least, (len(in_train) or len(groups)) // 3), max(least, len(in_train))}
+        sizes = {max(least, 2 * (len(in_train) or len(groups)) // 5), max(least, len(in_train))}
         return [frozenset(groups[:size]) for size in sorted(sizes) if size < len(groups)]
 
     def _first_screen(self, point: Point) -> frozenset[str] | None:

@@ -117,6 +117,8 @@ def log_model(export_folder: Path, name: str, registration: Registration | None)
 @contextmanager
 def _without_messages() -> Iterator[None]:
     """MLflow prints that it registers a model, whatever its logging level."""
+    # When this module is first imported, it ends with messages enabled.
+    import mlflow.types.responses  # noqa: F401
     from mlflow.utils import logging_utils
 
     stream = logging_utils.MLFLOW_LOGGING_STREAM

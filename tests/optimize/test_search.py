@@ -98,7 +98,7 @@ def test_all_aspects_are_asked_about_the_same_points_and_the_study_has_their_mea
 
 
 @pytest.mark.parametrize(("gains", "asked"), [(True, 12), (False, 9)])
-def test_a_debate_is_pruned_on_a_third_of_train_or_on_train(gains: bool, asked: int) -> None:
+def test_a_debate_is_pruned_on_a_part_of_train_or_on_train(gains: bool, asked: int) -> None:
     single, debate = (2.0, 0.2) if gains else (0.2, 2.0)
     fake = FakeScores(lambda p: 50.0 if p.persona != "strict" else debate if p.rounds else single, train=9)
     result = run_search(fake)
