@@ -25,12 +25,12 @@ def picture(page: Path, file: Path) -> None:
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     whole = Image.new("RGB", (2 * WIDTH + GAP, HEIGHT), "#d0d7de")
     with TemporaryDirectory() as folder:
-        for number, place in enumerate(("verdict", "debates")):
-            shot = Path(folder) / f"{place}.png"
-            flags = ["--headless=new", "--no-sandbox", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}"]
-            address = f"{page.resolve().as_uri()}#{place}"
-            subprocess.run([chromium, *flags, f"--screenshot={shot}", address], check=True, timeout=60)
-            with Image.open(shot) as part:
+        shot = Path(folder) / "page.png"
+        flags = ["--headless=new", "--no-sandbox", "--hide-scrollbars", f"--window-size={WIDTH},{2 * HEIGHT}"]
+        subprocess.run([chromium, *flags, f"--screenshot={shot}", page.resolve().as_uri()], check=True, timeout=60)
+        with Image.open(shot) as tall:
+            for number in range(2):
+                part = tall.crop((0, number * HEIGHT, WIDTH, (number + 1) * HEIGHT))
                 whole.paste(part, (number * (WIDTH + GAP), 0))
     whole.quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(file, optimize=True)
 
