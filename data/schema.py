@@ -166,7 +166,7 @@ class RatedGroup:
     context: str = ""
     references: tuple[str, ...] = ()
     category: str = ""
-    """The kind of source, where a public set has kinds; a comparison shows decisions by category, too."""
+    """The kind of source, where a public set has kinds."""
 
     def __post_init__(self) -> None:
         if not self.candidates:

@@ -43,7 +43,7 @@ from debate_judge.programs.lm.limits import (
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.parameters import ProviderParameters
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import LocalTransport, Messages, Reply, ReplyStore, wait_or_claim
+from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore, wait_or_claim
 from debate_judge.programs.lm.samples import CopyWatch
 from debate_judge.programs.lm.usage import CALL_TAG, REPLY_KEYS, CallTag, Meter
 
@@ -367,8 +367,6 @@ class RecordedEngine:
         try:
             async with asyncio.timeout(min(timeout, remaining) if remaining > 0 else timeout):
                 reply = await self._chat(call.messages, call.settings)
-            if not isinstance(self.transport, LocalTransport):
-                reply = replace(reply, seconds=time.monotonic() - sent_at)
         except Exception as raised:
             call.in_flight = False
             error = redact_error(raised)

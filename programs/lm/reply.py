@@ -35,10 +35,8 @@ class Reply:
     logprobs: Sequence[Sequence[tuple[str, float]]] | None = None
     """If requested: for each token, that token and the most likely alternatives, with log-probabilities."""
 
-    seconds: float | None = field(default=None, compare=False)
-    """How long the LM took; None for a reply from the store, which keeps neither this nor what follows."""
     id: str | None = field(default=None, compare=False)
-    """What the server calls it."""
+    """What the server calls it; the store keeps neither this nor what follows."""
     from_cache: bool = field(default=False, compare=False)
     """Whether a gateway says that it is from its cache."""
 
