@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -123,8 +124,8 @@ def test_a_judge_works_with_any_lm_of_dspy_and_asks_it_for_each_sample() -> None
         async def complete(self, request: Any) -> Any:
             return super().complete(request)
 
-    # DSPy's own cache tells samples apart by their number.
-    with dspy.context(lm=dspy.LM("own/plain", engine=Plain(), async_engine=PlainAsync())):
+    # DSPy's own cache tells samples apart by their number; it lies on the disk, so that a name is used once.
+    with dspy.context(lm=dspy.LM(f"own/{uuid.uuid4()}", engine=Plain(), async_engine=PlainAsync())):
         assert Debate(rounds=0)(source="s", text="t", aspect="fluency").score == 4
         assert Debate(rounds=0, score_mode="sampled:3")(source="s", text="t", aspect="fluency").score == 4
     assert len(asked) == 1 + 3
