@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, repeat
 
 from debate_judge.data.schema import RatedGroup
 
@@ -64,15 +65,26 @@ def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
 
 
 def _overlapping_sources(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
-    # By the hash of an n-gram, so that the words of all texts are not held in memory.
-    groups_with: dict[int, list[int]] = defaultdict(list)
+    import numpy as np
+
+    # By the hash of an n-gram, in arrays, so that the words of all texts are not held in memory.
+    hashes, holders = array("q"), array("i")
     for i, group in enumerate(groups):
-        for gram in _ngrams(words(group.source or group.all_texts)):
-            groups_with[hash(gram)].append(i)
-    max_groups = max(_COMMON_COUNT, _COMMON_SHARE * len(groups))
-    informative = [sources for sources in groups_with.values() if len(sources) <= max_groups]
-    gram_counts = Counter(i for sources in informative for i in sources)
-    shared_counts = Counter(pair for sources in informative for pair in _pairs(sources))
+        grams = _ngrams(words(group.source or group.all_texts))
+        hashes.extend(map(hash, grams))
+        holders.extend(repeat(i, len(grams)))
+    by_hash = np.argsort(np.array(hashes), kind="stable")
+    ordered, sources = np.array(hashes)[by_hash], np.array(holders)[by_hash]
+    starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+    counts = np.diff(starts, append=len(ordered))
+    informative = counts <= max(_COMMON_COUNT, _COMMON_SHARE * len(groups))
+    gram_counts = np.bincount(sources[np.repeat(informative, counts)], minlength=len(groups))
+    shared = informative & (counts > 1)
+    shared_counts = Counter(
+        pair
+        for start, count in zip(starts[shared].tolist(), counts[shared].tolist(), strict=True)
+        for pair in _pairs(sources[start : start + count].tolist())
+    )
     for (first, second), count in shared_counts.items():
         if count >= MIN_OVERLAP * min(gram_counts[first], gram_counts[second]):
             yield first, second
