@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from debate_judge.optimize.settings import Settings
     from debate_judge.programs.lm.client import JudgeLM
 
+logger = logging.getLogger(__name__)
+
 REFLECTION = "reflection"
 """The role of its calls in the table of costs and in estimates."""
 
@@ -70,9 +72,6 @@ def preflight_reflection(settings: Settings, lm: JudgeLM) -> None:
     """
     if settings.reflection_lm not in (None, settings.lm):
         lm("Reply with OK.")
-
-
-logger = logging.getLogger(__name__)
 
 
 @contextmanager

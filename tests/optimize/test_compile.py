@@ -186,6 +186,25 @@ def test_two_valued_ratings_are_decided_by_one_cut(capsys: pytest.CaptureFixture
     assert evidence_of(result)["decisions"] == result["decisions"]
 
 
+@pytest.mark.integration
+def test_pairs_are_decided_as_win_tie_or_loss() -> None:
+    Path("contests").mkdir()
+    texts = {
+        "question.jsonl": [f"What is there to see on the {river}?" for river in RIVERS],
+        "answer_gpt35.jsonl": [f"On the {r} there are {n} bridges and a mill. See both." for n, r in enumerate(RIVERS)],
+        "answer_vicuna-13b.jsonl": [f"I would not know about {'it ' * n}" for n in range(len(RIVERS))],
+    }
+    for name, answers in texts.items():
+        lines_of(Path("contests") / name, [{"question_id": n, "text": text} for n, text in enumerate(answers)])
+    labels = ["CHATGPT", "VICUNA13B", "TIE", "CHATGPT"] * 3
+    Path("contests/review_gpt35_vicuna-13b_human.txt").write_text("\n".join(labels), encoding="utf-8")
+    data = ["--data", "faireval=contests", "--judge", "chateval-compare"]
+    decided = compiled(*data, *QUICK, "--tuner", "none", "--verbose")["decisions"]["compiled"]["preference"]
+    assert decided["kind"] == "pairs"
+    assert sum(decided["labels"].values()) == sum(decided["decisions"].values()) == decided["sources"]
+    assert set(decided["measures"]) == {"accuracy", "kappa", "balanced_accuracy", "auroc"}
+
+
 # --- commands and functions ---
 
 
