@@ -68,7 +68,6 @@ def learn_and_measure(run: CompileRun) -> Result:
         plan=plan,
         lm=run.runner.lm,
         compiled=chosen[0],
-        searches=searches[0],
         all_searches=searches,
         held_out=held_out,
         exports=exports,

@@ -21,7 +21,6 @@ from debate_judge.optimize.verdict import (
 )
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.prices import EXAMPLE_LM
-from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
 from debate_judge.runs.comparison.report import build_report, point, reproduce_blocks
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import as_command, command_words
@@ -31,11 +30,6 @@ from debate_judge.runs.reports.evidence import calibration_table, rank_note
 from debate_judge.runs.reports.page import Paragraph, Quotation, Report, ReportBlock
 from debate_judge.runs.reports.tables import OutputBlock, Verbatim, markdown
 from debate_judge.runs.reports.text import correlation_label
-
-_OFFLINE_NOTE = (
-    "The LM was the offline stand-in, which is text statistics and not a language model: these figures do not tell you "
-    "what an LM achieves."
-)
 
 
 def summary(result: Result, *, verbose: bool = False) -> list[OutputBlock]:
@@ -51,7 +45,7 @@ def summary(result: Result, *, verbose: bool = False) -> list[OutputBlock]:
         *([f"{unscored:,} items have no score."] if unscored else []),
         *([f"Split: {joined}"] if joined else []),
         *([] if result.beats_chance else [NOT_ABOVE_CHANCE]),
-        *([_OFFLINE_NOTE] if result.plan.settings.lm == OFFLINE else []),
+        *([f"{note} These figures do not tell you what an LM achieves."] if (note := result.plan.note) else []),
         calls_text(result.lm.meter, result.lm.price),
         "",
         next_steps(result),
@@ -184,6 +178,6 @@ def description(result: Result) -> str:
         f"Held-out {metric_name(result)} with the human ratings, with 95 % intervals:\n",
         markdown(agreement_table(result)),
     ]
-    if result.plan.settings.lm == OFFLINE:
-        lines.append(f"\n{OFFLINE_NOTE}")
+    if result.plan.note:
+        lines.append(f"\n{result.plan.note}")
     return "\n".join(lines)

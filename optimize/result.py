@@ -54,10 +54,8 @@ class Result:
     """The judge's LM; its meter has counted the calls of the compile."""
     compiled: CompiledJudge
     """The compiled judge, whether or not it is exported; with folds the one compiled from all sources."""
-    searches: Mapping[str, SearchResult]
-    """Aspect -> the search that chose its judge."""
     all_searches: Sequence[Mapping[str, SearchResult]]
-    """These, and with folds those that chose the judge of each fold."""
+    """`searches`, and with folds those that chose the judge of each fold."""
     held_out: HeldOutComparison
     exports: Literal["compiled", "single"]
     """Which judge is exported, of `COMPARED`."""
@@ -67,6 +65,11 @@ class Result:
     """The HTML page; None if the settings want none or it could not be written."""
     tracked: TrackedRun | None = None
     """None for a dry run."""
+
+    @property
+    def searches(self) -> Mapping[str, SearchResult]:
+        """Aspect -> the search that chose its judge."""
+        return self.all_searches[0]
 
     @cached_property
     def exported(self) -> CompiledJudge:

@@ -320,38 +320,58 @@ def sampled_groups(groups: Iterable[RatedGroup], size: int, seed: int = 0) -> tu
     return tuple(shuffled[:count])
 
 
+class _QuestionSample:
+    """A random sample of the different questions of a stream, which is not kept: of the others only a hash is."""
+
+    def __init__(self, size: int) -> None:
+        self.questions: list[Question] = []
+        self._size, self._rng, self._seen, self._bytes = size, random.Random(0), set[int](), 0
+
+    def add(self, question: Question) -> None:
+        if (key := hash(question.key)) in self._seen:
+            return
+        self._seen.add(key)
+        self._bytes += _question_bytes(question)
+        if len(self.questions) < self._size:
+            self.questions.append(question)
+        elif (place := self._rng.randrange(len(self._seen))) < self._size:
+            self.questions[place] = question
+
+    def stage(self) -> Stage:
+        """The stage that scales the sample up to all questions."""
+        sampled = TextTotals(len(self.questions), sum(map(_question_bytes, self.questions)))
+        return Stage.of("scoring", TextTotals(len(self._seen), self._bytes), sampled)
+
+
+def _question_bytes(question: Question) -> int:
+    first = question.items[0]
+    return _bytes(first.source, first.context, *(item.text for item in question.items))
+
+
 def estimate_scoring(
     target: EstimateTarget, judge: CompiledJudge, aspects: Sequence[Aspect], items: Iterable[Item]
 ) -> tuple[Estimate, int]:
-    """Estimate a scoring run by role; returns the estimate and the number of items, all of which are kept in memory."""
-    copies = {name: replace(each, judge=each.judge.dry_run_copy()) for name, each in judge.aspects.items()}
-    judge_copy, count = CompiledJudge(judge.task, copies), 0
-    questions: dict[str, dict[str, Question]] = {aspect.name: {} for aspect in aspects}
-    """Aspect -> key -> each different question."""
+    """Estimate a scoring run by role; returns the estimate and the number of items, which are streamed."""
+    judges, samples, count = {aspect.name: judge.aspects[aspect.name].judge for aspect in aspects}, {}, 0
+    for name, of_aspect in judges.items():
+        samples[name] = _QuestionSample(max(1, _SAMPLED_ITEMS // len(aspects) // max(1, of_aspect.together)))
     for batch in group_by_source(items):
         count += len(batch)
-        for name, known in questions.items():
+        for name, sample in samples.items():
             members = [item for item in batch if item.aspect.name == name]
-            grouped = group_into_questions(judge.aspects[name].judge, members, compare_pairs=False)
-            known.update({question.key: question for question in grouped.questions})
-    samples, stages = dict[str, list[Item]](), dict[str, Stage]()
-    for name, known in questions.items():
-        size = max(1, _SAMPLED_ITEMS // len(aspects) // max(1, judge.aspects[name].judge.together))
-        sample = random.Random(0).sample(list(known.values()), min(size, len(known)))
-        samples[name] = [item for question in sample for item in question.items]
-        stages[name] = Stage.of("scoring", _question_totals(known.values()), _question_totals(sample))
+            for question in group_into_questions(judges[name], members, compare_pairs=False).questions:
+                sample.add(question)
+    copies = {name: replace(each, judge=each.judge.dry_run_copy()) for name, each in judge.aspects.items()}
+    judge_copy = CompiledJudge(judge.task, copies)
 
     def work(case: EstimateCase, runner: JudgeRunner) -> None:
         for name, sample in samples.items():
             with stage(name):
-                deque(judge_in_order(runner, judge_copy, sample), maxlen=0)
+                sampled = [item for question in sample.questions for item in question.items]
+                deque(judge_in_order(runner, judge_copy, sampled), maxlen=0)
 
+    stages = {name: sample.stage() for name, sample in samples.items()}
     return estimate_by_dry_run(target, stages, work, lambda row, role: role), count
-
-
-def _question_totals(questions: Iterable[Question]) -> TextTotals:
-    sizes = [_bytes(q.items[0].source, q.items[0].context, *(item.text for item in q.items)) for q in questions]
-    return TextTotals(len(sizes), sum(sizes))
 
 
 # --- for the terminal ---

@@ -34,6 +34,14 @@ def test_imports_point_left_only() -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_table_of_a_folder_names_what_is_in_it(layer: str) -> None:
+    rows = re.findall(r"^\| (.+?) \|", (ROOT / layer / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = {name.strip("/") for row in rows for name in re.findall(r"`(.+?)`", row)}
+    files = {path.relative_to(ROOT / layer).parts[0] for path in SOURCES if path.is_relative_to(ROOT / layer)}
+    assert named == files - {"__init__.py"}
+
+
 def foreign_names(path: Path) -> Iterator[str]:
     """What a file uses of DSPy and LiteLLM: the names that it imports, and the attributes of their modules."""
     modules = {"dspy", "litellm", "lm15"}

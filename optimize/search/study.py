@@ -306,16 +306,16 @@ class Search:
 
     def _screens(self, point: Point) -> list[frozenset[str]]:
         """The groups that a trial is pruned by, one step after the other: of train as far as its judges may be measured
-        there. Fewer steps if there are few groups."""
+        there, else of all. Fewer steps if there are few groups."""
         if self._settings.at_most:
             return []
         parts = [scores.parts_of(point.variant) for scores in self.aspects.values()]
         groups = shuffled((group for part in parts for group in part), self._settings.seed)
         in_train = {group for part in parts for group, name in part.items() if name == "train"}
         groups.sort(key=lambda group: group not in in_train)
-        least = _MIN_SCREEN[self._settings.criterion.level]
-        sizes = {max(least, 2 * (len(in_train) or len(groups)) // 5), max(least, len(in_train))}
-        return [frozenset(groups[:size]) for size in sorted(sizes) if size < len(groups)]
+        least, most = _MIN_SCREEN[self._settings.criterion.level], len(in_train) or len(groups)
+        sizes = dict.fromkeys((max(least, 2 * most // 5), max(least, most)))
+        return [frozenset(groups[:size]) for size in sizes if size < len(groups)]
 
     def _first_screen(self, point: Point) -> frozenset[str] | None:
         return next(iter(self._screens(point)), None)

@@ -112,6 +112,13 @@ def test_a_debate_is_pruned_on_a_part_of_train_or_on_train(gains: bool, asked: i
     assert Point("guide", "strict", 0, False, "half") in {outcome.point for outcome in result.outcomes}
 
 
+def test_a_judge_that_has_seen_train_is_pruned_on_a_part_of_all_groups() -> None:
+    fake = FakeScores(lambda p: 50.0 if p.persona != "strict" else 0.2)
+    run_search(fake)
+    assert fake.asked[Point("guide", "two-briefs", 1, False, "given")] == 4
+    assert {*fake.asked.values()} == {4, 12}
+
+
 def test_with_few_groups_nothing_is_pruned() -> None:
     fake = FakeScores(lambda p: 0.2 if p.knowledge == "guide" else 50.0)
     fake.groups = fake.groups[:3]

@@ -10,10 +10,8 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import dspy
@@ -28,6 +26,7 @@ from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.faulty_server import FaultyServer
+from tests.processes import wait_for_server
 from tests.programs.faults import answer, expected, items, judge, scores
 
 PROGRAM = os.environ.get("LITELLM_PROXY")
@@ -57,12 +56,7 @@ def proxy(folder: Path, server: FaultyServer, port: int) -> Iterator[subprocess.
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log, env=environment) as run:
         try:
-            while run.poll() is None:
-                with suppress(OSError):
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health/liveliness", timeout=5).close()
-                    break
-                time.sleep(0.5)
-            assert run.poll() is None, (folder / "log").read_text()[-2000:]
+            wait_for_server(run, f"http://127.0.0.1:{port}/health/liveliness", folder / "log")
             yield run
         finally:
             run.kill()

@@ -87,6 +87,13 @@ def test_the_most_is_what_an_lm_asks_that_always_objects() -> None:
     assert {role: round(most.calls) for role, (_, most) in rows.items()} == calls_by_role
 
 
+def test_a_long_input_is_sampled_while_it_is_read_and_repeated_texts_are_asked_about_once() -> None:
+    first = ITEMS[0]
+    items = [replace(first, group=f"g{n}", text=f"{first.text} {n}") for n in (*range(1000), *range(1000))]
+    expected, most = estimated(judge_of("single"), items).total
+    assert expected.calls == most.calls == pytest.approx(1000)
+
+
 @pytest.mark.integration
 def test_judges_of_a_table_share_what_they_ask_alike() -> None:
     names = ["rouge-l", "single", "debate[rounds=3]", "debate+tiebreak", "debate[rounds=0|1|2]"]

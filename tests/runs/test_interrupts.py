@@ -20,6 +20,7 @@ from debate_judge.programs.offline.engine import OfflineTransport
 from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
+from tests.processes import read_until
 from tests.programs.debates import score_reply
 from tests.runs.integration_exports import save_judge
 
@@ -93,13 +94,8 @@ def test_a_second_interrupt_waits_for_no_reply(
 
     with FaultyServer(answer, script) as server:
         process = start(tmp_path, server, command, *arguments_of(command, tmp_path))
-        assert process.stderr is not None
         interrupt(process, server, 21 + CONCURRENCY // 2)
-        errors = ""
-        while "are in flight and paid for" not in errors:
-            line = process.stderr.readline()
-            assert line, errors
-            errors += line
+        errors = read_until(process, "are in flight and paid for")
         process.send_signal(signal.SIGINT)
         # An attempt has five minutes to be answered.
         errors += process.communicate(timeout=120)[1]
@@ -120,12 +116,7 @@ def test_a_service_answers_what_it_has_accepted_and_a_refused_text_is_no_other_o
     export = save_judge(tmp_path / "judge", lm="openai/m")
     with FaultyServer(lambda body: score_reply(4), script, latency=0.5) as server, ThreadPoolExecutor(4) as pool:
         process = start(tmp_path, server, "serve", str(export), "--port", "0", "--store", "store")
-        assert process.stderr is not None
-        output = ""
-        while "running on" not in output:
-            line = process.stderr.readline()
-            assert line, output
-            output += line
+        output = read_until(process, "running on")
         url = output.split("running on ")[1].split()[0]
         assert f"texts go to {server.url}" in output
         assert list(pool.map(ask, ("forbidden", "too large", "one", "two"))) == [None, None, 4, 4]

@@ -11,8 +11,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +20,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.runs.tracking.store import open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
+from tests.processes import wait_for_server
 
 pytestmark = pytest.mark.integration
 LOGIN = "admin:a-long-password"
@@ -56,12 +55,7 @@ def server(variable: str, folder: Path, *arguments: str) -> Iterator[str]:
         ) as process,
     ):
         try:
-            while process.poll() is None:
-                with suppress(OSError):
-                    urllib.request.urlopen(f"http://{address}/health", timeout=5).close()
-                    break
-                time.sleep(0.5)
-            assert process.poll() is None, (folder / "log").read_text()[-2000:]
+            wait_for_server(process, f"http://{address}/health", folder / "log")
             yield address
         finally:
             with suppress(ProcessLookupError):

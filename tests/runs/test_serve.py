@@ -28,6 +28,7 @@ from debate_judge.runs import serve
 from debate_judge.runs.export.loaded import NO_TEXT, LoadedJudge
 from debate_judge.runs.integrations.http_service import AspectScore, ServiceLimits, make_app
 from tests.fakes import ScriptedLM
+from tests.processes import read_until
 from tests.runs.integration_exports import save_judge, score_for, script
 
 pytestmark = pytest.mark.integration
@@ -168,12 +169,7 @@ def test_the_command_serves_and_stops_when_it_is_told_to(tmp_path: Path) -> None
     environment = {**os.environ, serve.KEY_VARIABLE: KEY}
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
-            assert process.stderr is not None
-            output = ""
-            while "running on" not in output:
-                line = process.stderr.readline()
-                assert line, output
-                output += line
+            output = read_until(process, "running on")
             url = output.split("running on ")[1].split()[0]
             headers = {"Authorization": f"Bearer {KEY}"}
             question = {"source": "Late!", "text": "Sorry, it ships today."}
