@@ -16,9 +16,9 @@ from debate_judge.optimize.report import compile_report, description
 from debate_judge.optimize.result import Result, TrackedRun
 from debate_judge.optimize.verdict import describe_point
 from debate_judge.programs import JUDGE_CLASSES
+from debate_judge.programs.examples import examples_of, render_examples
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.redaction import redact
-from debate_judge.programs.roles.examples import examples_of, render_examples
 from debate_judge.runs.export import folder
 from debate_judge.runs.flags.declaration import changed_settings
 from debate_judge.runs.reports.costs import cost_rows

@@ -23,7 +23,7 @@ from debate_judge.optimize.held_out import (
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.search.study import SearchResult
 from debate_judge.optimize.verdict import agreement_table, exported_calls, guides, verdict
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.loaded import LoadedJudge

@@ -16,7 +16,7 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.search.study import Criterion, Outcome, Search, SearchResult, SearchSettings
 from debate_judge.optimize.tuning import TunedJudges, fixed_granularity
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import AspectJudge, CompiledJudge
 from debate_judge.runs.tracking.tracker import Tracker
 from debate_judge.runs.tracking.values import CHOICE_METRIC
 

@@ -23,8 +23,7 @@ from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import LearntPersona, TunerContext, TuningResult, tuning_result
 from debate_judge.optimize.tuners.persona import CRITIC
 from debate_judge.programs import find_preset
-from debate_judge.programs.compiled import default_granularity
-from debate_judge.programs.judge import Judge
+from debate_judge.programs.judge import Judge, default_granularity
 from debate_judge.runs.runner.judge_usage import stage
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from debate_judge.optimize.held_out import (
 )
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point
 from debate_judge.optimize.tuners.guide import guide_of
-from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.programs.judge import CompiledJudge
 from debate_judge.runs.comparison.report import evidence_tables as tables_of
 from debate_judge.runs.comparison.table import group_notes
 from debate_judge.runs.reports.evidence import calibration_table, rank_note

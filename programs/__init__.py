@@ -22,14 +22,14 @@ _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 JUDGE_CLASSES: Mapping[str, str] = MappingProxyType(
     {
         "debate": "debate_judge.programs.debate.judge:Debate",
-        "geval": "debate_judge.programs.geval.judge:GEval",
-        "chateval": "debate_judge.programs.chateval.judge:ChatEval",
+        "geval": "debate_judge.programs.geval:GEval",
+        "chateval": "debate_judge.programs.chateval:ChatEval",
         "hallucination": "debate_judge.programs.hallucination.judge:Hallucination",
-        "hallucination-check": "debate_judge.programs.hallucination.baselines:HallucinationCheck",
-        "rouge-l": "debate_judge.programs.metrics.metric:RougeL",
-        "bleu": "debate_judge.programs.metrics.metric:Bleu",
-        "bertscore": "debate_judge.programs.metrics.metric:BertScore",
-        "bartscore": "debate_judge.programs.metrics.metric:BartScore",
+        "hallucination-check": "debate_judge.programs.hallucination.judge:HallucinationCheck",
+        "rouge-l": "debate_judge.programs.metrics:RougeL",
+        "bleu": "debate_judge.programs.metrics:Bleu",
+        "bertscore": "debate_judge.programs.metrics:BertScore",
+        "bartscore": "debate_judge.programs.metrics:BartScore",
     }
 )
 """Kind -> `module:Class` of the built-in judges; the kind of any other class is its `module:Class`."""

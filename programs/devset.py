@@ -31,7 +31,7 @@ from debate_judge.data.schema import Corpus, RatedGroup, Task
 from debate_judge.data.splits import PARTS, split
 from debate_judge.data.tasks import TASKS
 from debate_judge.programs.judge import Item, Unscored, Verdict
-from debate_judge.programs.roles.parsing import escape
+from debate_judge.programs.parsing import escape
 
 _CANDIDATE = re.compile(r"^\[\[ ## candidate_(\d+) ## \]\]\n", re.MULTILINE)
 

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from debate_judge.programs import parsing
 from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
 from debate_judge.programs.lm.reply import LocalTransport, Reply
 from debate_judge.programs.offline import engine as offline
-from debate_judge.programs.offline import other_roles
-from debate_judge.programs.offline.roles import Prompt, parse, render
-from debate_judge.programs.roles import parsing
+from debate_judge.programs.offline.roles import Prompt, max_claims, parse, render
 
 REPLY_TOKENS = (250, 800)
 """Assumed length of a reply in tokens, all free-text fields together: expected, and at most."""
@@ -73,7 +72,7 @@ def _twice_as_many_claims(prompt: Prompt, text: str) -> dict[str, str]:
     if lines == ["NONE"]:
         return {"claims": text}
     doubled_claims = [claim for line in lines for claim in (line, f"Besides: {line}")]
-    return {"claims": "\n".join(doubled_claims[: other_roles.max_claims(prompt)])}
+    return {"claims": "\n".join(doubled_claims[: max_claims(prompt)])}
 
 
 def _an_issue(prompt: Prompt, text: str) -> dict[str, str]:

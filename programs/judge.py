@@ -12,21 +12,123 @@ from __future__ import annotations
 import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import dspy
 
+from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Aspect, Granularity
+from debate_judge.data.schema import Aspect, Granularity, Task
 from debate_judge.programs.grouping import CallTexts, find_aspect, group_into_questions, judge_call, signed_as
 from debate_judge.programs.grouping import Item as Item
 from debate_judge.programs.grouping import corpus_items as corpus_items
 from debate_judge.programs.grouping import items_of as items_of
 from debate_judge.programs.lm.loop import gather, run
 from debate_judge.programs.lm.prices import EXAMPLE_LM
-from debate_judge.programs.transcript import Transcript, UnscoredReason
+
+# --- the transcript of a debate, which is what the paper's Commander keeps (DEBATE, section 2) ---
+
+RoleName = str
+"""Name of a role: scorer, critic or tie-breaker in a debate; other judges have their own."""
+
+UnscoredReason = Literal[
+    "unreadable reply",
+    "refused",
+    "truncated",
+    "too long",
+    "no log-probabilities",
+    "lm error",
+    "search error",
+    "metric error",
+    "no text",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One parsed reply. Round 0 is the Scorer's first turn; round i is the Critic's i-th reply and the revision."""
+
+    role: RoleName
+    round: int
+    text: str
+    score: float | None = None
+    no_issue: bool = False
+    calls: float = 1
+    """LM calls that this turn took: 2 if the first reply was unreadable; of a call about several items, its share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a debate ended early, and where."""
+
+    role: RoleName
+    round: int
+    reason: UnscoredReason
+    detail: str
+    calls: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """Turns in order. The transcript of n rounds begins with that of every smaller number of rounds."""
+
+    turns: tuple[Turn, ...] = ()
+    failure: Failure | None = field(default=None)
+
+    def add(self, addition: Turn | Failure) -> Transcript:
+        """The transcript with one more turn, or with the failure that ended it."""
+        if isinstance(addition, Failure):
+            return replace(self, failure=addition)
+        return replace(self, turns=(*self.turns, addition))
+
+    def until(self, rounds: int) -> Transcript:
+        """The transcript as it was after `rounds` rounds."""
+        last_round = max((entry.round for entry in (*self.turns, self.failure) if entry is not None), default=0)
+        if last_round <= rounds:
+            return self
+        turns = tuple(t for t in self.turns if t.round <= rounds)
+        failure = self.failure if self.failure is not None and self.failure.round <= rounds else None
+        return replace(self, turns=turns, failure=failure)
+
+    @property
+    def score(self) -> float | None:
+        """The Scorer's latest score."""
+        return next((t.score for t in reversed(self.turns) if t.role == "scorer"), None)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the Critic has found no issue."""
+        return any(t.no_issue for t in self.turns)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds in which the Critic has replied."""
+        return max((t.round for t in self.turns if t.role == "critic"), default=0)
+
+    @property
+    def calls(self) -> float:
+        return sum(t.calls for t in self.turns) + (self.failure.calls if self.failure else 0)
+
+    def __str__(self) -> str:
+        """The debate as prompts show it: a paragraph for each turn, oldest first, so that the text only grows."""
+        return "\n\n".join(_line(turn) for turn in self.turns)
+
+
+EMPTY = Transcript()
+
+
+def _line(turn: Turn) -> str:
+    # On one line, so that no text can pose as another speaker's turn.
+    text = " ".join(turn.text.split())
+    name = turn.role.capitalize()
+    if turn.score is None:
+        return f"{name}, round {turn.round}: {text}"
+    return f"{name}, round {turn.round}, score {turn.score:g}: {text}"
+
+
+# --- judgements ---
 
 StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker", "metric"]
 """Why no further call was made: there are no rounds, the Critic has no issue, n rounds are over, the Tie-breaker has
@@ -83,6 +185,9 @@ class DebateConfig:
         yes_or_no("tie_breaker", self.tie_breaker)
 
 
+# --- the judge ---
+
+
 class _JudgeMeta(type(dspy.Module), ABCMeta):  # type: ignore[misc]
     """DSPy's metaclass combined with ABCMeta, because DSPy's alone ignores `abstractmethod`."""
 
@@ -117,9 +222,9 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     on_scale: ClassVar[bool] = True
     """Whether scores lie on the aspect's scale; if not, they are never rounded."""
     shows_examples: ClassVar[bool] = False
-    """Whether its prompts can show rated examples (`programs.roles.examples`)."""
+    """Whether its prompts can show rated examples (`programs.examples`)."""
     shows_precedents: ClassVar[bool] = False
-    """Whether it has a Critic that can be shown rated texts (`programs.roles.examples.with_precedents`)."""
+    """Whether it has a Critic that can be shown rated texts (`programs.examples.with_precedents`)."""
     precedents: int = 0
     """Number of rated texts most like the candidate that its Critic is shown."""
     compares_pairs: bool = False
@@ -326,6 +431,9 @@ def call_result(
     return dspy.Prediction(**result, **({} if cut is None else {"cut": cut}))
 
 
+# --- checks of options ---
+
+
 def whole_number(name: str, value: object, minimum: int = 0, maximum: float = inf) -> int:
     """The value of the option `name`, which must be a whole number from `minimum` to `maximum`."""
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
@@ -350,3 +458,62 @@ def one_of(name: str, value: object, allowed: Collection[str]) -> None:
     """Refuse a value of the option `name` that is not allowed."""
     if value not in allowed:
         raise InputError(f"unknown {name}", field=name, expected="one of " + ", ".join(allowed), found=value)
+
+
+# --- a compiled judge: for each aspect a judge, the granularity of its scores, and its calibration ---
+
+ScoreScale = Literal["judge", "raters"]
+"""Whether scores are the judge's own or are mapped to the raters' scale (`Calibration`)."""
+
+
+@dataclass(frozen=True)
+class AspectJudge:
+    """The judge of one aspect, and how its scores are reported."""
+
+    judge: Judge
+    granularity: Granularity = "given"
+    """The steps that its scores are rounded to; `given` leaves them as they are."""
+    calibration: Calibration | None = None
+    """Map from reported scores to the raters' scale; None if none was fitted."""
+
+    def __post_init__(self) -> None:
+        if not self.judge.on_scale and self.granularity != "given":
+            raise InputError(
+                f"a score of {self.judge.kind!r} is not on the aspect's scale and cannot be rounded to its steps",
+                field="granularity",
+                expected="given",
+                found=self.granularity,
+            )
+
+    def reported_score(self, judgement: Judgement, aspect: Aspect) -> float | None:
+        """The score, rounded to the granularity; None if there is none."""
+        return round_to_granularity(judgement, aspect, self.granularity)
+
+
+def default_granularity(judge: Judge, aspect: Aspect) -> Granularity:
+    """The granularity of scores if none is chosen: `whole` where they must be steps of the scale."""
+    whole = aspect.scale.on_steps and judge.on_scale and not judge.compares_pairs
+    return "whole" if whole else "given"
+
+
+@dataclass(frozen=True)
+class CompiledJudge:
+    """The judges of a task's aspects, exported and used as one."""
+
+    task: Task
+    aspects: Mapping[str, AspectJudge]
+    """Aspect name -> its judge, in the task's order."""
+
+    def require_calibrated(self, aspects: Sequence[Aspect], scale: str) -> None:
+        """Refuse an unknown `ScoreScale`, and the raters' scale for aspects without a calibration."""
+        scales = get_args(ScoreScale)
+        if scale not in scales:
+            raise InputError("unknown scale of scores", field="scale", expected=" or ".join(scales), found=scale)
+        uncalibrated = [aspect.name for aspect in aspects if self.aspects[aspect.name].calibration is None]
+        if scale == "raters" and uncalibrated:
+            raise InputError(
+                f"the judge has no map to the raters' scale for {', '.join(uncalibrated)}",
+                field="scale",
+                expected="a calibrated judge: a compile calibrates all judges except those that compare pairs",
+                remedy="leave the scale out for the judge's own scores, or compile the judge again",
+            )

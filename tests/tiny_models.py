@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from debate_judge.programs import JUDGE_CLASSES, Preset
-from debate_judge.programs.metrics.metric import missing_packages
+from debate_judge.programs.metrics import missing_packages
 
 WORDS = ("the", "a", "cat", "dog", "mat", "sat", "ran", "on", "in", "and", "of", "is")
 BART_SIDE = {"layers": 1, "attention_heads": 2, "ffn_dim": 32}

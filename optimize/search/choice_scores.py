@@ -22,8 +22,7 @@ from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, St
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.search.points import JudgeVariant, Point
 from debate_judge.optimize.tuners import GroupKey
-from debate_judge.programs.judge import Judge, Judgement, corpus_items, round_to_granularity
-from debate_judge.programs.transcript import Transcript
+from debate_judge.programs.judge import Judge, Judgement, Transcript, corpus_items, round_to_granularity
 from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_ratings
 

@@ -27,8 +27,7 @@ from debate_judge.optimize.tuners.guide_author import GuideAuthor
 from debate_judge.optimize.tuners.persona import CRITIC, critic_replies
 from debate_judge.optimize.tuners.rated_sources import RatedSource, merge_sources, rated_sources
 from debate_judge.programs.debate.prompts import guide_in, with_guide
-from debate_judge.programs.judge import Judge, Judgement, Verdict
-from debate_judge.programs.transcript import Transcript
+from debate_judge.programs.judge import Judge, Judgement, Transcript, Verdict
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from debate_judge.optimize.tuners.rated_sources import MAX_PROMPT_TOKENS, RatedS
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.usage import REPLY_KEYS
-from debate_judge.programs.roles.parsing import escape
+from debate_judge.programs.parsing import escape
 
 PERSONA_WORDS = 130
 """Most words of a Critic's persona."""

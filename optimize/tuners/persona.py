@@ -9,9 +9,8 @@ from typing import Any
 import dspy
 
 from debate_judge.optimize.tuners.rated_sources import RatedSource, rated_sources
-from debate_judge.programs.judge import Item
-from debate_judge.programs.roles.parsing import escape
-from debate_judge.programs.transcript import Transcript
+from debate_judge.programs.judge import Item, Transcript
+from debate_judge.programs.parsing import escape
 
 CRITIC = "critic"
 """The predictor whose instructions are the persona, and its role in transcripts."""

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, RatedGroup
+from debate_judge.programs.examples import RatedExample, with_examples, with_precedents
 from debate_judge.programs.judge import Judge
-from debate_judge.programs.roles.examples import RatedExample, with_examples, with_precedents
 
 MAX_PER_SOURCE = 4
 """Most candidates of one source. Several, because a source takes more tokens than its candidates, and ratings of the

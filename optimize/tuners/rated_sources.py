@@ -15,9 +15,8 @@ from typing import Any
 
 import dspy
 
-from debate_judge.programs.judge import Item
-from debate_judge.programs.roles.parsing import escape
-from debate_judge.programs.transcript import Transcript
+from debate_judge.programs.judge import Item, Transcript
+from debate_judge.programs.parsing import escape
 
 BYTES_PER_TOKEN = 4
 """Approximate bytes of UTF-8 text per token, for limits in tokens."""

@@ -10,24 +10,255 @@ decided by Algorithm 1 and an LM could only add calls and change the messages.
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import dspy
 
 from debate_judge.data.errors import InputError
+from debate_judge.programs import parsing
 from debate_judge.programs.debate import prompts
-from debate_judge.programs.debate.feedback import Feedback, parse_briefs, parse_feedback
-from debate_judge.programs.debate.personas import ADVOCATE, Persona, find_persona
-from debate_judge.programs.debate.prompts import Criticism, Scoring, TieBreaking, TwoBriefs
-from debate_judge.programs.debate.table import Speaker, Table
-from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict, first_success, whole_number
+from debate_judge.programs.debate.prompts import (
+    ADVOCATE,
+    Criticism,
+    Persona,
+    Scoring,
+    TieBreaking,
+    TwoBriefs,
+    find_persona,
+)
+from debate_judge.programs.examples import example_inputs, precedents_for
+from debate_judge.programs.judge import (
+    EMPTY,
+    DebateConfig,
+    Item,
+    Judge,
+    StopReason,
+    Transcript,
+    Turn,
+    Verdict,
+    first_success,
+    whole_number,
+)
+from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.loop import gather
-from debate_judge.programs.roles import parsing
-from debate_judge.programs.roles.parsing import Unreadable
-from debate_judge.programs.roles.score_modes import ParsedScore, ScoreMode
-from debate_judge.programs.transcript import Transcript
+from debate_judge.programs.lm.usage import CallTag
+from debate_judge.programs.parsing import NO_ISSUE, Unreadable
+from debate_judge.programs.role import (
+    ParsedScore,
+    ReplyFailure,
+    RoleLastAdapter,
+    RoleReply,
+    ScoreMode,
+    ask,
+    ask_score,
+    call,
+    item_inputs,
+)
+
+# --- the replies ---
+
+
+class Feedback(NamedTuple):
+    """What the Critic replied about one text."""
+
+    no_issue: bool
+    text: str
+    """What the other roles are shown."""
+
+
+_NO_ISSUE = re.compile(
+    r"(?:decision |feedback )?(?:there (?:is|are) )?no ?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE
+)
+_WITH_EXPLANATION = re.compile(r"(.{2,40}?)\s*(?:[.:(–—]|\s-\s)\s*(.*\S.*)")
+"""NO ISSUE and its explanation: `NO ISSUE: I agree`."""
+_LIMITATION = re.compile(
+    r"\A(?:with|in|on|about|regarding|concerning|as|for|of|apart|other|besides|beyond|only|here)\b"
+    r"|\b(?:but|however|though|although|except|yet|still|unless|issues?|wrong\w*|false|incorrect\w*|inaccura\w*"
+    r"|errors?|mistakes?|problems?|missing|lacks?|fails?|too|not|never|contradict\w*|unsupported|invent\w*)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+"""Words in an explanation that restrict a NO ISSUE to a part of the text, or take it back."""
+
+
+def parse_feedback(text: str) -> Feedback | Unreadable:
+    """Parse a criticism. NO ISSUE counts on the first line and alone, in any case, punctuation and markup.
+
+    Elsewhere the words may be quoted from a text under evaluation.
+    """
+    text = text.strip()
+    if not text:
+        return Unreadable("the feedback was missing")
+    return Feedback(True, NO_ISSUE) if _says_no_issue(text.splitlines()[0]) else Feedback(False, text)
+
+
+def parse_briefs(fields: Mapping[str, str]) -> Feedback | Unreadable:
+    """Parse two briefs; NO ISSUE in place of both ends the debate."""
+    less, more = (parse_feedback(fields[name]) for name in ("case_for_less", "case_for_more"))
+    if isinstance(less, Unreadable) or isinstance(more, Unreadable):
+        return Unreadable("a case for less and a case for more are both needed")
+    if less.no_issue and more.no_issue:
+        return less
+    return Feedback(False, f"The case for less: {less.text}\n\nThe case for more: {more.text}")
+
+
+def _says_no_issue(line: str) -> bool:
+    """Whether a line says NO ISSUE and nothing that takes it back."""
+    explained = _WITH_EXPLANATION.fullmatch(line.strip())
+    if explained and not _LIMITATION.search(explained[2]):
+        line = explained[1]
+    return _NO_ISSUE.fullmatch(re.sub(r"[\W_]+", " ", line).strip()) is not None
+
+
+# --- the table: the candidates of one source that are debated, one or several that share calls ---
+#
+# Each candidate has a transcript of its own. Several open ones are asked about in one call, whose reply has the role's
+# fields for each; the call counts in their transcripts in equal shares. A candidate whose part of the reply cannot be
+# read, and every candidate of a call that fails because of its texts, is asked about alone from then on, with the
+# prompts of a debate about one candidate.
+
+TOKENS_PER_SCORE = 250
+"""Tokens that a reply may take for each of several scores; a lower `max_tokens` is raised to the sum."""
+
+
+class Parse(Protocol):
+    def __call__(self, fields: Mapping[str, str], item: Item) -> ParsedScore | Feedback | Unreadable: ...
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """A role in one turn."""
+
+    name: str
+    """In transcripts and in the table of costs."""
+    predictor: dspy.Predict
+    text: str
+    """The role's part of the prompt."""
+    table_text: str
+    """The same in a prompt about several candidates."""
+    parse: Parse
+    """Parses the fields of a reply about one candidate."""
+    mode: ScoreMode | None = None
+    """How the Scorer's replies become scores; None for other roles."""
+    sees_precedents: bool = False
+
+
+class Table:
+    """The candidates of a debate, with the transcript of each.
+
+    Args:
+        judge: The debate's roles and options.
+        items: Of one source and one aspect, in the order of the prompt.
+        transcripts: The debate so far, one for each item; by default it has not begun.
+    """
+
+    def __init__(self, judge: Debate, items: Sequence[Item], transcripts: Sequence[Transcript] | None = None) -> None:
+        self._judge = judge
+        self._items = items
+        self.transcripts = list(transcripts or [EMPTY] * len(items))
+        """One for each item."""
+        self._alone = [False] * len(items)
+        self._failed_calls = [0.0] * len(items)
+        """Shares of calls about several candidates whose replies were of no use, until the candidate's next turn."""
+
+    def open(self) -> list[int]:
+        """The candidates that are still debated."""
+        return [n for n, t in enumerate(self.transcripts) if t.failure is None and not t.settled]
+
+    async def turn(self, speaker: Speaker, candidates: Sequence[int], round: int) -> None:
+        """Let a role speak about these candidates."""
+        table = [number for number in candidates if not self._alone[number]]
+        if len(table) > 1:
+            await self._ask_about_all(speaker, table, round)
+            candidates = [n for n in candidates if n not in table or self._alone[n]]
+        await gather(self._ask_about(speaker, number, round) for number in candidates)
+
+    def _record(self, speaker: Speaker, number: int, round: int, reply: RoleReply[Any] | ReplyFailure) -> None:
+        calls, self._failed_calls[number] = reply.calls + self._failed_calls[number], 0.0
+        transcript = self.transcripts[number]
+        if isinstance(reply, ReplyFailure):
+            failure = replace(reply.as_failure(speaker.name, round), calls=calls)
+            self.transcripts[number] = transcript.add(failure)
+        elif isinstance(reply.value, Feedback):
+            turn = Turn(speaker.name, round, reply.value.text, no_issue=reply.value.no_issue, calls=calls)
+            self.transcripts[number] = transcript.add(turn)
+        else:
+            turn = Turn(speaker.name, round, reply.value.rationale, score=reply.value.score, calls=calls)
+            self.transcripts[number] = transcript.add(turn)
+
+    async def _ask_about(self, speaker: Speaker, number: int, round: int) -> None:
+        item, tag = self._items[number], CallTag(speaker.name, round)
+        prompt: dict[str, Any] = {
+            "debate": str(self.transcripts[number]),
+            "inputs": await self._inputs(speaker, [item]),
+        }
+        reply: RoleReply[Any] | ReplyFailure
+        if speaker.mode is None:
+            reply = await ask(speaker.predictor, item, lambda fields: speaker.parse(fields, item), tag, **prompt)
+        else:
+            reply = await ask_score(speaker.predictor, speaker.mode, item, tag, **prompt)
+        self._record(speaker, number, round, reply)
+
+    async def _ask_about_all(self, speaker: Speaker, candidates: Sequence[int], round: int) -> None:
+        items = [self._items[number] for number in candidates]
+        signature = prompts.table_signature(speaker.predictor.signature, len(items))
+        inputs = {
+            **item_inputs(items[0], ""),
+            **await self._inputs(speaker, items),
+            "role": speaker.table_text,
+            **prompts.table_inputs(items, [str(self.transcripts[number]) for number in candidates]),
+        }
+        reply = await call(
+            speaker.predictor, inputs, CallTag(speaker.name, round), RoleLastAdapter(), _reply_limit(len(items)),
+            signature=signature, demos=[],
+        )  # fmt: skip
+        share = 1 / len(items)
+        for index, number in enumerate(candidates, 1):
+            if isinstance(reply, ReplyFailure) and not reply.splittable:
+                self._record(speaker, number, round, replace(reply, calls=share))
+                continue
+            parsed: ParsedScore | Feedback | Unreadable | ReplyFailure = reply  # type: ignore[assignment]
+            if not isinstance(reply, Unreadable | ReplyFailure):
+                names = speaker.predictor.signature.output_fields
+                parsed = speaker.parse({name: reply[f"{name}_{index}"] for name in names}, self._items[number])
+            if isinstance(parsed, Unreadable | ReplyFailure):
+                self._alone[number] = True
+                self._failed_calls[number] += share
+            else:
+                self._record(speaker, number, round, RoleReply(parsed, share))
+
+    async def _inputs(self, speaker: Speaker, items: Sequence[Item]) -> dict[str, str]:
+        judge, aspect = self._judge, items[0].aspect
+        scorer, whole_points = judge.scorer, judge.mode.name == "expected"
+        inputs = {**prompts.common_inputs(aspect, scorer.signature.instructions, whole_points), "role": speaker.text}
+        if scorer.demos:
+            inputs |= example_inputs(scorer.demos, aspect.name, items)
+        if speaker.sees_precedents and judge.precedents:
+            # In a thread, because a search of texts would block all other debates.
+            inputs["precedents"] = await asyncio.to_thread(self._precedents, items)
+        return inputs
+
+    def _precedents(self, items: Sequence[Item]) -> str:
+        demos, count = self._judge.critic.demos, self._judge.precedents
+        texts = [precedents_for(item, demos, items, count) for item in items]
+        if len(texts) == 1:
+            return texts[0]
+        return "\n".join(f"For candidate_{number}. {text}" for number, text in enumerate(texts, 1))
+
+
+def _reply_limit(count: int) -> dict[str, int]:
+    """`max_tokens` for a reply about `count` candidates, if the LM's own limit is lower than it needs."""
+    lm = dspy.settings.lm
+    limit = lm.kwargs.get("max_tokens") if isinstance(lm, JudgeLM) else None
+    needed = count * TOKENS_PER_SCORE
+    # A reply that is cut off would be paid for without a use.
+    return {"max_tokens": needed} if limit is not None and limit < needed else {}
+
+
+# --- the judge ---
 
 
 class Debate(Judge):
@@ -37,14 +268,14 @@ class Debate(Judge):
         persona: The Critic's persona, which becomes its instructions; a name is one of `PERSONAS`.
         debate_config: Replaces `rounds` and `tie_breaker`.
         score_mode: How the Scorer's replies become scores: `text`, `sampled:k` or `expected`
-            (`programs.roles.score_modes`). `expected` asks for whole points, because each needs a token of its own. The
+            (`programs.role`). `expected` asks for whole points, because each needs a token of its own. The
             Tie-breaker's score is always the number that it writes.
         rounds: n, the maximum number of rounds of Critic and Scorer; 0 is a single call of the Scorer.
         tie_breaker: Whether a Tie-breaker decides debates that end without agreement.
-        together: K, the maximum number of candidates of a source that share a call (`programs.debate.table`); 0 judges
+        together: K, the maximum number of candidates of a source that share a call (`programs.debate.judge`); 0 judges
             each alone.
         precedents: Number of rated texts most like the candidate that the Critic is shown
-            (`programs.roles.examples.with_precedents`); 0 shows none.
+            (`programs.examples.with_precedents`); 0 shows none.
     """
 
     kind = "debate"

@@ -20,8 +20,7 @@ from typing import Any
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs import JUDGES, build, build_preset, options_of
-from debate_judge.programs.compiled import AspectJudge, default_granularity
-from debate_judge.programs.judge import Judge
+from debate_judge.programs.judge import AspectJudge, Judge, default_granularity
 from debate_judge.programs.lm.options import MaxTokens, Temperature
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export.folder import open_export

@@ -25,7 +25,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Task
-from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.programs.judge import CompiledJudge
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.redaction import redact

@@ -20,7 +20,6 @@ import dspy
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import ALL, Aspect, Task, is_visible
-from debate_judge.programs.compiled import CompiledJudge, ScoreScale
 from debate_judge.programs.grouping import (
     CallTexts,
     Item,
@@ -30,14 +29,13 @@ from debate_judge.programs.grouping import (
     group_into_questions,
     signed_as,
 )
-from debate_judge.programs.judge import Judge, Judgement, call_result, cut_of
+from debate_judge.programs.judge import EMPTY, CompiledJudge, Judge, Judgement, ScoreScale, call_result, cut_of
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.loop import run
 from debate_judge.programs.lm.options import LMOptions, MaxTokens
 from debate_judge.programs.lm.reply import InMemoryStore, replies_folder
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.export.manifest import Export, attribute_spec_errors, cuts_in, resolve_lm
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight
 from debate_judge.runs.runner.runner import JudgeRunner

@@ -23,11 +23,10 @@ from debate_judge.data.files.reading import json_object
 from debate_judge.data.files.records import AnyText, FileModel, Number, Record, Text, input_error, validated
 from debate_judge.data.schema import Granularity, Task, fingerprint
 from debate_judge.programs import JUDGE_CLASSES, build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.judge import Judge
+from debate_judge.programs.examples import is_rated_example
+from debate_judge.programs.judge import AspectJudge, CompiledJudge, Judge
 from debate_judge.programs.lm.http.address import base_variable, without_credentials
 from debate_judge.programs.lm.options import MaxTokens
-from debate_judge.programs.roles.examples import is_rated_example
 
 T = TypeVar("T")
 

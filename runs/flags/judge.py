@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
-from debate_judge.programs.debate.personas import PERSONAS, require_persona
+from debate_judge.programs.debate.prompts import PERSONAS, require_persona
 from debate_judge.runs.flags.declaration import flag_group, setting, split_commas
 from debate_judge.runs.flags.parser import line_of_key
 

@@ -20,7 +20,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from pydantic import BaseModel, ConfigDict, Field
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.compiled import ScoreScale
+from debate_judge.programs.judge import ScoreScale
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.runner.streaming import Score
 from debate_judge.runs.scoring.output import PROVIDER_FAILED

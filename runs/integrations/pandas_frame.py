@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.compiled import ScoreScale
+from debate_judge.programs.judge import ScoreScale
 from debate_judge.runs.export.folder import LoadedJudge, load_in_tool
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 from debate_judge.data.schema import fingerprint
 from debate_judge.programs.grouping import Question
-from debate_judge.programs.judge import DebateConfig, Judge
-from debate_judge.programs.transcript import Transcript
+from debate_judge.programs.judge import DebateConfig, Judge, Transcript
 
 AskQuestions = Callable[[list[Question]], list[list[Transcript]]]
 """Questions -> transcripts of each, one per item."""

@@ -16,10 +16,9 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.grouping import Question, group_into_questions
-from debate_judge.programs.judge import Item, Judge, corpus_items
+from debate_judge.programs.judge import Failure, Item, Judge, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.programs.transcript import Failure
 from debate_judge.runs.runner.runner import JudgeRunner
 
 _LOG = logging.getLogger(__name__)

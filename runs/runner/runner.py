@@ -25,13 +25,12 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.programs.grouping import Question, group_into_questions
-from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, round_to_granularity
+from debate_judge.programs.judge import Item, Judge, Judgement, Transcript, Unscored, round_to_granularity
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import TooManyUnscoredError
 from debate_judge.programs.lm.limits import SOURCE
 from debate_judge.programs.lm.reply import StoreError
-from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.judge_usage import JudgeUsage, charged_to
 from debate_judge.runs.runner.progress import RunProgress

@@ -13,11 +13,18 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from debate_judge.data.schema import Aspect, RatedGroup, Task
-from debate_judge.programs.compiled import CompiledJudge, ScoreScale
 from debate_judge.programs.grouping import Question, group_into_questions, items_of, source_key
-from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, reason_of
+from debate_judge.programs.judge import (
+    CompiledJudge,
+    Item,
+    Judge,
+    Judgement,
+    ScoreScale,
+    Transcript,
+    Unscored,
+    reason_of,
+)
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.runner import JudgeRunner
 
 

@@ -14,12 +14,11 @@ from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.groups import LocatedGroup, iter_groups
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import RatedGroup, Task
-from debate_judge.programs.judge import Item
+from debate_judge.programs.judge import EMPTY, Item
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
-from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge, single_text_note

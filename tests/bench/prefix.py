@@ -37,7 +37,7 @@ from debate_judge.programs.judge import DebateConfig, Unscored, corpus_items
 from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
-from debate_judge.programs.roles.parsing import REQUEST
+from debate_judge.programs.parsing import REQUEST
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.bench.harness import Row, parser_of, publish
 

@@ -21,7 +21,7 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
 from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values
 from debate_judge.programs import build_preset
-from debate_judge.programs.debate.personas import PERSONAS
+from debate_judge.programs.debate.prompts import PERSONAS
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.bench.harness import Floats, Row, offline_runner, parser_of, publish
 

@@ -22,8 +22,7 @@ from debate_judge.optimize.search.study import (
     SearchResult,
     SearchSettings,
 )
-from debate_judge.programs.judge import Judgement, Unscored
-from debate_judge.programs.transcript import EMPTY
+from debate_judge.programs.judge import EMPTY, Judgement, Unscored
 
 SUMMARY = Criterion("spearman", "summary")
 SPACE = SearchSpace(("none", "guide"), ("strict", "two-briefs", "mild"), (0, 1, 2, 3), (False, True))

@@ -9,7 +9,7 @@ from debate_judge.data.schema import Aspect, Candidate, Corpus, Granularity, Ori
 from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import ADVOCATE, PLAIN
+from debate_judge.programs.debate.prompts import ADVOCATE, PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge, Verdict, corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm, section

@@ -19,7 +19,7 @@ from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGro
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.tuners import TunerContext, dspy_optimizers, find_tuner
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import PLAIN
+from debate_judge.programs.debate.prompts import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import InMemoryStore

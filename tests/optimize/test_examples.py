@@ -15,7 +15,7 @@ from debate_judge.optimize.tuners.rated_examples import (
     show_precedents,
 )  # fmt: skip
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.roles.examples import examples_of
+from debate_judge.programs.examples import examples_of
 
 TONE, HELP = Aspect("tone", "Is it kind?", Scale(1, 5)), Aspect("help", "Does it help?", Scale(1, 5))
 Ratings = Sequence[float | None]

@@ -37,10 +37,9 @@ from debate_judge.optimize.tuners.persona import count_effects, critic_replies
 from debate_judge.optimize.tuners.rated_examples import rated_candidates
 from debate_judge.optimize.tuning import tune
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import ADVOCATE, PERSONAS, PLAIN
-from debate_judge.programs.judge import DebateConfig, Item, Judge, corpus_items
-from debate_judge.programs.roles.examples import examples_of
-from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.programs.debate.prompts import ADVOCATE, PERSONAS, PLAIN
+from debate_judge.programs.examples import examples_of
+from debate_judge.programs.judge import DebateConfig, Item, Judge, Transcript, Turn, corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm, section
 from tests.optimize.compiles import plan_of

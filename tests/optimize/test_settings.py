@@ -11,7 +11,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.run import REFLECTION
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.debate.personas import PERSONAS
+from debate_judge.programs.debate.prompts import PERSONAS
 from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm

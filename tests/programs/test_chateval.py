@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.programs.chateval.judge import ChatEval
-from debate_judge.programs.judge import Item, Verdict, corpus_items
-from debate_judge.programs.transcript import Transcript
+from debate_judge.programs.chateval import ChatEval
+from debate_judge.programs.judge import Item, Transcript, Verdict, corpus_items
 from tests.fakes import Script, ScriptedLM, debater, hold, in_turn, only, scripted_lm, section, settings_seen
 from tests.programs.tables import judged, values
 

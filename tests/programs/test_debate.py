@@ -13,10 +13,9 @@ import pytest
 from dspy import lm15
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Unscored, Verdict
+from debate_judge.programs.judge import Transcript, Turn, Unscored, Verdict
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.store import SqlStore
-from debate_judge.programs.transcript import Transcript, Turn
 from tests.fakes import hold, in_turn, only, requested, scripted_lm, section
 from tests.programs.debates import (
     ITEM,

@@ -17,11 +17,16 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.sets.factuality import CLAIMS
 from debate_judge.data.tasks import SUMMARIZATION
-from debate_judge.programs.hallucination.evidence import MAX_WHOLE_KNOWLEDGE, parse_claims
+from debate_judge.programs.hallucination.evidence import (
+    MAX_SNIPPETS,
+    MAX_WHOLE_KNOWLEDGE,
+    SearchError,
+    Serper,
+    parse_claims,
+)
 from debate_judge.programs.hallucination.judge import MAX_SHORT_ANSWER, ClaimAssessment, Hallucination, parse_assessment
-from debate_judge.programs.hallucination.search import MAX_SNIPPETS, SearchError, Serper
 from debate_judge.programs.judge import Item, Verdict
-from debate_judge.programs.roles.parsing import Unreadable
+from debate_judge.programs.parsing import Unreadable
 from tests.fakes import ScriptedLM, debater, hold, only, scripted_lm, section
 from tests.hostile_server import HostileServer, sized
 

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import table_inputs
-from debate_judge.programs.judge import Judgement, Unscored, Verdict
-from debate_judge.programs.roles.parsing import FIELDS
-from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.programs.judge import Judgement, Transcript, Turn, Unscored, Verdict
+from debate_judge.programs.parsing import FIELDS
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, hold, only, requested, scripted_lm, section
 from tests.programs.debates import ITEM, debates_shown, score_reply

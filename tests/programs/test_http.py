@@ -19,7 +19,7 @@ import dspy
 import pytest
 from dspy._vendor.lm15.transports import TransportError
 
-from debate_judge.programs.hallucination.search import SearchError, Serper
+from debate_judge.programs.hallucination.evidence import SearchError, Serper
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.http import connections as module
 from debate_judge.programs.lm.http.chat_completions import completion_id

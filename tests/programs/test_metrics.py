@@ -13,7 +13,7 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
 from debate_judge.programs.judge import Item, Judgement, Verdict
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.metrics.metric import Bleu, Metric, RougeL
+from debate_judge.programs.metrics import Bleu, Metric, RougeL
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.tiny_models import skip_without, tiny_bart
 

@@ -13,13 +13,12 @@ import dspy
 import pytest
 
 from debate_judge.data.tasks import SUMMARIZATION
+from debate_judge.programs import parsing
 from debate_judge.programs.debate.prompts import Criticism, Scoring, TieBreaking, TwoBriefs
-from debate_judge.programs.judge import Item, ItemJudge
+from debate_judge.programs.judge import EMPTY, Item, ItemJudge, Transcript, Turn
 from debate_judge.programs.offline.engine import OfflineTransport
-from debate_judge.programs.roles import parsing
-from debate_judge.programs.roles.role import Fields, JudgeSignature, Role, RoleLastAdapter, item_inputs
+from debate_judge.programs.role import Fields, JudgeSignature, Role, RoleLastAdapter, item_inputs
 from debate_judge.programs.testing import check_judge
-from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 SOURCE = (
     "The town council of Elmford voted on Monday to close the old stone bridge for 14 months. Engineers found "

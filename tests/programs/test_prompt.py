@@ -13,10 +13,8 @@ import pytest
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import Persona
-from debate_judge.programs.debate.prompts import Scoring, with_guide
-from debate_judge.programs.judge import Item, Judge
-from debate_judge.programs.roles.examples import (
+from debate_judge.programs.debate.prompts import Persona, Scoring, with_guide
+from debate_judge.programs.examples import (
     EXPLANATION,
     NO_PRECEDENT,
     PRECEDENTS,
@@ -24,7 +22,8 @@ from debate_judge.programs.roles.examples import (
     with_examples,
     with_precedents,
 )
-from debate_judge.programs.roles.role import SYSTEM, RoleLastAdapter, item_inputs
+from debate_judge.programs.judge import Item, Judge
+from debate_judge.programs.role import SYSTEM, RoleLastAdapter, item_inputs
 from tests.fakes import debater, hold, only, scripted_lm, section, settings_seen
 from tests.programs.tables import COHERENCE, headers
 

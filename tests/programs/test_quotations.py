@@ -16,8 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
-from debate_judge.programs.debate.feedback import parse_briefs, parse_feedback
-from debate_judge.programs.roles.parsing import (
+from debate_judge.programs.debate.judge import parse_briefs, parse_feedback
+from debate_judge.programs.parsing import (
     FIELDS,
     HEADER,
     TAG,

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from debate_judge.data.schema import Scale
-from debate_judge.programs.debate.feedback import Feedback, parse_briefs, parse_feedback
-from debate_judge.programs.roles.parsing import Unreadable, parse_fields, parse_score
+from debate_judge.programs.debate.judge import Feedback, parse_briefs, parse_feedback
+from debate_judge.programs.parsing import Unreadable, parse_fields, parse_score
 
 FIVE = Scale(1, 5)
 NONE, SEVERAL = "no score could be found", "several different scores"

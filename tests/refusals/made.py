@@ -12,10 +12,9 @@ import pytest
 
 from debate_judge import examples
 from debate_judge.data import load
-from debate_judge.programs import JUDGES, build
-from debate_judge.programs.chateval.judge import ChatEval
-from debate_judge.programs.metrics import metric
-from debate_judge.programs.roles.examples import RatedExample, with_examples
+from debate_judge.programs import JUDGES, build, metrics
+from debate_judge.programs.chateval import ChatEval
+from debate_judge.programs.examples import RatedExample, with_examples
 from debate_judge.runs.tracking.store import open_tracking_store
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.data.files_of_rows import TASK as SUPPORT
@@ -65,7 +64,7 @@ def overlapping(folder: Path) -> None:
 
 
 def without_package(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(metric.importlib.util, "find_spec", lambda package: None)
+    patch.setattr(metrics.importlib.util, "find_spec", lambda package: None)
 
 
 def reference_metric(name: str) -> object:

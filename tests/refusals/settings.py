@@ -9,8 +9,8 @@ from typing import Any
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import find_tuner
 from debate_judge.programs import build_preset
-from debate_judge.programs.chateval.judge import ChatEval
-from debate_judge.programs.geval.judge import GEval
+from debate_judge.programs.chateval import ChatEval
+from debate_judge.programs.geval import GEval
 from debate_judge.programs.hallucination.judge import Hallucination
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import serve

@@ -11,8 +11,7 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build, build_preset
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.judge import Judge
+from debate_judge.programs.judge import AspectJudge, CompiledJudge, Judge
 from debate_judge.runs import score
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import save

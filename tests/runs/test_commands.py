@@ -18,7 +18,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, build_preset, options_of
-from debate_judge.programs.chateval.judge import ROLES
+from debate_judge.programs.chateval import ROLES
 from debate_judge.programs.lm.http.address import CALLED_DIRECTLY, default_address
 from debate_judge.runs.flags.invocation import COMMANDS, command, with_invoked_commands
 from debate_judge.runs.flags.lm import require_server

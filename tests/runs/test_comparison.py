@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import PERSONAS
-from debate_judge.programs.judge import DebateConfig, Item, Judgement
+from debate_judge.programs.debate.prompts import PERSONAS
+from debate_judge.programs.judge import AspectJudge, DebateConfig, Item, Judgement, Transcript, Turn
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore
-from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.entrants import Entrant, build_entrants, parse_judges
 from debate_judge.runs.comparison.evaluate import evaluate
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, EvaluatedJudge

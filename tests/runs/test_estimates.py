@@ -13,8 +13,7 @@ import pytest
 from debate_judge import data
 from debate_judge.data.schema import group_to_json
 from debate_judge.programs import JUDGES, build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.judge import Item, corpus_items
+from debate_judge.programs.judge import AspectJudge, CompiledJudge, Item, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.prices import Price

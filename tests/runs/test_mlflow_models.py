@@ -22,7 +22,7 @@ from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build_preset
-from debate_judge.programs.compiled import AspectJudge
+from debate_judge.programs.judge import AspectJudge
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.mlflow_setup import use_tracking_uri
 from debate_judge.runs.tracking import model as model_files

@@ -13,8 +13,7 @@ import pytest
 from debate_judge.data import load
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.programs.judge import Judgement, Unscored, Verdict
-from debate_judge.programs.transcript import Failure, Transcript, Turn
+from debate_judge.programs.judge import Failure, Judgement, Transcript, Turn, Unscored, Verdict
 from debate_judge.runs.comparison.results import EvaluatedJudge
 from debate_judge.runs.reports.charts import Chart, Series, draw
 from debate_judge.runs.reports.debates import debates_of

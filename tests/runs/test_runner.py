@@ -15,16 +15,25 @@ import pytest
 from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import ADVOCATE, PLAIN
-from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, Unscored, Verdict, corpus_items
+from debate_judge.programs.debate.prompts import ADVOCATE, PLAIN
+from debate_judge.programs.judge import (
+    AspectJudge,
+    CompiledJudge,
+    DebateConfig,
+    Item,
+    Judge,
+    Judgement,
+    Transcript,
+    Unscored,
+    Verdict,
+    corpus_items,
+)
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import TooManyUnscoredError
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import InMemoryStore, Messages, Reply
-from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.judge_usage import JudgeUsage, UsageByJudge, charged_to
 from debate_judge.runs.runner.runner import (

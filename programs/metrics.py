@@ -20,8 +20,18 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.programs.judge import Item, ItemJudge, Judge, Verdict, one_of, whole_number
-from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
+from debate_judge.programs.judge import (
+    EMPTY,
+    Failure,
+    Item,
+    ItemJudge,
+    Judge,
+    Transcript,
+    Turn,
+    Verdict,
+    one_of,
+    whole_number,
+)
 
 T = TypeVar("T")
 

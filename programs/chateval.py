@@ -22,12 +22,16 @@ import dspy
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect, Scale
+from debate_judge.programs import parsing
 from debate_judge.programs.judge import (
+    EMPTY,
     MAX_ROUNDS,
     DebateConfig,
     Item,
     ItemJudge,
     StopReason,
+    Transcript,
+    Turn,
     Verdict,
     one_of,
     whole_number,
@@ -35,8 +39,8 @@ from debate_judge.programs.judge import (
 )
 from debate_judge.programs.lm.loop import gather
 from debate_judge.programs.lm.usage import CallTag
-from debate_judge.programs.roles import parsing
-from debate_judge.programs.roles.role import (
+from debate_judge.programs.role import (
+    MAX_SAMPLES,
     SAMPLING,
     Fields,
     JudgeSignature,
@@ -46,8 +50,6 @@ from debate_judge.programs.roles.role import (
     ask,
     task_description,
 )
-from debate_judge.programs.roles.score_modes import MAX_SAMPLES
-from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 # --- the referees ---
 

@@ -18,18 +18,21 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
-from debate_judge.programs.judge import Item, ItemJudge
+from debate_judge.programs import parsing
+from debate_judge.programs.judge import EMPTY, Item, ItemJudge, Transcript, Turn
 from debate_judge.programs.lm.usage import CallTag
-from debate_judge.programs.roles import parsing
-from debate_judge.programs.roles.role import Fields, ReplyFailure, Role, RoleReply, item_inputs
-from debate_judge.programs.roles.score_modes import (
+from debate_judge.programs.role import (
     DEFAULT_SAMPLES,
+    Fields,
     ParsedScore,
+    ReplyFailure,
+    Role,
+    RoleReply,
     ScoreMode,
     ask_score,
+    item_inputs,
     scale_points,
 )
-from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 T = TypeVar("T")
 

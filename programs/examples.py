@@ -20,7 +20,7 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item, Judge
-from debate_judge.programs.roles.parsing import escape
+from debate_judge.programs.parsing import escape
 
 EXPLANATION = (
     "Candidates of other sources with what the raters gave them in this aspect: scores are to be given as these raters "
@@ -150,7 +150,7 @@ def precedents_for(item: Item, demos: Sequence[Any], items: Sequence[Item], coun
             field="precedents",
             expected="at least one text with a rating",
             found="none",
-            remedy="give some by debate_judge.programs.roles.examples.with_precedents, or leave the precedents out",
+            remedy="give some by debate_judge.programs.examples.with_precedents, or leave the precedents out",
         )
     others = _of_other_sources(demos, item.aspect.name, items)
     cosines = _cosines(tuple(dict.fromkeys(example.candidate for example in others)), item.text) if others else {}
