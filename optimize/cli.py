@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from debate_judge.data.errors import did_you_mean
-from debate_judge.runs.flags.invocation import COMMANDS
-from debate_judge.runs.flags.parser import run_main
+from debate_judge.runs.command_line import COMMANDS, run_main
 
 
 def main(argv: Sequence[str] | None = None) -> int:

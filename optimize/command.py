@@ -11,11 +11,10 @@ from pathlib import Path
 
 from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.flags.declaration import command_settings
-from debate_judge.runs.flags.lm import EstimateFlags, require_server
-from debate_judge.runs.flags.parser import RESUME_HINT, run_command
-from debate_judge.runs.flags.text_layout import print_error
+from debate_judge.runs.command_line import RESUME_HINT, print_error
+from debate_judge.runs.flags import command_settings, run_command
 from debate_judge.runs.reports.tables import show
+from debate_judge.runs.shared_flags import EstimateFlags, require_server
 
 DESCRIPTION = """Compile a judge that agrees with your raters, and measure it on held-out sources. To resume a compile
 that was stopped, run the same command again; finished LM calls are not paid for again.
@@ -50,7 +49,7 @@ def _estimate(settings: Settings, reply_lengths: str) -> int:
     from debate_judge.optimize.estimate import estimate_compile, notes
     from debate_judge.optimize.rated_data import load
     from debate_judge.runs.estimates import estimate_blocks
-    from debate_judge.runs.flags.judge import personas
+    from debate_judge.runs.shared_flags import personas
 
     rated = load(settings)
     estimate = estimate_compile(
@@ -63,7 +62,7 @@ def _estimate(settings: Settings, reply_lengths: str) -> int:
 def _compile(settings: Settings) -> int:
     from debate_judge.optimize.compile import compile_judge
     from debate_judge.optimize.report import summary
-    from debate_judge.runs.flags.judge import personas
+    from debate_judge.runs.shared_flags import personas
     from debate_judge.runs.tracking.tracker import EXIT_TRACKING, TrackingError
 
     require_writable(settings.json, "--json")

@@ -32,9 +32,9 @@ from debate_judge.runs.estimates import (
     sampled_groups,
     text_totals,
 )
-from debate_judge.runs.flags.judge import together_question
 from debate_judge.runs.runner.progress import RunProgress
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.shared_flags import together_question
 
 SAMPLED_ITEMS = 640
 """Items of the sample, over all aspects and parts."""

@@ -15,8 +15,10 @@ from debate_judge.optimize.compile import compile_judge
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.flags.judge import personas as named_personas
-from debate_judge.runs.python_arguments import environment, python_arguments, settings_of_lm, with_settings
+from debate_judge.runs.command_line import environment
+from debate_judge.runs.flags import python_arguments, with_settings
+from debate_judge.runs.shared_flags import personas as named_personas
+from debate_judge.runs.shared_flags import settings_of_lm
 
 if TYPE_CHECKING:
     import dspy

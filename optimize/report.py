@@ -21,9 +21,9 @@ from debate_judge.optimize.verdict import (
 )
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.prices import EXAMPLE_LM
+from debate_judge.runs.command_line import command
 from debate_judge.runs.comparison.report import build_report, point, reproduce_blocks
-from debate_judge.runs.flags.invocation import command
-from debate_judge.runs.flags.parser import as_command, command_words
+from debate_judge.runs.flags import as_command, command_words
 from debate_judge.runs.reports.charts import Chart, Series
 from debate_judge.runs.reports.costs import calls_text, cost_table
 from debate_judge.runs.reports.evidence import calibration_table, rank_note

@@ -20,10 +20,10 @@ from debate_judge.programs.lm.reply import LocalTransport, replies_folder
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.estimates import NO_LIMITS
-from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.shared_flags import lm_options
 from debate_judge.runs.tracking.tracker import Tracker
 
 if TYPE_CHECKING:

@@ -11,11 +11,24 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT
 from debate_judge.data.schema import fingerprint
 from debate_judge.optimize.tuners import TUNERS
-from debate_judge.runs.flags.common import JSON_FILE, REPORT, SEED, STORE, DataFlags, max_unscored
-from debate_judge.runs.flags.declaration import command_settings, flag_group, result_settings, setting
-from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
-from debate_judge.runs.flags.lm import LimitFlags, LMFlags
-from debate_judge.runs.flags.metric import CUT, METRIC, MetricChoice, MetricText, objective_of
+from debate_judge.runs.flags import command_settings, flag_group, result_settings, setting
+from debate_judge.runs.shared_flags import (
+    CUT,
+    JSON_FILE,
+    METRIC,
+    PERSONAS_FILE,
+    REPORT,
+    SEED,
+    STORE,
+    DataFlags,
+    JudgeOptionFlags,
+    LimitFlags,
+    LMFlags,
+    MetricChoice,
+    MetricText,
+    max_unscored,
+    objective_of,
+)
 
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
 """Effort -> (instructions that the LM proposes per role, candidate programs that the tuner evaluates)."""

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_writable, write_json
-from debate_judge.runs.flags.common import SEED
-from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.parser import run_command
+from debate_judge.runs.flags import command_settings, run_command, setting
+from debate_judge.runs.shared_flags import SEED
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import DecisionResult

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES
-from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.invocation import command
-from debate_judge.runs.flags.parser import run_command
+from debate_judge.runs.command_line import command
+from debate_judge.runs.flags import command_settings, run_command, setting
 from debate_judge.runs.reports.tables import DataTable, OutputBlock, Verbatim, show
+from debate_judge.runs.shared_flags import COLUMNS, SEED, SOURCES
 
 if TYPE_CHECKING:
     from debate_judge.data.corpus_statistics import AspectStatistics, CorpusStatistics
@@ -403,7 +402,7 @@ def _next_command(
     """The command to run next, for the aspects that can be compiled."""
     import shlex
 
-    from debate_judge.runs.flags.judge import together_question
+    from debate_judge.runs.shared_flags import together_question
 
     if not corpus.rated_aspects():
         return ["Say which columns hold ratings, e.g. --columns " + f"{corpus.task.aspects[0].name}=COLUMN"]

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from debate_judge.runs.command_line import RESUME_HINT
 from debate_judge.runs.comparison.flags import CompareFlags
-from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import RESUME_HINT, run_command
+from debate_judge.runs.flags import run_command
+from debate_judge.runs.shared_flags import require_server
 
 
 def main(argv: Sequence[str] | None = None) -> int:

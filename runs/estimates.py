@@ -28,12 +28,12 @@ from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore, replies_folder
 from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm, server_address
-from debate_judge.runs.flags.lm import LimitFlags, lm_options
 from debate_judge.runs.reports.tables import DataTable, OutputBlock
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.judge_usage import STAGE, stage
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import group_by_source, judge_in_order
+from debate_judge.runs.shared_flags import LimitFlags, lm_options
 
 _CONCURRENCY = 64
 NO_LIMITS = LMOptions(rpm=1e9, tpm=1e12)

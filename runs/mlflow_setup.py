@@ -11,7 +11,7 @@ from threading import RLock
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from debate_judge.runs.python_arguments import environment
+from debate_judge.runs.command_line import environment
 
 _DEFAULTS = {
     # No usage statistics leave the machine, and stdout and stderr stay ours.

@@ -27,15 +27,14 @@ from debate_judge.data.errors import InputError, install_hint
 from debate_judge.programs.lm.errors import describe
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.usage import Meter
+from debate_judge.runs.command_line import EXIT_INPUT, EXIT_LM, RESUME_HINT, is_terminal, say
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.flags.lm import lm_options
-from debate_judge.runs.flags.parser import EXIT_INPUT, EXIT_LM, RESUME_HINT
-from debate_judge.runs.flags.text_layout import is_terminal, say
 from debate_judge.runs.integrations.pandas_frame import score_frame
 from debate_judge.runs.reports.tables import show
 from debate_judge.runs.scoring import scorer as scoring
 from debate_judge.runs.scoring.output import PROVIDER_FAILED, RowTotals
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags
+from debate_judge.runs.shared_flags import lm_options
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,10 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.common import STORE
-from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.parser import run_command
-from debate_judge.runs.flags.text_layout import is_terminal
+from debate_judge.runs.command_line import is_terminal
+from debate_judge.runs.flags import command_settings, run_command, setting
+from debate_judge.runs.shared_flags import STORE
 
 _RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})")
 

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import RESUME_HINT, run_command
-from debate_judge.runs.flags.text_layout import is_terminal, say
+from debate_judge.runs.command_line import RESUME_HINT, is_terminal, say
+from debate_judge.runs.flags import run_command
 from debate_judge.runs.reports.tables import show
 from debate_judge.runs.scoring.settings import ScoreFlags
+from debate_judge.runs.shared_flags import require_server
 
 if TYPE_CHECKING:
     from debate_judge.data.errors import ErrorHandler

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.runs.flags.parser import run_command
+from debate_judge.runs.flags import run_command
 from debate_judge.runs.scoring.settings import ServeFlags
 
 KEY_VARIABLE = "DEBATE_SERVE_KEY"

@@ -13,7 +13,7 @@ import pytest
 
 from debate_judge.data.tasks import TASKS
 from debate_judge.programs import build_preset
-from debate_judge.runs.flags.invocation import COMMANDS
+from debate_judge.runs.command_line import COMMANDS
 from tests.runs.score_command import export_of
 from tests.source_tree import ROOT, SOURCES, name_of, parsers_of, tree
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from debate_judge.runs.flags.invocation import COMMANDS
+from debate_judge.runs.command_line import COMMANDS
 from tests.source_tree import PACKAGE, ROOT, SOURCES, module_of, modules_in, tree
 
 HEAVY = ("dspy", "litellm", "mlflow", "optuna", "datasets", "scipy", "pandas", "matplotlib", "aiohttp", "ray")

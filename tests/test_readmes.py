@@ -19,7 +19,7 @@ import pytest
 from debate_judge.optimize.cli import main
 from debate_judge.programs.lm.prices import EXAMPLE_LM, price_of
 from debate_judge.programs.make_lm import is_reasoning_model
-from debate_judge.runs.flags.invocation import COMMANDS, script
+from debate_judge.runs.command_line import COMMANDS, script
 from debate_judge.runs.mlflow_setup import use_tracking_uri
 from tests.source_tree import ROOT, parsers_of
 

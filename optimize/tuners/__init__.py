@@ -13,7 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from debate_judge.runs.flags.declaration import unknown_name_error
+from debate_judge.runs.flags import unknown_name_error
 
 if TYPE_CHECKING:
     import dspy

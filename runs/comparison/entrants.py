@@ -26,8 +26,8 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_mlflow
 from debate_judge.runs.export.manifest import Export, evidence_part, resolve_lm
-from debate_judge.runs.flags.declaration import split_commas
-from debate_judge.runs.flags.judge import parse_option_value, personas, read_text_files
+from debate_judge.runs.flags import split_commas
+from debate_judge.runs.shared_flags import parse_option_value, personas, read_text_files
 
 Settings = Mapping[str, Any]
 

@@ -7,11 +7,25 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import EXPORT, JSON_FILE, MAX_UNSCORED, REPORT, SEED, STORE, DataFlags
-from debate_judge.runs.flags.declaration import command_settings, setting
-from debate_judge.runs.flags.judge import PERSONAS_FILE
-from debate_judge.runs.flags.lm import MAX_TOKENS, AtLeast0, AtLeast1, EstimateFlags, LimitFlags, PreflightFlags
-from debate_judge.runs.flags.metric import CUT, MetricChoice
+from debate_judge.runs.flags import command_settings, setting
+from debate_judge.runs.shared_flags import (
+    CUT,
+    EXPORT,
+    JSON_FILE,
+    MAX_TOKENS,
+    MAX_UNSCORED,
+    PERSONAS_FILE,
+    REPORT,
+    SEED,
+    STORE,
+    AtLeast0,
+    AtLeast1,
+    DataFlags,
+    EstimateFlags,
+    LimitFlags,
+    MetricChoice,
+    PreflightFlags,
+)
 
 
 def parse_metric(text: str) -> MetricChoice:

@@ -16,6 +16,7 @@ from debate_judge.programs.lm.errors import TooManyUnscoredError
 from debate_judge.programs.lm.reply import StoreError, replies_folder
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.runs.command_line import EXIT_LM, RESUME_HINT, print_error
 from debate_judge.runs.comparison.entrants import Entrant, LMChoice
 from debate_judge.runs.comparison.evaluate import estimate_evaluation, evaluate, one_line
 from debate_judge.runs.comparison.flags import CompareFlags
@@ -24,10 +25,7 @@ from debate_judge.runs.comparison.report import comparison_report, evidence_tabl
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvaluatedJudge
 from debate_judge.runs.comparison.table import heading, judges_table, notes, verdict
 from debate_judge.runs.estimates import EstimateTarget, estimate_blocks
-from debate_judge.runs.flags.declaration import changed_settings, result_settings
-from debate_judge.runs.flags.lm import lm_options, require_server
-from debate_judge.runs.flags.parser import EXIT_LM, RESUME_HINT
-from debate_judge.runs.flags.text_layout import print_error
+from debate_judge.runs.flags import changed_settings, result_settings
 from debate_judge.runs.reports.costs import calls_text, cost_table
 from debate_judge.runs.reports.evidence import average_distances
 from debate_judge.runs.reports.page import write_pages
@@ -36,6 +34,7 @@ from debate_judge.runs.reports.text import interval_metrics
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
 from debate_judge.runs.runner.runner import JudgeRunner, require_scored
+from debate_judge.runs.shared_flags import lm_options, require_server
 from debate_judge.runs.tracking.model import log_dataset
 from debate_judge.runs.tracking.tracker import EXIT_TRACKING, Tracker, TrackingError
 from debate_judge.runs.tracking.values import text_values

@@ -30,9 +30,9 @@ from debate_judge.runs.comparison.flags import CompareFlags, parse_metric
 from debate_judge.runs.comparison.results import EvalSetup, EvaluatedJudge
 from debate_judge.runs.comparison.score_files import read_external
 from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.flags.declaration import result_settings
-from debate_judge.runs.flags.metric import AUTO
+from debate_judge.runs.flags import result_settings
 from debate_judge.runs.human_ratings import resolve_data
+from debate_judge.runs.shared_flags import AUTO
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.comparison.plan import ComparisonPlan
 from debate_judge.runs.comparison.results import Comparison, EvaluatedJudge
 from debate_judge.runs.comparison.table import judges_table, notes, verdict
-from debate_judge.runs.flags.parser import as_command
+from debate_judge.runs.flags import as_command
 from debate_judge.runs.reports.charts import Chart, Point, Series
 from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.debates import debates_of

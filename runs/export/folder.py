@@ -43,7 +43,7 @@ from debate_judge.runs.export.manifest import (
     read,
     save_state,
 )
-from debate_judge.runs.python_arguments import python_arguments
+from debate_judge.runs.flags import python_arguments
 
 __all__ = ["Export", "LoadedJudge", "load", "load_in_tool", "open_export", "open_judge", "read", "save"]
 

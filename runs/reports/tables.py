@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
-from debate_judge.runs.flags.text_layout import width_of, wrap_text
+from debate_judge.runs.command_line import width_of, wrap_text
 
 _GAP = 2
 """Characters between two columns."""
@@ -49,7 +49,7 @@ def show(*blocks: OutputBlock, file: TextIO | None = None) -> None:
     """Print texts and tables, each on a new line, on standard output or to `file`; texts are wrapped unless `Verbatim`.
 
     In a table that is too wide, cells are wrapped between words, and a value before its interval. On a terminal
-    headings are bold and rules dim; elsewhere there are no styles and a fixed width (`runs.flags.text_layout`). Control
+    headings are bold and rules dim; elsewhere there are no styles and a fixed width (`runs.command_line`). Control
     characters are replaced, because names come from files of others.
     """
     stream: TextIO | None = file or sys.stdout

@@ -19,17 +19,16 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
+from debate_judge.runs.command_line import RESUME_HINT, say
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge, single_text_note
 from debate_judge.runs.export.manifest import Export, resolve_lm
-from debate_judge.runs.flags.lm import lm_options, require_server
-from debate_judge.runs.flags.parser import RESUME_HINT
-from debate_judge.runs.flags.text_layout import say
 from debate_judge.runs.reports.costs import calls_text
 from debate_judge.runs.runner.streaming import Score, items_of_group, score_of
 from debate_judge.runs.scoring.output import Row, RowLayout, RowTotals
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
+from debate_judge.runs.shared_flags import lm_options, require_server
 
 # --- new texts: the groups of a file, one at a time, all of the judge's task ---
 

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from typing import Literal
 
-from debate_judge.runs.flags.common import (
+from debate_judge.runs.flags import command_settings, flag_group, setting
+from debate_judge.runs.shared_flags import (
     COLUMNS,
     EXPORT,
+    MAX_TOKENS,
     MAX_UNSCORED,
     SOURCES,
     STORE,
     TRUST,
-    EngineFlags,
-)
-from debate_judge.runs.flags.declaration import command_settings, flag_group, setting
-from debate_judge.runs.flags.lm import (
-    MAX_TOKENS,
     AtLeast1,
     ConnectionFlags,
+    EngineFlags,
     EstimateFlags,
     LimitFlags,
     PreflightFlags,
 )
 
 EXIT_UNSCORED = 4
-"""Too many items have no score; the other exit codes are those of every command (`runs.flags.parser`)."""
+"""Too many items have no score; the other exit codes are those of every command (`runs.command_line`)."""
 
 
 @command_settings

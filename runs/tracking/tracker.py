@@ -24,7 +24,7 @@ from debate_judge.runs.tracking.store import TrackingStore, is_server, open_trac
 from debate_judge.runs.tracking.values import finite_values, first_line, parent_run_tags, source_tags, text_values
 
 EXIT_TRACKING = 4
-"""Exit code of commands, besides those in `runs.flags.parser`."""
+"""Exit code of commands, besides those in `runs.command_line`."""
 
 _IDENTITY, _HOST = "identity", "host"
 """Tags by which a run is found again."""

@@ -20,8 +20,8 @@ from debate_judge.optimize import python_api
 from debate_judge.optimize.estimate import estimate_compile
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.flags import invocation
-from debate_judge.runs.flags.judge import personas
+from debate_judge.runs import command_line
+from debate_judge.runs.shared_flags import personas
 from tests.config_keys import keys
 from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import SAMPLE, small_corpus
@@ -94,7 +94,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(capsys: pytest.CaptureFix
     assert calls["informed_single"] == calls["single"] == 1 <= calls["compiled"]
     output = unwrapped(capsys.readouterr().out)
     assert "not a language model" in output
-    assert f"{invocation.command('score')} {result['export']} --in" in output
+    assert f"{command_line.command('score')} {result['export']} --in" in output
     assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
     run = tracked().get_run(result["run_id"])
     assert run.data.tags["held_out"] == result["splits"]["held_out"]

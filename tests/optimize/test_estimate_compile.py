@@ -17,8 +17,8 @@ from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.runs.estimates import Estimate
-from debate_judge.runs.flags.judge import personas
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.shared_flags import personas
 from tests.config_keys import keys
 from tests.fakes import debater, requested, scripted_lm, section
 from tests.optimize.compiles import compiled

@@ -16,8 +16,8 @@ from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.testing import scripted_lm
-from debate_judge.runs.flags.lm import lm_options
 from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.shared_flags import lm_options
 from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import small_corpus
 

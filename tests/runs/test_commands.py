@@ -20,10 +20,10 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, build_preset, options_of
 from debate_judge.programs.chateval import ROLES
 from debate_judge.programs.lm.http.address import CALLED_DIRECTLY, default_address
-from debate_judge.runs.flags.invocation import COMMANDS, command, with_invoked_commands
-from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import as_command, make_parser, read_settings
+from debate_judge.runs.command_line import COMMANDS, command, with_invoked_commands
+from debate_judge.runs.flags import as_command, make_parser, read_settings
 from debate_judge.runs.scoring.settings import ScoreFlags
+from debate_judge.runs.shared_flags import require_server
 
 ROOT = Path(__file__).parents[2]
 CONSOLE_SCRIPT = [sys.executable, "-c", "import sys; from debate_judge.optimize.cli import main; sys.exit(main())"]
@@ -94,7 +94,7 @@ def test_other_processes_are_told_of_the_console_script(monkeypatch: pytest.Monk
     assert with_invoked_commands("python runs/score.py --out x") == "debate score --out x"
     # A path with a blank is quoted.
     root = tmp_path / "my project"
-    monkeypatch.setattr("debate_judge.runs.flags.invocation._ROOT", root)
+    monkeypatch.setattr("debate_judge.runs.command_line._ROOT", root)
     monkeypatch.setattr(sys, "argv", [str(root / "optimize/compile.py")])
     assert command("score") == f"python '{root / 'runs/score.py'}'"
 

@@ -19,7 +19,7 @@ from debate_judge.programs.lm.reply import InMemoryStore
 from debate_judge.runs.comparison.entrants import Entrant, build_entrants, parse_judges
 from debate_judge.runs.comparison.evaluate import evaluate
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, EvaluatedJudge
-from debate_judge.runs.flags.declaration import split_commas
+from debate_judge.runs.flags import split_commas
 from debate_judge.runs.reports.evidence import absolute_agreement_table
 from debate_judge.runs.runner.judge_usage import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner

@@ -17,7 +17,7 @@ from debate_judge import data
 from debate_judge.data.schema import Scale
 from debate_judge.programs import build_preset
 from debate_judge.runs import check
-from debate_judge.runs.flags.parser import EXIT_INPUT
+from debate_judge.runs.command_line import EXIT_INPUT
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys

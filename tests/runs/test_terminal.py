@@ -8,7 +8,7 @@ import re
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.parser import run_main
+from debate_judge.runs.command_line import run_main
 from debate_judge.runs.reports.tables import DataTable, Verbatim, show
 from tests.printed_output import printed
 
