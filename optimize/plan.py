@@ -23,7 +23,7 @@ from debate_judge.optimize.tuners import Tuner, find_tuner
 from debate_judge.programs import build_preset, find_preset, options_of
 from debate_judge.programs.examples import require_shows_examples
 from debate_judge.programs.judge import Judge
-from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.tracker import Tracker

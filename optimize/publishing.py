@@ -18,7 +18,7 @@ from debate_judge.optimize.verdict import describe_point
 from debate_judge.programs import JUDGE_CLASSES
 from debate_judge.programs.examples import examples_of, render_examples
 from debate_judge.programs.judge import Judge
-from debate_judge.programs.lm.redaction import redact
+from debate_judge.programs.lm.settings import redact
 from debate_judge.runs.export import folder
 from debate_judge.runs.flags import changed_settings
 from debate_judge.runs.reports.costs import cost_rows

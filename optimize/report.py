@@ -19,8 +19,7 @@ from debate_judge.optimize.verdict import (
     variant_name,
     verdict,
 )
-from debate_judge.programs.lm.http.address import without_credentials
-from debate_judge.programs.lm.prices import EXAMPLE_LM
+from debate_judge.programs.lm.settings import EXAMPLE_LM, without_credentials
 from debate_judge.runs.command_line import command
 from debate_judge.runs.comparison.report import build_report, point, reproduce_blocks
 from debate_judge.runs.flags import as_command, command_words

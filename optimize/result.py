@@ -24,7 +24,7 @@ from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.search.study import SearchResult
 from debate_judge.optimize.verdict import agreement_table, exported_calls, guides, verdict
 from debate_judge.programs.judge import AspectJudge, CompiledJudge
-from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.runs.export.folder import load
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.reports.evidence import to_json

@@ -16,8 +16,7 @@ from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.publishing import log_plan
 from debate_judge.programs import find_preset
-from debate_judge.programs.lm.reply import LocalTransport, replies_folder
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.replies import LocalTransport, SqlStore, replies_folder
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.estimates import NO_LIMITS
 from debate_judge.runs.runner.debate_cache import DebateCache
@@ -28,7 +27,7 @@ from debate_judge.runs.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
     from debate_judge.optimize.settings import Settings
-    from debate_judge.programs.lm.client import JudgeLM
+    from debate_judge.programs.lm.engine import JudgeLM
 
 logger = logging.getLogger(__name__)
 

@@ -37,8 +37,8 @@ from debate_judge.programs.judge import (
     whole_number,
     yes_or_no,
 )
-from debate_judge.programs.lm.loop import gather
-from debate_judge.programs.lm.usage import CallTag
+from debate_judge.programs.lm.engine import gather
+from debate_judge.programs.lm.replies import CallTag
 from debate_judge.programs.role import (
     MAX_SAMPLES,
     SAMPLING,

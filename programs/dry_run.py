@@ -16,7 +16,7 @@ from typing import Any
 
 from debate_judge.programs import parsing
 from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
-from debate_judge.programs.lm.reply import LocalTransport, Reply
+from debate_judge.programs.lm.replies import LocalTransport, Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline.roles import Prompt, max_claims, parse, render
 

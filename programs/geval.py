@@ -20,7 +20,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
 from debate_judge.programs import parsing
 from debate_judge.programs.judge import EMPTY, Item, ItemJudge, Transcript, Turn
-from debate_judge.programs.lm.usage import CallTag
+from debate_judge.programs.lm.replies import CallTag
 from debate_judge.programs.role import (
     DEFAULT_SAMPLES,
     Fields,

@@ -25,8 +25,8 @@ from debate_judge.programs.grouping import CallTexts, find_aspect, group_into_qu
 from debate_judge.programs.grouping import Item as Item
 from debate_judge.programs.grouping import corpus_items as corpus_items
 from debate_judge.programs.grouping import items_of as items_of
-from debate_judge.programs.lm.loop import gather, run
-from debate_judge.programs.lm.prices import EXAMPLE_LM
+from debate_judge.programs.lm.engine import gather, run
+from debate_judge.programs.lm.settings import EXAMPLE_LM
 
 # --- the transcript of a debate, which is what the paper's Commander keeps (DEBATE, section 2) ---
 

@@ -9,19 +9,23 @@ from functools import cache
 from typing import Any
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.engine import Transport
-from debate_judge.programs.lm.http.address import (
+from debate_judge.programs.lm.engine import JudgeLM, Transport
+from debate_judge.programs.lm.replies import LocalTransport, ReplyStore
+from debate_judge.programs.lm.settings import (
     CALLED_DIRECTLY,
+    EXAMPLE_LM,
+    LMOptions,
+    MaxTokens,
+    Price,
+    Temperature,
     base_variable,
     key_variable,
+    litellm_table,
     normalize_address,
+    price_of,
+    require_provider,
     without_credentials,
 )
-from debate_judge.programs.lm.options import LMOptions, MaxTokens, Temperature
-from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, litellm_table, price_of
-from debate_judge.programs.lm.providers import require_provider
-from debate_judge.programs.lm.reply import LocalTransport, ReplyStore
 
 _LOG = logging.getLogger(__name__)
 
@@ -102,10 +106,10 @@ def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
     # OpenAI has some models in its Responses API alone, which LiteLLM calls for them; other servers of that name chat.
     lacks_chat = provider == "openai" and not api_base and litellm_table().get(name, {}).get("mode") == "responses"
     if provider not in CALLED_DIRECTLY or lacks_chat:
-        from debate_judge.programs.lm.http.other_providers import LiteLLMTransport
+        from debate_judge.programs.lm.transport import LiteLLMTransport
 
         return LiteLLMTransport(spec, api_base, flag)
-    from debate_judge.programs.lm.http.chat_completions import anthropic_transport, openai_transport
+    from debate_judge.programs.lm.transport import anthropic_transport, openai_transport
 
     # A line break that was pasted with the key is not allowed in a header.
     key = (os.environ.get(key_variable(spec)) or "").strip() or None

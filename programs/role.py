@@ -26,10 +26,9 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import parsing
 from debate_judge.programs.judge import Failure, Item, Turn, UnscoredReason
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import is_fatal
-from debate_judge.programs.lm.loop import gather
-from debate_judge.programs.lm.usage import CALL_TAG, CallTag
+from debate_judge.programs.lm.engine import JudgeLM, gather
+from debate_judge.programs.lm.limits import is_fatal
+from debate_judge.programs.lm.replies import CALL_TAG, CallTag
 
 T = TypeVar("T")
 

@@ -21,8 +21,8 @@ import dspy
 from debate_judge import data
 from debate_judge.programs import judge_class
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict, items_of
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.reply import LocalTransport, Messages, Reply
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.replies import LocalTransport, Messages, Reply
 from debate_judge.programs.make_lm import make_lm
 
 Script = Callable[[str], str]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.http.address import NoServerError
+from debate_judge.programs.lm.settings import NoServerError
 
 COMMANDS = {
     "compile": ("debate_judge.optimize.compile", "compile a judge that agrees with your raters"),
@@ -105,7 +105,7 @@ def run_main(work: Callable[[], int], after_interrupt: str = "") -> int:
         dspy = sys.modules.get("dspy")
         if dspy is None or not isinstance(error, dspy.LMError):
             raise
-        from debate_judge.programs.lm.errors import describe
+        from debate_judge.programs.lm.limits import describe
 
         print(describe(error, error.model or ""), file=sys.stderr)
         return EXIT_LM

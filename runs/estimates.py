@@ -23,10 +23,8 @@ from debate_judge.programs.dry_run import REPLY_TOKENS, DryRunTransport, Estimat
 from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import CompiledJudge, Item
 from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
-from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.lm.prices import Price, price_of
-from debate_judge.programs.lm.reply import Reply, ReplyStore, replies_folder
-from debate_judge.programs.lm.store import FILE, SqlStore
+from debate_judge.programs.lm.replies import FILE, Reply, ReplyStore, SqlStore, replies_folder
+from debate_judge.programs.lm.settings import BudgetCaps, LMOptions, Price, price_of
 from debate_judge.programs.make_lm import OFFLINE, make_lm, server_address
 from debate_judge.runs.reports.tables import DataTable, OutputBlock
 from debate_judge.runs.runner.debate_cache import DebateCache

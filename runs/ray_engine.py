@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import dspy
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.programs.lm.errors import describe
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.usage import Meter
+from debate_judge.programs.lm.limits import describe
+from debate_judge.programs.lm.replies import Meter
+from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.runs.command_line import EXIT_INPUT, EXIT_LM, RESUME_HINT, is_terminal, say
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.integrations.pandas_frame import score_frame

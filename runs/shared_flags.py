@@ -18,16 +18,16 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files import reading
 from debate_judge.data.schema import Level
 from debate_judge.programs.debate.prompts import PERSONAS, require_persona
-from debate_judge.programs.lm.http.address import (
+from debate_judge.programs.lm.replies import replies_folder
+from debate_judge.programs.lm.settings import (
+    LMOptions,
     base_variable,
     default_address,
     key_variable,
     normalize_address,
     require_listening,
+    require_provider,
 )
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.providers import require_provider
-from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags import flag_group, line_of_key, setting, split_commas
 
 if TYPE_CHECKING:

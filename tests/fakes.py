@@ -16,7 +16,7 @@ import dspy
 import pytest
 
 from debate_judge.programs.lm.engine import settings_of
-from debate_judge.programs.lm.usage import CALL_TAG
+from debate_judge.programs.lm.replies import CALL_TAG
 from debate_judge.programs.testing import Script, ScriptedLM, in_turn, scripted_lm
 
 __all__ = [

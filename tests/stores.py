@@ -7,8 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from debate_judge.programs.lm.reply import Reply, ReplyStore
-from debate_judge.programs.lm.store import FILE
+from debate_judge.programs.lm.replies import FILE, Reply, ReplyStore
 
 REPLIES = [
     Reply("[[ ## score ## ]]\n4", 120, 7, 64, "stop"),

@@ -63,7 +63,7 @@ def test_no_private_name_of_dspy_or_litellm_is_used() -> None:
     assert private.match("litellm._logging.verbose_logger")
     assert not private.match("dspy.__version__")
     used = [(name_of(path), name) for path in SOURCES for name in foreign_names(path) if private.match(name)]
-    assert used == [("programs/lm/http/connections.py", "dspy._vendor.lm15.transports")]
+    assert used == [("programs/lm/transport.py", "dspy._vendor.lm15.transports")]
 
 
 @pytest.mark.parametrize("folder", ["optimize", "runs"])

@@ -16,8 +16,8 @@ import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.replies import SqlStore
+from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.programs.make_lm import make_lm
 from tests.faulty_server import FAULTS, FaultyServer
 from tests.hostile_server import HostileServer, sized

@@ -17,7 +17,7 @@ import mlflow
 import pytest
 
 from debate_judge.optimize.cli import main
-from debate_judge.programs.lm.prices import EXAMPLE_LM, price_of
+from debate_judge.programs.lm.settings import EXAMPLE_LM, price_of
 from debate_judge.programs.make_lm import is_reasoning_model
 from debate_judge.runs.command_line import COMMANDS, script
 from debate_judge.runs.mlflow_setup import use_tracking_uri

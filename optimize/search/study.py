@@ -36,7 +36,7 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import LEARNT, Point, SearchSpace
 from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values
 from debate_judge.programs.debate.prompts import TWO_BRIEFS
-from debate_judge.programs.lm.errors import TooManyUnscoredError
+from debate_judge.programs.lm.limits import TooManyUnscoredError
 from debate_judge.runs.runner.runner import require_scored
 
 if TYPE_CHECKING:

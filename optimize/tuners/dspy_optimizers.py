@@ -35,8 +35,8 @@ from debate_judge.optimize.tuners.rated_sources import BYTES_PER_TOKEN, MAX_PROM
 from debate_judge.programs import import_object
 from debate_judge.programs.devset import FAILURE_SCORE, group_agreement
 from debate_judge.programs.judge import Item, Judge, Verdict
-from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.errors import is_fatal
+from debate_judge.programs.lm.engine import run
+from debate_judge.programs.lm.limits import is_fatal
 from debate_judge.runs.runner.judge_usage import STAGE
 from debate_judge.runs.runner.progress import ItemPass
 
@@ -235,7 +235,7 @@ class _BatchJudge(dspy.Module):
         self.judge = judge
 
     def forward(self, questions: Sequence[Item]) -> dspy.Prediction:
-        judgements = loop.run(self.judge.judge_all(questions))
+        judgements = run(self.judge.judge_all(questions))
         scores = [judgement.score if isinstance(judgement, Verdict) else None for judgement in judgements]
         return dspy.Prediction(scores=scores, judgements=judgements)
 

@@ -18,9 +18,8 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize.tuners import GUIDE_WORDS
 from debate_judge.optimize.tuners.persona import NO_ISSUE_RIGHTLY, WritePersona, count_effects, effects_text
 from debate_judge.optimize.tuners.rated_sources import MAX_PROMPT_TOKENS, RatedSource, first_quotation, pack
-from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.usage import REPLY_KEYS
+from debate_judge.programs.lm.engine import JudgeLM, run
+from debate_judge.programs.lm.replies import REPLY_KEYS
 from debate_judge.programs.parsing import escape
 
 PERSONA_WORDS = 130
@@ -193,7 +192,7 @@ class GuideAuthor:
             REPLY_KEYS.reset(token)
         text = shorten(text, accepted_words, sources)
         if not text and isinstance(self.lm, JudgeLM):
-            loop.run(self.lm.discard(keys))
+            run(self.lm.discard(keys))
         return text or None
 
 

@@ -43,9 +43,8 @@ from debate_judge.programs.judge import (
     first_success,
     whole_number,
 )
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.loop import gather
-from debate_judge.programs.lm.usage import CallTag
+from debate_judge.programs.lm.engine import JudgeLM, gather
+from debate_judge.programs.lm.replies import CallTag
 from debate_judge.programs.parsing import NO_ISSUE, Unreadable
 from debate_judge.programs.role import (
     ParsedScore,

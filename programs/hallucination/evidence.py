@@ -34,10 +34,10 @@ from debate_judge.data.sets.factuality import ANSWER_RULE
 from debate_judge.programs import parsing
 from debate_judge.programs.examples import fit_tfidf
 from debate_judge.programs.judge import Item
-from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.limits import retry_after, retry_wait
-from debate_judge.programs.lm.redaction import redact_text
-from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.replies import Reply
+from debate_judge.programs.lm.settings import redact_text
 from debate_judge.programs.role import Fields, ReplyFailure, Role, RoleReply
 
 # --- searches: any function from a query to texts, and one of the web ---

@@ -55,7 +55,7 @@ from debate_judge.programs.judge import (
     one_of,
     whole_number,
 )
-from debate_judge.programs.lm.loop import gather
+from debate_judge.programs.lm.engine import gather
 from debate_judge.programs.role import Fields, ReplyFailure, Role, RoleReply, task_description
 
 S1 = ("trust", "skeptic", "leader")

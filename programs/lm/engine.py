@@ -10,42 +10,186 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
+import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
+import dspy
 from dspy import lm15
 from dspy.lm15 import Config, Message, Request, Response, TokenLogprob, TopLogprob, Usage
 
-from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.errors import (
+from debate_judge.data.errors import InputError
+from debate_judge.programs.lm.limits import (
     MAY_BE_CHARGED,
     NOT_LISTENING,
-    UNUSABLE,
-    affects_all_calls,
-    is_retryable,
-    redact_error,
-)
-from debate_judge.programs.lm.limits import (
     OVERLOAD_STATUSES,
+    UNUSABLE,
     Budget,
     Limiter,
     OutageWatch,
     PrefixWarmup,
     TokenEstimate,
     TokenEstimator,
+    affects_all_calls,
+    is_retryable,
+    redact_error,
     retry_wait,
 )
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.parameters import ProviderParameters
-from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore, wait_or_claim
-from debate_judge.programs.lm.samples import CopyWatch
-from debate_judge.programs.lm.usage import CALL_TAG, REPLY_KEYS, CallTag, Meter
+from debate_judge.programs.lm.replies import (
+    CALL_TAG,
+    REPLY_KEYS,
+    CallTag,
+    InMemoryStore,
+    LocalTransport,
+    Messages,
+    Meter,
+    Reply,
+    ReplyStore,
+    wait_or_claim,
+)
+from debate_judge.programs.lm.settings import LMOptions, Price, destination
+from debate_judge.programs.lm.transport import ProviderParameters
+
+# --- loop ---
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_INLINE_MODULE = "dspy.clients.execution"
+"""DSPy's module that runs two functions in another thread in every call, though they take some 50 microseconds."""
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Runs functions of `_INLINE_MODULE` directly: a thread switch costs 0.1 ms of CPU, twice their time."""
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        # `asyncio.to_thread` wraps the function so that it runs in a copy of the context.
+        function = func.args[0] if isinstance(func, partial) and func.args else func
+        if getattr(function, "__module__", "") != _INLINE_MODULE:
+            return super().run_in_executor(executor, func, *args)
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+_started: list[asyncio.AbstractEventLoop] = []
+_starting = threading.Lock()
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """The loop of this process, running. A forked process has none: start processes by `spawn`."""
+    with _starting:
+        if not _started:
+            _started.append(_Loop())
+            threading.Thread(target=_started[0].run_forever, name="debate-loop", daemon=True).start()
+    return _started[0]
+
+
+def submit(coro: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start `coro` on the loop, in a copy of the caller's context."""
+    # The callback that makes the task runs in a copy of this thread's context, and so does the task.
+    return asyncio.run_coroutine_threadsafe(coro, event_loop())
+
+
+def run(coro: Coroutine[Any, Any, T]) -> T:
+    """Run `coro` on the loop and wait for its result; an interrupt here cancels it there.
+
+    May be called in any thread, also in one with a running loop of its own (a notebook's), which it blocks meanwhile.
+
+    Raises:
+        RuntimeError: It is called on the loop itself, which would wait for itself.
+    """
+    if is_current():
+        coro.close()
+        raise RuntimeError("synchronous call on the loop of all LM calls; await `acall` instead")
+    future = submit(coro)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+async def on_loop(coro: Coroutine[Any, Any, T]) -> T:
+    """Await `coro` on the loop, from any loop; cancelling this cancels it there."""
+    return await (coro if is_current() else asyncio.wrap_future(submit(coro)))
+
+
+def is_current() -> bool:
+    """Whether the caller runs on the loop."""
+    try:
+        return asyncio.get_running_loop() in _started
+    except RuntimeError:
+        return False
+
+
+async def gather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    """`asyncio.gather`, with DSPy's trace in the order of the arguments: optimizers sample calls from the trace, which
+    must not depend on which reply came first."""
+    trace = dspy.settings.trace
+    if trace is None:
+        return list(await asyncio.gather(*awaitables))
+
+    async def traced(awaitable: Awaitable[T]) -> tuple[T, list[Any]]:
+        with dspy.context(trace=[]):
+            return await awaitable, dspy.settings.trace
+
+    results = await asyncio.gather(*map(traced, awaitables))
+    trace.extend(call for _, calls in results for call in calls)
+    return [result for result, _ in results]
+
+
+# --- samples ---
+
+_LOG = logging.getLogger(__name__)
+
+_MAX_ANSWERS = 10_000
+"""Number of latest answers that are compared."""
+
+
+class CopyWatch:
+    """Says, once, that an LM's samples are copies of each other, so that their mean is that of a single one.
+
+    Args:
+        model: For the message.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._answers: dict[int, None] = {}
+        """The latest answers with their questions and ids, hashed, the oldest first."""
+        self._said = False
+
+    def observe(self, messages: Messages, sample: int | None, reply: Reply) -> None:
+        """Compare a reply that the server has just given with earlier samples; `sample` is the number of its sample."""
+        if self._said or sample is None:
+            return
+        answer = hash((*(message["content"] for message in messages), reply.id, reply.text))
+        is_copy = reply.id is not None and answer in self._answers
+        if is_copy or reply.from_cache:
+            self._said = True
+            how = "with the id of another one" if is_copy else "from its cache"
+            _LOG.warning(
+                "%s: the server answers a sample %s, so that several samples are one reply; switch the cache of the "
+                "gateway off, or choose the score mode text", self._model, how,
+            )  # fmt: skip
+        self._answers[answer] = None
+        if len(self._answers) > _MAX_ANSWERS:
+            del self._answers[next(iter(self._answers))]
+
+
+# --- engine ---
 
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed", "logprobs")
 """The fields of a request's config that are sent."""
@@ -97,7 +241,7 @@ class _Call:
 
 
 class RecordedEngine:
-    """DSPy's asynchronous engine of a `JudgeLM`. It runs on the event loop of all LM calls (`programs.lm.loop`).
+    """DSPy's asynchronous engine of a `JudgeLM`. It runs on the event loop of all LM calls (see `event_loop`).
 
     Args:
         model: PROVIDER/MODEL.
@@ -149,7 +293,7 @@ class RecordedEngine:
             dspy.lm15.LM15Error: The call failed for good.
             dspy.LMError: The provider is down, or the budget is spent.
         """
-        return await loop.on_loop(self._complete(request))
+        return await on_loop(self._complete(request))
 
     async def _complete(self, request: Request) -> Response:
         key, reply = await self._reply(request)
@@ -198,7 +342,7 @@ class RecordedEngine:
                 await self._put(call, reply)
             return reply
 
-        return await loop.on_loop(self._deduplicate(_Call(key, CallTag(role)), make))
+        return await on_loop(self._deduplicate(_Call(key, CallTag(role)), make))
 
     async def _deduplicate(self, call: _Call, make: Callable[[_Call], Awaitable[Reply]]) -> Reply:
         """The stored reply, or that of `make`, which is called once for all concurrent callers with the same key."""
@@ -453,7 +597,7 @@ class RecordedEngine:
     async def aclose(self, *, for_good: bool = False) -> None:
         """See `JudgeLM.aclose`."""
         self._ended = for_good
-        await loop.on_loop(self._aclose())
+        await on_loop(self._aclose())
 
     async def _aclose(self) -> None:
         calls = {call.task: call for call in self._running.values()}
@@ -518,3 +662,148 @@ def response_of(model: str, key: str, reply: Reply) -> Response:
     )
     message = Message.assistant(reply.text)
     return Response(id=key, model=model, message=message, finish_reason=finish, usage=usage, logprobs=logprobs or None)
+
+
+# --- client ---
+
+
+class JudgeLM(dspy.LM):
+    """A `dspy.LM` with a store of replies, limits and usage accounts. Make one with `make_lm`.
+
+    A call with a tag (`CallTag`) is made and stored once; without one, equal requests are new
+    samples.
+
+    Args:
+        model: Model string as DSPy knows it.
+        transport: Makes one attempt at a call, asynchronously.
+        endpoint: Address of the server, so that two servers with one model name never share replies.
+        store: Stores replies; in memory by default.
+        concurrency: Maximum number of calls in flight.
+        options: Limits, retries, budget.
+        price: Of the model, if it is known.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        transport: Transport,
+        endpoint: str = "",
+        store: ReplyStore | None = None,
+        concurrency: int = 16,
+        options: LMOptions | None = None,
+        price: Price | None = None,
+        **kwargs: Any,
+    ) -> None:
+        logging.getLogger("dspy.clients.lm").addFilter(_keep_warning)
+        self.recorded_engine = RecordedEngine(
+            model, endpoint, transport, InMemoryStore() if store is None else store,
+            concurrency=concurrency, options=options or LMOptions(), price=price,
+            warmup=not isinstance(transport, LocalTransport),
+        )  # fmt: skip
+        self.endpoint, self.price, self.concurrency = endpoint, price, concurrency
+        self._second_lms: list[JudgeLM] = []
+        # DSPy's own cache and retries are off: the engine has both.
+        super().__init__(
+            model,
+            engine=_SynchronousEngine(self.recorded_engine),
+            async_engine=self.recorded_engine,
+            num_retries=0,
+            cache=False,
+            **kwargs,
+        )
+        self.recorded_engine.probe_settings = {name: value for name, value in self.kwargs.items() if value is not None}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JudgeLM:
+        # Optimizers deep-copy programs; connections and counters must not be copied.
+        return self
+
+    @property
+    def store(self) -> ReplyStore:
+        """The store of its replies."""
+        return self.recorded_engine.store
+
+    @property
+    def meter(self) -> Meter:
+        """Counts its calls and tokens, together with those of the second LM of its run."""
+        return self.recorded_engine.meter
+
+    @property
+    def destination(self) -> str | None:
+        """A message that says where the calls go; None if they are answered inside the process."""
+        is_local = isinstance(self.recorded_engine.transport, LocalTransport)
+        return None if is_local else destination(self.model, self.endpoint)
+
+    def share_run(self, first: JudgeLM, role: str) -> JudgeLM:
+        """Before the first call: make this the second LM of the run of `first`, with the same accounts and budget.
+
+        Args:
+            first: The LM of the run.
+            role: Role of the calls of DSPy's own modules to this LM, in the usage accounts.
+        """
+        self.recorded_engine.share_run(first.recorded_engine, role, self.price)
+        self.meter.prices[role] = self.price
+        first._second_lms.append(self)
+        return self
+
+    def share_budget(self, first: JudgeLM) -> None:
+        """Before the first call: spend from the budget of `first`, so that the cap is one for both."""
+        self.recorded_engine.share_budget(first.recorded_engine, self.price)
+
+    async def discard(self, keys: Iterable[str]) -> None:
+        """Forget replies that could not be used, so that the next run asks again: the server may have been mended."""
+        for key in keys:
+            await self.store.discard(key)
+
+    async def get_or_create(self, key: str, role: str, create: Callable[[], Awaitable[Reply]]) -> Reply:
+        """The reply stored under `key`, else that of `create`, which one caller of all processes executes."""
+        return await self.recorded_engine.get_or_create(key, role, create)
+
+    async def acall(self, *arguments: Any, **keywords: Any) -> Any:
+        try:
+            return await super().acall(*arguments, **keywords)
+        except dspy.LMUnexpectedError as error:
+            raise _unwrapped(error) from None
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        try:
+            return super().__call__(*arguments, **keywords)
+        except dspy.LMUnexpectedError as error:
+            raise _unwrapped(error) from None
+
+    @property
+    def calls_in_flight(self) -> int:
+        """Number of requests without an answer, those of the second LM included."""
+        return sum(lm.recorded_engine.calls_in_flight for lm in (self, *self._second_lms))
+
+    async def aclose(self, *, for_good: bool = False) -> None:
+        """End all calls and close the connections, those of the second LM included. The replies to requests that were
+        sent are waited for: they are paid for.
+
+        Args:
+            for_good: Whether later calls are refused: threads of DSPy's optimizers outlive an interrupt.
+        """
+        await asyncio.gather(*(lm.recorded_engine.aclose(for_good=for_good) for lm in (self, *self._second_lms)))
+
+
+class _SynchronousEngine:
+    """DSPy's synchronous engine of a `JudgeLM`: blocks the calling thread until the asynchronous one has replied."""
+
+    def __init__(self, engine: RecordedEngine) -> None:
+        self._engine = engine
+
+    def complete(self, request: Request) -> Response:
+        try:
+            return run(self._engine.complete(request))
+        except CancelledError:
+            raise dspy.LMUnexpectedError("the run ended before the call was answered") from None
+
+
+def _unwrapped(error: dspy.LMUnexpectedError) -> Exception:
+    """The `InputError` behind an error, e.g. of a full disk, which DSPy wraps as an unexpected one; else the error."""
+    return error.__cause__ if isinstance(error.__cause__, InputError) else error
+
+
+def _keep_warning(record: logging.LogRecord) -> bool:
+    """Whether to show a warning of DSPy's: not the advice to raise `max_tokens`, which the engine does by itself."""
+    return "response was truncated" not in record.getMessage()

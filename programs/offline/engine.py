@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from debate_judge.programs.lm.reply import LocalTransport, Reply
+from debate_judge.programs.lm.replies import LocalTransport, Reply
 from debate_judge.programs.offline import roles
 from debate_judge.programs.offline.features import (
     DIALOGUE_FEATURES,
@@ -285,7 +285,7 @@ def role_fields(prompt: Prompt) -> dict[str, str]:
 
 
 class OfflineTransport(LocalTransport):
-    """The offline LM as a transport of `programs.lm.client.JudgeLM`; of a call's settings only `logprobs` matters."""
+    """The offline LM as a transport of `programs.lm.engine.JudgeLM`; of a call's settings only `logprobs` matters."""
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
         prompt = parse(system, user)

@@ -21,7 +21,7 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs import JUDGES, build, build_preset, options_of
 from debate_judge.programs.judge import AspectJudge, Judge, default_granularity
-from debate_judge.programs.lm.options import MaxTokens, Temperature
+from debate_judge.programs.lm.settings import MaxTokens, Temperature
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_mlflow

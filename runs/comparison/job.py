@@ -11,10 +11,9 @@ from pathlib import Path
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_json
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import TooManyUnscoredError
-from debate_judge.programs.lm.reply import StoreError, replies_folder
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.limits import TooManyUnscoredError
+from debate_judge.programs.lm.replies import SqlStore, StoreError, replies_folder
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.command_line import EXIT_LM, RESUME_HINT, print_error
 from debate_judge.runs.comparison.entrants import Entrant, LMChoice

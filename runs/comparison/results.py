@@ -29,7 +29,7 @@ from debate_judge.data.agreement.tables import (
 )
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.judge import Judgement, Unscored
-from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.settings import Price
 from debate_judge.runs.reports.evidence import several_raters, to_json
 from debate_judge.runs.runner.judge_usage import JudgeUsage
 from debate_judge.runs.runner.runner import calls_per_item

@@ -26,9 +26,7 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Task
 from debate_judge.programs.judge import CompiledJudge
-from debate_judge.programs.lm.http.address import without_credentials
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.redaction import redact
+from debate_judge.programs.lm.settings import LMOptions, redact, without_credentials
 from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, fetch, in_mlflow
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import (

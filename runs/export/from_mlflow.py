@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.redaction import redact_text
+from debate_judge.programs.lm.settings import redact_text
 from debate_judge.runs.export.manifest import Export, read
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file, use_tracking_uri
 

@@ -30,11 +30,9 @@ from debate_judge.programs.grouping import (
     signed_as,
 )
 from debate_judge.programs.judge import EMPTY, CompiledJudge, Judge, Judgement, ScoreScale, call_result, cut_of
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.loop import run
-from debate_judge.programs.lm.options import LMOptions, MaxTokens
-from debate_judge.programs.lm.reply import InMemoryStore, replies_folder
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.engine import JudgeLM, run
+from debate_judge.programs.lm.replies import InMemoryStore, SqlStore, replies_folder
+from debate_judge.programs.lm.settings import LMOptions, MaxTokens
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.export.manifest import Export, attribute_spec_errors, cuts_in, resolve_lm
 from debate_judge.runs.runner.preflight import PreflightCheck, preflight
@@ -427,7 +425,7 @@ def open_judge(
     options: LMOptions | None = None,
     max_tokens: MaxTokens | None = None,
 ) -> LoadedJudge:
-    """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.options`."""
+    """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.settings`."""
     spec, api_base, settings = resolve_lm(export, lm, api_base, max_tokens)
     # Limited, so that the memory of a long-running service does not grow.
     reply_store = InMemoryStore(max_replies=10_000) if store is None else SqlStore(replies_folder(store, spec))

@@ -25,8 +25,7 @@ from debate_judge.data.schema import Granularity, Task, fingerprint
 from debate_judge.programs import JUDGE_CLASSES, build
 from debate_judge.programs.examples import is_rated_example
 from debate_judge.programs.judge import AspectJudge, CompiledJudge, Judge
-from debate_judge.programs.lm.http.address import base_variable, without_credentials
-from debate_judge.programs.lm.options import MaxTokens
+from debate_judge.programs.lm.settings import MaxTokens, base_variable, without_credentials
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.usage import Meter, Usage
+from debate_judge.programs.lm.replies import Meter, Usage
+from debate_judge.programs.lm.settings import Price
 from debate_judge.runs.reports.tables import DataTable
 
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Reply, ReplyStore
+from debate_judge.programs.lm.replies import Reply, ReplyStore
+from debate_judge.programs.lm.settings import Price
 
 STAGE: ContextVar[str] = ContextVar("stage", default="")
 """The stage of the run that calls belong to, e.g. `fluency: tuning`; estimates count calls by stage."""
@@ -66,7 +66,7 @@ def stage(name: str) -> Iterator[None]:
 
 
 class UsageByJudge:
-    """A `programs.lm.reply.ReplyStore` that counts each reply in the usage of the judge that asks for it.
+    """A `programs.lm.replies.ReplyStore` that counts each reply in the usage of the judge that asks for it.
 
     A missing reply is counted when it is stored, for every judge that has asked for it, whichever task stores it: a
     call in flight serves all that wait for it.

@@ -17,7 +17,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import Failure, Item, Judge, corpus_items
-from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.runner.runner import JudgeRunner
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 from debate_judge.runs.runner.judge_usage import STAGE
 
 if TYPE_CHECKING:
-    from debate_judge.programs.lm.client import JudgeLM
+    from debate_judge.programs.lm.engine import JudgeLM
 
 BAR_DELAY = 2.0
 """Seconds before a bar is drawn; shorter work needs none."""

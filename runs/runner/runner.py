@@ -1,4 +1,4 @@
-"""Runs judges over items on one event loop (`programs.lm.loop`), with one LM and one limiter.
+"""Runs judges over items on one event loop (`programs.lm.engine`), with one LM and one limiter.
 
 Compile, compare and score share `JudgeRunner`. DSPy's optimizers, which evaluate from worker threads, use the same
 connections, limiter and store of replies.
@@ -26,11 +26,9 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.programs.grouping import Question, group_into_questions
 from debate_judge.programs.judge import Item, Judge, Judgement, Transcript, Unscored, round_to_granularity
-from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import TooManyUnscoredError
-from debate_judge.programs.lm.limits import SOURCE
-from debate_judge.programs.lm.reply import StoreError
+from debate_judge.programs.lm.engine import JudgeLM, submit
+from debate_judge.programs.lm.limits import SOURCE, TooManyUnscoredError
+from debate_judge.programs.lm.replies import StoreError
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.judge_usage import JudgeUsage, charged_to
 from debate_judge.runs.runner.progress import RunProgress
@@ -69,7 +67,7 @@ class JudgeRunner:
         # Replies in flight are paid for, so they are waited for; a second interrupt ends this, too.
         interrupted = error_type is not None and not issubclass(error_type, Exception)
         count = self.lm.calls_in_flight
-        closing = loop.submit(self.lm.aclose(for_good=interrupted))
+        closing = submit(self.lm.aclose(for_good=interrupted))
         try:
             if interrupted and count:
                 message = f"stopping: {count} calls are in flight and paid for; their replies are stored (Ctrl-C: not)"
@@ -109,7 +107,7 @@ class JudgeRunner:
         if self._cancelled:
             work.close()
             raise CancelledError
-        future = loop.submit(work)
+        future = submit(work)
         self._submitted.add(future)
         future.add_done_callback(self._submitted.discard)
         if self._cancelled:

@@ -24,7 +24,7 @@ from debate_judge.programs.judge import (
     Unscored,
     reason_of,
 )
-from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.runs.runner.runner import JudgeRunner
 
 

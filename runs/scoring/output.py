@@ -2,7 +2,7 @@
 
 Rows are written to OUT.part as JSON lines, and OUT is made from it at the end: renamed, or written by pandas as CSV,
 Excel or Parquet. A run that was stopped starts again from the first text, with every answered call read from the store
-of replies (`programs.lm.store`). Texts are hostile: in a sheet nothing becomes a formula or a link.
+of replies (`programs.lm.replies`). Texts are hostile: in a sheet nothing becomes a formula or a link.
 """
 
 from __future__ import annotations

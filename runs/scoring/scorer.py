@@ -15,9 +15,8 @@ from debate_judge.data.files.groups import LocatedGroup, iter_groups
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.programs.judge import EMPTY, Item
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.usage import Meter
+from debate_judge.programs.lm.replies import Meter
+from debate_judge.programs.lm.settings import LMOptions, Price
 from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
 from debate_judge.runs.command_line import RESUME_HINT, say
 from debate_judge.runs.export.folder import open_export

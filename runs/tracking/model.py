@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import debate_judge
-from debate_judge.programs.lm.redaction import redact_text
+from debate_judge.programs.lm.settings import redact_text
 from debate_judge.runs.export.folder import SETTINGS
 from debate_judge.runs.export.manifest import Export, read
 

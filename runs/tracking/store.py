@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.redaction import redact_text
+from debate_judge.programs.lm.settings import redact_text
 from debate_judge.runs.export.from_mlflow import embedded_uri
 from debate_judge.runs.mlflow_setup import prepare_mlflow, split_login, sqlite_file, use_tracking_uri
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from debate_judge.programs.lm.redaction import redact_text
+from debate_judge.programs.lm.settings import redact_text
 from debate_judge.runs.mlflow_setup import split_login, use_tracking_uri
 from debate_judge.runs.tracking.store import TrackingStore, is_server, open_tracking_store, tracking_errors
 from debate_judge.runs.tracking.values import finite_values, first_line, parent_run_tags, source_tags, text_values

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from debate_judge.programs.lm.redaction import redact, redact_text
+from debate_judge.programs.lm.settings import redact, redact_text
 
 CHOICE_METRIC = "choice_agreement"
 """Metric of trials and compiles: agreement on the sources by which the judge is chosen; biased upwards for the best.

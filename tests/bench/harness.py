@@ -19,7 +19,7 @@ from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import AspectJudge, CompiledJudge
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.replies import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.reports.tables import DataTable, show

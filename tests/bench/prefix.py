@@ -34,9 +34,9 @@ from debate_judge import data
 from debate_judge.data.schema import Corpus
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Unscored, corpus_items
-from debate_judge.programs.lm import loop
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.lm import engine
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.replies import Messages, Reply
 from debate_judge.programs.parsing import REQUEST
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.bench.harness import Row, parser_of, publish
@@ -69,7 +69,7 @@ def parts(messages: Messages) -> Parts:
     return {**pieces, "request": REQUEST + request}
 
 
-class SimulatedTime(loop._Loop):
+class SimulatedTime(engine._Loop):
     """An event loop whose clock jumps to the next timer when nothing else is left to do."""
 
     GRACE = 0.001
@@ -133,8 +133,8 @@ def run(corpus: Corpus, concurrency: int, prefix_warmup: bool = True) -> list[Re
     if not prefix_warmup:
         lm.recorded_engine._warmup = None
     with (
-        patch.object(loop, "_started", []),
-        patch.object(loop, "_Loop", SimulatedTime),
+        patch.object(engine, "_started", []),
+        patch.object(engine, "_Loop", SimulatedTime),
         JudgeRunner(lm, progress=False) as runner,
     ):
         judge = Debate(debate_config=DebateConfig(ROUNDS, True))

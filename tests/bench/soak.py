@@ -32,7 +32,7 @@ COMMAND = """
 import re
 import sys
 from pathlib import Path
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.scoring import scorer
 

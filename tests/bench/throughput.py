@@ -23,7 +23,7 @@ import orjson
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Item
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.replies import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.testing import scripted_lm
 from debate_judge.runs.runner.runner import JudgeRunner

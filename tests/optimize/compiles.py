@@ -11,7 +11,7 @@ from debate_judge.optimize.plan import CompilePlan, CompileRun, make_plan
 from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.runs.runner.runner import JudgeRunner
 
 

@@ -15,7 +15,7 @@ from typing import Any
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
 from debate_judge.optimize import compile as command
-from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.lm.replies import Messages, Reply
 from debate_judge.programs.offline import engine as offline
 
 

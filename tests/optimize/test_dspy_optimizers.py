@@ -21,8 +21,8 @@ from debate_judge.optimize.tuners import TunerContext, dspy_optimizers, find_tun
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.reply import InMemoryStore
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.replies import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm, section

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize import compile as command
-from debate_judge.programs.lm.errors import ProviderDownError
+from debate_judge.programs.lm.limits import ProviderDownError
 from debate_judge.programs.offline.engine import OfflineTransport
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.config_keys import keys

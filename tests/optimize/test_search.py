@@ -26,7 +26,7 @@ from debate_judge.optimize.search.study import (
     SearchLimits,
     SearchResult,
 )
-from debate_judge.programs.lm.errors import TooManyUnscoredError
+from debate_judge.programs.lm.limits import TooManyUnscoredError
 from tests.optimize.searches import (
     SPACE,
     FakeScores,

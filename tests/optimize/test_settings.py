@@ -12,8 +12,8 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize.run import REFLECTION
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.prompts import PERSONAS
-from debate_judge.programs.lm.errors import BudgetSpentError
-from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.limits import BudgetSpentError
+from debate_judge.programs.lm.replies import Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.testing import scripted_lm
 from debate_judge.runs.reports.costs import cost_rows

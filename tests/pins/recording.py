@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.programs.lm.reply import replies_folder
-from debate_judge.programs.lm.store import FILE
+from debate_judge.programs.lm.replies import FILE, replies_folder
 from debate_judge.programs.offline.engine import OfflineTransport
 from tests.faulty_server import FaultyServer, Script
 

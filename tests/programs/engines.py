@@ -9,10 +9,8 @@ from typing import Any
 
 from dspy.lm15 import Config, Message, Request, Response, Usage
 
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.engine import key_of
-from debate_judge.programs.lm.reply import Messages, Reply
-from debate_judge.programs.lm.usage import CALL_TAG, CallTag
+from debate_judge.programs.lm.engine import JudgeLM, key_of
+from debate_judge.programs.lm.replies import CALL_TAG, CallTag, Messages, Reply
 
 SPECS = ["openai/m", "anthropic/m", "cohere_chat/m", "deepinfra/m"]
 """One for each transport: our own, and LiteLLM's with its HTTP client and with OpenAI's."""

@@ -7,7 +7,7 @@ import re
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Item, Judgement, Verdict
-from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
+from debate_judge.programs.lm.engine import JudgeLM, LMOptions, ReplyStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.faulty_server import FaultyServer

@@ -11,8 +11,8 @@ from typing import Any
 import dspy
 import pytest
 
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.replies import SqlStore
+from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.programs.make_lm import make_lm
 from tests.faulty_server import completion
 from tests.hostile_server import HostileServer, sized

@@ -14,8 +14,8 @@ from dspy import lm15
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Transcript, Turn, Unscored, Verdict
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.replies import SqlStore
+from debate_judge.programs.lm.settings import LMOptions
 from tests.fakes import hold, in_turn, only, requested, scripted_lm, section
 from tests.programs.debates import (
     ITEM,

@@ -22,21 +22,21 @@ from dspy import lm15
 from dspy.clients.errors import wrap_error
 
 from debate_judge.programs.lm import limits as limiter
-from debate_judge.programs.lm.errors import UNUSABLE, BudgetSpentError, redact_error
-from debate_judge.programs.lm.http.chat_completions import interpret_error, read_reply
 from debate_judge.programs.lm.limits import (
     NO_TOKENS,
+    UNUSABLE,
     Budget,
+    BudgetSpentError,
     Limiter,
     TokenEstimate,
     TokenEstimator,
+    redact_error,
     retry_after,
     retry_wait,
 )
-from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.lm.redaction import redact, redact_text
-from debate_judge.programs.lm.reply import IMPOSSIBLE, Reply
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.replies import IMPOSSIBLE, Reply, SqlStore
+from debate_judge.programs.lm.settings import BudgetCaps, LMOptions, redact, redact_text
+from debate_judge.programs.lm.transport import interpret_error, read_reply
 from tests.stores import get, key, put
 
 

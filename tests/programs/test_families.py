@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.programs.make_lm import make_lm
 from tests.hostile_server import HostileServer, sized
 from tests.programs.engines import QUESTION, reply_to

@@ -12,9 +12,9 @@ import dspy
 import pytest
 
 from debate_judge.programs.judge import Unscored
-from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
-from debate_judge.programs.lm.options import BudgetCaps
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.limits import BudgetSpentError, ProviderDownError
+from debate_judge.programs.lm.replies import SqlStore
+from debate_judge.programs.lm.settings import BudgetCaps
 from tests.faulty_server import FAULTS, FaultyServer
 from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, lm_at, scores
 

@@ -20,13 +20,18 @@ import pytest
 from dspy._vendor.lm15.transports import TransportError
 
 from debate_judge.programs.hallucination.evidence import SearchError, Serper
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.http import connections as module
-from debate_judge.programs.lm.http.chat_completions import completion_id
-from debate_judge.programs.lm.http.connections import BODY_LIMIT, ConnectionPool, HttpResponse, MismatchedResponseError
-from debate_judge.programs.lm.http.other_providers import LiteLLMTransport
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm import transport as module
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.replies import Reply
+from debate_judge.programs.lm.settings import LMOptions
+from debate_judge.programs.lm.transport import (
+    BODY_LIMIT,
+    ConnectionPool,
+    HttpResponse,
+    LiteLLMTransport,
+    MismatchedResponseError,
+    completion_id,
+)
 from debate_judge.programs.make_lm import make_lm, transport_for
 from tests.hostile_server import ENDLESS, HostileServer, endless, sized
 from tests.programs.engines import QUESTION, SPECS, reply_to

@@ -18,11 +18,10 @@ import dspy
 import pytest
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import ProviderDownError
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.reply import ReplyStore
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.limits import ProviderDownError
+from debate_judge.programs.lm.replies import ReplyStore, SqlStore
+from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.faulty_server import FaultyServer

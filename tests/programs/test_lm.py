@@ -16,12 +16,10 @@ from dspy import lm15
 from dspy.lm15 import Response
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import INCOMPLETE, MISMATCHED, BudgetSpentError, ProviderDownError
-from debate_judge.programs.lm.limits import SOURCE
-from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.limits import INCOMPLETE, MISMATCHED, SOURCE, BudgetSpentError, ProviderDownError
+from debate_judge.programs.lm.replies import Reply, SqlStore
+from debate_judge.programs.lm.settings import BudgetCaps, LMOptions
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import hold, only

@@ -15,8 +15,8 @@ from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.geval import GEval
 from debate_judge.programs.judge import Item
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.replies import Messages, Reply
 from debate_judge.programs.role import point_probabilities
 from tests.fakes import ScriptedLM, debater, hold, only, requested, scripted_lm, section
 from tests.programs.debates import ITEM, issue_reply, judged, no_issue_reply, score_reply

@@ -20,11 +20,9 @@ from typing import Any
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm import loop
-from debate_judge.programs.lm import store as sql
-from debate_judge.programs.lm.engine import key_of
-from debate_judge.programs.lm.reply import Reply, StoreError, wait_or_claim
-from debate_judge.programs.lm.store import FILE, SqlStore
+from debate_judge.programs.lm import replies as sql
+from debate_judge.programs.lm.engine import key_of, run
+from debate_judge.programs.lm.replies import FILE, Reply, SqlStore, StoreError, wait_or_claim
 from debate_judge.runs import compare
 from tests.config_keys import keys
 from tests.stores import REPLIES, count, fill, get, get_all, key, put
@@ -119,7 +117,7 @@ def test_a_claim_excludes_others_until_the_reply_comes_or_it_is_released(opened:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("run", [asyncio.run, loop.run])
+@pytest.mark.parametrize("run", [asyncio.run, run])
 def test_the_claim_of_a_cancelled_caller_is_released(
     opened: Open, run: Callable[[Coroutine[None, None, None]], None]
 ) -> None:
@@ -194,8 +192,8 @@ ROOT = Path(__file__).parents[2]
 _WRITER = """
 import asyncio, sys
 from pathlib import Path
-from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.replies import Reply
+from debate_judge.programs.lm.replies import SqlStore
 store = SqlStore(Path(sys.argv[1]))
 async def go():
     assert await store.get_or_claim("f" * 32) is True
@@ -232,8 +230,8 @@ def test_processes_may_open_a_new_folder_at_the_same_moment(tmp_path: Path) -> N
     script = f"""
 import asyncio, sys
 from pathlib import Path
-from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.lm.replies import Reply
+from debate_judge.programs.lm.replies import SqlStore
 print("ready", flush=True)
 input()
 store = SqlStore(Path({str(tmp_path / "new")!r}))

@@ -10,7 +10,7 @@ import pytest
 from dspy import lm15
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, hold, requested, scripted_lm, section
 from tests.programs.tables import items, judged, shown_candidates, table_script, values

@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize import cli
-from debate_judge.programs.lm.store import FILE
+from debate_judge.programs.lm.replies import FILE
 from tests.refusals import commands, exports, files, formats, functions, made, settings
 from tests.refusals.refusal import SECRET, Refusal
 from tests.stores import count

@@ -19,7 +19,7 @@ from debate_judge.optimize.cli import main
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, build_preset, options_of
 from debate_judge.programs.chateval import ROLES
-from debate_judge.programs.lm.http.address import CALLED_DIRECTLY, default_address
+from debate_judge.programs.lm.settings import CALLED_DIRECTLY, default_address
 from debate_judge.runs.command_line import COMMANDS, command, with_invoked_commands
 from debate_judge.runs.flags import as_command, make_parser, read_settings
 from debate_judge.runs.scoring.settings import ScoreFlags

@@ -18,7 +18,7 @@ from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs import build_preset
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import AspectJudge, CompiledJudge
-from debate_judge.programs.lm.store import FILE
+from debate_judge.programs.lm.replies import FILE
 from debate_judge.runs import compare
 from debate_judge.runs.export.folder import save
 from tests.config_keys import keys

@@ -13,9 +13,9 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import PERSONAS
 from debate_judge.programs.judge import AspectJudge, DebateConfig, Item, Judgement, Transcript, Turn
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import InMemoryStore
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.replies import InMemoryStore
+from debate_judge.programs.lm.settings import Price
 from debate_judge.runs.comparison.entrants import Entrant, build_entrants, parse_judges
 from debate_judge.runs.comparison.evaluate import evaluate
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, EvaluatedJudge

@@ -14,11 +14,9 @@ from debate_judge import data
 from debate_judge.data.schema import group_to_json
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import AspectJudge, CompiledJudge, Item, corpus_items
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.lm.usage import Meter
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.replies import Meter, Reply
+from debate_judge.programs.lm.settings import BudgetCaps, LMOptions, Price
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
 from debate_judge.runs.comparison.entrants import build_entrants, parse_judges

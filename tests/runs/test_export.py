@@ -18,7 +18,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.examples import RatedExample, examples_of, with_examples, with_precedents
 from debate_judge.programs.judge import AspectJudge, CompiledJudge, Item
-from debate_judge.programs.lm.store import FILE
+from debate_judge.programs.lm.replies import FILE
 from debate_judge.runs.comparison.entrants import build_entrants, parse_judges
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import load_in_tool, open_export, read

@@ -18,9 +18,9 @@ from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGro
 from debate_judge.programs import build_preset
 from debate_judge.programs.grouping import Question
 from debate_judge.programs.judge import Judge, corpus_items
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.replies import Reply
+from debate_judge.programs.lm.settings import Price
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner import progress as shown_progress
 from debate_judge.runs.runner.judge_usage import stage

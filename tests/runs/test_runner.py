@@ -29,11 +29,10 @@ from debate_judge.programs.judge import (
     Verdict,
     corpus_items,
 )
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import TooManyUnscoredError
-from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import InMemoryStore, Messages, Reply
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.limits import TooManyUnscoredError
+from debate_judge.programs.lm.replies import InMemoryStore, Messages, Reply
+from debate_judge.programs.lm.settings import LMOptions, Price
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.judge_usage import JudgeUsage, UsageByJudge, charged_to
 from debate_judge.runs.runner.runner import (

@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.runs.command_line import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
 from debate_judge.runs.scoring import scorer
 from debate_judge.runs.scoring.output import ResultWriter

@@ -23,7 +23,7 @@ pytest.importorskip("prometheus_client", reason="the extra `serve` is not instal
 import uvicorn
 
 from debate_judge import load
-from debate_judge.programs.lm.errors import ProviderDownError
+from debate_judge.programs.lm.limits import ProviderDownError
 from debate_judge.runs import serve
 from debate_judge.runs.export.loaded import NO_TEXT, LoadedJudge
 from debate_judge.runs.integrations.http_service import AspectScore, ServiceLimits, make_app

@@ -15,7 +15,7 @@ from debate_judge.data.calibration import Calibration
 from debate_judge.programs import build_preset
 from debate_judge.programs.debate.prompts import with_guide
 from debate_judge.programs.judge import AspectJudge, CompiledJudge, Item
-from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.runs.estimates import EstimateTarget, estimate_scoring
 from debate_judge.runs.export.folder import read
 from debate_judge.runs.runner.runner import JudgeRunner

@@ -1,0 +1,573 @@
+"""Replies, what they used, and where they are stored. Imports no DSPy."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import math
+import os
+import platform
+import sqlite3
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+from filelock import FileLock
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import make_folder
+from debate_judge.programs.lm.settings import Price
+
+# --- reply ---
+
+IMPOSSIBLE = -9999.0
+"""Log-probability of a token that has none; servers that write a number there write this one."""
+Messages = list[dict[str, Any]]
+"""Texts with their roles (system, user, assistant), as OpenAI's chat protocol has them."""
+
+
+def replies_folder(store: str | Path, spec: str) -> Path:
+    """The folder with the stored replies of the LM `spec`, below the folder given with `--store`."""
+    return Path(store) / "replies" / spec.replace("/", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply as it is stored: nothing in it identifies a key or an account."""
+
+    text: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    """Input tokens that the provider served from its prefix cache; `input_tokens` includes them."""
+    finish: str = "stop"
+    logprobs: Sequence[Sequence[tuple[str, float]]] | None = None
+    """If requested: for each token, that token and the most likely alternatives, with log-probabilities."""
+
+    id: str | None = field(default=None, compare=False)
+    """What the server calls it; the store keeps neither this nor what follows."""
+    from_cache: bool = field(default=False, compare=False)
+    """Whether a gateway says that it is from its cache."""
+
+    def __post_init__(self) -> None:
+        # A reply must be the same when it comes from the store: UTF-8 cannot hold every Python string.
+        if not self.text.isascii() or "\0" in self.text:
+            object.__setattr__(self, "text", _storable(self.text))
+        if not self.finish.isalnum():
+            object.__setattr__(self, "finish", _storable(self.finish))
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def validated_reply(
+    text: object, tokens: tuple[object, object, object] = (0, 0, 0), finish: object = "stop", logprobs: object = None
+) -> Reply:
+    """A reply from untrusted values, of a server.
+
+    Invalid counts become 0 (unknown). Alternatives whose log-probability is no finite number are left out, and a token
+    for which it is none has `IMPOSSIBLE`; log-probabilities without any number, or for what are no texts, become None.
+    Characters that UTF-8 or a database cannot hold are replaced.
+
+    Args:
+        text: The reply's text.
+        tokens: Input tokens, output tokens, and those of the input that came from the provider's prefix cache.
+        finish: Its finish reason.
+        logprobs: As in `Reply`.
+
+    Raises:
+        ValueError: Text or finish reason is not a string.
+    """
+    if not isinstance(text, str) or not isinstance(finish, str):
+        raise ValueError("not a text")
+    input_tokens, output_tokens, cached_tokens = map(_count, tokens)
+    return Reply(text, input_tokens, output_tokens, min(cached_tokens, input_tokens), finish, _logprobs(logprobs))
+
+
+def _count(value: Any) -> int:
+    try:
+        number = 0 if isinstance(value, bool) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+    return number if 0 <= number < 10**15 else 0
+
+
+def _logprobs(value: Any) -> tuple[tuple[tuple[str, float], ...], ...] | None:
+    try:
+        numbers = [[(_storable(token), _finite(p)) for token, p in alternatives] for alternatives in value]
+    except (TypeError, ValueError, AttributeError):
+        return None
+    if not all(numbers) or all(p is None for alternatives in numbers for _, p in alternatives):
+        return None
+    return tuple(
+        ((token, IMPOSSIBLE if p is None else p), *((other, q) for other, q in others if q is not None))
+        for (token, p), *others in numbers
+    )
+
+
+def _finite(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+class LocalTransport:
+    """A transport that answers inside the process: the offline stand-in, the dry run, the scripted LM of tests.
+
+    A subclass defines `answer`, which must not block: it runs on the event loop.
+    """
+
+    def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
+        """Answer a call.
+
+        Args:
+            system: The system text, empty if there is none.
+            user: The last user text; earlier turns (demonstrations) are not read.
+            settings: Those of the call.
+        """
+        raise NotImplementedError
+
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        system = next((m["content"] for m in messages if m["role"] == "system"), "")
+        return self.answer(system, messages[-1]["content"], settings)
+
+    async def aclose(self) -> None:
+        pass
+
+
+class StoreError(InputError):
+    """A store cannot be read or written; the run must end."""
+
+
+class ReplyStore(Protocol):
+    """Stores replies by the keys of their calls. `programs.lm.store.SqlStore` is one in a database."""
+
+    async def get(self, key: str) -> Reply | None:
+        """The reply that is stored under a key."""
+        ...
+
+    async def get_or_claim(self, key: str) -> Reply | bool:
+        """The stored reply; else True if this process now holds the call's claim, False while another process does.
+
+        If it is cancelled, no claim is left behind.
+        """
+        ...
+
+    async def put(self, key: str, role: str, reply: Reply) -> None:
+        """Store a reply, committed when this returns, and end the claim of its call."""
+        ...
+
+    async def release(self, key: str) -> None:
+        """End the claim of a call that has failed."""
+        ...
+
+    async def discard(self, key: str) -> None:
+        """Forget a reply that could not be used, at the latest when the store is opened again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+_FIRST_POLL, _MAX_POLL = 0.02, 0.5
+"""Seconds between two polls of a claim that another process holds; a call to an LM takes seconds."""
+
+
+async def wait_or_claim(store: ReplyStore, key: str) -> Reply | None:
+    """Wait while another process holds the claim of a call; its reply, or None if this process now holds the claim."""
+    pause = _FIRST_POLL
+    while (outcome := await store.get_or_claim(key)) is False:
+        await asyncio.sleep(pause)
+        pause = min(1.5 * pause, _MAX_POLL)
+    return None if outcome is True else outcome
+
+
+class InMemoryStore:
+    """A store that lasts as long as the process. It has no claims.
+
+    Args:
+        max_replies: The oldest replies beyond this number are dropped. None keeps all.
+    """
+
+    def __init__(self, max_replies: int | None = None) -> None:
+        self._max_replies = max_replies
+        self._replies: dict[str, Reply] = {}
+
+    async def get(self, key: str) -> Reply | None:
+        return self._replies.get(key)
+
+    async def get_or_claim(self, key: str) -> Reply | bool:
+        return self._replies.get(key) or True
+
+    async def put(self, key: str, role: str, reply: Reply) -> None:
+        self._replies[key] = reply
+        if self._max_replies is not None and len(self._replies) > self._max_replies:
+            del self._replies[next(iter(self._replies))]
+
+    async def release(self, key: str) -> None:
+        pass
+
+    async def discard(self, key: str) -> None:
+        self._replies.pop(key, None)
+
+    def close(self) -> None:
+        pass
+
+
+# --- usage ---
+
+
+@dataclass(frozen=True, slots=True)
+class CallTag:
+    """What the engine knows of a call besides its request. Equal requests with a tag and `sample` are one call."""
+
+    role: str = "proposer"
+    """Role in the debate, for the accounts."""
+    round: int = 0
+    """Round of the debate, for the accounts."""
+    sample: int | None = None
+    """Number of a sample; part of the call's key."""
+
+
+CALL_TAG: ContextVar[CallTag | None] = ContextVar("call_tag", default=None)
+"""Set around a call, read by the LM's engine. Without a tag, as in DSPy's proposers, equal requests are new samples."""
+
+REPLY_KEYS: ContextVar[list[str] | None] = ContextVar("reply_keys", default=None)
+"""A list that the engine adds the keys of the replies to, so that a caller can discard those that it cannot use."""
+
+
+@dataclass
+class Usage:
+    """Numbers of calls and tokens, by price."""
+
+    calls: int = 0
+    """Executed."""
+    cache_hits: int = 0
+    """Replies from the store: paid for by an earlier run, or by another caller of this run."""
+    fresh: int = 0
+    """Input at the full price."""
+    cached: int = 0
+    """Input that the provider served from its prefix cache."""
+    output: int = 0
+    stored_input: int = 0
+    """Input of the replies from the store."""
+    stored_output: int = 0
+    uncounted: int = 0
+    """Executed calls whose tokens the server did not report."""
+
+    @property
+    def stored(self) -> int:
+        """Tokens of the replies from the store."""
+        return self.stored_input + self.stored_output
+
+    def cost(self, price: Price) -> float:
+        """US dollars spent on what was executed."""
+        return price.cost(self.fresh, self.cached, self.output)
+
+    def saved(self, price: Price) -> float:
+        """US dollars that the store's replies would have cost without any cache."""
+        return price.cost(self.stored_input, 0, self.stored_output)
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass
+class Meter:
+    """Counts calls and tokens by role and round. Other threads may read it."""
+
+    requested: Counter[str] = field(default_factory=Counter)
+    accounts: dict[tuple[str, int], Usage] = field(default_factory=dict)
+    """(role, round) -> what its calls used."""
+    failed: Counter[str] = field(default_factory=Counter)
+    """Requested, and neither answered nor in the store, after all attempts."""
+    prices: dict[str, Price | None] = field(default_factory=dict)
+    """Role -> price, for roles of a second LM."""
+
+    def count_request(self, role: str) -> None:
+        self.requested[role] += 1
+
+    def count_reply(self, role: str, reply: Reply, *, round: int = 0) -> None:
+        """Count a reply of an executed call."""
+        usage = self._account(role, round)
+        usage.calls += 1
+        usage.uncounted += not (reply.input_tokens or reply.output_tokens)
+        usage.fresh += reply.input_tokens - reply.cached_tokens
+        usage.cached += reply.cached_tokens
+        usage.output += reply.output_tokens
+
+    def count_hit(self, role: str, reply: Reply, *, round: int = 0) -> None:
+        """Count a reply from the store."""
+        usage = self._account(role, round)
+        usage.cache_hits += 1
+        usage.stored_input += reply.input_tokens
+        usage.stored_output += reply.output_tokens
+
+    def counts(self) -> dict[str, int]:
+        """Numbers of calls: `requested`, of these `answered`, `failed` and `from_cache`; the rest were cancelled."""
+        counts = {"requested": self.requested, "answered": self.executed, "failed": self.failed}
+        return {name: count.copy().total() for name, count in counts.items()} | {"from_cache": self.total.cache_hits}
+
+    def snapshot(self) -> Meter:
+        """A copy without prices, for another process."""
+        accounts = {key: replace(usage) for key, usage in self.accounts.copy().items()}
+        return Meter(self.requested.copy(), accounts, self.failed.copy())
+
+    @classmethod
+    def sum(cls, meters: Iterable[Meter]) -> Meter:
+        """The counts of several processes together."""
+        total = cls()
+        for meter in meters:
+            total.requested.update(meter.requested)
+            total.failed.update(meter.failed)
+            for key, usage in meter.accounts.items():
+                total.accounts[key] = total.accounts.get(key, Usage()) + usage
+        return total
+
+    def _account(self, role: str, round: int) -> Usage:
+        return self.accounts.setdefault((role, round), Usage())
+
+    @property
+    def executed(self) -> Counter[str]:
+        """Role -> its executed calls."""
+        return Counter({role: usage.calls for role, usage in self.by_role.items() if usage.calls})
+
+    @property
+    def by_role(self) -> dict[str, Usage]:
+        """Role -> what its calls used, over all rounds."""
+        by_role: dict[str, Usage] = {}
+        for (role, _), usage in sorted(self.accounts.copy().items()):
+            by_role[role] = by_role.get(role, Usage()) + usage
+        return by_role
+
+    @property
+    def total(self) -> Usage:
+        """All calls together."""
+        return sum(self.accounts.copy().values(), Usage())
+
+    @property
+    def input_tokens(self) -> int:
+        """Input tokens of executed calls, cached by the provider or not."""
+        return self.total.fresh + self.total.cached
+
+    @property
+    def output_tokens(self) -> int:
+        return self.total.output
+
+    def cost(self, price: Price) -> dict[str, float]:
+        """Role -> US dollars spent on its executed calls."""
+        prices = ((role, usage, self.prices.get(role, price)) for role, usage in self.by_role.items())
+        return {role: usage.cost(role_price) for role, usage, role_price in prices if role_price is not None}
+
+
+# --- store ---
+
+_LOG = logging.getLogger(__name__)
+
+FILE = "replies.sqlite"
+"""The database in the folder of a store; SQLite keeps `-wal` and `-shm` files next to it while it is open."""
+
+SCHEMA = 2
+"""Version of the tables, in `PRAGMA user_version`; any other is refused."""
+
+CLAIM_EXPIRY = 20.0
+"""Seconds after which a claim that was not renewed ends, e.g. because its process hangs."""
+
+_RENEWAL_INTERVAL = 5.0
+"""Seconds between two renewals of the claims that a process holds."""
+
+_TIMEOUT = 60.0
+"""Seconds to wait for another process's transaction."""
+
+_TABLES = """
+CREATE TABLE replies (
+    key TEXT PRIMARY KEY, role TEXT NOT NULL, text TEXT NOT NULL, input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL, finish TEXT NOT NULL, logprobs TEXT,
+    checksum TEXT NOT NULL, usable INTEGER NOT NULL DEFAULT 1
+);
+CREATE TABLE claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, expires REAL NOT NULL);
+"""
+_COLUMNS = "key, role, text, input_tokens, output_tokens, cached_tokens, finish, logprobs, checksum"
+
+
+class SqlStore:
+    """A `programs.lm.reply.ReplyStore` in a SQLite file. Any number of event loops, threads and processes may use it.
+
+    Args:
+        folder: Of the file, on a disk of this machine; created if it is absent.
+
+    Raises:
+        InputError: The folder cannot be written, or the file is not a store of this version.
+            A method raises StoreError where the file cannot be used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        make_folder(folder, "--store")
+        self._file = folder / FILE
+        self._owner = f"{platform.node()}/{os.getpid()}/{psutil.Process().create_time():.0f}/{uuid.uuid4().hex[:8]}"
+        self._lock, self._closed = threading.Lock(), threading.Event()
+        # SQLite does not wait for another process that changes the mode of the file at the same moment.
+        with FileLock(folder / ".opening"), self._store_errors():
+            # isolation_level=None: `_transaction` sends BEGIN itself.
+            self._db = sqlite3.connect(self._file, _TIMEOUT, isolation_level=None, check_same_thread=False)
+            self._set_up()
+        threading.Thread(target=self._renew_claims, name="claims", daemon=True).start()
+
+    def _set_up(self) -> None:
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version == SCHEMA:
+            # What an earlier run could not use is asked for again.
+            self._db.execute("DELETE FROM replies WHERE NOT usable")
+        elif version or self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
+            self._db.close()
+            raise StoreError(
+                "the file belongs to another program, or to another version of this one",
+                file=self._file,
+                field="--store",
+                expected=f"a store of version {SCHEMA}",
+                found=f"version {version}" if version else "no version",
+                remedy="give another folder",
+            )
+        else:
+            self._db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={SCHEMA}; COMMIT;")
+
+    async def get(self, key: str) -> Reply | None:
+        """The reply that is stored under a key."""
+        with self._open():
+            return self._reply(key)
+
+    async def get_or_claim(self, key: str) -> Reply | bool:
+        """The stored reply; else True if this store now holds the call's claim, False while another one does."""
+        with self._open(), self._transaction():
+            if (reply := self._reply(key)) is not None:
+                return reply
+            claim = self._db.execute("SELECT owner, expires FROM claims WHERE key = ?", (key,)).fetchone()
+            if claim is not None and claim[0] != self._owner and claim[1] > time.time() and not _has_ended(claim[0]):
+                return False
+            self._db.execute(
+                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, self._owner, time.time() + CLAIM_EXPIRY)
+            )
+            return True
+
+    async def put(self, key: str, role: str, reply: Reply) -> None:
+        """Store a reply, and end the claim of its call. The first reply that is stored under a key stays."""
+        row = _row_of(key, role, reply)
+        with self._open(), self._transaction():
+            self._db.execute(f"INSERT OR IGNORE INTO replies ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            self._end_claims("AND key = ?", key)
+
+    async def release(self, key: str) -> None:
+        """End the claim of a call that has failed."""
+        with self._open(), self._transaction():
+            self._end_claims("AND key = ?", key)
+
+    async def discard(self, key: str) -> None:
+        """Keep a reply that could not be used only until the store is opened again, so that the next run asks anew."""
+        with self._open(), self._transaction():
+            self._db.execute("UPDATE replies SET usable = 0 WHERE key = ?", (key,))
+
+    def close(self) -> None:
+        """End all claims and close the file."""
+        with self._lock:
+            if not self._closed.is_set():
+                self._closed.set()
+                with suppress(sqlite3.Error), self._transaction():
+                    self._end_claims()
+                self._db.close()
+
+    def _reply(self, key: str) -> Reply | None:
+        """The reply of the row with a right checksum; any other is deleted."""
+        row = self._db.execute(f"SELECT {_COLUMNS} FROM replies WHERE key = ?", (key,)).fetchone()
+        if row is None or row[-1] == _checksum(row[:-1]):
+            return row and _reply_of(row)
+        _LOG.warning("%s: a stored reply with a wrong checksum, which is requested again: %s", self._file, key)
+        # Not what another process has stored in its place meanwhile.
+        self._db.execute("DELETE FROM replies WHERE key = ? AND checksum = ?", (key, row[-1]))
+        return None
+
+    def _end_claims(self, which: str = "", *values: str) -> None:
+        self._db.execute(f"DELETE FROM claims WHERE owner = ? {which}", (self._owner, *values))
+
+    def _renew_claims(self) -> None:
+        while not self._closed.wait(_RENEWAL_INTERVAL):
+            # If this fails, the next operation reports why; at worst the claims expire.
+            with suppress(StoreError), self._open(), self._transaction():
+                until = time.time() + CLAIM_EXPIRY
+                self._db.execute("UPDATE claims SET expires = ? WHERE owner = ?", (until, self._owner))
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """One operation at a time, and none after the end."""
+        with self._lock, self._store_errors():
+            if self._closed.is_set():
+                raise StoreError("the store is closed", file=self._file)
+            yield
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._db:
+            # A transaction that begins by reading could not write once another process has written.
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+
+    @contextmanager
+    def _store_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"the stored replies cannot be used: {error}",
+                file=self._file,
+                field="--store",
+                remedy="fix the problem (room on the disk, permissions, a damaged file) and run the command again; it "
+                "resumes, and finished calls are not paid for again",
+            ) from error
+
+
+def _row_of(key: str, role: str, reply: Reply) -> tuple[Any, ...]:
+    logprobs = None if reply.logprobs is None else json.dumps(reply.logprobs)
+    tokens = (reply.input_tokens, reply.output_tokens, reply.cached_tokens)
+    row = (key, role, reply.text, *tokens, reply.finish, logprobs)
+    return (*row, _checksum(row))
+
+
+def _reply_of(row: tuple[Any, ...]) -> Reply:
+    stored = None if row[7] is None else json.loads(row[7])
+    logprobs = None if stored is None else tuple(tuple(map(tuple, alternatives)) for alternatives in stored)
+    text, input_tokens, output_tokens, cached_tokens, finish = row[2:7]
+    return Reply(text, input_tokens, output_tokens, cached_tokens, finish, logprobs)
+
+
+def _checksum(values: Sequence[Any]) -> str:
+    """Over the key and all fields, so that a changed row, or one under another key, is noticed."""
+    # SQLite accepts any type in a column, e.g. bytes.
+    return hashlib.blake2b(json.dumps(values, default=repr).encode(), digest_size=8).hexdigest()
+
+
+def _has_ended(owner: str) -> bool:
+    """Whether an owner's process has ended; False if it is of another machine or container, whose claims expire."""
+    machine, pid, started, _ = owner.rsplit("/", 3)
+    if machine != platform.node():
+        return False
+    try:
+        process = psutil.Process(int(pid))
+        # The start time of a process shifts when the clock is set.
+        return process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - float(started)) > 10.0
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False
