@@ -153,7 +153,7 @@ class StoreError(InputError):
 
 
 class ReplyStore(Protocol):
-    """Stores replies by the keys of their calls. `programs.lm.store.SqlStore` is one in a database."""
+    """Stores replies by the keys of their calls. `SqlStore` is one in a database."""
 
     async def get(self, key: str) -> Reply | None:
         """The reply that is stored under a key."""
@@ -403,7 +403,7 @@ _COLUMNS = "key, role, text, input_tokens, output_tokens, cached_tokens, finish,
 
 
 class SqlStore:
-    """A `programs.lm.reply.ReplyStore` in a SQLite file. Any number of event loops, threads and processes may use it.
+    """A `ReplyStore` in a SQLite file. Any number of event loops, threads and processes may use it.
 
     Args:
         folder: Of the file, on a disk of this machine; created if it is absent.
