@@ -18,11 +18,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from debate_judge.data.agreement.correlations import Floats
-from debate_judge.data.agreement.intervals import mean_interval
-from debate_judge.data.agreement.raters import differences_by_group, error_and_bias
-from debate_judge.data.agreement.results import Figure, GroupScores
-from debate_judge.data.agreement.tables import level_correlation
+from debate_judge.data.agreement.correlations import differences_by_group, error_and_bias, level_correlation
+from debate_judge.data.agreement.figures import Figure, Floats, GroupScores, mean_interval
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import ROUNDING_ERROR, Level, Scale
 

@@ -17,8 +17,8 @@ from typing import Any, cast
 import dspy
 import numpy as np
 
-from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Objective, objective_value
-from debate_judge.data.agreement.tables import correlation
+from debate_judge.data.agreement.correlations import correlation
+from debate_judge.data.agreement.decisions import AbsoluteScale, Objective, objective_value
 from debate_judge.data.schema import Aspect, Candidate, Corpus
 from debate_judge.optimize.tuners import GroupKey
 from debate_judge.programs.devset import call_example

@@ -25,15 +25,15 @@ from itertools import islice
 from statistics import fmean
 from typing import Any, Literal
 
-from debate_judge.data.agreement.results import Agreement
-from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table
+from debate_judge.data.agreement.correlations import agreement_table
+from debate_judge.data.agreement.figures import Agreement, AgreementTable, Difference, GroupScores
 from debate_judge.data.calibration import CalibrationEffect, calibration_effect
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.search.pooling import EQUAL_COST_TOLERANCE
 from debate_judge.programs.judge import CompiledJudge, Judgement, corpus_items, default_granularity
-from debate_judge.runs.comparison.results import Comparison, EvalSetup, EvaluatedJudge, Scores
+from debate_judge.runs.comparison.figures import Comparison, EvalSetup, EvaluatedJudge, Scores
 from debate_judge.runs.runner.judge_usage import stage
 from debate_judge.runs.runner.runner import calls_per_item, group_scores, require_scored
 

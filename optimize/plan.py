@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from debate_judge.data.agreement.absolute_agreement import OBJECTIVE_DESCRIPTIONS, AbsoluteScale, Objective
-from debate_judge.data.agreement.results import STATISTIC_NAMES
-from debate_judge.data.agreement.tables import Statistic
+from debate_judge.data.agreement.decisions import OBJECTIVE_DESCRIPTIONS, AbsoluteScale, Objective
+from debate_judge.data.agreement.figures import STATISTIC_NAMES, Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup, fingerprint
 from debate_judge.data.splits import Splits

@@ -21,8 +21,8 @@ from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.settings import redact
 from debate_judge.runs.export import folder
 from debate_judge.runs.flags import changed_settings
-from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.reports.page import write_pages
+from debate_judge.runs.reports.tables import cost_rows
 from debate_judge.runs.tracking.model import (
     Registration,
     log_dataset,

@@ -21,14 +21,11 @@ from debate_judge.optimize.verdict import (
 )
 from debate_judge.programs.lm.settings import EXAMPLE_LM, without_credentials
 from debate_judge.runs.command_line import command
-from debate_judge.runs.comparison.report import build_report, point, reproduce_blocks
+from debate_judge.runs.comparison.figures import build_report, point, reproduce_blocks
 from debate_judge.runs.flags import as_command, command_words
-from debate_judge.runs.reports.charts import Chart, Series
-from debate_judge.runs.reports.costs import calls_text, cost_table
 from debate_judge.runs.reports.evidence import calibration_table, rank_note
-from debate_judge.runs.reports.page import Paragraph, Quotation, Report, ReportBlock
-from debate_judge.runs.reports.tables import OutputBlock, Verbatim, markdown
-from debate_judge.runs.reports.text import correlation_label
+from debate_judge.runs.reports.page import Chart, Paragraph, Quotation, Report, ReportBlock, Series
+from debate_judge.runs.reports.tables import OutputBlock, Verbatim, calls_text, correlation_label, cost_table, markdown
 
 
 def summary(result: Result, *, verbose: bool = False) -> list[OutputBlock]:

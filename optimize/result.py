@@ -10,8 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from debate_judge.data.agreement.intervals import statistical_power
-from debate_judge.data.agreement.results import Agreement
+from debate_judge.data.agreement.figures import Agreement, statistical_power
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.optimize.held_out import (
     COMPARED,

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from statistics import fmean
 
-from debate_judge.data.agreement.absolute_agreement import POOLED
+from debate_judge.data.agreement.decisions import POOLED
 from debate_judge.data.calibration import Calibration, fit_calibration
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.plan import CompileRun

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from debate_judge.data.agreement.intervals import INTERVALS, holm_adjusted
-from debate_judge.data.agreement.results import WHY_NO_P_VALUE, Difference
+from debate_judge.data.agreement.figures import INTERVALS, WHY_NO_P_VALUE, Difference, holm_adjusted
 from debate_judge.optimize.held_out import (
     COMPARED,
     COMPILED_MAPPED,
@@ -19,11 +18,10 @@ from debate_judge.optimize.held_out import (
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs.judge import CompiledJudge
-from debate_judge.runs.comparison.report import evidence_tables as tables_of
-from debate_judge.runs.comparison.table import group_notes
+from debate_judge.runs.comparison.figures import evidence_tables as tables_of
+from debate_judge.runs.comparison.figures import group_notes
 from debate_judge.runs.reports.evidence import calibration_table, rank_note
-from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.text import agreement_description, interval, p_text, power_text, value_text
+from debate_judge.runs.reports.tables import DataTable, agreement_description, interval, p_text, power_text, value_text
 
 if TYPE_CHECKING:
     from debate_judge.optimize.result import Result

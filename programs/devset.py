@@ -25,7 +25,8 @@ from typing import Any, Literal
 import dspy
 
 from debate_judge import data
-from debate_judge.data.agreement.tables import Statistic, correlation
+from debate_judge.data.agreement.correlations import correlation
+from debate_judge.data.agreement.figures import Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus, RatedGroup, Task
 from debate_judge.data.splits import PARTS, split

@@ -15,6 +15,7 @@ the scores.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,17 +23,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.formats import read_records
 from debate_judge.data.files.writing import require_writable, write_json
+from debate_judge.data.schema import ALL
 from debate_judge.runs.flags import command_settings, run_command, setting
 from debate_judge.runs.shared_flags import SEED
 
 if TYPE_CHECKING:
+    from debate_judge.data.agreement.correlations import RaterAgreement
     from debate_judge.data.agreement.decisions import DecisionResult
-    from debate_judge.data.agreement.raters import RaterAgreement
-    from debate_judge.data.agreement.results import AgreementByLevel
-    from debate_judge.data.agreement.tables import AgreementTable, GroupScores
+    from debate_judge.data.agreement.figures import AgreementByLevel, AgreementTable, GroupScores
     from debate_judge.data.schema import Level
-    from debate_judge.runs.comparison.results import Scores
+    from debate_judge.runs.comparison.figures import Scores
     from debate_judge.runs.reports.tables import DataTable, OutputBlock
 
 _LEVEL_TITLES: dict[Level, str] = {
@@ -67,9 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(flags: AgreementFlags) -> int:
-    from debate_judge.data.agreement.results import LEVELS
-    from debate_judge.data.agreement.tables import agreement_table
-    from debate_judge.runs.comparison.score_files import read_rated_scores
+    from debate_judge.data.agreement.correlations import agreement_table
+    from debate_judge.data.agreement.figures import LEVELS
     from debate_judge.runs.reports.evidence import decision_tables, raters_table, to_json
     from debate_judge.runs.reports.tables import show
 
@@ -114,7 +115,7 @@ def _decisions(flags: AgreementFlags, scores: Scores) -> dict[str, dict[str, Dec
 
 def _rater_comparison(flags: AgreementFlags, scores: Scores) -> dict[str, RaterAgreement]:
     """Aspect -> how the scores compare with individual raters; empty without ratings of several raters."""
-    from debate_judge.data.agreement.raters import compare_with_raters
+    from debate_judge.data.agreement.correlations import compare_with_raters
     from debate_judge.runs.reports.evidence import several_raters
 
     if not several_raters(scores):
@@ -157,8 +158,7 @@ _COUNTS = {
 
 def _level_tables(table: AgreementTable) -> list[OutputBlock]:
     """A table for each level under its title, and what its counts mean."""
-    from debate_judge.data.agreement.intervals import INTERVALS
-    from debate_judge.data.agreement.tables import LEVELS
+    from debate_judge.data.agreement.figures import INTERVALS, LEVELS
 
     cells = [c for by_level in _rows(table).values() for row in by_level.values() for c in row.values()]
     counts = [name for name in _COUNTS if any(getattr(cell, name) for cell in cells)]
@@ -175,10 +175,8 @@ def _rows(table: AgreementTable) -> dict[str, AgreementByLevel]:
 
 
 def _level_table(table: AgreementTable, level: Level, counts: Sequence[str]) -> DataTable:
-    from debate_judge.data.agreement.correlations import STATISTICS
-    from debate_judge.data.agreement.results import STATISTIC_NAMES
-    from debate_judge.runs.reports.tables import DataTable
-    from debate_judge.runs.reports.text import interval
+    from debate_judge.data.agreement.figures import STATISTIC_NAMES, STATISTICS
+    from debate_judge.runs.reports.tables import DataTable, interval
 
     by_aspect = {name: figures[level] for name, figures in _rows(table).items()}
     header = ["aspect", *(STATISTIC_NAMES[s] for s in STATISTICS), "groups", *counts]
@@ -187,6 +185,65 @@ def _level_table(table: AgreementTable, level: Level, counts: Sequence[str]) -> 
         counted = [str(getattr(figures["spearman"], count)) for count in ("groups", *counts)]
         body.append([name, *(interval(figures[s]) for s in STATISTICS), *counted])
     return DataTable(header, body, _LEVEL_TITLES[level], total="average" in by_aspect)
+
+
+def read_rated_scores(path: Path, aspects: tuple[str, ...] = ()) -> dict[str, list[GroupScores]]:
+    """Read rows of {group, candidate, aspect, rating, score}.
+
+    A rating is a number or a list of them, one per rater (in CSV `4;5;4`); a score is a number, or null or an empty
+    cell where there is none.
+
+    Args:
+        path: The file.
+        aspects: Names of the aspects to read; none, or `ALL`, for all.
+
+    Returns:
+        Aspect -> scores and ratings by group, in the order of the file.
+
+    Raises:
+        InputError: The file cannot be read, a row cannot be used, or no row is left.
+    """
+    from debate_judge.data.agreement.figures import GroupScores
+
+    aspects = () if aspects == (ALL,) else aspects
+    rows: dict[str, dict[str, dict[str, tuple[tuple[float, ...], float | None]]]] = {}
+    """Aspect -> group -> candidate -> ratings and score."""
+    for record in read_records(path):
+        aspect = record.text("aspect")
+        if aspects and aspect not in aspects:
+            continue
+        group, candidate = record.identifier("group"), record.identifier("candidate")
+        ratings, score = tuple(record.numbers("rating")), record.optional_number("score")
+        candidates = rows.setdefault(aspect, {}).setdefault(group, {})
+        before, known_score = candidates.get(candidate, ((), score))
+        if before and (known_score != score or "rater" not in record.values):
+            raise record.error(
+                f"candidate {candidate!r} of group {group!r} occurs twice for aspect {aspect!r}",
+                "candidate",
+                remedy="keep one row for each candidate and aspect; a row of each rater needs a column rater",
+            )
+        candidates[candidate] = before + ratings, score
+    if not rows and not aspects:
+        raise InputError("no row of scores", file=path, expected="rows of group, candidate, aspect, rating, score")
+    if missing := [aspect for aspect in aspects if aspect not in rows]:
+        expected = f"one of its aspects: {', '.join(rows)}" if rows else None
+        raise InputError(f"the file has no row of aspect {missing[0]!r}", file=path, field="aspect", expected=expected)
+    pairs = [pair for groups in rows.values() for candidates in groups.values() for pair in candidates.values()]
+    if not any(ratings and score is not None for ratings, score in pairs):
+        raise InputError("no row has both a rating and a score", file=path, expected="at least two such rows")
+    return {
+        aspect: [
+            GroupScores(
+                group,
+                tuple(candidates),
+                tuple(math.fsum(ratings) / len(ratings) if ratings else None for ratings, _ in candidates.values()),
+                tuple(score for _, score in candidates.values()),
+                tuple(ratings for ratings, _ in candidates.values()),
+            )
+            for group, candidates in groups.items()
+        ]
+        for aspect, groups in rows.items()
+    }
 
 
 if __name__ == "__main__":

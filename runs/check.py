@@ -286,8 +286,8 @@ def _agreement_of_raters(corpus: Corpus) -> dict[str, tuple[str, str]]:
     """Aspect -> alpha, and the agreement of one rater with the others, an upper bound for any judge, of the first
     `_MAX_GROUPS` groups."""
     corpus = replace(corpus, groups=corpus.groups[:_MAX_GROUPS])
-    from debate_judge.data.agreement.raters import krippendorff_alpha, raters_as_judges
-    from debate_judge.data.agreement.tables import GroupScores, agreement_table
+    from debate_judge.data.agreement.correlations import agreement_table, krippendorff_alpha, raters_as_judges
+    from debate_judge.data.agreement.figures import GroupScores
 
     found = {}
     for name in corpus.rated_aspects():
@@ -370,7 +370,7 @@ def _splits(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
 
 
 def _detectable_differences(held_out: int, aspects: int) -> list[str]:
-    from debate_judge.data.agreement.intervals import POWER, detectable_difference
+    from debate_judge.data.agreement.figures import POWER, detectable_difference
 
     share = f"{100 * POWER:.0f} %"
     lines = [

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from debate_judge.data.agreement.absolute_agreement import MEASURES, AbsoluteMeasure
-from debate_judge.data.agreement.correlations import STATISTICS, Statistic
+from debate_judge.data.agreement.decisions import ABSOLUTE_MEASURES, AbsoluteMeasure
+from debate_judge.data.agreement.figures import STATISTICS, Statistic
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files import reading
 from debate_judge.data.schema import Level
@@ -421,7 +421,7 @@ class MetricChoice:
         """
         choices: dict[str, Sequence[str]] = {
             "level": (AUTO, *levels),
-            "measures": (*STATISTICS, *(MEASURES if allow_absolute else ())),
+            "measures": (*STATISTICS, *(ABSOLUTE_MEASURES if allow_absolute else ())),
         }
         by_kind: dict[str, tuple[str, ...]] = {}
         for part in text.split("/"):
@@ -440,7 +440,9 @@ class MetricChoice:
         (level,), measures = by_kind.get("level", (AUTO,)), by_kind.get("measures", ())
         # In the order in which they were named: intervals are for the first.
         correlations = tuple(name for name in measures if name in STATISTICS)
-        return cls(cast(Any, level), cast(Any, correlations), next((m for m in MEASURES if m in measures), None))
+        return cls(
+            cast(Any, level), cast(Any, correlations), next((m for m in ABSOLUTE_MEASURES if m in measures), None)
+        )
 
     @property
     def correlation(self) -> Statistic:

@@ -15,7 +15,8 @@ import dspy
 import pytest
 
 from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, group_agreement, offline_lm
-from debate_judge.data.agreement.tables import GroupScores, agreement_table
+from debate_judge.data.agreement.correlations import agreement_table
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.programs.devset import FAILURE_SCORE
 from debate_judge.programs.judge import Unscored
 from tests.fakes import debater, scripted_lm

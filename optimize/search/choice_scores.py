@@ -18,8 +18,9 @@ from functools import partial
 from itertools import islice
 from typing import Literal
 
-from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, Statistic, agreement_table
-from debate_judge.data.schema import Aspect, Corpus, Granularity
+from debate_judge.data.agreement.correlations import agreement_table
+from debate_judge.data.agreement.figures import Agreement, GroupScores, Statistic
+from debate_judge.data.schema import Aspect, Corpus, Granularity, Level
 from debate_judge.optimize.search.points import JudgeVariant, Point
 from debate_judge.optimize.tuners import GroupKey
 from debate_judge.programs.judge import Judge, Judgement, Transcript, corpus_items, round_to_granularity

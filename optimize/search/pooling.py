@@ -18,10 +18,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.absolute_agreement import MEASURES, AbsoluteScale, Objective, objective_value
-from debate_judge.data.agreement.correlations import Floats, correlations
-from debate_judge.data.agreement.intervals import pseudo_values, without_each
-from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
+from debate_judge.data.agreement.correlations import correlations
+from debate_judge.data.agreement.decisions import ABSOLUTE_MEASURES, AbsoluteScale, Objective, objective_value
+from debate_judge.data.agreement.figures import Floats, GroupScores, Statistic, pseudo_values, without_each
+from debate_judge.data.schema import Level
 
 JACKKNIFE_BLOCKS = 25
 """Blocks of the delete-a-group jackknife of a pooled correlation."""
@@ -192,6 +192,6 @@ def _pseudo_values(
 
 
 def _objective(ratings: Floats, scores: Floats, objective: Objective, absolute_scale: AbsoluteScale | None) -> float:
-    if absolute_scale is not None and objective in MEASURES:
+    if absolute_scale is not None and objective in ABSOLUTE_MEASURES:
         return objective_value(objective, ratings, scores, absolute_scale)
     return float(correlations(ratings[None], scores[None], [cast(Statistic, objective)])[0, 0])

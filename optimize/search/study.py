@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Objective
-from debate_judge.data.agreement.correlations import Floats
-from debate_judge.data.agreement.tables import GroupScores, Level
+from debate_judge.data.agreement.decisions import AbsoluteScale, Objective
+from debate_judge.data.agreement.figures import Floats, GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
+from debate_judge.data.schema import Level
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import LEARNT, Point, SearchSpace
 from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values

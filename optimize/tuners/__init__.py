@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import dspy
     from dspy.teleprompt.teleprompt import Teleprompter
 
-    from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Objective
-    from debate_judge.data.agreement.tables import Statistic
+    from debate_judge.data.agreement.decisions import AbsoluteScale, Objective
+    from debate_judge.data.agreement.figures import Statistic
     from debate_judge.programs.judge import Judge
     from debate_judge.runs.runner.runner import JudgeRunner
 

@@ -1,42 +1,438 @@
-"""A comparison from settings to output: one evaluation, the table, the report, the run in MLflow."""
+"""Reads scores from files: scores with ratings, and scores of an external judge for a rated corpus.
+
+Rows are {group, candidate, aspect, score}, as `runs/score.py` writes them, and have `rating` in a file of scores and
+ratings.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from debate_judge import data
+from debate_judge.data.agreement.decisions import decision_cuts, find_decision_rules
+from debate_judge.data.agreement.figures import (
+    AVERAGE,
+    INTERVALS,
+    STATISTIC_NAMES,
+    WHY_NO_P_VALUE,
+    Agreement,
+    Statistic,
+)
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import write_json
+from debate_judge.data.files.formats import read_records
+from debate_judge.data.files.writing import require_writable, write_json
+from debate_judge.data.requirements import aspects_to_judge, require_level
+from debate_judge.data.schema import Aspect, Corpus, Level, Task, fingerprint
+from debate_judge.data.splits import split
+from debate_judge.programs.dry_run import EstimateCase
+from debate_judge.programs.grouping import Grouping, Question, corpus_items, group_into_questions
+from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.limits import TooManyUnscoredError
 from debate_judge.programs.lm.replies import SqlStore, StoreError, replies_folder
-from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE, make_lm
 from debate_judge.runs.command_line import EXIT_LM, RESUME_HINT, print_error
-from debate_judge.runs.comparison.entrants import Entrant, LMChoice
-from debate_judge.runs.comparison.evaluate import estimate_evaluation, evaluate, one_line
-from debate_judge.runs.comparison.flags import CompareFlags
-from debate_judge.runs.comparison.plan import ComparisonPlan, prepare
-from debate_judge.runs.comparison.report import comparison_report, evidence_tables
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvaluatedJudge
-from debate_judge.runs.comparison.table import heading, judges_table, notes, verdict
-from debate_judge.runs.estimates import EstimateTarget, estimate_blocks
-from debate_judge.runs.flags import changed_settings, result_settings
-from debate_judge.runs.reports.costs import calls_text, cost_table
+from debate_judge.runs.compare import CompareFlags, parse_metric
+from debate_judge.runs.comparison.entrants import (
+    Entrant,
+    JudgeSpec,
+    LMChoice,
+    build_entrants,
+    choose_lms,
+    expected_judges,
+    parse_judges,
+)
+from debate_judge.runs.comparison.figures import (
+    Comparison,
+    EvalSetup,
+    EvaluatedJudge,
+    build_report,
+    evidence_tables,
+    group_notes,
+    reproduce_blocks,
+)
+from debate_judge.runs.estimates import (
+    NO_CALLS,
+    Estimate,
+    EstimateTarget,
+    Stage,
+    estimate_blocks,
+    estimate_by_dry_run,
+    sampled_groups,
+    text_totals,
+)
+from debate_judge.runs.export.from_mlflow import MLflowStore
+from debate_judge.runs.flags import as_command, changed_settings, result_settings
+from debate_judge.runs.human_ratings import resolve_data
 from debate_judge.runs.reports.evidence import average_distances
-from debate_judge.runs.reports.page import write_pages
-from debate_judge.runs.reports.tables import OutputBlock, Verbatim, markdown, show
-from debate_judge.runs.reports.text import interval_metrics
-from debate_judge.runs.runner.judge_usage import UsageByJudge
+from debate_judge.runs.reports.page import Paragraph, Report, ReportBlock, write_pages
+from debate_judge.runs.reports.tables import (
+    DataTable,
+    OutputBlock,
+    Verbatim,
+    calls_text,
+    cost_table,
+    interval,
+    interval_metrics,
+    markdown,
+    p_cell,
+    power_text,
+    show,
+)
+from debate_judge.runs.runner.judge_usage import JudgeUsage, UsageByJudge, stage
 from debate_judge.runs.runner.preflight import preflight, preflight_checks
-from debate_judge.runs.runner.runner import JudgeRunner, require_scored
-from debate_judge.runs.shared_flags import lm_options, require_server
+from debate_judge.runs.runner.progress import RunProgress
+from debate_judge.runs.runner.runner import (
+    JudgeRunner,
+    PassJob,
+    group_ratings,
+    group_scores,
+    require_scored,
+    run_shared_pass,
+)
+from debate_judge.runs.shared_flags import AUTO, lm_options, require_server
 from debate_judge.runs.tracking.model import log_dataset
 from debate_judge.runs.tracking.tracker import EXIT_TRACKING, Tracker, TrackingError
 from debate_judge.runs.tracking.values import text_values
+
+_REMEDY_DUPLICATE = "keep one row for each group, candidate and aspect"
+
+
+def read_external(path: Path, corpus: Corpus, aspects: Sequence[Aspect], full_corpus: Corpus) -> EvaluatedJudge:
+    """Read the scores of an external judge.
+
+    Args:
+        path: A file of any format that data have.
+        corpus: The groups that judges are compared on, e.g. the held-out part.
+        aspects: The aspects that judges are compared in.
+        full_corpus: The corpus that `corpus` is a part of; rows about its other groups are left out and counted.
+
+    Raises:
+        InputError: The file cannot be read, names a group, candidate or aspect that the data do not have, has two
+            scores for one item or one that is no finite number, or has no score for any item.
+    """
+    names, known = [a.name for a in aspects], [a.name for a in full_corpus.task.aspects]
+    candidates = {group.id: {c.id: None for c in group.candidates} for group in full_corpus.groups}
+    keys = dict.fromkeys((g.id, c.id, name) for name in names for g in corpus.groups for c in g.candidates)
+    scores: dict[tuple[str, str, str], float | None] = {}
+    lines: dict[tuple[str, str, str], int] = {}
+    for record in read_records(path):
+        group = record.choice("group", candidates, "give the file that the scores were made for as --data")
+        candidate = record.choice("candidate", candidates[group])
+        key = group, candidate, record.choice("aspect", known)
+        if key in lines:
+            raise record.error(
+                f"a second score for candidate {candidate!r} of group {group!r}, {key[2]}",
+                "candidate",
+                found=f"the first is in line {lines[key]}",
+                remedy=_REMEDY_DUPLICATE,
+            )
+        lines[key], scores[key] = record.line, record.optional_number("score")
+    covered = Counter(name for *_, name in (key for key in keys if scores.get(key) is not None))
+    ignored = len(scores.keys() - keys.keys())
+    if not covered:
+        raise InputError(
+            "no score for any of the items that are compared",
+            file=path,
+            expected=f"scores of {', '.join(names)} for groups of {corpus.origin.name}",
+            found=f"{ignored} rows about other groups or aspects" if ignored else "no row with a score",
+        )
+    note = f"scores from a file, {covered.total()} of {len(keys)} items have a score"
+    if uncovered := [name for name in names if not covered[name]]:
+        note += f", none in {', '.join(uncovered)}"
+    if ignored:
+        note += f"; {ignored} rows are about groups or aspects that are not compared here"
+    by_aspect = {
+        aspect.name: [
+            replace(group, scores=tuple(scores.get((group.group, c, aspect.name)) for c in group.candidates))
+            for group in group_ratings(corpus, aspect)
+        ]
+        for aspect in aspects
+    }
+    return EvaluatedJudge(by_aspect, note=note)
+
+
+_SAMPLED_ITEMS = 96
+"""Items that each judge scores in the dry run, over all aspects."""
+
+
+def evaluate(
+    runner: JudgeRunner,
+    entrants: Sequence[Entrant],
+    corpus: Corpus,
+    aspects: Sequence[Aspect],
+) -> tuple[dict[str, EvaluatedJudge], dict[str, str]]:
+    """Score all candidates with all entrants.
+
+    Args:
+        runner: Its LM's store must be a `runs.runner.judge_usage.UsageByJudge`, or no usage is counted.
+        entrants: The judges.
+        corpus: The candidates and their ratings.
+        aspects: The aspects to score.
+
+    Returns:
+        Name -> evaluated judge, in the order of the entrants; and name -> why a judge cannot score any item.
+
+    Raises:
+        dspy.LMError: The LM cannot be used; replies so far are in its store.
+        InputError: No judge can score anything.
+    """
+    usages = {entrant.name: JudgeUsage() for entrant in entrants}
+    asked = [(entrant, aspect) for entrant in entrants for aspect in aspects]
+    items = {aspect.name: corpus_items(corpus, aspect) for aspect in aspects}
+    groupings = [group_into_questions(e.aspect_judges[a.name].judge, items[a.name]) for e, a in asked]
+
+    def job(entrant: Entrant, aspect: Aspect, grouping: Grouping) -> PassJob[Sequence[Judgement]]:
+        def ask(question: Question) -> Awaitable[Sequence[Judgement]]:
+            return entrant.aspect_judges[aspect.name].judge.judge(question.items)
+
+        return PassJob(entrant.name, ask, grouping.questions, usages[entrant.name])
+
+    jobs = [job(*pair, grouping) for pair, grouping in zip(asked, groupings, strict=True)]
+    shared_pass = run_shared_pass(runner, jobs, "judges")
+    if entrants and len(shared_pass.failed) == len(entrants):
+        raise next(iter(shared_pass.failed.values()))
+    judgements: dict[str, dict[str, list[Judgement]]] = {entrant.name: {} for entrant in entrants}
+    for (entrant, aspect), grouping, answers in zip(asked, groupings, shared_pass.results, strict=True):
+        if entrant.name not in shared_pass.failed:
+            judgements[entrant.name][aspect.name] = grouping.by_item(answers)
+    distinct = sum(len({item.key for item in items[aspect.name]}) for aspect in aspects)
+    judges = {
+        entrant.name: _evaluated_judge(
+            entrant, judgements[entrant.name], corpus, aspects, usages[entrant.name], distinct
+        )
+        for entrant in entrants
+        if entrant.name not in shared_pass.failed
+    }
+    if judges and all(judge.note for judge in judges.values()):
+        name, first = next(iter(judges.items()))
+        raise InputError(f"no judge could score anything; {name} {first.note}")
+    return judges, {name: one_line(error) for name, error in shared_pass.failed.items()}
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error in one line."""
+    return " ".join(str(error).split())
+
+
+def _evaluated_judge(
+    entrant: Entrant,
+    judgements: Mapping[str, Sequence[Judgement]],
+    corpus: Corpus,
+    aspects: Sequence[Aspect],
+    usage: JudgeUsage,
+    items: int,
+) -> EvaluatedJudge:
+    judges = entrant.aspect_judges
+    answers = [judgement for of_aspect in judgements.values() for judgement in of_aspect]
+    unscored = [judgement for judgement in answers if isinstance(judgement, Unscored)]
+    return EvaluatedJudge(
+        {a.name: group_scores(corpus, a, judgements[a.name], judges[a.name].granularity) for a in aspects},
+        judgements,
+        usage,
+        items,
+        note=f"scored nothing: {unscored[0].detail}" if unscored and len(unscored) == len(answers) else None,
+        on_scale=all(member.judge.on_scale for member in judges.values()),
+        together=max(1, *(member.judge.together for member in judges.values())),
+        lm=entrant.lm.spec,
+        compiled_on=entrant.overlap(corpus),
+    )
+
+
+# --- cost estimate ---
+
+
+def estimate_evaluation(
+    target: EstimateTarget, corpus: Corpus, aspects: Sequence[Aspect], entrants: Sequence[Entrant]
+) -> Estimate:
+    """Estimate an evaluation, with a row for each entrant. A call that several need is counted in the first of them."""
+    sample = replace(corpus, groups=sampled_groups(corpus.groups, max(1, _SAMPLED_ITEMS // len(aspects))))
+    # All aspects have the same texts, so the items of one say how the sample is scaled up.
+    totals = [text_totals(corpus_items(part, aspects[0])) for part in (corpus, sample)]
+
+    def work(case: EstimateCase, runner: JudgeRunner) -> None:
+        # One after the other, so that a shared call is counted in the first row.
+        for entrant in entrants:
+            with stage(entrant.name):
+                evaluate(runner, [entrant.dry_run_copy()], sample, aspects)
+            steps.advance()
+
+    names = [entrant.name for entrant in entrants]
+    with RunProgress() as progress, progress.track("dry run", 2 * len(entrants)) as steps:
+        estimate = estimate_by_dry_run(target, {name: Stage.of(name, *totals) for name in names}, work)
+    # A judge that makes no LM calls has a row, too.
+    return replace(estimate, rows={name: estimate.rows.get(name, NO_CALLS) for name in names})
+
+
+@dataclass(frozen=True)
+class ComparisonPlan:
+    """A checked comparison: the judges, each with its LM, and the groups."""
+
+    flags: CompareFlags
+    setup: EvalSetup
+    entrants: tuple[Entrant, ...]
+    baseline: str
+    """The first judge, which the others are compared with."""
+    groups: str
+    """What the groups are, in words."""
+    external: Mapping[str, EvaluatedJudge] = field(default_factory=dict)
+    """Name -> scores from a file."""
+
+    @property
+    def lms(self) -> tuple[LMChoice, ...]:
+        """The LMs of the judges."""
+        return tuple(dict.fromkeys(entrant.lm for entrant in self.entrants))
+
+    @property
+    def lm(self) -> str:
+        """The LMs in one line."""
+        return ", ".join(dict.fromkeys(lm.spec for lm in self.lms))
+
+    @property
+    def stand_in(self) -> str:
+        """A notice where a judge has the offline stand-in for an LM, else empty."""
+        return OFFLINE_NOTE if any(lm.spec == OFFLINE for lm in self.lms) else ""
+
+    @property
+    def identity(self) -> str:
+        """Equal for comparisons of equal settings on equal data, which are the same run."""
+        settings = {name: str(value) for name, value in result_settings(self.flags).items()}
+        return fingerprint(["comparison", self.setup.corpus.digest, settings])
+
+    @property
+    def name(self) -> str:
+        """The name of the run and of its report."""
+        return self.flags.name or f"compare-{self.setup.corpus.origin.name}-{self.identity[:8]}"
+
+    def entrants_of(self, lm: LMChoice) -> list[Entrant]:
+        """The judges that have this LM."""
+        return [entrant for entrant in self.entrants if entrant.lm == lm]
+
+    def to_json(self) -> dict[str, Any]:
+        """Data, part and LM as JSON values."""
+        corpus = self.setup.corpus
+        return {
+            "data": {
+                "name": corpus.origin.name,
+                # Only the file's name: a published result should not reveal where a user keeps data.
+                "location": Path(corpus.origin.location).name,
+                "task": corpus.task.name,
+                "aspects": [a.name for a in self.setup.aspects],
+                "part": self.flags.part,
+                "groups": len(corpus.groups),
+                "split_seed": self.flags.seed,
+                "digest": corpus.digest,
+            },
+            "lm": {"spec": self.lm, "stand_in": bool(self.stand_in)},
+        }
+
+
+def prepare(flags: CompareFlags) -> ComparisonPlan:
+    """Load the data and the judges, and check all settings.
+
+    Raises:
+        InputError: A setting, the data or a judge cannot be used.
+    """
+    specs = parse_judges(flags.judges, MLflowStore(folder=Path(flags.store)))
+    lms = choose_lms(specs, flags.lm, flags.api_base, flags.temperature, flags.max_tokens)
+    file = resolve_data(flags.data)
+    corpus = data.load(file, flags.task or _task_of_export(flags.data, specs), flags.columns, flags.sources)
+    aspect_names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, specs))
+    level, statistics = _metric(flags, corpus)
+    aspects = tuple(corpus.task.aspect(name) for name in aspect_names)
+    built = build_entrants(specs, aspects, lms, Path(flags.personas) if flags.personas else None)
+    compiled_on = frozenset[str]().union(*(entrant.compiled_on for entrant in built))
+    part, groups = _select_part(corpus, aspect_names, flags.part, flags.seed, compiled_on)
+    decision_rules = find_decision_rules(corpus.groups, aspects)
+    cuts = decision_cuts(aspects, decision_rules, flags.cut)
+    setup = EvalSetup(part, aspects, level, statistics, flags.seed, cuts, decision_rules)
+    external = _external_judges(flags.external, setup, corpus, {entrant.name for entrant in built})
+    # Compared with a judge on the sources that it was compiled on, no other would say anything.
+    names = [*(e.name for e in built if not e.overlap(part)), *external, *(e.name for e in built)]
+    if not names:
+        raise InputError("no judge is named", field="--judges", expected=expected_judges())
+    require_writable(flags.json, "--json")
+    return ComparisonPlan(flags, setup, tuple(built), names[0], groups, external)
+
+
+def _select_part(
+    corpus: Corpus, aspects: Sequence[str], part: str, seed: int, compiled_on: Set[str]
+) -> tuple[Corpus, str]:
+    """The groups to compare on, and what they are.
+
+    `held-out` are the groups that no export was compiled on; without an export, and where exports were compiled on all
+    groups, the held-out part of a compile's split.
+    """
+    count = len(corpus.groups)
+    if part == "all":
+        return corpus, f"all {count} groups of the data"
+    unseen = tuple(group for group in corpus.groups if group.source_id not in compiled_on)
+    if unseen and compiled_on:
+        return replace(corpus, groups=unseen), f"the {len(unseen)} of {count} groups that no export was compiled on"
+    try:
+        held_out = split(corpus, aspects=aspects, seed=seed).held_out
+    except InputError as error:
+        remedy = "--part all compares on all groups"
+        raise error.replaced(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
+    return held_out, f"{len(held_out.groups)} held-out groups of {count} (the split of a compile with seed {seed})"
+
+
+def _task_of_export(spec: str, judges: Sequence[JudgeSpec]) -> Task | str | None:
+    """The task of the first export; None without one, and for public sets, which have a task of their own."""
+    task = next((judge.export.judge.task for judge in judges if judge.export is not None), None)
+    if spec == "sample":
+        return task and task.name
+    return None if spec.partition("=")[0] in data.LOADERS else task
+
+
+def _judged_by_all(corpus: Corpus, specs: Sequence[JudgeSpec]) -> list[str]:
+    """The rated aspects that every export judges; empty without exports, which means the default aspects."""
+    exports = [judge.export for judge in specs if judge.export is not None]
+    rated = corpus.select_aspects() if exports else ()
+    judged = [name for name in rated if all(name in export.judge.aspects for export in exports)]
+    if not judged and exports:
+        raise InputError(
+            "no aspect is both rated in the data and judged by every export",
+            field="--data",
+            expected=", ".join(exports[0].judge.aspects),
+            found=", ".join(rated) or "none",
+        )
+    return judged
+
+
+def _external_judges(
+    named_files: Sequence[str], setup: EvalSetup, full_corpus: Corpus, names_taken: Set[str]
+) -> dict[str, EvaluatedJudge]:
+    """Name -> scores from the file."""
+    by_name: dict[str, EvaluatedJudge] = {}
+    for text in named_files:
+        name, equals, path = text.partition("=")
+        if not (equals and name.strip() and path):
+            raise InputError("not an external judge", field="--external", expected="NAME=FILE", found=text)
+        name = name.strip()
+        if name in names_taken or name in by_name:
+            raise InputError("two judges have the same name", field="--external", expected="another name", found=name)
+        by_name[name] = read_external(Path(path), setup.corpus, setup.aspects, full_corpus)
+    return by_name
+
+
+def _metric(flags: CompareFlags, corpus: Corpus) -> tuple[Level, tuple[Statistic, ...]]:
+    """Level and statistics; by default those of the published tables of the task."""
+    metric = parse_metric(flags.metric)
+    level: Level = ("summary" if corpus.grouped else "sample") if metric.level == AUTO else metric.level
+    if level != "system":
+        require_level(corpus, level)
+    default: tuple[Statistic, ...] = (
+        ("pearson", "spearman") if corpus.task.name == "dialogue" else ("spearman", "kendall")
+    )
+    return level, metric.correlations or default
 
 
 def run(flags: CompareFlags) -> int:
@@ -279,3 +675,176 @@ def log_comparison(
         mlflow.log_dict(dict(record), "comparison.json")
         for file, text in artifacts.items():
             mlflow.log_text(text, file)
+
+
+def comparison_report(comparison: Comparison, plan: ComparisonPlan, lms: Iterable[JudgeLM]) -> Report:
+    """The report of `compare`."""
+    corpus = plan.setup.corpus
+    names = {result.name: result.name for result in comparison.rows}
+    reproduced = {
+        "seed": str(plan.flags.seed),
+        "LM": plan.lm,
+        "data": f"{corpus.origin.name}, {plan.groups}, fingerprint {corpus.digest}",
+    }
+    sentences: list[ReportBlock] = [Paragraph(sentence) for sentence in verdict(comparison)]
+    return build_report(
+        comparison,
+        names,
+        subject="Comparison of judges",
+        name=plan.name,
+        title=f"{corpus.origin.name}: {len(names)} judges, {plan.lm}",
+        verdict=[*sentences, judges_table(comparison, all_intervals=True)],
+        sections={"Statistics": [Paragraph(note) for note in notes(comparison, plan)]},
+        charted=list(names),
+        browsed=list(names),
+        last_sections={
+            "Cost": [_cost_by_judge(comparison), *(cost_table(lm.meter, lm.price) for lm in lms)],
+            "Reproduce": reproduce_blocks(as_command("compare", plan.flags), reproduced),
+        },
+        stand_in=plan.stand_in,
+    )
+
+
+def _cost_by_judge(comparison: Comparison) -> DataTable:
+    rows = []
+    for result in comparison.rows:
+        judge = result.judge
+        tokens = judge.tokens_per_item
+        per_item = ["–"] * 3 if tokens is None else [f"{count:,.0f}" for count in tokens.values()]
+        usd = "–" if judge.usd_per_thousand is None else f"{judge.usd_per_thousand:.4g}"
+        rows.append([result.name, "–" if judge.calls is None else f"{judge.calls:.2f}", *per_item, usd])
+    header = ("judge", "LM calls per item", "input", "cached input", "output", "$ per 1,000 items")
+    note = "Tokens per item that each judge would use alone; a call that several judges need is made once."
+    return DataTable(header, rows, note)
+
+
+SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
+
+
+def judges_table(comparison: Comparison, *, all_intervals: bool = False) -> DataTable:
+    """Aspects x statistics, average, LM calls and cost per item, paired difference to the baseline with p-value.
+
+    Args:
+        comparison: The results; a value that is the best of its column has a star (`Comparison.best`).
+        all_intervals: Show intervals in all columns, and not only in that of the average.
+    """
+    statistics, columns = comparison.setup.statistics, comparison.setup.columns
+    symbols = "/".join(SYMBOLS[s] for s in statistics)
+    judges = [result.judge for result in comparison.rows]
+    priced, incomplete = any(judge.usd_per_thousand for judge in judges), any(judge.unscored for judge in judges)
+    header = ["judge", *(f"{column} {symbols}" for column in columns), "LM calls per item"]
+    header += ["$ per 1,000 items"] * priced
+    header += [f"Δ to {comparison.baseline}", "p (Holm)", *["unscored"] * incomplete]
+    rows = []
+    for result in comparison.rows:
+        judge, name = result.judge, result.name
+        row = [f"{name} (compiled on these sources)" if judge.compiled_on else name]
+        for column in columns:
+            agreements = [result.agreement(column)[s] for s in statistics]
+            star = " *" if comparison.best[column] == name else ""
+            with_interval = all_intervals or column == columns[-1]
+            values = "/".join(format_value(a.value) for a in agreements)
+            row.append(values + star + (_interval_suffix(agreements[0]) if with_interval else ""))
+        row.append("–" if judge.calls is None else f"{judge.calls:.2f}")
+        if priced:
+            row.append("–" if judge.usd_per_thousand is None else format_usd(judge.usd_per_thousand))
+        difference = comparison.differences.get(name)
+        row.append("–" if difference is None else interval(difference))
+        row.append("–" if difference is None else p_cell(comparison.corrected_p_values[name]))
+        rows.append([*row, *[str(sum(judge.unscored.values()))] * incomplete])
+    return DataTable(header, rows)
+
+
+def format_value(value: float | None) -> str:
+    """Three decimals, or a dash where there is no value."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+def format_usd(usd: float) -> str:
+    """US dollars, with two significant digits below one dollar."""
+    return "0" if usd == 0 else f"{usd:.2f}" if usd >= 1 else f"{usd:.2g}"
+
+
+def _interval_suffix(agreement: Agreement) -> str:
+    if agreement.low is None or agreement.high is None:
+        return ""
+    return f" [{agreement.low:.3f}, {agreement.high:.3f}]"
+
+
+def heading(comparison: Comparison, plan: ComparisonPlan) -> str:
+    """What the numbers of the table are, and which groups they are from."""
+    setup = comparison.setup
+    names = " / ".join(STATISTIC_NAMES[statistic] for statistic in setup.statistics)
+    return f"{setup.level}-level {names} with the mean human rating; {plan.groups}"
+
+
+def verdict(comparison: Comparison) -> list[str]:
+    """Which judge is the best, and judges whose figures are no evidence or missing."""
+    best, count = comparison.best[AVERAGE], comparison.setup.corpus.sources
+    groups, lines = len(comparison.setup.corpus.groups), []
+    if len(comparison.results) > 1:
+        lines.append(
+            f"{best} is the best judge on average: it differs from all others (p < 0.05, Holm over all columns)."
+            if best
+            else f"{count} sources are too few to tell which judge is the best on average: none differs from all "
+            "others (p < 0.05, Holm over all columns)."
+        )
+    lines += [
+        f"{result.name} was compiled on {result.judge.compiled_on} of these {groups} groups: its figures are no "
+        "evidence, so it is not compared with the others."
+        for result in comparison.rows
+        if result.judge.compiled_on
+    ]
+    lines += [f"{name} has no row, because it scored nothing: {why}" for name, why in comparison.failed.items()]
+    if comparison.baseline in comparison.failed:
+        lines.append(f"No differences are shown, because the baseline {comparison.baseline} has no row.")
+    return lines
+
+
+def notes(comparison: Comparison, plan: ComparisonPlan) -> list[str]:
+    """How the figures were made, and their limits."""
+    lines = [heading(comparison, plan), *_interval_notes(comparison)]
+    if any(comparison.best.values()):
+        lines.append("*: differs from every other judge in its column")
+    for name, difference in comparison.differences.items():
+        if text := power_text(difference, "groups"):
+            lines.append(f"{name} against {comparison.baseline}: {text}")
+    lines += [*group_notes(comparison, {result.name: result.name for result in comparison.rows})]
+    lines += [_price_note(comparison), *([plan.stand_in] if plan.stand_in else [])]
+    for result in comparison.rows:
+        judge = result.judge
+        if judge.together > 1:
+            lines.append(f"{result.name}: up to {judge.together} candidates of a source in one call")
+        if judge.unscored:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in judge.unscored.items())
+            lines.append(f"{result.name} left {sum(judge.unscored.values())} unscored: {reasons}")
+    return lines
+
+
+def _interval_notes(comparison: Comparison) -> list[str]:
+    """How intervals and p-values of the first statistic are made."""
+    setup = comparison.setup
+    if setup.level == "system":
+        return [
+            "correlations over systems have no intervals and no p-values: few groups leave the systems' means noisy, "
+            "which pulls these correlations towards 0"
+        ]
+    lines = [f"95 % intervals of the first statistic: {INTERVALS}"]
+    if any(p is None for p in comparison.corrected_p_values.values()):
+        lines.append(f"no p-values of the paired differences: {WHY_NO_P_VALUE}")
+    elif comparison.corrected_p_values:
+        lines.append(
+            "p-values of paired differences: sign-flip test over groups (exact up to 16 groups, else 100,000 random "
+            f"flips), corrected over {len(comparison.corrected_p_values)} comparisons (Holm)"
+        )
+    return lines
+
+
+def _price_note(comparison: Comparison) -> str:
+    """What the US dollars are, or why there are none."""
+    judges = [result.judge for result in comparison.rows]
+    if unpriced := dict.fromkeys(j.lm for j in judges if j.lm not in ("", OFFLINE) and j.price is None):
+        return f"no price is known for {', '.join(unpriced)}; set one with --prices FILE"
+    if any(judge.price for judge in judges):
+        return "$: what each judge would cost alone, shared and cached replies included"
+    return "no column of costs: the offline LM is free"

@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from debate_judge.data.agreement.absolute_agreement import AVERAGE, MEASURES, AbsoluteAgreement
-from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule
-from debate_judge.data.agreement.intervals import INTERVALS
-from debate_judge.data.agreement.raters import RaterAgreement
-from debate_judge.data.agreement.results import STATISTIC_NAMES, Figure, GroupScores
-from debate_judge.data.agreement.tables import Level, Statistic
+from debate_judge.data.agreement.correlations import RaterAgreement
+from debate_judge.data.agreement.decisions import ABSOLUTE_MEASURES, AbsoluteAgreement, DecisionResult, DecisionRule
+from debate_judge.data.agreement.figures import AVERAGE, INTERVALS, STATISTIC_NAMES, Figure, GroupScores, Statistic
 from debate_judge.data.calibration import CalibrationEffect
-from debate_judge.runs.reports.tables import DataTable
-from debate_judge.runs.reports.text import interval, value_text
+from debate_judge.data.schema import Level
+from debate_judge.runs.reports.tables import DataTable, interval, value_text
 
 ByJudge = Mapping[str, Mapping[str, Any]]
 """Judge -> aspect -> its figures of one kind."""
@@ -52,7 +49,7 @@ def absolute_agreement_table(by_judge: Mapping[str, Mapping[str, AbsoluteAgreeme
     for aspect, judge, figures in _by_aspect(by_judge):
         if only_one and aspect == AVERAGE:
             continue
-        cells = [interval(figures.measures[m]) + _change_text(figures.changes.get(m)) for m in MEASURES]
+        cells = [interval(figures.measures[m]) + _change_text(figures.changes.get(m)) for m in ABSOLUTE_MEASURES]
         rows.append(
             [aspect, judge, *cells, "–" if figures.cut is None else f"{figures.cut:g}", f"{figures.candidates}"]
         )
@@ -71,7 +68,7 @@ def _change_text(change: Figure | None) -> str:
 
 def average_distances(by_judge: Mapping[str, Mapping[str, AbsoluteAgreement]], judge: str) -> dict[str, float | None]:
     """Measure -> a judge's value on average over aspects; empty for a judge that is not on the raters' scale."""
-    return {m: by_judge[judge][AVERAGE].measures[m].value for m in MEASURES} if judge in by_judge else {}
+    return {m: by_judge[judge][AVERAGE].measures[m].value for m in ABSOLUTE_MEASURES} if judge in by_judge else {}
 
 
 # --- decisions ---

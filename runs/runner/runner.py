@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 import dspy
 
-from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.programs.grouping import Question, group_into_questions

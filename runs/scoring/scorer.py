@@ -23,7 +23,7 @@ from debate_judge.runs.export.folder import open_export
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge, single_text_note
 from debate_judge.runs.export.manifest import Export, resolve_lm
-from debate_judge.runs.reports.costs import calls_text
+from debate_judge.runs.reports.tables import calls_text
 from debate_judge.runs.runner.streaming import Score, items_of_group, score_of
 from debate_judge.runs.scoring.output import Row, RowLayout, RowTotals
 from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags

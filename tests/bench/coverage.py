@@ -17,13 +17,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from debate_judge.data.agreement.absolute_agreement import MEASURES as ABSOLUTE
-from debate_judge.data.agreement.absolute_agreement import absolute_agreement
-from debate_judge.data.agreement.correlations import correlations
-from debate_judge.data.agreement.decisions import MEASURES, DecisionResult, DecisionRule, evaluate_decisions
-from debate_judge.data.agreement.estimates import GroupIndex, estimate_level, rated_pairs
-from debate_judge.data.agreement.intervals import holm_adjusted, pseudo_values
-from debate_judge.data.agreement.tables import GroupScores, agreement_table, compare
+from debate_judge.data.agreement.correlations import (
+    GroupIndex,
+    agreement_table,
+    compare,
+    correlations,
+    estimate_level,
+    rated_pairs,
+)
+from debate_judge.data.agreement.decisions import ABSOLUTE_MEASURES as ABSOLUTE
+from debate_judge.data.agreement.decisions import (
+    DECISION_MEASURES,
+    DecisionResult,
+    DecisionRule,
+    absolute_agreement,
+    evaluate_decisions,
+)
+from debate_judge.data.agreement.figures import GroupScores, holm_adjusted, pseudo_values
 from tests.bench.harness import Floats, Population, Row, groups_of, parser_of, populations, publish
 
 RESAMPLES = 400
@@ -150,7 +160,9 @@ def truths(population: Population) -> dict[str, float | None]:
         "sample": table["sample"]["spearman"].value,
     }
     levels |= {f"absolute {name}": measure.value for name, measure in absolute.items()}
-    return levels | {f"{name}{more}": measures[name].value for name in MEASURES for more in ("", f", {SINGLE}")}
+    return levels | {
+        f"{name}{more}": measures[name].value for name in DECISION_MEASURES for more in ("", f", {SINGLE}")
+    }
 
 
 def coverage(population: Population, sizes: Sequence[int], replicates: int, seed: int) -> Hits:

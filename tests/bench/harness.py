@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from debate_judge import data
-from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import AspectJudge, CompiledJudge

@@ -17,7 +17,7 @@ import numpy as np
 from optuna.pruners import NopPruner
 
 from debate_judge import data
-from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace

@@ -14,7 +14,8 @@ import re
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 
-from debate_judge.data.agreement.tables import STATISTICS, correlation
+from debate_judge.data.agreement.correlations import correlation
+from debate_judge.data.agreement.figures import STATISTICS
 
 FILES = {
     "topical_chat": "dialogue/topical_chat",

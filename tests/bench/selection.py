@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from debate_judge import data
-from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace

@@ -15,7 +15,7 @@ import dspy
 import numpy as np
 
 from debate_judge import data
-from debate_judge.data.agreement.tables import correlation
+from debate_judge.data.agreement.correlations import correlation
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import split
 from debate_judge.optimize.examples import examples

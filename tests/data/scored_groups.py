@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.agreement.figures import GroupScores
 
 Scores = Sequence[float | None]
 

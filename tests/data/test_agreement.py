@@ -14,15 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from debate_judge.data.agreement.tables import (
-    LEVELS,
-    STATISTICS,
-    GroupScores,
-    Level,
-    Statistic,
-    agreement_table,
-    correlation,
-)  # fmt: skip
+from debate_judge.data.agreement.correlations import agreement_table, correlation
+from debate_judge.data.agreement.figures import LEVELS, STATISTICS, GroupScores, Statistic
+from debate_judge.data.schema import Level
 from tests.data.scored_groups import group, random_groups
 
 Array = NDArray[np.float64]

@@ -9,7 +9,7 @@ import pytest
 from scipy import special, stats
 
 from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions
-from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.figures import GroupScores
 from tests.data.scored_groups import group
 
 Row = tuple[str, float, float]

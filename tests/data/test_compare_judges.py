@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from debate_judge.data.agreement.intervals import (
+from debate_judge.data.agreement.correlations import agreement_table, compare
+from debate_judge.data.agreement.figures import (
+    LEVELS,
+    GroupScores,
     detectable_difference,
     groups_to_detect,
     holm_adjusted,
     sign_flip_p_value,
 )
-from debate_judge.data.agreement.tables import LEVELS, GroupScores, Level, agreement_table, compare
+from debate_judge.data.schema import Level
 from tests.data.scored_groups import group, random_groups
 
 

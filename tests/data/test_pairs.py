@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from debate_judge import data
+from debate_judge.data.agreement.correlations import agreement_table, compare
 from debate_judge.data.agreement.decisions import DecisionRule, evaluate_decisions, find_decision_rules
-from debate_judge.data.agreement.results import GroupScores
-from debate_judge.data.agreement.tables import agreement_table, compare
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.corpus_statistics import corpus_statistics
 from debate_judge.data.folds import default_folds
 from debate_judge.data.schema import Aspect, Corpus, Scale, Task

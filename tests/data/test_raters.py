@@ -10,9 +10,13 @@ import pytest
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
-from debate_judge.data.agreement.correlations import concordance
-from debate_judge.data.agreement.raters import compare_with_raters, error_and_bias, krippendorff_alpha
-from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.agreement.correlations import (
+    compare_with_raters,
+    concordance,
+    error_and_bias,
+    krippendorff_alpha,
+)
+from debate_judge.data.agreement.figures import GroupScores
 
 IDS = tuple(f"s{i}" for i in range(8))
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 from sklearn.metrics import cohen_kappa_score
 
-from debate_judge.data.agreement.absolute_agreement import AVERAGE, AbsoluteAgreement, absolute_agreement, decision_cuts
-from debate_judge.data.agreement.decisions import DecisionRule
-from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.decisions import AbsoluteAgreement, DecisionRule, absolute_agreement, decision_cuts
+from debate_judge.data.agreement.figures import AVERAGE, GroupScores
 from debate_judge.data.calibration import IDENTITY_WEIGHT, Calibration, calibration_effect, fit_calibration
 from debate_judge.data.schema import Aspect, Scale
 from tests.data.scored_groups import group

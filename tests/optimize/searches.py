@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import optuna
 
-from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Objective
+from debate_judge.data.agreement.decisions import AbsoluteScale, Objective
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import MIN_BATCH_ITEMS, examples, group_metric
 from debate_judge.optimize.tuners.rated_examples import (

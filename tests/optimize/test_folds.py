@@ -17,9 +17,8 @@ import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
 from scipy import stats
 
-from debate_judge.data.agreement.intervals import range_interval
-from debate_judge.data.agreement.results import Difference
-from debate_judge.data.agreement.tables import GroupScores, correlation
+from debate_judge.data.agreement.correlations import correlation
+from debate_judge.data.agreement.figures import Difference, GroupScores, range_interval
 from debate_judge.data.calibration import Calibration
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.held_out import COMPARED, COMPILED_MAPPED, choose_export, compare_held_out
@@ -30,7 +29,7 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, TunerContext
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.judge import Judge
-from debate_judge.runs.comparison.results import EvaluatedJudge
+from debate_judge.runs.comparison.figures import EvaluatedJudge
 from debate_judge.runs.runner.debate_cache import DebateCache
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.config_keys import keys

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Objective
-from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.agreement.decisions import AbsoluteScale, Objective
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.optimize.search.pooling import (
     MANY_GROUPS,
     EvaluatedPoints,

@@ -13,9 +13,9 @@ import optuna
 import pytest
 from optuna.pruners import NopPruner
 
-from debate_judge.data.agreement.absolute_agreement import AbsoluteScale, Objective
-from debate_judge.data.agreement.tables import Level
+from debate_judge.data.agreement.decisions import AbsoluteScale, Objective
 from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Level
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import Point, SearchSpace
 from debate_judge.optimize.search.study import (

@@ -16,7 +16,7 @@ from debate_judge.programs.lm.limits import BudgetSpentError
 from debate_judge.programs.lm.replies import Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.testing import scripted_lm
-from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.reports.tables import cost_rows
 from debate_judge.runs.shared_flags import lm_options
 from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import small_corpus

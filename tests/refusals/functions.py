@@ -13,7 +13,7 @@ import pandas as pd
 import debate_judge
 from debate_judge import Aspect, Debate, Scale, Task, load, offline_lm
 from debate_judge.data import load as load_data
-from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.folds import make_folds
 from debate_judge.data.requirements import require_level, require_ratings

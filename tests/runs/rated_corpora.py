@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.runs.comparison.results import EvalSetup, EvaluatedJudge
+from debate_judge.runs.comparison.figures import EvalSetup, EvaluatedJudge
 from debate_judge.runs.runner.runner import group_ratings
 from tests.fakes import debater, section
 

@@ -19,11 +19,11 @@ from debate_judge.data.agreement.decisions import (
     evaluate_decisions,
     find_decision_rules,
 )
-from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale, Task
 from debate_judge.runs import agreement as command
-from debate_judge.runs.comparison.results import EvaluatedJudge
-from debate_judge.runs.comparison.score_files import read_external
+from debate_judge.runs.comparison.figures import EvaluatedJudge
+from debate_judge.runs.comparison.job import read_external
 from debate_judge.runs.reports.evidence import to_json
 from tests.runs.rated_corpora import COHERENCE, FLUENCY, corpus
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from debate_judge.data.agreement.figures import AVERAGE
 from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import PERSONAS
@@ -17,8 +18,8 @@ from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.replies import InMemoryStore
 from debate_judge.programs.lm.settings import Price
 from debate_judge.runs.comparison.entrants import Entrant, build_entrants, parse_judges
-from debate_judge.runs.comparison.evaluate import evaluate
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup, EvaluatedJudge
+from debate_judge.runs.comparison.figures import Comparison, EvalSetup, EvaluatedJudge
+from debate_judge.runs.comparison.job import evaluate
 from debate_judge.runs.flags import split_commas
 from debate_judge.runs.reports.evidence import absolute_agreement_table
 from debate_judge.runs.runner.judge_usage import UsageByJudge

@@ -20,7 +20,7 @@ from debate_judge.programs.lm.settings import BudgetCaps, LMOptions, Price
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
 from debate_judge.runs.comparison.entrants import build_entrants, parse_judges
-from debate_judge.runs.comparison.evaluate import estimate_evaluation
+from debate_judge.runs.comparison.job import estimate_evaluation
 from debate_judge.runs.estimates import (
     CallTotals,
     Estimate,
@@ -29,7 +29,7 @@ from debate_judge.runs.estimates import (
     estimate_scoring,
     reply_tokens,
 )
-from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.reports.tables import cost_rows
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed

@@ -11,13 +11,21 @@ from pathlib import Path
 import pytest
 
 from debate_judge.data import load
-from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.judge import Failure, Judgement, Transcript, Turn, Unscored, Verdict
-from debate_judge.runs.comparison.results import EvaluatedJudge
-from debate_judge.runs.reports.charts import Chart, Series, draw
-from debate_judge.runs.reports.debates import debates_of
-from debate_judge.runs.reports.page import Paragraph, Quotation, Report, ReportBlock, page
+from debate_judge.runs.comparison.figures import EvaluatedJudge
+from debate_judge.runs.reports.page import (
+    Chart,
+    Paragraph,
+    Quotation,
+    Report,
+    ReportBlock,
+    Series,
+    debates_of,
+    draw,
+    page,
+)
 from debate_judge.runs.reports.tables import DataTable
 
 # --- charts ---

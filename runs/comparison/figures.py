@@ -10,32 +10,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
-from debate_judge.data.agreement.absolute_agreement import AbsoluteAgreement, absolute_agreement
-from debate_judge.data.agreement.decisions import DecisionResult, DecisionRule, evaluate_decisions
-from debate_judge.data.agreement.intervals import holm_adjusted, statistical_power
-from debate_judge.data.agreement.raters import RaterAgreement, compare_with_raters
-from debate_judge.data.agreement.tables import (
+from debate_judge.data.agreement.correlations import RaterAgreement, agreement_table, compare, compare_with_raters
+from debate_judge.data.agreement.decisions import (
+    AbsoluteAgreement,
+    DecisionResult,
+    DecisionRule,
+    absolute_agreement,
+    evaluate_decisions,
+)
+from debate_judge.data.agreement.figures import (
+    AVERAGE,
     LEVELS,
     Agreement,
     AgreementTable,
     Difference,
     GroupScores,
-    Level,
     Statistic,
-    agreement_table,
-    compare,
+    holm_adjusted,
+    statistical_power,
 )
-from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.data.schema import Aspect, Corpus, Level
 from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.programs.lm.settings import Price
-from debate_judge.runs.reports.evidence import several_raters, to_json
+from debate_judge.runs.reports.evidence import (
+    absolute_agreement_table,
+    decision_tables,
+    raters_table,
+    several_raters,
+    to_json,
+)
+from debate_judge.runs.reports.page import Chart, Point, Quotation, Report, ReportBlock, Series, debates_of
+from debate_judge.runs.reports.tables import (
+    DataTable,
+    HasInterval,
+    correlation_label,
+)
 from debate_judge.runs.runner.judge_usage import JudgeUsage
 from debate_judge.runs.runner.runner import calls_per_item
-
-AVERAGE = "average"
-"""Name of the column with averages over aspects."""
+from debate_judge.runs.tracking.values import versions
 
 Scores = Mapping[str, Sequence[GroupScores]]
 """Aspect -> the scores of one judge."""
@@ -306,3 +320,117 @@ class Comparison:
             "failed": dict(self.failed),
             **{kind: to_json(by_judge) for kind, by_judge in kinds.items() if by_judge},
         }
+
+
+def group_notes(comparison: Comparison, names: Mapping[str, str]) -> list[str]:
+    """How many groups have constant scores (counted as 0) or ratings (left out).
+
+    `names` has the name of each judge in the notes.
+    """
+    level, statistic = comparison.setup.level, comparison.setup.statistics[0]
+    cells = {names[result.name]: result.table.average[level][statistic] for result in comparison.rows}
+    constant = ", ".join(f"{name} {cell.constant}" for name, cell in cells.items() if cell.constant)
+    undefined = ", ".join(f"{name} {cell.undefined}" for name, cell in cells.items() if cell.undefined)
+    return [
+        *([f"groups with equal scores from a judge count 0; over all aspects: {constant}"] if constant else []),
+        *([f"groups with equal ratings are left out; over all aspects: {undefined}"] if undefined else []),
+    ]
+
+
+def evidence_tables(comparison: Comparison, names: Mapping[str, str] | None = None) -> dict[str, list[DataTable]]:
+    """Title -> tables of the figures besides correlations that these data and judges have.
+
+    Args:
+        comparison: The judges.
+        names: Judge -> its name in tables, for judges that have another one there.
+    """
+
+    def named(by_judge: Mapping[str, Any]) -> dict[str, Any]:
+        return {(names or {}).get(judge, judge): figures for judge, figures in by_judge.items()}
+
+    tables: dict[str, list[DataTable]] = {}
+    if by_judge := comparison.absolute_agreement:
+        tables["Absolute agreement"] = [absolute_agreement_table(named(by_judge))]
+    if decided := comparison.decisions:
+        tables["Decisions"] = decision_tables(named(decided))
+    if compared := comparison.rater_agreement:
+        setup = comparison.setup
+        tables["Judge vs. individual raters"] = [raters_table(named(compared), setup.level, setup.statistics[0])]
+    return tables
+
+
+def build_report(
+    comparison: Comparison,
+    names: Mapping[str, str],
+    *,
+    subject: Literal["Compiled judge", "Comparison of judges"],
+    name: str,
+    title: str,
+    verdict: Sequence[ReportBlock],
+    sections: Mapping[str, Sequence[ReportBlock]],
+    charted: Sequence[str],
+    browsed: Sequence[str],
+    last_sections: Mapping[str, Sequence[ReportBlock]],
+    stand_in: str,
+) -> Report:
+    """The report.
+
+    Args:
+        comparison: The judges on their corpus.
+        names: Judge -> its name on the page.
+        subject: What the report is about.
+        name: Name of the run.
+        title: Heading of the page.
+        verdict: Findings and table; a chart of agreement follows.
+        sections: Sections before those that all reports have.
+        charted: Judges of this chart.
+        browsed: Judges whose debates are on the page; the first is shown first.
+        last_sections: Sections after those that all reports have.
+        stand_in: A notice for the figures where the LM was a stand-in, else empty.
+    """
+    setup, judges = comparison.setup, comparison.judges
+    shown: dict[str, EvaluatedJudge] = {names[judge]: judges[judge] for judge in browsed}
+    on_scale = {name: setup.on_scale(evaluated) for name, evaluated in shown.items()}
+    debates, texts = debates_of(setup.corpus, setup.aspects, shown, on_scale)
+    task = setup.corpus.task
+    return Report(
+        subject,
+        name,
+        title,
+        [*verdict, *_agreement_chart(comparison, {judge: names[judge] for judge in charted})],
+        {**sections, **evidence_tables(comparison, names), **last_sections},
+        debates,
+        texts,
+        stand_in,
+        {"source": task.source_label, "candidate": task.candidate_label, "context": task.context_label},
+    )
+
+
+def point(x: float, y: HasInterval | None) -> tuple[Point, ...]:
+    """A point of a chart with its interval; none where there is no value."""
+    if y is None or y.value is None:
+        return ()
+    return ((x, y.value) if y.low is None or y.high is None else (x, y.value, y.low, y.high),)
+
+
+def _agreement_chart(comparison: Comparison, names: Mapping[str, str]) -> list[ReportBlock]:
+    """Agreement of the judges in each column of the table, with the human ceiling where single raters are known."""
+    setup, results = comparison.setup, [row for row in comparison.results if row.name in names]
+    if not results:
+        return []
+    columns, first = setup.columns, setup.statistics[0]
+    series = []
+    for result in results:
+        points = (p for row, column in enumerate(columns) for p in point(row, result.agreement(column)[first]))
+        series.append(Series(names[result.name], tuple((y, x, *ends) for x, y, *ends in points)))
+    raters = next(iter(comparison.rater_agreement.values()), {})
+    ceilings = [raters[column].ceiling if column in raters else None for column in columns]
+    ceiling = tuple(None if measure is None else measure.value for measure in ceilings)
+    caption = f"{correlation_label(results[-1].agreement(columns[-1])[first])}; 95 % intervals"
+    return [Chart("Agreement with the raters", "dots", caption, tuple(series), columns, ceiling)]
+
+
+def reproduce_blocks(command: str, rows: Mapping[str, str]) -> list[ReportBlock]:
+    """How to reproduce a run: its command, and what its result depends on."""
+    installed = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return [Quotation("Command", command), DataTable(("what", "value"), [*rows.items(), ("versions", installed)])]
