@@ -20,8 +20,8 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, RatedGroup
 from debate_judge.programs.dry_run import REPLY_TOKENS, DryRunTransport, EstimateCase, ItemReply
-from debate_judge.programs.grouping import Item, Question, group_into_questions
-from debate_judge.programs.judge import CompiledJudge
+from debate_judge.programs.grouping import Question, group_into_questions
+from debate_judge.programs.judge import CompiledJudge, Item
 from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
 from debate_judge.programs.lm.replies import FILE, Reply, ReplyStore, SqlStore, replies_folder
 from debate_judge.programs.lm.settings import BudgetCaps, LMOptions, Price, price_of

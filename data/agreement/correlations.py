@@ -1,7 +1,8 @@
-"""Pearson, Spearman and Kendall's tau-b of many rows at once, concordance, and the area under the ROC curve.
+"""Agreement of scores with human ratings: Pearson, Spearman and Kendall's tau-b at three levels, with intervals.
 
-Equal to scipy.stats, which computes one pair of sequences at a time. Undefined is NaN here, because arrays have no
-None; `tables.py` turns it into None.
+All correlations that the project reports are computed here. A group in which only the judge's scores are constant
+counts as 0, also in differences of judges. Intervals are over sources, because the candidates of one source are not
+independent of each other; `data/agreement/figures.py` describes them. Undefined is NaN within this module.
 """
 
 from __future__ import annotations

@@ -7,8 +7,16 @@ Which decisions exist follows from the ratings alone, not from the name of the d
 - `pairs`: every group has two candidates, and some groups have unequal ratings. The decision is which one is better:
   win, tie or loss.
 
-Other ratings define no decision; for them there are the correlations of `data/agreement/tables.py`. The measures are
+Other ratings define no decision; for them there are the correlations of `data/agreement/correlations.py`. The measures are
 those of sklearn.metrics, with intervals from leaving out each source in turn.
+
+Absolute agreement is how close scores are to the ratings, where correlations compare their order alone. Three measures for each judge and aspect, over all candidates that have both a score and a rating:
+
+- `mae`: mean absolute difference of score and mean rating, in points of the scale; lower is better.
+- `ccc`: the concordance correlation coefficient, a correlation that differences in mean and spread lower; 1 where every
+  score equals its rating (Lin, A concordance correlation coefficient to evaluate reproducibility, 1989).
+- `kappa`: of the decision "at least CUT" by the score and by the mean rating (Cohen, A coefficient of agreement for
+  nominal scales, 1960); undefined where all ratings are on one side of the cut.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The comparison of judges on the same sources: agreement, paired differences, decisions, raters, absolute agreement.
+"""The comparison of judges on the same sources: agreement, paired differences, decisions, raters, absolute agreement,
+and its tables and report.
 
 `debate compare` and the compile compute their figures here; a figure is computed when it is first asked for.
 """

@@ -1,7 +1,7 @@
-"""Reads scores from files: scores with ratings, and scores of an external judge for a rated corpus.
+"""A comparison from settings to output: judges and data, one evaluation, the table, the report, the run in MLflow.
 
-Rows are {group, candidate, aspect, score}, as `runs/score.py` writes them, and have `rating` in a file of scores and
-ratings.
+Calls that several judges need are made once, because they share the store of replies: a debate of two rounds begins
+like one of three rounds, and debates with different personas begin with the same call of the Scorer.
 """
 
 from __future__ import annotations
