@@ -7,10 +7,11 @@ Which decisions exist follows from the ratings alone, not from the name of the d
 - `pairs`: every group has two candidates, and some groups have unequal ratings. The decision is which one is better:
   win, tie or loss.
 
-Other ratings define no decision; for them there are the correlations of `data/agreement/correlations.py`. The measures are
-those of sklearn.metrics, with intervals from leaving out each source in turn.
+Other ratings define no decision; for them there are correlations. The measures are those of sklearn.metrics,
+with intervals from leaving out each source in turn.
 
-Absolute agreement is how close scores are to the ratings, where correlations compare their order alone. Three measures for each judge and aspect, over all candidates that have both a score and a rating:
+Absolute agreement is how close scores are to the ratings, where correlations compare their order alone. Three measures
+for each judge and aspect, over all candidates that have both a score and a rating:
 
 - `mae`: mean absolute difference of score and mean rating, in points of the scale; lower is better.
 - `ccc`: the concordance correlation coefficient, a correlation that differences in mean and spread lower; 1 where every

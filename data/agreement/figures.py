@@ -1,4 +1,4 @@
-"""Scores of a judge beside ratings, and figures of their agreement with 95 % intervals, p-values and power over sources.
+"""Scores of a judge beside ratings, and figures with 95 % intervals, p-values and power over sources.
 
 Everything rests on the jackknife's pseudo-values (Tukey 1958; Efron and Tibshirani 1993, chapter 11), one for each
 source: of a mean over groups they are the values of the groups, of any other statistic they take the place of these.
