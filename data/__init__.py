@@ -55,7 +55,7 @@ def load(
 def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[str]) -> Corpus:
     from debate_judge.data.files import formats, groups
     from debate_judge.data.files.columns import ColumnNames
-    from debate_judge.data.files.task_file import find_task
+    from debate_judge.data.tasks import find_task
 
     chosen_task, column_names = find_task(task) if isinstance(task, str) else task, ColumnNames.parse(columns)
     if not isinstance(spec, str):
@@ -79,12 +79,12 @@ def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[s
     )
 
 
-def public_set(module: str, *subset: str | int) -> Loader:
-    """The loader in a module of `data/sets`; `subset` is passed on to it where the module has several sets."""
+def public_set(module: str, *name: str) -> Loader:
+    """The loader in a module of `data/sets`, which gets the set's name where the module has several."""
 
     # Imported only when loaded, because --help needs the names alone.
     def load_set(path: Path | None, task: Task | None) -> Corpus:
-        corpus: Corpus = import_module(f"debate_judge.data.sets.{module}").load(path, *subset)
+        corpus: Corpus = import_module(f"debate_judge.data.sets.{module}").load(path, *name)
         return corpus if task is None else _with_task(corpus, task)
 
     return load_set
@@ -99,7 +99,7 @@ def _sample(path: Path | None, task: Task | None) -> Corpus:
     if path is not None:
         raise InputError("the sample is part of the package", field="--data", expected="sample", found=f"sample={path}")
     task = task or SUMMARIZATION
-    with resources.as_file(resources.files("debate_judge.data.sample") / f"{task.name}.jsonl") as file:
+    with resources.as_file(resources.files("debate_judge.data") / "sample" / f"{task.name}.jsonl") as file:
         if not file.exists():
             problem = f"there is no sample for the task {task.name!r}"
             raise InputError(problem, field="--task", expected="summarization or dialogue")
@@ -124,19 +124,15 @@ def _with_task(corpus: Corpus, task: Task) -> Corpus:
 
 
 LOADERS: dict[str, Loader] = {
-    "summeval": public_set("summeval"),
-    "topical_chat": public_set("topical_chat"),
-    "qags": public_set("qags"),
-    "qags_xsum": public_set("qags", "xsum"),
-    "halueval": public_set("halueval"),
-    "halueval_dialogue": public_set("halueval", "dialogue"),
-    "halueval_summarization": public_set("halueval", "summarization"),
-    "halueval_drawn": public_set("halueval", "qa", 150),
-    "halueval_dialogue_drawn": public_set("halueval", "dialogue", 150),
-    "halueval_summarization_drawn": public_set("halueval", "summarization", 50),
-    "factool": public_set("factool"),
-    "factool_claims": public_set("factool", "claim"),
-    "faireval": public_set("faireval"),
+    **{
+        name: public_set("published", name)
+        for name in (
+            *("summeval", "topical_chat", "qags", "qags_xsum"),
+            *("halueval", "halueval_dialogue", "halueval_summarization"),
+            *("halueval_drawn", "halueval_dialogue_drawn", "halueval_summarization_drawn"),
+            *("factool", "factool_claims", "faireval"),
+        )
+    },
     "judgebench": public_set("judgebench"),
     "sample": _sample,
 }

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from debate_judge.data.near_duplicates import near_duplicates
 from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.data.splits import near_duplicates
 
 
 @dataclass(frozen=True, slots=True)

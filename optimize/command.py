@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
-from debate_judge.data.files.writing import require_writable, write_json
+from debate_judge.data.errors import require_writable, write_json
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.command_line import RESUME_HINT, print_error
 from debate_judge.runs.flags import command_settings, run_command

@@ -8,8 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import write_errors
+from debate_judge.data.errors import InputError, write_errors
 from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.plan import CompilePlan
 from debate_judge.optimize.report import compile_report, description

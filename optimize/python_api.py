@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from debate_judge import data as rated_texts
-from debate_judge.data.files.formats import RecordFile, refuse_equal_names
-from debate_judge.data.files.reading import typed_rows
+from debate_judge.data.files.formats import RecordFile, refuse_equal_names, typed_rows
 from debate_judge.data.schema import Corpus, Task, fingerprint
 from debate_judge.optimize.compile import compile_judge
 from debate_judge.optimize.result import Result

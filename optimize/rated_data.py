@@ -9,10 +9,19 @@ from dataclasses import dataclass
 from debate_judge import data
 from debate_judge.data.agreement.decisions import DecisionRule, decision_cuts, find_decision_rules
 from debate_judge.data.errors import InputError
-from debate_judge.data.folds import Folds, default_folds, make_folds
-from debate_judge.data.requirements import aspects_to_judge, require_enough_rated, require_level
 from debate_judge.data.schema import Aspect, Corpus, Level, RatedGroup
-from debate_judge.data.splits import Splits, append_held_out, split, split_with_held_out
+from debate_judge.data.splits import (
+    Folds,
+    Splits,
+    append_held_out,
+    aspects_to_judge,
+    default_folds,
+    make_folds,
+    require_enough_rated,
+    require_level,
+    split,
+    split_with_held_out,
+)
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.human_ratings import resolve_data

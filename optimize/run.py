@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from debate_judge.data.files.writing import make_folder
+from debate_judge.data.errors import make_folder
 from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.publishing import log_plan
 from debate_judge.programs import find_preset

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT
 from debate_judge.data.schema import fingerprint
+from debate_judge.data.splits import FOLDS, MIN_SOURCES_FOR_SPLIT
 from debate_judge.optimize.tuners import TUNERS
 from debate_judge.runs.flags import command_settings, flag_group, result_settings, setting
 from debate_judge.runs.shared_flags import (

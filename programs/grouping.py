@@ -15,9 +15,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup, Task, fingerprint, is_visible
-from debate_judge.data.tasks import TASKS
+from debate_judge.data.tasks import TASKS, find_task
 
 if TYPE_CHECKING:
     import dspy

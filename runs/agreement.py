@@ -22,9 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, require_writable, write_json
 from debate_judge.data.files.formats import read_records
-from debate_judge.data.files.writing import require_writable, write_json
 from debate_judge.data.schema import ALL
 from debate_judge.runs.flags import command_settings, run_command, setting
 from debate_judge.runs.shared_flags import SEED

@@ -133,7 +133,7 @@ def _recognized_file(flags: CheckFlags) -> RecordFile | str:
 
 
 def _save_task(path: str | None, draft: Draft | None) -> bool:
-    from debate_judge.data.files.writing import write_errors
+    from debate_judge.data.errors import write_errors
 
     if path is None or draft is None:
         return False
@@ -312,8 +312,7 @@ def _feasibility(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
     Returns:
         Lines to print, and the aspects that can be compiled.
     """
-    from debate_judge.data.folds import default_folds
-    from debate_judge.data.requirements import require_enough_rated, require_ratings
+    from debate_judge.data.splits import default_folds, require_enough_rated, require_ratings
 
     names = corpus.select_aspects()
     if not names:
@@ -360,8 +359,7 @@ def _feasibility(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
 
 def _splits(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
     """The default split of a compile; with folds, its held-out part is empty."""
-    from debate_judge.data.folds import default_folds, make_folds
-    from debate_judge.data.splits import split
+    from debate_judge.data.splits import default_folds, make_folds, split
 
     count = default_folds(corpus)
     if count == 1:

@@ -10,9 +10,15 @@ from functools import cached_property
 from typing import Any
 
 from debate_judge.data.files.columns import code_of, word_list
-from debate_judge.data.files.ratings import YES_NO_WORDS, number_remedy
-from debate_judge.data.files.records import allows_decimal_comma, is_missing, looks_like_a_number
-from debate_judge.data.files.rows import listed_texts, messages_in
+from debate_judge.data.files.records import (
+    YES_NO_WORDS,
+    allows_decimal_comma,
+    is_missing,
+    listed_texts,
+    looks_like_a_number,
+    messages_in,
+    number_remedy,
+)
 from debate_judge.data.schema import Scale
 
 _LEADING = re.compile(

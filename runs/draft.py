@@ -17,39 +17,35 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import (
+    COMMENT_WORDS,
+    CONTEXT_WORDS,
     PREFERENCE,
+    RATER_NAME,
+    REFERENCE_WORDS,
     ROLES,
     SOURCE_WORDS,
     TEXT_WORDS,
     ColumnNames,
+    Family,
     Keys,
     ReadingNotes,
     code_of,
-    name_without_rater,
-    normalized_name,
-    word_list,
-)
-from debate_judge.data.files.formats import JSON, TEXT_TABLES, RecordFile, detect_format
-from debate_judge.data.files.groups import limit_memory
-from debate_judge.data.files.names import (
-    COMMENT_WORDS,
-    CONTEXT_WORDS,
-    RATER_NAME,
-    REFERENCE_WORDS,
-    Family,
     families,
     is_rater_name,
     looks_like_raters,
     missing_columns_error,
+    name_without_rater,
+    normalized_name,
     part_in_name,
     role_of_name,
     tokens,
+    word_list,
 )
-from debate_judge.data.files.records import Record, is_missing, looks_like_a_number
-from debate_judge.data.files.rows import MARKS, clear_verdict, flat, inner_records, messages_in
-from debate_judge.data.files.task_file import task_of, usable_name
+from debate_judge.data.files.formats import JSON, TEXT_TABLES, RecordFile, detect_format
+from debate_judge.data.files.groups import MARKS, clear_verdict, flat, inner_records, limit_memory
+from debate_judge.data.files.records import Record, is_missing, looks_like_a_number, messages_in
 from debate_judge.data.schema import Scale, Task, is_visible
-from debate_judge.data.tasks import PAIRS, TASKS
+from debate_judge.data.tasks import PAIRS, TASKS, task_of, usable_name
 from debate_judge.runs.column_values import Column, as_toml, ends, is_ticked, name_without_scale, toml_key
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ import pydantic.dataclasses
 from pydantic.fields import FieldInfo
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.reading import toml
+from debate_judge.data.files.formats import toml
 from debate_judge.programs.lm.settings import redact_text
 from debate_judge.runs.command_line import command, paragraphs, run_main, width_of, with_invoked_commands, wrap_line
 

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from debate_judge.data.agreement.decisions import ABSOLUTE_MEASURES, AbsoluteMeasure
 from debate_judge.data.agreement.figures import STATISTICS, Statistic
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files import reading
+from debate_judge.data.files import formats
 from debate_judge.data.schema import Level
 from debate_judge.programs.debate.prompts import PERSONAS, require_persona
 from debate_judge.programs.lm.replies import replies_folder
@@ -359,7 +359,7 @@ def read_named_texts(path: Path, noun: str) -> dict[str, str]:
         InputError: The file cannot be read, is empty, or an entry is not a non-empty text.
     """
     try:
-        record = reading.toml(path, f"file of {noun}s")
+        record = formats.toml(path, f"file of {noun}s")
     except InputError as error:
         if "Cannot overwrite a value" not in error.problem:
             raise

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.sets import faireval
+from debate_judge.data.sets import published
 from debate_judge.optimize.cli import main
 from tests.config_keys import keys
 from tests.hostile_server import HostileServer, sized
@@ -79,9 +79,9 @@ def _copy(name: str, folder: Path) -> Path:
     if name != "faireval":
         return write(f"{name}.jsonl", RECORDS[name])
     write("question.jsonl", [{"question_id": n, "text": f"Question {n}?", "category": "coding"} for n in range(3)])
-    for file, text in zip(faireval.SYSTEMS.values(), ("A long and helpful answer.", "No."), strict=True):
+    for file, text in zip(published.SYSTEMS.values(), ("A long and helpful answer.", "No."), strict=True):
         write(Path(file).name, [{"question_id": n, "text": text} for n in range(3)])
-    (folder / Path(faireval.REVIEW).name).write_text("CHATGPT\nTIE\nVICUNA13B\n", encoding="utf-8")
+    (folder / Path(published.REVIEW).name).write_text("CHATGPT\nTIE\nVICUNA13B\n", encoding="utf-8")
     return folder
 
 

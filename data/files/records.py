@@ -6,9 +6,10 @@ to errors of the record (`validated`).
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -17,7 +18,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.schema import Scale, is_visible
+from debate_judge.data.schema import Aspect, Scale, Task, is_visible
 
 T = TypeVar("T", bound=str)
 M = TypeVar("M", bound=BaseModel)
@@ -409,3 +410,130 @@ _EXPECTED = {
 def _field_path(path: Sequence[int | str]) -> str:
     """The path of a field as in our errors, e.g. `candidates[2].text`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+YES_NO_WORDS = {
+    **dict.fromkeys(("yes", "y", "true", "pass", "good", "correct"), True),
+    **dict.fromkeys(("no", "n", "false", "fail", "bad", "incorrect"), False),
+}
+"""Word for a rating on a scale of two values, in lower case -> whether it means the upper value."""
+
+_FRACTION = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
+"""A fraction or percentage, such as `4/5` or `80 %`, with its first number."""
+
+
+def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
+    """The ratings in fields named like aspects; aspects without a rating are left out.
+
+    Raises:
+        InputError: An aspect that the task does not have, or a value that is not a rating of it.
+    """
+    ratings = {}
+    for name in names:
+        try:
+            aspect = task.aspect(name)
+        except InputError as error:
+            raise record.with_location(error, name) from None
+        values = [rating_of(value, aspect, record, field) for field, value in record.values_in(name, aspect.scale)]
+        if values:
+            ratings[name] = tuple(values)
+    return ratings
+
+
+def comments_in(record: Record, name: str) -> list[str]:
+    """The comments in a field of one text or of a list of texts, without blank ones.
+
+    Raises:
+        InputError: The value is not text.
+    """
+    value = record.value(name)
+    if value is not None and not isinstance(value, str | list):
+        raise record.error("not a comment", name, expected="a text, or a list of texts", found=describe_value(value))
+    texts = (record.text(name, blank=True),) if isinstance(value, str) else record.texts(name, blank=True)
+    return list(filter(str.strip, texts))
+
+
+def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> float:
+    """One rater's value on the scale of an aspect.
+
+    Args:
+        value: A number; on a scale of two values also one of `YES_NO_WORDS`.
+        aspect: The rated aspect.
+        record: The record of the value, for errors.
+        field: The field of the value, for errors.
+
+    Raises:
+        InputError: It is not a rating of the aspect.
+    """
+    scale = aspect.scale
+    choice = YES_NO_WORDS.get(value.strip().lower()) if isinstance(value, str) else value
+    if isinstance(choice, bool) and scale.binary:
+        return scale.high if choice else scale.low
+    or_words = ", or yes/no, true/false, pass/fail, good/bad, correct/incorrect" if scale.binary else ""
+    expected = f"a number from {scale}{or_words}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        quoted = isinstance(value, str) and looks_like_a_number(value.strip())
+        advice = number_remedy(value) or "correct it or leave it out; take a column that holds no ratings out"
+        remedy = "write the number without quotes" if quoted else advice
+        found = describe_value(value)
+        raise record.error(f"not a rating of {aspect.name}", field, expected=expected, found=found, remedy=remedy)
+    # Compared before float(), which raises for very large integers.
+    if not scale.low <= value <= scale.high:
+        raise record.error(
+            f"rating outside the scale of {aspect.name}",
+            field,
+            expected=expected,
+            found=f"{value!r:.40}",
+            remedy="correct it, leave it blank where there is none, or give the raters' scale in a task file",
+        )
+    return float(value)
+
+
+def number_remedy(value: object) -> str | None:
+    """The remedy for a rating that is written as a fraction or percentage, or with a comma; None for other values."""
+    text = value.strip() if isinstance(value, str) else ""
+    if "," in text and allows_decimal_comma(text):
+        point, semicolon = text.replace(",", "."), text.replace(",", ";")
+        return (
+            f"write decimals with a point, {point}, or say --columns decimal=comma; several raters in a cell have a "
+            f"semicolon, {semicolon}"
+        )
+    match = _FRACTION.fullmatch(text)
+    return f"write the number alone: {match[1].replace(',', '.')} and not {match[0]}" if match else None
+
+
+# --- conversations and lists in a cell ---
+
+
+_SPEAKERS, _SPOKEN = ("role", "from", "speaker", "user"), ("content", "value", "text", "utterance")
+
+
+def messages_in(value: object) -> list[tuple[str, str]]:
+    """Role and text of each message of a conversation; empty for other values."""
+    messages = value if isinstance(value, list) else []
+    if not messages or not isinstance(messages[0], dict):
+        return []
+    speaker = next((name for name in _SPEAKERS if name in messages[0]), "role")
+    text = next((name for name in _SPOKEN if name in messages[0]), "content")
+    # Fields with other names may hold ratings, and then the list is one of texts.
+    plain = "content" in messages[0] or ({*messages[0]} == {speaker, text})
+    if not plain or not all(isinstance(m, dict) and isinstance(m.get(text), str) for m in messages):
+        return []
+    return [(str(message.get(speaker)), message[text]) for message in messages]
+
+
+def joined_messages(messages: Sequence[tuple[str, str]]) -> str:
+    """Messages as one text; a single one without its role."""
+    return "\n".join(text if len(messages) == 1 else f"{role}: {text}" for role, text in messages)
+
+
+def listed_texts(value: object) -> list[str] | None:
+    """The texts in a cell that holds a list of them; None for another value."""
+    if isinstance(value, str) and value.lstrip()[:1] == "[":
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(value, list) or not all(isinstance(item, str) or item is None for item in value):
+        return None
+    return [item for item in value if item is not None]

@@ -18,9 +18,15 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.names import families
-from debate_judge.data.files.records import Record, first_records, is_missing, looks_like_a_number
-from debate_judge.data.files.rows import joined_messages, messages_in
+from debate_judge.data.files.columns import families
+from debate_judge.data.files.records import (
+    Record,
+    first_records,
+    is_missing,
+    joined_messages,
+    looks_like_a_number,
+    messages_in,
+)
 
 Values = Mapping[str, Any]
 

@@ -28,12 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.columns import PREFERENCE, code_of
-from debate_judge.data.files.names import families, role_of_name
-from debate_judge.data.files.ratings import YES_NO_WORDS, rating_of
-from debate_judge.data.files.reading import read_text
-from debate_judge.data.files.records import Record
-from debate_judge.data.files.rows import clear_verdict
+from debate_judge.data.files.columns import PREFERENCE, code_of, families, role_of_name
+from debate_judge.data.files.formats import read_text
+from debate_judge.data.files.groups import clear_verdict
+from debate_judge.data.files.records import YES_NO_WORDS, Record, rating_of
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, fingerprint
 from debate_judge.data.tasks import PAIRS
 

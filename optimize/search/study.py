@@ -29,8 +29,7 @@ import numpy as np
 
 from debate_judge.data.agreement.decisions import AbsoluteScale, Objective
 from debate_judge.data.agreement.figures import Floats, GroupScores
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import make_folder
+from debate_judge.data.errors import InputError, make_folder
 from debate_judge.data.schema import Level
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import LEARNT, Point, SearchSpace

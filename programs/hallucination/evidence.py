@@ -30,7 +30,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Task
-from debate_judge.data.sets.factuality import ANSWER_RULE
+from debate_judge.data.tasks import ANSWER_RULE
 from debate_judge.programs import parsing
 from debate_judge.programs.examples import fit_tfidf
 from debate_judge.programs.judge import Item

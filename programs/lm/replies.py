@@ -24,8 +24,7 @@ from typing import Any, Protocol
 import psutil
 from filelock import FileLock
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.writing import make_folder
+from debate_judge.data.errors import InputError, make_folder
 from debate_judge.programs.lm.settings import Price
 
 # --- reply ---

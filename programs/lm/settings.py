@@ -17,7 +17,7 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files import reading
+from debate_judge.data.files import formats
 from debate_judge.data.files.records import Record
 
 # --- options ---
@@ -175,7 +175,7 @@ def price_of(model: str, table: Path | None = None, *, use_litellm: bool = True)
     Raises:
         InputError: The table is not TOML, or a section lacks a number or has another field.
     """
-    sections = None if table is None else reading.toml(table, "table of prices")
+    sections = None if table is None else formats.toml(table, "table of prices")
     user_prices = {} if sections is None else {name: _read_price(sections.child(name)) for name in sections.values}
     if (price := user_prices.get(model) or user_prices.get(model.partition("/")[2])) is not None:
         return price

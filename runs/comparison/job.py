@@ -25,12 +25,10 @@ from debate_judge.data.agreement.figures import (
     Agreement,
     Statistic,
 )
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, require_writable, write_json
 from debate_judge.data.files.formats import read_records
-from debate_judge.data.files.writing import require_writable, write_json
-from debate_judge.data.requirements import aspects_to_judge, require_level
 from debate_judge.data.schema import Aspect, Corpus, Level, Task, fingerprint
-from debate_judge.data.splits import split
+from debate_judge.data.splits import aspects_to_judge, require_level, split
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.grouping import Grouping, Question, corpus_items, group_into_questions
 from debate_judge.programs.judge import Judgement, Unscored

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.reading import json_object
+from debate_judge.data.files.formats import json_object
 from debate_judge.data.files.records import AnyText, FileModel, Number, Record, Text, input_error, validated
 from debate_judge.data.schema import Granularity, Task, fingerprint
 from debate_judge.programs import JUDGE_CLASSES, build

@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from debate_judge.data.files.writing import write_errors
+from debate_judge.data.errors import write_errors
 from debate_judge.runs.reports.tables import DataTable
 
 if TYPE_CHECKING:

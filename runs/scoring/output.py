@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from filelock import FileLock, Timeout
 
-from debate_judge.data.errors import InputError, install_hint
+from debate_judge.data.errors import InputError, install_hint, write_errors
 from debate_judge.data.files.formats import EXCEL, TEXT_TABLES, detect_format, joined_files
-from debate_judge.data.files.writing import write_errors
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,8 @@ from debate_judge.data.errors import ErrorHandler, InputError, redirect_errors
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
 from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.groups import LocatedGroup, iter_groups
-from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import RatedGroup, Task
+from debate_judge.data.tasks import find_task
 from debate_judge.programs.judge import EMPTY, Item
 from debate_judge.programs.lm.replies import Meter
 from debate_judge.programs.lm.settings import LMOptions, Price

@@ -13,11 +13,10 @@ import xlsxwriter
 
 from debate_judge import data
 from debate_judge.data.errors import InputError
-from debate_judge.data.files import reading
+from debate_judge.data.files import formats
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.formats import detect_format, read_records
+from debate_judge.data.files.formats import detect_format, read_records, typed_rows
 from debate_judge.data.files.groups import iter_groups, load
-from debate_judge.data.files.reading import typed_rows
 from debate_judge.data.schema import Corpus, group_to_json
 from debate_judge.runs.draft import draft_mapping
 from tests.data.files_of_rows import TASK, Table, separated
@@ -177,10 +176,10 @@ def test_a_text_that_parquet_holds_once_is_not_unpacked_before_it_is_needed(tmp_
 
 
 def test_an_endless_line_is_left_out_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(formats, "MAX_LINE_BYTES", 1 << 20)
     errors: list[InputError] = []
     (tmp_path / "a.jsonl").write_text('{"text": "' + "x" * (2 << 20) + '"}\n{"text": "y"}\n')
-    assert [record.line for record in reading.jsonl(tmp_path / "a.jsonl", errors.append)] == [2]
+    assert [record.line for record in formats.jsonl(tmp_path / "a.jsonl", errors.append)] == [2]
     assert [error.line for error in errors] == [1]
 
 

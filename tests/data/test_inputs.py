@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.data.files.task_file import read_task
-from debate_judge.data.files.writing import require_writable, write_json
+from debate_judge.data.errors import require_writable, write_json
 from debate_judge.data.schema import Scale
+from debate_judge.data.tasks import read_task
 from debate_judge.data.testing import check_corpus
 
 ROOT = Path(__file__).parents[2]

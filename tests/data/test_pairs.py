@@ -14,9 +14,8 @@ from debate_judge.data.agreement.correlations import agreement_table, compare
 from debate_judge.data.agreement.decisions import DecisionRule, evaluate_decisions, find_decision_rules
 from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.corpus_statistics import corpus_statistics
-from debate_judge.data.folds import default_folds
 from debate_judge.data.schema import Aspect, Corpus, Scale, Task
-from debate_judge.data.splits import split
+from debate_judge.data.splits import default_folds, split
 from debate_judge.data.tasks import PAIRS
 from debate_judge.data.testing import check_corpus
 

@@ -16,8 +16,8 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
-from debate_judge.data.files.task_file import read_task
 from debate_judge.data.schema import Corpus
+from debate_judge.data.tasks import read_task
 from debate_judge.runs.draft import Draft, draft_mapping
 
 CASES = Path(__file__).parents[3] / "shared" / "cases" / "files"

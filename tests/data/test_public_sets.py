@@ -15,7 +15,7 @@ import pytest
 from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Scale
-from debate_judge.data.sets import faireval, topical_chat
+from debate_judge.data.sets import published
 from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.data.testing import check_corpus
 
@@ -68,11 +68,11 @@ def answers(system: str, ids: tuple[int, ...] = (1, 3, 5)) -> list[Row]:
 def faireval_folder(path: Path, *, nested: bool = False, **files: Any) -> Path:
     rows = {
         "question.jsonl": files.get("questions", QUESTIONS),
-        faireval.SYSTEMS["gpt35"]: files.get("gpt", answers("gpt")),
-        faireval.SYSTEMS["vicuna-13b"]: files.get("vicuna", answers("vicuna")),
+        published.SYSTEMS["gpt35"]: files.get("gpt", answers("gpt")),
+        published.SYSTEMS["vicuna-13b"]: files.get("vicuna", answers("vicuna")),
     }
     texts = {name: "\n".join(json.dumps(row) for row in records) for name, records in rows.items()}
-    texts[faireval.REVIEW] = files.get("labels", "CHATGPT\nTIE\nVICUNA13B\n")
+    texts[published.REVIEW] = files.get("labels", "CHATGPT\nTIE\nVICUNA13B\n")
     for name, text in texts.items():
         file = path / (name if nested else Path(name).name)
         file.parent.mkdir(exist_ok=True)
@@ -169,7 +169,7 @@ def test_records_of_one_source_are_one_group(tmp_path: Path, name: str, rows: li
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_question_of_faireval_is_a_group_of_two_with_a_winner_or_none(tmp_path: Path, nested: bool) -> None:
     # Answers are found by their question, not by their line.
-    corpus = faireval.load(faireval_folder(tmp_path, nested=nested, vicuna=answers("vicuna", (5, 1, 3))))
+    corpus = published.load(faireval_folder(tmp_path, nested=nested, vicuna=answers("vicuna", (5, 1, 3))), "faireval")
     check_corpus(corpus)
     texts = [(c.id, c.text) for c in corpus.groups[0].candidates]
     assert (corpus.groups[0].source, texts) == ("Question 1?", [("gpt35", "gpt 1"), ("vicuna-13b", "vicuna 1")])
@@ -229,16 +229,17 @@ def test_the_real_library_reads_the_file_and_fails_as_expected(monkeypatch: pyte
     datasets = pytest.importorskip("datasets")
     # The copy on disk is read by the builder that reads the URL; only the transport differs.
     (tmp_path / "t.json").write_text(json.dumps([REPLY]))
-    local = replace(topical_chat.REMOTE, address=str(tmp_path / "t.json"))
-    monkeypatch.setattr(topical_chat, "REMOTE", local)
+    local = published.REMOTES["topical_chat"]._replace(address=str(tmp_path / "t.json"))
+    monkeypatch.setitem(published.REMOTES, "topical_chat", local)
     real = datasets.load_dataset
     monkeypatch.setattr(
         datasets, "load_dataset", lambda path, **kw: real("json", data_files=path, split="train", cache_dir=tmp_path)
     )
-    assert topical_chat.load().groups[0].candidates[0].ratings["overall"] == (3.0,)
-    monkeypatch.setattr(topical_chat, "REMOTE", replace(local, address=str(tmp_path / "gone.json")))
+    assert published.load(None, "topical_chat").groups[0].candidates[0].ratings["overall"] == (3.0,)
+    gone = local._replace(address=str(tmp_path / "gone.json"))
+    monkeypatch.setitem(published.REMOTES, "topical_chat", gone)
     with pytest.raises(InputError, match="--data topical_chat=PATH"):
-        topical_chat.load()
+        published.load(None, "topical_chat")
 
 
 # --- the real ones ---

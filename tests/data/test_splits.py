@@ -13,11 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.folds import FOLDS, MIN_SOURCES_FOR_SPLIT, Folds, default_folds, make_folds
-from debate_judge.data.near_duplicates import near_duplicates
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.data.sets import summeval
-from debate_judge.data.splits import MIN_ITEMS, PARTS, Splits, split
+from debate_judge.data.sets import published
+from debate_judge.data.splits import (
+    FOLDS,
+    MIN_ITEMS,
+    MIN_SOURCES_FOR_SPLIT,
+    PARTS,
+    Folds,
+    Splits,
+    default_folds,
+    make_folds,
+    near_duplicates,
+    split,
+)
 
 TASK = Task("t", "source", "candidate", (Aspect("tone", "Kind?", Scale(1, 5)),))
 
@@ -108,7 +117,7 @@ def test_single_candidates_need_rated_items_that_differ() -> None:
 
 
 def test_articles_are_never_shared(shared_data: Path) -> None:
-    whole = summeval.load(shared_data / "summeval.jsonl")
+    whole = published.load(shared_data / "summeval.jsonl", "summeval")
     splits = split(whole, aspects=whole.rated_aspects(), seed=0)
     sources = [{g.source for g in getattr(splits, name).groups} for name in PARTS]
     assert ([len(s) for s in sources], len(set.union(*sources))) == ([15, 15, 20], 50)

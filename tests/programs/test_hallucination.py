@@ -15,8 +15,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.data.sets.factuality import CLAIMS
-from debate_judge.data.tasks import SUMMARIZATION
+from debate_judge.data.tasks import CLAIMS, SUMMARIZATION
 from debate_judge.programs.hallucination.evidence import (
     MAX_SNIPPETS,
     MAX_WHOLE_KNOWLEDGE,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.reading import json_object
+from debate_judge.data.files.formats import json_object
 from debate_judge.runs.export.folder import load, read
 from debate_judge.runs.export.manifest import SCHEMA_VERSION, program_fingerprint, program_state
 from tests.refusals.refusal import row

@@ -11,11 +11,10 @@ from typing import Any
 
 from debate_judge import data
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.formats import detect_format
+from debate_judge.data.files.formats import detect_format, toml
 from debate_judge.data.files.groups import load
-from debate_judge.data.files.reading import toml
-from debate_judge.data.files.task_file import find_task, read_task
-from debate_judge.data.sets import faireval, summeval, topical_chat
+from debate_judge.data.sets import published
+from debate_judge.data.tasks import find_task, read_task
 from debate_judge.runs.draft import draft_mapping
 from tests.data.files_of_rows import TASK
 from tests.data.test_inputs import GOOD as GOOD_TASK
@@ -132,11 +131,25 @@ TABLE = [
     *places("rated.csv", lambda path: load(path, "summarization"), CSV),
     *places("a.csv", lambda path: load(path, TASK), CELLS),
     *places("support.toml", read_task, [(name, text, at, field, word) for name, text, field, at, word in TASKS]),
-    *places("s.jsonl", summeval.load, [("no record", "", None, None, "no records in the file")]),
-    *places("s.jsonl", summeval.load, [("an id twice", lines([ARTICLE, OTHER]), 2, "id", "the id of line 1")]),
-    *places("t.json", topical_chat.load, [("an array", '[\n{"a": "b"},\n{"a" "b"}]', 3, None, "not valid JSON")]),
-    row("an unknown label", lambda: faireval.load(Path("copy")), None, "'GPT4'", "copy", change=labelled),
-    *places("set.json", partial(data_of, "halueval"), [("a third label", lines([MAYBE]), None, None, "yes or no")]),
+    *places(
+        "s.jsonl", partial(published.load, name="summeval"), [("no record", "", None, None, "no records in the file")]
+    ),
+    *places(
+        "s.jsonl",
+        partial(published.load, name="summeval"),
+        [("an id twice", lines([ARTICLE, OTHER]), 2, "id", "the id of line 1")],
+    ),
+    *places(
+        "t.json",
+        partial(published.load, name="topical_chat"),
+        [("an array", '[\n{"a": "b"},\n{"a" "b"}]', 3, None, "not valid JSON")],
+    ),
+    row("an unknown label", lambda: published.load("copy", "faireval"), None, "'GPT4'", "copy", change=labelled),
+    *places(
+        "set.json",
+        partial(data_of, "halueval"),
+        [("a third label", lines([MAYBE]), 1, "hallucination", "one of yes, no")],
+    ),
     *rows(
         columns,
         ("source", None, "NAME=COLUMN"),

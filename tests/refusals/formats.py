@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from debate_judge import data
-from debate_judge.data.files import reading, workbook
+from debate_judge.data.errors import write_json
+from debate_judge.data.files import formats, workbook
 from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
-from debate_judge.data.files.writing import write_json
 from debate_judge.data.schema import Task
 from debate_judge.runs.draft import draft_mapping
 from tests.data.files_of_rows import TASK
@@ -96,7 +96,7 @@ WORKBOOKS = [
 WITHOUT = {"patch": lambda p: p.setitem(sys.modules, "python_calamine", None), "change": sheets(NAMES, *OFF_SCALE)}
 WORKBOOKS.append(row("no library for sheets", loaded("a.xlsx"), None, "[excel]", "a.xlsx", **WITHOUT))
 
-SMALL = limited(reading, _MAX_UNPACKED=4 << 20)
+SMALL = limited(formats, _MAX_UNPACKED=4 << 20)
 PARQUET = [
     row("long texts", loaded("a.parquet"), "text", "unpacks", "a.parquet", change=long_texts, patch=SMALL, plain=True)
 ]
@@ -109,7 +109,7 @@ def filled(file: str, start: str, piece: str, count: int, end: str = "") -> Call
     return lambda folder: (folder / file).write_text(start + piece * count + end)
 
 
-ENDLESS = limited(reading, MAX_LINE_BYTES=1 << 20)
+ENDLESS = limited(formats, MAX_LINE_BYTES=1 << 20)
 MANY_ASPECTS = f"text,{','.join(f'key{i}' for i in range(101))}\nx{',1' * 101}\ny{',2' * 101}\n"
 HUGE = [
     row(name, loaded(file), None, keyword, file, line, change=filled(file, *content), patch=patch)

@@ -15,10 +15,8 @@ from debate_judge import Aspect, Debate, Scale, Task, load, offline_lm
 from debate_judge.data import load as load_data
 from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.calibration import Calibration
-from debate_judge.data.folds import make_folds
-from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
-from debate_judge.data.splits import split
+from debate_judge.data.splits import make_folds, require_level, require_ratings, split
 from debate_judge.runs.export.folder import load_in_tool
 from debate_judge.runs.integrations import score_frame
 from tests.refusals.refusal import alike, row, rows

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.data.files.task_file import find_task, read_task
 from debate_judge.data.schema import Scale
+from debate_judge.data.tasks import find_task, read_task
 from debate_judge.runs.check import main
 from tests.printed_output import unwrapped
 
