@@ -1,6 +1,6 @@
 """Held-out: each judge scores the sources that were used neither for tuning nor for choosing, and is compared there.
 
-With folds (`data/folds.py`) every source is held out once, and each fold has its own compiled judge. The figures are
+With folds (`data/splits.py`) every source is held out once, and each fold has its own compiled judge. The figures are
 computed as for a single held-out part, on the groups of all folds:
 
 - At summary level the value of a group is computed from the scores of its fold's judge. Figures are means over groups,
