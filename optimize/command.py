@@ -47,7 +47,7 @@ def _run(flags: CompileFlags) -> int:
 
 def _estimate(settings: Settings, reply_lengths: str) -> int:
     from debate_judge.optimize.estimate import estimate_compile, notes
-    from debate_judge.optimize.rated_data import load
+    from debate_judge.optimize.plan import load
     from debate_judge.runs.estimates import estimate_blocks
     from debate_judge.runs.shared_flags import personas
 
@@ -61,7 +61,7 @@ def _estimate(settings: Settings, reply_lengths: str) -> int:
 
 def _compile(settings: Settings) -> int:
     from debate_judge.optimize.compile import compile_judge
-    from debate_judge.optimize.report import summary
+    from debate_judge.optimize.result import summary
     from debate_judge.runs.shared_flags import personas
     from debate_judge.runs.tracking.tracker import EXIT_TRACKING, TrackingError
 

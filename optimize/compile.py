@@ -13,11 +13,9 @@ from collections.abc import Mapping
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize.command import main
 from debate_judge.optimize.held_out import choose_export, compare_held_out, evaluate
-from debate_judge.optimize.plan import CompileRun, make_plan
-from debate_judge.optimize.publishing import log_result, write_export
-from debate_judge.optimize.rated_data import RatedData, load
+from debate_judge.optimize.plan import CompileRun, RatedData, load, make_plan
 from debate_judge.optimize.result import Result
-from debate_judge.optimize.run import open_run
+from debate_judge.optimize.run import log_result, open_run, write_export
 from debate_judge.optimize.selection import choose, search
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuning import tune
@@ -68,7 +66,7 @@ def learn_and_measure(run: CompileRun) -> Result:
         plan=plan,
         lm=run.runner.lm,
         compiled=chosen[0],
-        all_searches=searches,
+        searches=searches,
         held_out=held_out,
         exports=exports,
         why=why,

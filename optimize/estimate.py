@@ -12,14 +12,12 @@ from dataclasses import replace
 from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.compile import learn_and_measure
-from debate_judge.optimize.examples import examples
-from debate_judge.optimize.plan import CompilePlan, CompileRun, make_plan
-from debate_judge.optimize.rated_data import RatedData, load
+from debate_judge.optimize.plan import CompilePlan, CompileRun, RatedData, load, make_plan
 from debate_judge.optimize.run import REFLECTION, make_reflection_lm
-from debate_judge.optimize.search.choice_scores import PARTS, search_stage
-from debate_judge.optimize.search.study import SEARCH_LIMITS
+from debate_judge.optimize.search import PARTS, SEARCH_LIMITS, search_stage
 from debate_judge.optimize.selection import calibration_label
 from debate_judge.optimize.settings import Settings
+from debate_judge.optimize.tuners.rated import examples
 from debate_judge.programs import options_of
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.programs.judge import corpus_items

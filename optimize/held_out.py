@@ -31,7 +31,7 @@ from debate_judge.data.calibration import CalibrationEffect, calibration_effect
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.plan import CompilePlan, CompileRun
-from debate_judge.optimize.search.pooling import EQUAL_COST_TOLERANCE
+from debate_judge.optimize.pooling import EQUAL_COST_TOLERANCE
 from debate_judge.programs.judge import CompiledJudge, Judgement, corpus_items, default_granularity
 from debate_judge.runs.comparison.figures import Comparison, EvalSetup, EvaluatedJudge, Scores
 from debate_judge.runs.runner.judge_usage import stage

@@ -12,9 +12,7 @@ from debate_judge.data.agreement.decisions import POOLED
 from debate_judge.data.calibration import Calibration, fit_calibration
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.plan import CompileRun
-from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
-from debate_judge.optimize.search.points import Point
-from debate_judge.optimize.search.study import Criterion, Outcome, Search, SearchResult, SearchSettings
+from debate_judge.optimize.search import ChoiceScores, CrossFittedJudge, Outcome, Point, Search
 from debate_judge.optimize.tuning import TunedJudges, fixed_granularity
 from debate_judge.programs.judge import AspectJudge, CompiledJudge
 from debate_judge.runs.tracking.tracker import Tracker
@@ -23,8 +21,8 @@ from debate_judge.runs.tracking.values import CHOICE_METRIC
 logger = logging.getLogger(__name__)
 
 
-def search(run: CompileRun, tuned: TunedJudges, splits: Splits) -> dict[str, SearchResult]:
-    """For each aspect the search on train and dev among the judges that were tuned on train.
+def search(run: CompileRun, tuned: TunedJudges, splits: Splits) -> Search:
+    """The finished search on train and dev among the judges that were tuned on train.
 
     Raises:
         InputError: The study cannot be stored.
@@ -32,53 +30,53 @@ def search(run: CompileRun, tuned: TunedJudges, splits: Splits) -> dict[str, Sea
     """
     plan, settings = run.plan, run.plan.settings
     exported = splits is plan.data.splits
-    scores = {
-        aspect.name: ChoiceScores(
-            tuned.variants[aspect.name],
-            plan.choice_corpora(splits, aspect),
-            aspect,
-            run.runner,
-            label=aspect.name,
-            fixed_granularity=fixed_granularity(plan, aspect),
-        )
-        for aspect in plan.data.aspects
-    }
-    level = "sample" if plan.objective in POOLED else plan.data.level
-    search_settings = SearchSettings(
-        criterion=Criterion(plan.objective, level, settings.max_unscored, plan.absolute_scales),
+    run.runner.progress.objective = settings.metric_choice.absolute_measure or "agreement"
+    purpose = "the judge that is exported" if exported else "a fold"
+    sources = f"{splits.train.sources} train, {splits.dev.sources} dev, {splits.held_out.sources} held-out"
+    logger.info("%s: searching knowledge, rounds, persona and Tie-breaker (sources: %s)", purpose, sources)
+    return Search(
+        aspects={
+            aspect.name: ChoiceScores(
+                tuned.variants[aspect.name],
+                plan.choice_corpora(splits, aspect),
+                aspect,
+                run.runner,
+                label=aspect.name,
+                fixed_granularity=fixed_granularity(plan, aspect),
+            )
+            for aspect in plan.data.aspects
+        },
+        space=tuned.space,
         limits=plan.search_limits,
+        objective=plan.objective,
+        level="sample" if plan.objective in POOLED else plan.data.level,
+        absolute_scales=plan.absolute_scales,
+        max_unscored=settings.max_unscored,
         seed=settings.seed,
         study_name=plan.identity,
         # The study of a fold is in memory, and after a stop is repeated from the stored replies.
         storage=plan.study_file if exported and run.tracker else None,
         at_most=run.at_most,
-    )
-    run.runner.progress.objective = settings.metric_choice.absolute_measure or "agreement"
-    purpose = "the judge that is exported" if exported else "a fold"
-    sources = f"{splits.train.sources} train, {splits.dev.sources} dev, {splits.held_out.sources} held-out"
-    logger.info("%s: searching knowledge, rounds, persona and Tie-breaker (sources: %s)", purpose, sources)
-    study = Search(scores, tuned.space, search_settings, partial(_log_trial, run, run.tracker if exported else None))
-    study.optimize()
-    return study.results()
+        on_trial=partial(_log_trial, run, run.tracker if exported else None),
+    ).optimize()
 
 
-def choose(run: CompileRun, searches: Mapping[str, SearchResult], splits: Splits) -> CompiledJudge:
-    """The judges that the searches chose, calibrated.
+def choose(run: CompileRun, found: Search, splits: Splits) -> CompiledJudge:
+    """The judges that a search chose, calibrated.
 
     Raises:
         dspy.LMError: The LM failed for good.
     """
-    calibrations = run.each(partial(_calibration, splits=splits), list(searches.values()))
+    calibrations = run.each(partial(_calibration, found=found, splits=splits), list(found.chosen))
     judges = {}
-    for (aspect, found), calibration in zip(searches.items(), calibrations, strict=True):
-        point = found.chosen.point
-        judge = found.scores.variants[point.variant].judge
-        judge = judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
-        judges[aspect] = AspectJudge(judge, found.scores.granularity(point), calibration)
+    for (aspect, chosen), calibration in zip(found.chosen.items(), calibrations, strict=True):
+        point, scores = chosen.point, found.aspects[aspect]
+        judge = scores.variants[point.variant].judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
+        judges[aspect] = AspectJudge(judge, scores.granularity(point), calibration)
     return CompiledJudge(run.plan.data.corpus.task, judges)
 
 
-def _calibration(run: CompileRun, found: SearchResult, *, splits: Splits) -> Calibration | None:
+def _calibration(run: CompileRun, name: str, *, found: Search, splits: Splits) -> Calibration | None:
     """The map from the chosen judge's scores to the raters' scale; None for a judge of pairs, whose outcomes are not
     those of single texts.
 
@@ -87,23 +85,23 @@ def _calibration(run: CompileRun, found: SearchResult, *, splits: Splits) -> Cal
     steep. Sources whose ratings are all equal rank nothing, so that judges cannot be chosen by them; for the map they
     are as good as others, and are scored here.
     """
-    point, aspect = found.chosen.point, found.scores.aspect
-    chosen = found.scores.variants[point.variant]
+    outcome, scores = found.chosen[name], found.aspects[name]
+    point, aspect, chosen = outcome.point, scores.aspect, scores.variants[outcome.point.variant]
     if chosen.judge.compares_pairs:
         return None
     parts = run.plan.choice_corpora(splits, aspect, discriminating=False)
     # No judge was tuned on these groups: only groups whose ratings differ are examples.
-    keys = [(aspect.name, group.id) for group in parts["train"].groups]
+    keys = [(name, group.id) for group in parts["train"].groups]
     cross_fitted = CrossFittedJudge(chosen.judge, {key: chosen.judge_for("train", key) or chosen.judge for key in keys})
     equally_rated, _ = ChoiceScores(
         {point.variant: cross_fitted},
         parts,
         aspect,
         run.runner,
-        label=calibration_label(aspect.name),
-        fixed_granularity=found.scores.granularity(point),
+        label=calibration_label(name),
+        fixed_granularity=scores.granularity(point),
     ).scores(point)
-    return fit_calibration([*found.chosen.scores, *equally_rated], aspect.scale, on_scale=chosen.judge.on_scale)
+    return fit_calibration([*outcome.scores, *equally_rated], aspect.scale, on_scale=chosen.judge.on_scale)
 
 
 def calibration_label(aspect: str) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.optimize.examples import examples
 from debate_judge.optimize.tuners import TUNERS, TunerContext
+from debate_judge.optimize.tuners.rated import examples
 from debate_judge.programs import JUDGE_CLASSES, JUDGES, build, judge_class
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm

@@ -27,11 +27,15 @@ from dspy.teleprompt.teleprompt import Teleprompter
 from dspy.utils.callback import BaseCallback
 
 from debate_judge.data.errors import InputError
-from debate_judge.optimize.examples import RATING_FIELDS
 from debate_judge.optimize.tuners import Tuner, TunerContext, TuningResult, tuning_result, with_tuning_result
-from debate_judge.optimize.tuners.guide import GuideOptimizer
-from debate_judge.optimize.tuners.guide_author import without_quotations
-from debate_judge.optimize.tuners.rated_sources import BYTES_PER_TOKEN, MAX_PROMPT_TOKENS, RatedCandidate, RatedSource
+from debate_judge.optimize.tuners.guide import GuideOptimizer, without_quotations
+from debate_judge.optimize.tuners.rated import (
+    BYTES_PER_TOKEN,
+    MAX_PROMPT_TOKENS,
+    RATING_FIELDS,
+    RatedCandidate,
+    RatedSource,
+)
 from debate_judge.programs import import_object
 from debate_judge.programs.devset import FAILURE_SCORE, group_agreement
 from debate_judge.programs.judge import Item, Judge, Verdict

@@ -19,10 +19,15 @@ from optuna.pruners import NopPruner
 from debate_judge import data
 from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
-from debate_judge.optimize.search.pooling import group_values
-from debate_judge.optimize.search.study import SEARCH_LIMITS, Criterion, Search, SearchSettings
+from debate_judge.optimize.pooling import group_values
+from debate_judge.optimize.search import (
+    SEARCH_LIMITS,
+    ChoiceScores,
+    JudgeVariant,
+    Point,
+    Search,
+    SearchSpace,
+)
 from tests.bench.harness import Row, offline_runner, parser_of, publish
 from tests.bench.selection import Recorded, means, recorded, splits_of
 
@@ -87,13 +92,18 @@ def searched(
         for name, pruner in PRUNERS.items():
             names = [ids[i] for i in choice]
             units = {a: Replayed(points, corpus.task.aspect(a), names) for a, points in known.items()}
-            criterion, limits = Criterion("spearman", "summary"), SEARCH_LIMITS[effort]
-            plan = SearchSettings(criterion=criterion, limits=limits, seed=number, pruner=pruner)
-            study = Search(cast(Mapping[str, ChoiceScores], units), space, plan)
-            study.optimize()
+            search = Search(
+                aspects=cast(Mapping[str, ChoiceScores], units),
+                space=space,
+                limits=SEARCH_LIMITS[effort],
+                objective="spearman",
+                level="summary",
+                seed=number,
+                pruner=pruner,
+            )
             agreement = []
-            for aspect, result in study.results().items():
-                scores = [known[aspect][result.chosen.point][ids[i]][0] for i in held_out]
+            for aspect, chosen in search.optimize().chosen.items():
+                scores = [known[aspect][chosen.point][ids[i]][0] for i in held_out]
                 agreement.append(np.mean(list(group_values(scores, "spearman", "summary").values())))
             rows[name].append((float(np.mean(agreement)), sum(unit.calls for unit in units.values())))
     return means(rows)

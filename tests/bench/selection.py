@@ -17,9 +17,8 @@ import numpy as np
 from debate_judge import data
 from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import Corpus
-from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFittedJudge
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, SearchSpace
-from debate_judge.optimize.search.pooling import EvaluatedPoints, choose_points, group_values
+from debate_judge.optimize.pooling import choose_points, group_values
+from debate_judge.optimize.search import NO_KNOWLEDGE, ChoiceScores, CrossFittedJudge, JudgeVariant, Point, SearchSpace
 from debate_judge.programs import build_preset
 from debate_judge.programs.debate.prompts import PERSONAS
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -79,10 +78,10 @@ class Scored:
         plainest = self.points[0]
         return self.points.index(Point(plainest.knowledge, plainest.persona, rounds, False, "given"))
 
-    def evaluated(self, groups: Sequence[int]) -> EvaluatedPoints:
+    def evaluated(self, groups: Sequence[int]) -> tuple[list[Floats], Floats]:
         values = [v[:, groups] for v in self.values]
         ranked = [v[:, ~np.isnan(v[0])] for v in values]
-        return EvaluatedPoints(ranked, self.calls[:, :, groups].mean(axis=2))
+        return ranked, self.calls[:, :, groups].mean(axis=2)
 
 
 def scored(corpus: Corpus, runner: JudgeRunner) -> Scored:
@@ -99,9 +98,9 @@ def scored(corpus: Corpus, runner: JudgeRunner) -> Scored:
     return Scored(points, np.reshape(values, shape), np.reshape(calls, shape))
 
 
-def best(evaluated: EvaluatedPoints) -> list[int]:
+def best(values: Sequence[Floats], calls: Floats) -> list[int]:
     """For each aspect the largest mean, whatever it costs."""
-    return [int(values.mean(axis=1).argmax()) for values in evaluated.values]
+    return [int(by_point.mean(axis=1).argmax()) for by_point in values]
 
 
 RULES = {"pooled": choose_points, "best": best}
@@ -114,7 +113,7 @@ def measured(known: Scored, splits: int, seed: int = 0) -> dict[str, dict[str, f
     rows: dict[str, list[tuple[float, float]]] = {name: [] for name in (*fixed, *RULES)}
     for choice, held_out in splits_of(groups, splits, seed):
         chosen = {name: [point] * aspects for name, point in fixed.items()}
-        chosen |= {name: rule(known.evaluated(choice)) for name, rule in RULES.items()}
+        chosen |= {name: rule(*known.evaluated(choice)) for name, rule in RULES.items()}
         for name, points in chosen.items():
             agreement = [np.nanmean(known.values[a, p, held_out]) for a, p in enumerate(points)]
             calls = [known.calls[a, p, held_out].mean() for a, p in enumerate(points)]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from debate_judge import data
-from debate_judge.data.agreement.correlations import agreement_table
-from debate_judge.optimize.search.points import Point
+from debate_judge.data.agreement.tables import agreement_table
+from debate_judge.optimize.search import Point
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import corpus_items
 from tests.bench import compile_over_http, coverage, prefix

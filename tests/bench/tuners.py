@@ -18,9 +18,9 @@ from debate_judge import data
 from debate_judge.data.agreement.correlations import correlation
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import split
-from debate_judge.optimize.examples import examples
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import TunerContext, find_tuner
+from debate_judge.optimize.tuners.rated import examples
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Judge, round_to_granularity
 from debate_judge.programs.make_lm import make_lm

@@ -7,8 +7,7 @@ from typing import Any
 
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize.compile import learn_and_measure
-from debate_judge.optimize.plan import CompilePlan, CompileRun, make_plan
-from debate_judge.optimize.rated_data import load
+from debate_judge.optimize.plan import CompilePlan, CompileRun, load, make_plan
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.lm.engine import JudgeLM

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import dspy
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.examples import examples
 from debate_judge.optimize.tuners import GUIDE_WORDS, TunerContext, guide
+from debate_judge.optimize.tuners.rated import examples
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.runner import JudgeRunner

@@ -12,19 +12,17 @@ import optuna
 
 from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
-from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
-from debate_judge.optimize.search.study import (
+from debate_judge.optimize.search import (
     SEARCH_LIMITS,
-    Criterion,
+    ChoiceScores,
+    JudgeVariant,
+    Point,
     Search,
     SearchLimits,
-    SearchResult,
-    SearchSettings,
+    SearchSpace,
 )
 from debate_judge.programs.judge import EMPTY, Judgement, Unscored
 
-SUMMARY = Criterion("spearman", "summary")
 SPACE = SearchSpace(("none", "guide"), ("strict", "two-briefs", "mild"), (0, 1, 2, 3), (False, True))
 
 
@@ -94,17 +92,15 @@ def search_of(
     space: SearchSpace = SPACE,
     storage: Path | None = None,
     limits: SearchLimits = SEARCH_LIMITS["light"],
-    criterion: Criterion = SUMMARY,
     **options: Any,
 ) -> Search:
-    settings = SearchSettings(criterion=criterion, limits=limits, storage=storage, **{"seed": 0, **options})
-    return Search(cast(Mapping[str, ChoiceScores], fakes), space, settings)
+    settings = {"objective": "spearman", "level": "summary", **options}
+    aspects = cast(Mapping[str, ChoiceScores], fakes)
+    return Search(aspects=aspects, space=space, limits=limits, storage=storage, **settings)
 
 
-def run_search(fake: FakeScores, space: SearchSpace = SPACE, **options: Any) -> SearchResult:
-    search = search_of({"a": fake}, space, **options)
-    search.optimize()
-    return search.results()["a"]
+def run_search(fake: FakeScores, space: SearchSpace = SPACE, **options: Any) -> Search:
+    return search_of({"a": fake}, space, **options).optimize()
 
 
 def varied_noise(point: Point) -> float:
@@ -122,8 +118,9 @@ def label(point: Point) -> str:
     return f"{point.knowledge}{debate}"
 
 
-def figures_of(result: SearchResult) -> tuple[Any, ...]:
-    return result.chosen.point, [(o.point, o.agreement, o.calls) for o in result.outcomes]
+def figures_of(search: Search) -> tuple[Any, ...]:
+    outcomes = [by_aspect["a"] for by_aspect in search.outcomes.values()]
+    return search.chosen["a"].point, [(o.point, o.agreement, o.calls) for o in outcomes]
 
 
 def stored_trials(file: Path, *states: optuna.trial.TrialState) -> list[optuna.trial.FrozenTrial]:

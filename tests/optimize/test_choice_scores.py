@@ -6,8 +6,7 @@ import zlib
 from dataclasses import replace
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Granularity, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFittedJudge
-from debate_judge.optimize.search.points import JudgeVariant, Point, SearchSpace
+from debate_judge.optimize.search import ChoicePart, ChoiceScores, CrossFittedJudge, JudgeVariant, Point, SearchSpace
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import ADVOCATE, PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge, Verdict, corpus_items
@@ -94,9 +93,10 @@ def test_groups_that_were_scored_are_not_scored_again_with_the_others() -> None:
         some, _ = scores.scores(point, group_ids=["g1"])
         assert {section(prompt, "source") for prompt in lm.prompts} == {"Source 1."}
         # Nothing is known for all groups, so that nothing may be read off without asking.
-        assert scores.debated_rounds == {}
+        assert scores.agreement_by_rounds("spearman", "summary", 0) == {}
         first = len(lm.prompts)
         everything, _ = scores.scores(point)
         assert {section(prompt, "source") for prompt in lm.prompts[first:]} == {"Source 0.", "Source 2."}
-        assert scores.debated_rounds == {JudgeVariant("none", "strict"): 2}
+        by_rounds = scores.agreement_by_rounds("spearman", "summary", 0)
+        assert {variant: len(values) for variant, values in by_rounds.items()} == {JudgeVariant("none", "strict"): 3}
         assert [g for g in everything if g.group == "g1"] == some

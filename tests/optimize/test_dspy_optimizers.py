@@ -16,8 +16,8 @@ from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.examples import examples
 from debate_judge.optimize.tuners import TunerContext, dspy_optimizers, find_tuner
+from debate_judge.optimize.tuners.rated import examples
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge

@@ -13,7 +13,6 @@ import pytest
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimate import estimate_compile
 from debate_judge.optimize.run import make_reflection_lm
-from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.runs.estimates import Estimate
@@ -93,7 +92,7 @@ def always_disputing(prompt: str) -> str:
 
 def test_a_light_compile_by_folds_executes_no_more_than_it_takes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     # The compile, too, prunes nothing.
-    monkeypatch.setattr(study, "_PRUNED_SHARE", 0.0)
+    monkeypatch.setattr("debate_judge.optimize.search._PRUNED_SHARE", 0.0)
     settings = Settings(data=str(small_corpus(Path(), 8, 3)), aspects=("coherence", "fluency"), folds=4)
     most = estimate_compile(settings, personas(None)).total[1].calls
     lm = scripted_lm(always_disputing)

@@ -8,8 +8,8 @@ import pytest
 
 from debate_judge.data.agreement.decisions import AbsoluteScale, Objective
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.examples import MIN_BATCH_ITEMS, examples, group_metric
-from debate_judge.optimize.tuners.rated_examples import (
+from debate_judge.optimize.tuners.rated import MIN_BATCH_ITEMS, examples, group_metric
+from debate_judge.optimize.tuning import (
     choose_examples,
     rated_candidates,
     show_precedents,

@@ -23,8 +23,7 @@ from debate_judge.data.calibration import Calibration
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.held_out import COMPARED, COMPILED_MAPPED, choose_export, compare_held_out
 from debate_judge.optimize.result import Result
-from debate_judge.optimize.search.points import JudgeVariant
-from debate_judge.optimize.search.study import SearchResult
+from debate_judge.optimize.search import ChoiceScores, JudgeVariant
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, TunerContext
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
@@ -98,9 +97,9 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> FoldedCompile:
     return compile_in_folds(folder, data(folder), folds=4)
 
 
-def guided(search: SearchResult) -> Judge:
+def guided(scores: ChoiceScores) -> Judge:
     """The judge with a guide that a search chose from."""
-    variants = search.scores.variants
+    variants = scores.variants
     judge: Judge = variants[JudgeVariant("guide", "devils-advocate")].judge
     return judge
 
@@ -109,20 +108,22 @@ def guided(search: SearchResult) -> Judge:
 
 
 def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: FoldedCompile) -> None:
-    learnings, (final, *of_folds) = set(), [by_aspect["coherence"] for by_aspect in folded.result.all_searches]
+    learnings, (final, *of_folds) = set(), folded.result.searches
     assert len(of_folds) == 4
     for search, fold in zip(of_folds, folded.result.plan.data.folds, strict=True):
         held_out = {group.id for group in fold.held_out.groups}
-        seen = seen_by(guide_of(guided(search)))
+        seen = seen_by(guide_of(guided(search.aspects["coherence"])))
         learnings.add(frozenset(seen))
         assert len(seen) == SOURCES // 2
         assert not seen & held_out
-        chosen_by = {group.group for outcome in search.outcomes for group in outcome.scores}
+        chosen_by = {group.group for outcomes in search.outcomes.values() for group in outcomes["coherence"].scores}
         assert chosen_by
         assert not chosen_by & held_out
     assert len(learnings) == 2, "two halves"
-    chosen_by = {group.group for outcome in final.outcomes for group in outcome.scores}
-    assert len(seen_by(guide_of(guided(final))) | chosen_by) == SOURCES, "the exported judge uses all"
+    chosen_by = {group.group for outcomes in final.outcomes.values() for group in outcomes["coherence"].scores}
+    assert len(seen_by(guide_of(guided(final.aspects["coherence"]))) | chosen_by) == SOURCES, (
+        "the exported judge uses all"
+    )
 
 
 def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(folded: FoldedCompile) -> None:

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import guide_author, tuning_result
+from debate_judge.optimize.tuners import tuning_result
 from debate_judge.optimize.tuners.guide import guide_of
-from debate_judge.optimize.tuners.rated_sources import RatedCandidate, RatedSource, pack
+from debate_judge.optimize.tuners.rated import RatedCandidate, RatedSource, examples, pack
 from debate_judge.programs.debate.prompts import HEADING
 from debate_judge.programs.judge import corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -134,7 +133,7 @@ def test_an_unreadable_reply_is_one_proposal_less_and_never_the_end() -> None:
 
 
 def test_sources_that_exceed_the_limit_are_written_about_in_parts_and_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guide_author, "MAX_PROMPT_TOKENS", 350)
+    monkeypatch.setattr("debate_judge.optimize.tuners.guide.MAX_PROMPT_TOKENS", 350)
     judge, lm = tuned(Author("large"), proposals=1)
     (drafts,) = [prompt for prompt in lm.prompts if "[[ ## drafts ## ]]" in prompt]
     assert re.search(r"Guide 1, from \d+ texts:\nlarge\n\nGuide 2, from \d+ texts:\nlarge", drafts)

@@ -13,15 +13,8 @@ import dspy
 import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from debate_judge.optimize.examples import examples, group_keys
 from debate_judge.optimize.plan import CompileRun
-from debate_judge.optimize.search.knowledge import (
-    VariantJudges,
-    combine,
-    examples_knowledge,
-    learnt_knowledge,
-)
-from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, TUNED, JudgeVariant, SearchSpace
+from debate_judge.optimize.search import LEARNT, NO_KNOWLEDGE, TUNED, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import (
     FoldJudge,
@@ -32,10 +25,16 @@ from debate_judge.optimize.tuners import (
     tuning_result,
     with_tuning_result,
 )
-from debate_judge.optimize.tuners.guide import add_guide, guide_of
-from debate_judge.optimize.tuners.persona import count_effects, critic_replies
-from debate_judge.optimize.tuners.rated_examples import rated_candidates
-from debate_judge.optimize.tuning import tune
+from debate_judge.optimize.tuners.guide import add_guide, count_effects, critic_replies, guide_of
+from debate_judge.optimize.tuners.rated import examples, group_keys
+from debate_judge.optimize.tuning import (
+    VariantJudges,
+    combine,
+    examples_knowledge,
+    learnt_knowledge,
+    rated_candidates,
+    tune,
+)
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import ADVOCATE, PERSONAS, PLAIN
 from debate_judge.programs.examples import examples_of

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.decisions import AbsoluteScale, Objective
 from debate_judge.data.agreement.figures import GroupScores
-from debate_judge.optimize.search.pooling import (
+from debate_judge.optimize.pooling import (
     MANY_GROUPS,
-    EvaluatedPoints,
     choose_points,
     group_values,
     posterior_means,
@@ -89,27 +89,25 @@ def test_pooled_values_have_the_correlation_for_mean_and_its_jackknife_error(gro
 # --- the choice ---
 
 
-def evaluated(means: list[list[float]], calls: list[float], groups: int, noise: float = 0.0) -> EvaluatedPoints:
-    """Points with these means on each aspect; `noise` is what groups do to the points differently."""
-    bumps = np.tile([1.0, -1.0], groups // 2)
-    values = [np.array([mean + noise * (-1) ** p * bumps for p, mean in enumerate(row)]) for row in means]
-    return EvaluatedPoints(values, np.array([calls] * len(means)))
+def evaluated(means: list[list[float]], calls: list[float], groups: int) -> tuple[list[Floats], Floats]:
+    """Points with these means on each aspect, the same in all groups."""
+    return [np.tile(np.array(row)[:, None], groups) for row in means], np.array([calls] * len(means))
 
 
 def test_with_many_groups_a_cheaper_point_near_the_best_is_chosen() -> None:
     means = [[0.400, 0.600, 0.603], [0.300, 0.500, 0.503]]
     many = evaluated(means, [1, 2, 7], MANY_GROUPS)
-    assert choose_points(many) == [1, 1]
+    assert choose_points(*many) == [1, 1]
     few = evaluated(means, [1, 2, 7], MANY_GROUPS - 2)
-    assert choose_points(few) == [2, 2]
+    assert choose_points(*few) == [2, 2]
     # What differs by more is not near.
-    assert choose_points(evaluated([[0.4, 0.6, 0.61]], [1, 2, 7], MANY_GROUPS)) == [2]
+    assert choose_points(*evaluated([[0.4, 0.6, 0.61]], [1, 2, 7], MANY_GROUPS)) == [2]
 
 
 def test_at_nearly_equal_cost_the_simpler_is_chosen() -> None:
-    assert choose_points(evaluated([[0.2, 0.600, 0.602]], [1, 3.1, 3.0], MANY_GROUPS)) == [1]
+    assert choose_points(*evaluated([[0.2, 0.600, 0.602]], [1, 3.1, 3.0], MANY_GROUPS)) == [1]
     # The points stand in the order of plainness.
-    assert choose_points(evaluated([[0.5, 0.5, 0.5]], [1, 1, 1], 10)) == [0]
+    assert choose_points(*evaluated([[0.5, 0.5, 0.5]], [1, 1, 1], 10)) == [0]
 
 
 def test_an_uncertain_aspect_borrows_strength_from_the_others() -> None:
@@ -118,9 +116,9 @@ def test_an_uncertain_aspect_borrows_strength_from_the_others() -> None:
     noise = rng.normal(0, 1, (4, 4, 10))
     noise -= noise.mean(axis=2, keepdims=True)
     means = np.array([[0.0, 0.20, 0.10, 0.05]] * 3 + [[0.0, 0.19, 0.20, 0.05]])
-    unsure = EvaluatedPoints(list(means[:, :, None] + 0.3 * noise), np.ones((4, 4)))
-    assert [int(values.mean(axis=1).argmax()) for values in unsure.values] == [1, 1, 1, 2]
-    assert choose_points(unsure) == [1, 1, 1, 1]
+    unsure = list(means[:, :, None] + 0.3 * noise)
+    assert [int(values.mean(axis=1).argmax()) for values in unsure] == [1, 1, 1, 2]
+    assert choose_points(unsure, np.ones((4, 4))) == [1, 1, 1, 1]
     means[3] = [0.0, 0.05, 0.20, 0.05]
-    sure = EvaluatedPoints(list(means[:, :, None] + 0.03 * noise), np.ones((4, 4)))
-    assert choose_points(sure) == [1, 1, 1, 2]
+    sure = list(means[:, :, None] + 0.03 * noise)
+    assert choose_points(sure, np.ones((4, 4))) == [1, 1, 1, 2]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import optuna
 import pytest
@@ -16,15 +16,12 @@ from optuna.pruners import NopPruner
 from debate_judge.data.agreement.decisions import AbsoluteScale, Objective
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level
-from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import Point, SearchSpace
-from debate_judge.optimize.search.study import (
+from debate_judge.optimize.search import (
     CALL_PENALTY,
     SEARCH_LIMITS,
-    Criterion,
-    Outcome,
+    Point,
     SearchLimits,
-    SearchResult,
+    SearchSpace,
 )
 from debate_judge.programs.lm.limits import TooManyUnscoredError
 from tests.optimize.searches import (
@@ -108,8 +105,8 @@ def test_a_debate_is_pruned_on_a_part_of_train_or_on_train(gains: bool, asked: i
     assert fake.asked[Point("guide", "strict", 0, False, "given")] == 12
     assert result.states["PRUNED"] > 0
     # What may be chosen is known for all groups, and the roundings of what was held.
-    assert {fake.asked[outcome.point] for outcome in result.outcomes} == {12}
-    assert Point("guide", "strict", 0, False, "half") in {outcome.point for outcome in result.outcomes}
+    assert {fake.asked[point] for point in result.outcomes} == {12}
+    assert Point("guide", "strict", 0, False, "half") in result.outcomes
 
 
 def test_a_judge_that_has_seen_train_is_pruned_on_a_part_of_all_groups() -> None:
@@ -140,14 +137,13 @@ class Silent(FakeScores):
 
 
 def test_a_judge_that_leaves_too_much_unscored_has_failed_and_is_no_choice(tmp_path: Path) -> None:
-    strict = Criterion("spearman", "summary", max_unscored=0.2)
     fake = Silent(lambda point: point.rounds == 1)
     # The prefetch asks about every starting point; what fails is told by the trial.
-    result = run_search(fake, criterion=strict, storage=tmp_path / "s.log")
-    assert 1 not in {outcome.point.rounds for outcome in result.outcomes}
+    result = run_search(fake, max_unscored=0.2, storage=tmp_path / "s.log")
+    assert 1 not in {point.rounds for point in result.outcomes}
     assert result.states["FAIL"] == len(stored_trials(tmp_path / "s.log", optuna.trial.TrialState.FAIL)) > 0
     with pytest.raises(TooManyUnscoredError, match="no answer"):
-        run_search(Silent(lambda point: True), criterion=strict)
+        run_search(Silent(lambda point: True), max_unscored=0.2)
 
 
 # --- the stored study ---
@@ -187,7 +183,7 @@ def test_a_disk_that_is_full_ends_the_search_which_goes_on_when_there_is_room(
 
 def test_what_is_clearly_better_is_chosen_at_any_price() -> None:
     fake = FakeScores(lambda p: 0.1 if (p.knowledge, p.persona, p.rounds) == ("guide", "strict", 3) else 4.0)
-    chosen = run_search(fake, ONE_STANDARD, pruner=NopPruner()).chosen
+    chosen = run_search(fake, ONE_STANDARD, pruner=NopPruner()).chosen["a"]
     assert (chosen.point.knowledge, chosen.point.persona, chosen.point.rounds) == ("guide", "strict", 3)
 
 
@@ -222,14 +218,5 @@ def test_what_is_maximized_decides_between_order_and_level(objective: Objective,
     """A debate orders rightly and is two points too low; the single call has the level and swaps the last two."""
     fake = Changed(lambda ratings: [*ratings[:-2], ratings[-1], ratings[-2]], lambda ratings: [r - 2 for r in ratings])
     level: Level = "summary" if objective in ("spearman", "mae") else "sample"
-    criterion = Criterion(objective, level, 1.0, {"a": AbsoluteScale(5.0, 4.0)})
-    assert run_search(fake, SINGLE_OR_DEBATE, criterion=criterion).chosen.point.rounds == rounds
-
-
-def test_the_pareto_front() -> None:
-    def outcome(calls: float, agreement: float) -> Outcome:
-        return Outcome(Point("none", "a", int(calls), False, "given"), agreement, calls, [], cast(Any, None))
-
-    outcomes = [outcome(5, 0.6), outcome(1, 0.4), outcome(3, 0.3), outcome(3, 0.5), outcome(4, 0.5), outcome(7, 0.6)]
-    result = SearchResult(outcomes[1], tuple(outcomes), cast(ChoiceScores, None))
-    assert [(o.calls, o.agreement) for o in result.front] == [(1, 0.4), (3, 0.5), (5, 0.6)]
+    measured = {"objective": objective, "level": level, "absolute_scales": {"a": AbsoluteScale(5.0, 4.0)}}
+    assert run_search(fake, SINGLE_OR_DEBATE, **measured).chosen["a"].point.rounds == rounds

@@ -11,7 +11,7 @@ from mlflow.entities import AssessmentSource, Feedback, Trace
 from debate_judge import data, load
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.optimize import rated_data
+from debate_judge.optimize import plan as compile_plan
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import build_preset
 from debate_judge.runs.check import main
@@ -105,10 +105,10 @@ def test_what_people_assessed_is_rated_data(store: str, tmp_path: Path, capsys: 
     # As the test set of a compile.
     (tmp_path / "old.csv").write_text("question,answer,helpfulness\nHow much?,1 euro,1\nHow far?,2 miles,2\n")
     old = data.load(str(tmp_path / "old.csv"), TASK, ["source=question", "text=answer"])
-    both = rated_data.load(Settings(held_out=SPEC), old)
+    both = compile_plan.load(Settings(held_out=SPEC), old)
     assert (len(both.held_out.groups), len(both.corpus.groups)) == (3, 5)
     with pytest.raises(InputError, match="--held-out"):
-        rated_data.load(Settings(held_out="mlflow:nothing"), old)
+        compile_plan.load(Settings(held_out="mlflow:nothing"), old)
 
 
 def test_a_comparison_takes_them_and_an_export_from_mlflows_store(store: str, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ Stein's estimator and its generalizations, JASA 70, 1975; for several kinds of m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import cast
 
@@ -41,24 +40,18 @@ _ROUNDING_ERROR = 1e-12
 """Largest difference of agreements that counts as a rounding error."""
 
 
-@dataclass(frozen=True)
-class EvaluatedPoints:
-    """Agreement and calls of the points to choose from, in order of complexity, the simplest first."""
-
-    values: Sequence[Floats]
-    """For each aspect, of shape (points, groups): agreement in each group."""
-    calls: Floats
-    """LM calls per item, of shape (aspects, points)."""
-
-
-def choose_points(evaluated: EvaluatedPoints) -> list[int]:
+def choose_points(values: Sequence[Floats], calls: Floats) -> list[int]:
     """The index of the chosen point for each aspect: the cheapest of those near the best posterior mean, or with few
-    groups the best."""
+    groups the best.
+
+    Args:
+        values: For each aspect, of shape (points, groups): agreement in each group. Points are in order of complexity,
+            the simplest first.
+        calls: LM calls per item, of shape (aspects, points).
+    """
     return [
-        _cheapest(posterior, calls, NEAR_BEST_TOLERANCE if values.shape[1] >= MANY_GROUPS else 0.0)
-        for posterior, calls, values in zip(
-            posterior_means(evaluated.values), evaluated.calls, evaluated.values, strict=True
-        )
+        _cheapest(posterior, of_aspect, NEAR_BEST_TOLERANCE if by_group.shape[1] >= MANY_GROUPS else 0.0)
+        for posterior, of_aspect, by_group in zip(posterior_means(values), calls, values, strict=True)
     ]
 
 
