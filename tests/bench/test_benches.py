@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from debate_judge import data
-from debate_judge.data.agreement.tables import agreement_table
+from debate_judge.data.agreement.correlations import agreement_table
 from debate_judge.optimize.search import Point
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import corpus_items
