@@ -8,8 +8,8 @@ import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.data.testing import check_corpus
-from debate_judge.optimize.tuners.rated import group_keys
 from debate_judge.optimize.tuners import tuning_result
+from debate_judge.optimize.tuners.rated import group_keys
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.testing import ScriptedLM, check_judge, in_turn, sample_items, scripted_lm
 
