@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from debate_judge.programs.debate.judge import Debate
     from debate_judge.programs.devset import corpus, examples, group_agreement
     from debate_judge.programs.make_lm import offline_lm
-    from debate_judge.runs.export.folder import load
+    from debate_judge.runs.loaded import load
 
 __all__ = [
     "Aspect",
@@ -46,7 +46,7 @@ _EXPORTS = {
     "corpus": ("debate_judge.programs.devset", "corpus"),
     "examples": ("debate_judge.programs.devset", "examples"),
     "group_agreement": ("debate_judge.programs.devset", "group_agreement"),
-    "load": ("debate_judge.runs.export.folder", "load"),
+    "load": ("debate_judge.runs.loaded", "load"),
     "offline_lm": ("debate_judge.programs.make_lm", "offline_lm"),
     "testing": ("debate_judge.testing", None),
 }

@@ -63,7 +63,7 @@ def _compile(settings: Settings) -> int:
     from debate_judge.optimize.compile import compile_judge
     from debate_judge.optimize.result import summary
     from debate_judge.runs.shared_flags import personas
-    from debate_judge.runs.tracking.tracker import EXIT_TRACKING, TrackingError
+    from debate_judge.runs.tracking import EXIT_TRACKING, TrackingError
 
     require_writable(settings.json, "--json")
     try:

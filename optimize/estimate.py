@@ -30,8 +30,8 @@ from debate_judge.runs.estimates import (
     sampled_groups,
     text_totals,
 )
-from debate_judge.runs.runner.progress import RunProgress
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.progress import RunProgress
+from debate_judge.runs.runner import JudgeRunner
 from debate_judge.runs.shared_flags import together_question
 
 SAMPLED_ITEMS = 640
@@ -117,7 +117,7 @@ def sampled(plan: CompilePlan) -> CompilePlan:
 
 
 def stage_texts(plan: CompilePlan) -> dict[str, TextTotals]:
-    """Name of a stage (`runs.runner.judge_usage.stage`) -> the texts that are judged in it, each once."""
+    """Name of a stage (`runs.runner.stage`) -> the texts that are judged in it, each once."""
     totals: dict[str, TextTotals] = {}
     grouped, seed = plan.data.level == "summary", plan.settings.seed
     splits = [splits for half in plan.data.halves for splits in half]

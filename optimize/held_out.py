@@ -34,8 +34,8 @@ from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.pooling import EQUAL_COST_TOLERANCE
 from debate_judge.programs.judge import CompiledJudge, Judgement, corpus_items, default_granularity
 from debate_judge.runs.comparison.figures import Comparison, EvalSetup, EvaluatedJudge, Scores
-from debate_judge.runs.runner.judge_usage import stage
-from debate_judge.runs.runner.runner import calls_per_item, group_scores, require_scored
+from debate_judge.runs.progress import stage
+from debate_judge.runs.runner import calls_per_item, group_scores, require_scored
 
 logger = logging.getLogger(__name__)
 

@@ -45,8 +45,8 @@ from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
 from debate_judge.runs.human_ratings import resolve_data
-from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.tracking.tracker import Tracker
+from debate_judge.runs.runner import JudgeRunner
+from debate_judge.runs.tracking import Tracker
 
 logger = logging.getLogger(__name__)
 

@@ -41,9 +41,8 @@ from debate_judge.programs.lm.settings import EXAMPLE_LM, without_credentials
 from debate_judge.runs.command_line import command
 from debate_judge.runs.comparison.figures import build_report, group_notes, point, reproduce_blocks
 from debate_judge.runs.comparison.figures import evidence_tables as tables_of
-from debate_judge.runs.export.folder import load
-from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.flags import as_command, command_words
+from debate_judge.runs.loaded import LoadedJudge, load
 from debate_judge.runs.reports.evidence import calibration_table, rank_note, to_json
 from debate_judge.runs.reports.page import Chart, Paragraph, Quotation, Report, ReportBlock, Series
 from debate_judge.runs.reports.tables import (
@@ -65,7 +64,7 @@ from debate_judge.runs.reports.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from debate_judge.runs.tracking.tracker import Tracker
+    from debate_judge.runs.tracking import Tracker
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -25,24 +25,24 @@ from debate_judge.programs.lm.replies import LocalTransport, SqlStore, replies_f
 from debate_judge.programs.lm.settings import redact
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.estimates import NO_LIMITS
-from debate_judge.runs.export import folder
+from debate_judge.runs.export import save
 from debate_judge.runs.flags import changed_settings
+from debate_judge.runs.mlflow_store import tracking_errors
 from debate_judge.runs.reports.page import write_pages
 from debate_judge.runs.reports.tables import cost_rows
-from debate_judge.runs.runner.debate_cache import DebateCache
-from debate_judge.runs.runner.preflight import PreflightCheck, preflight, preflight_checks
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import DebateCache, JudgeRunner, PreflightCheck, preflight, preflight_checks
 from debate_judge.runs.shared_flags import lm_options
-from debate_judge.runs.tracking.model import (
+from debate_judge.runs.tracking import (
+    CHOICE_METRIC,
     Registration,
+    Tracker,
+    finite_values,
     log_dataset,
     log_model,
     register_prompts,
     require_registrable,
+    text_values,
 )
-from debate_judge.runs.tracking.store import tracking_errors
-from debate_judge.runs.tracking.tracker import Tracker
-from debate_judge.runs.tracking.values import CHOICE_METRIC, finite_values, text_values
 
 if TYPE_CHECKING:
     from debate_judge.optimize.settings import Settings
@@ -184,7 +184,7 @@ def write_export(result: Result) -> None:
     given = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
     sampling = {name: value if value == "none" else result.lm.kwargs.get(name) for name, value in given.items()}
     lm = {"spec": settings.lm, "api_base": result.lm.endpoint or None, **sampling}
-    folder.save(
+    save(
         result.export,
         result.exported,
         lm=lm,

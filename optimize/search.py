@@ -42,8 +42,8 @@ from debate_judge.optimize.tuners import GroupKey
 from debate_judge.programs.debate.prompts import TWO_BRIEFS
 from debate_judge.programs.judge import Judge, Judgement, Transcript, corpus_items, round_to_granularity
 from debate_judge.programs.lm.limits import TooManyUnscoredError
-from debate_judge.runs.runner.judge_usage import stage
-from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_ratings, require_scored
+from debate_judge.runs.progress import stage
+from debate_judge.runs.runner import JudgeRunner, calls_per_item, group_ratings, require_scored
 
 if TYPE_CHECKING:
     import optuna

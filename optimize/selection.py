@@ -15,8 +15,7 @@ from debate_judge.optimize.plan import CompileRun
 from debate_judge.optimize.search import ChoiceScores, CrossFittedJudge, Outcome, Point, Search
 from debate_judge.optimize.tuning import TunedJudges, fixed_granularity
 from debate_judge.programs.judge import AspectJudge, CompiledJudge
-from debate_judge.runs.tracking.tracker import Tracker
-from debate_judge.runs.tracking.values import CHOICE_METRIC
+from debate_judge.runs.tracking import CHOICE_METRIC, Tracker
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from debate_judge.optimize.tuners.rated import examples
 from debate_judge.programs import find_preset
 from debate_judge.programs.examples import RatedExample, with_examples, with_precedents
 from debate_judge.programs.judge import Judge, default_granularity
-from debate_judge.runs.runner.judge_usage import stage
+from debate_judge.runs.progress import stage
 
 MAX_PER_SOURCE = 4
 """Most candidates of one source. Several, because a source takes more tokens than its candidates, and ratings of the

@@ -3,7 +3,7 @@
     judge(source="The article ...", text="Its summary ...", aspect="coherence")      # score, reason, judgement
     judge(source="The article ...", texts=["...", "..."], aspect="coherence")        # scores, reasons, judgements
 
-Judges and exports (`runs.export.loaded`) are called like this: keywords in, a `dspy.Prediction` out; arguments that
+Judges and exports (`runs.loaded`) are called like this: keywords in, a `dspy.Prediction` out; arguments that
 cannot be used are an `InputError`.
 """
 

@@ -26,12 +26,11 @@ from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
 from debate_judge.programs.lm.replies import FILE, Reply, ReplyStore, SqlStore, replies_folder
 from debate_judge.programs.lm.settings import BudgetCaps, LMOptions, Price, price_of
 from debate_judge.programs.make_lm import OFFLINE, make_lm, server_address
+from debate_judge.runs.progress import STAGE, stage
 from debate_judge.runs.reports.tables import DataTable, OutputBlock
-from debate_judge.runs.runner.debate_cache import DebateCache
-from debate_judge.runs.runner.judge_usage import STAGE, stage
-from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.streaming import group_by_source, judge_in_order
+from debate_judge.runs.runner import DebateCache, JudgeRunner
 from debate_judge.runs.shared_flags import LimitFlags, lm_options
+from debate_judge.runs.streaming import group_by_source, judge_in_order
 
 _CONCURRENCY = 64
 NO_LIMITS = LMOptions(rpm=1e9, tpm=1e12)
@@ -167,7 +166,7 @@ class CountingStore:
     """The store of a dry run: returns stored replies of earlier runs, and counts all other calls.
 
     Args:
-        stages: Name, as of `runs.runner.judge_usage.stage` -> how the calls of that stage are counted.
+        stages: Name, as of `runs.progress.stage` -> how the calls of that stage are counted.
         stored: Replies of earlier runs; only read.
     """
 
@@ -236,10 +235,10 @@ def estimate_by_dry_run(
 
     Args:
         target: The LM of the run.
-        stages: Name -> stage, for each name that `work` passes to `runs.runner.judge_usage.stage`.
+        stages: Name -> stage, for each name that `work` passes to `runs.progress.stage`.
         work: The code of the run, on a sample.
         row: (row of the stage, role) -> row of the table that counts the role's calls.
-        cache_debates: Whether the run caches debates (`runs.runner.debate_cache`).
+        cache_debates: Whether the run caches debates (`runs.runner`).
 
     Raises:
         InputError: The spec names no LM, or the prices cannot be read.

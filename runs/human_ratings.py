@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.records import Record
-from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
-from debate_judge.runs.tracking.store import check_address, tracking_errors
+from debate_judge.runs.mlflow_store import check_address, prepare_mlflow, sqlite_file, tracking_errors
 
 PREFIX = "mlflow:"
 

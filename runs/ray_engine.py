@@ -17,27 +17,27 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import dspy
 
 from debate_judge.data.errors import InputError, install_hint
+from debate_judge.programs.judge import ScoreScale
 from debate_judge.programs.lm.limits import describe
 from debate_judge.programs.lm.replies import Meter
-from debate_judge.programs.lm.settings import LMOptions
+from debate_judge.runs import scoring
 from debate_judge.runs.command_line import EXIT_INPUT, EXIT_LM, RESUME_HINT, is_terminal, say
-from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.integrations.pandas_frame import score_frame
+from debate_judge.runs.export import Export
+from debate_judge.runs.loaded import open_judge, score_frame
 from debate_judge.runs.reports.tables import show
-from debate_judge.runs.scoring import scorer as scoring
-from debate_judge.runs.scoring.output import PROVIDER_FAILED, RowTotals
-from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags
-from debate_judge.runs.shared_flags import lm_options
+from debate_judge.runs.score_rows import PROVIDER_FAILED, RowTotals
+from debate_judge.runs.scoring import EXIT_UNSCORED
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from debate_judge.runs.score import ScoreFlags
 
 _SUFFIXES = (".parquet", ".csv", ".jsonl")
 _ROLES = ("id", "source", "text", "context")
@@ -76,31 +76,37 @@ class Scorer:
     """An actor: the judge, loaded once, with a share of the limits. Its key comes from its own environment."""
 
     def __init__(
-        self, export: Export, flags: ScoreFlags, options: LMOptions, columns: Mapping[str, str], tally: Any
+        self,
+        export: Export,
+        connection: Mapping[str, Any],
+        aspects: tuple[str, ...] | None,
+        scale: ScoreScale,
+        columns: Mapping[str, str],
+        tally: Any,
     ) -> None:
         import ray
 
-        self._flags, self._columns, self._tally = flags, columns, tally
+        self._aspects, self._scale, self._columns, self._tally = aspects, scale, columns, tally
         self._name = ray.get_runtime_context().get_worker_id()
-        if options.budget and not ray.get(tally.take_share.remote()):
+        if connection["options"].budget and not ray.get(tally.take_share.remote()):
             problem = "error: an actor was killed, and what it had spent of the budget is not known"
             self._end_run(EXIT_LM, f"{problem}\n  remedy:   {RESUME_HINT}")
         try:
-            self._judge = scoring.connect_judge(export, flags, Path(flags.store), options)
+            self._judge = open_judge(export, **connection)
         except (InputError, dspy.LMError) as error:
             self._end_run(*_outcome(error))
 
     def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows with their scores, without those that the provider failed to answer."""
-        named, names = {**self._columns}, self._flags.aspects or None
+        named = {**self._columns}
         try:
             if (id_column := named.pop("id")) not in rows:
                 remedy = "name a column whose values are all different: --columns id=..."
                 raise InputError("the input has no such column", field=id_column, remedy=remedy)
-            scored = score_frame(rows, self._judge, aspects=names, scale=self._flags.scale, **named)
+            scored = score_frame(rows, self._judge, aspects=self._aspects, scale=self._scale, **named)
         except (InputError, dspy.LMError) as error:
             self._end_run(*_outcome(error))
-        aspects = [aspect.name for aspect in self._judge.select_aspects(names)]
+        aspects = [aspect.name for aspect in self._judge.select_aspects(self._aspects)]
         reasons = scored[[f"{name}_unscored" for name in aspects]].map(lambda text: text.partition(":")[0])
         written = ~reasons.isin(PROVIDER_FAILED).any(axis=1)
         unscored = Counter(reason for reason in reasons[written].to_numpy().flat if reason)
@@ -137,7 +143,7 @@ def score_with_ray(flags: ScoreFlags) -> int:
         remedy = install_hint("ray")
         raise InputError("Ray is not installed", field="--engine", found=str(error), remedy=remedy) from None
     _require_supported(flags)
-    export, options = scoring.find_export(flags), lm_options(flags)
+    export = scoring.find_export(flags)
     with scoring.load_judge(flags, export) as judge:
         if any(chosen.judge.together > 1 for chosen in judge.compiled.aspects.values()):
             remedy = "score with --engine local"
@@ -147,8 +153,10 @@ def score_with_ray(flags: ScoreFlags) -> int:
         columns |= dict(part.split("=", 1) for part in flags.columns)
         made_from = {"judge": judge.fingerprint, "lm": judge.lm.model, "aspects": flags.aspects, "scale": flags.scale}
     _require_same_judge(flags.out, {**made_from, "columns": columns})
-    store, concurrency = str(Path(flags.store).absolute()), max(1, flags.concurrency // flags.actors)
-    flags = replace(flags, store=store, concurrency=concurrency)
+    connection = scoring.connection(flags)
+    connection["store"] = connection["store"].absolute()
+    connection["options"] = connection["options"].share(flags.actors)
+    connection["concurrency"] = flags.concurrency // flags.actors
     cluster = os.environ.get("RAY_ADDRESS")
     say("joining Ray ..." if cluster else "starting Ray ...")
     # The two CPUs besides the actors' are for reading and writing.
@@ -156,7 +164,9 @@ def score_with_ray(flags: ScoreFlags) -> int:
     ray.init(**settings, log_to_driver=False, logging_level=logging.ERROR)
     try:
         tally = ray.remote(num_cpus=0)(Tally).remote(flags.actors)
-        ray_error = _run(ray.data, export, flags, options.share(flags.actors), columns, tally)
+        ray_error = _run(
+            ray.data, flags, columns, (export, connection, flags.aspects or None, flags.scale, columns, tally)
+        )
         totals, left_out, meter, failure = ray.get(tally.result.remote())
     finally:
         ray.shutdown()
@@ -172,9 +182,7 @@ def score_with_ray(flags: ScoreFlags) -> int:
     return failure[0]
 
 
-def _run(
-    data: Any, export: Export, flags: ScoreFlags, options: LMOptions, columns: Mapping[str, str], tally: Any
-) -> str:
+def _run(data: Any, flags: ScoreFlags, columns: Mapping[str, str], scorer_arguments: tuple[Any, ...]) -> str:
     """Read, score and write; returns Ray's error."""
     from pyarrow.fs import FSSpecHandler, PyFileSystem
 
@@ -192,9 +200,9 @@ def _run(
     )
     scored = _read(data, flags.input, columns).map_batches(
         Scorer,
-        fn_constructor_args=(export, flags, options, columns, tally),
+        fn_constructor_args=scorer_arguments,
         batch_format="pandas",
-        batch_size=max(16, 4 * flags.concurrency),
+        batch_size=max(16, 4 * (flags.concurrency // flags.actors)),
         # An actor waits for its LM. With a CPU each, those of a small machine leave none for reading: a deadlock.
         num_cpus=0,
         # Two batches at once: the first calls of one overlap with the last of the other.

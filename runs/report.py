@@ -77,7 +77,7 @@ def _page_in(path: Path, *, share: bool) -> Path:
 
 
 def _logged_page(run_id: str, store: str | None) -> Path:
-    from debate_judge.runs.export.from_mlflow import run_artifact
+    from debate_judge.runs.mlflow_store import run_artifact
 
     file = Path(store or STORE.default) / "reports" / run_id / "report.html"
     text = run_artifact(run_id, "report.html", None if store is None else Path(store))

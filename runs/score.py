@@ -19,21 +19,62 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.command_line import RESUME_HINT, is_terminal, say
-from debate_judge.runs.flags import run_command
+from debate_judge.runs.flags import command_settings, run_command, setting
 from debate_judge.runs.reports.tables import show
-from debate_judge.runs.scoring.settings import ScoreFlags
-from debate_judge.runs.shared_flags import require_server
+from debate_judge.runs.shared_flags import (
+    COLUMNS,
+    EXPORT,
+    MAX_TOKENS,
+    MAX_UNSCORED,
+    SOURCES,
+    STORE,
+    TRUST,
+    AtLeast1,
+    EngineFlags,
+    EstimateFlags,
+    LimitFlags,
+    PreflightFlags,
+    require_server,
+)
 
 if TYPE_CHECKING:
     from debate_judge.data.errors import ErrorHandler
     from debate_judge.data.files.groups import LocatedGroup
     from debate_judge.data.schema import Task
-    from debate_judge.runs.scoring.output import ResultWriter
-    from debate_judge.runs.scoring.scorer import TextScorer
+    from debate_judge.runs.score_rows import ResultWriter
+    from debate_judge.runs.scoring import TextScorer
+
+
+@command_settings
+class ScoreFlags(PreflightFlags, LimitFlags, EstimateFlags, EngineFlags):
+    """Settings of one scoring run."""
+
+    program: str = setting(..., EXPORT, flag="EXPORT", metavar="EXPORT")
+    trust: tuple[str, ...] = TRUST
+    input: str = setting(..., "texts to score, in any format that compile takes", flag="--in", metavar="FILE")
+    columns: tuple[str, ...] = COLUMNS
+    sources: int | None = SOURCES
+    out: str = setting(..., "file for the scores: .jsonl, .csv, .xlsx or .parquet", metavar="FILE")
+    wide: bool = setting(False, "one row per text, with columns for each aspect's score, reason and decision")
+    keep_columns: bool = setting(False, "begin each row with the columns of the input")
+    aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated", default_text="all that the judge knows")
+    scale: Literal["judge", "raters"] = setting(
+        "judge", "the judge's own scores, or scores mapped to the raters' scale"
+    )
+    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
+    task: str | None = setting(
+        None, "score only the rows of this task, the judge's, in a file of several tasks", rare=True
+    )
+    transcripts: str | None = setting(
+        None, "also write every debate to this file, as JSON lines", metavar="FILE", rare=True
+    )
+    max_unscored: float = MAX_UNSCORED
+    store: str = STORE
+    max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled", rare=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,7 +89,7 @@ def _run(flags: ScoreFlags) -> int:
     if flags.lm and flags.estimate is None:
         require_server(flags.lm, flags.api_base, flags.store)
     say("loading ...")
-    from debate_judge.runs.scoring.scorer import TextScorer, load_judge
+    from debate_judge.runs.scoring import TextScorer, load_judge
 
     if flags.estimate is not None:
         return _estimate(flags)
@@ -62,10 +103,10 @@ def _run(flags: ScoreFlags) -> int:
 
 def _estimate(flags: ScoreFlags) -> int:
     from debate_judge.runs.estimates import EstimateTarget, estimate_blocks, estimate_scoring
-    from debate_judge.runs.export.loaded import select_aspects
-    from debate_judge.runs.export.manifest import resolve_lm, unconfirmed_address
-    from debate_judge.runs.runner.streaming import items_of_group
-    from debate_judge.runs.scoring.scorer import find_export
+    from debate_judge.runs.export import resolve_lm, unconfirmed_address
+    from debate_judge.runs.loaded import select_aspects
+    from debate_judge.runs.scoring import find_export
+    from debate_judge.runs.streaming import items_of_group
 
     export = find_export(flags)
     # The export's address needs no confirmation, because nothing is sent.
@@ -82,7 +123,7 @@ def _estimate(flags: ScoreFlags) -> int:
 
 
 def _groups(flags: ScoreFlags, task: Task, on_error: ErrorHandler) -> Iterator[LocatedGroup]:
-    from debate_judge.runs.scoring.scorer import new_records
+    from debate_judge.runs.scoring import new_records
 
     return new_records(
         flags.input, task, flags.task, flags.columns, flags.sources, keep=flags.keep_columns, on_error=on_error
@@ -91,8 +132,8 @@ def _groups(flags: ScoreFlags, task: Task, on_error: ErrorHandler) -> Iterator[L
 
 def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     from debate_judge.data.files.groups import NO_ROWS_REMEDY
-    from debate_judge.runs.scoring.output import open_results
-    from debate_judge.runs.scoring.scorer import scored_summary, unscored_exit_code
+    from debate_judge.runs.score_rows import open_results
+    from debate_judge.runs.scoring import scored_summary, unscored_exit_code
 
     judge = scorer.judge
     if scorer.note:
@@ -111,7 +152,7 @@ def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
 
 
 def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[LocatedGroup], results: ResultWriter) -> None:
-    from debate_judge.runs.runner.progress import RunProgress
+    from debate_judge.runs.progress import RunProgress
 
     count = _count_items(flags, scorer)
     with RunProgress(scorer.judge.lm, visible=True) as progress, progress.track("items scored", count) as item_pass:
@@ -122,7 +163,7 @@ def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[LocatedGr
 
 def _count_items(flags: ScoreFlags, scorer: TextScorer) -> int | None:
     """The number of items, for the estimated time left; only counted where a bar shows it."""
-    from debate_judge.runs.scoring.scorer import count_candidates
+    from debate_judge.runs.scoring import count_candidates
 
     if not is_terminal(sys.stderr):
         return None

@@ -15,10 +15,19 @@ import ipaddress
 import os
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.runs.flags import run_command
-from debate_judge.runs.scoring.settings import ServeFlags
+from debate_judge.runs.flags import command_settings, flag_group, run_command, setting
+from debate_judge.runs.shared_flags import (
+    EXPORT,
+    MAX_TOKENS,
+    STORE,
+    TRUST,
+    AtLeast1,
+    ConnectionFlags,
+    LimitFlags,
+)
 
 KEY_VARIABLE = "DEBATE_SERVE_KEY"
 """The environment variable of the bearer key."""
@@ -27,6 +36,30 @@ _MIN_KEY_LENGTH = 16
 
 GRACE = 60
 """Seconds that requests have left to finish when the service is stopped."""
+
+
+@flag_group
+class ServiceFlags:
+    """Where a service listens."""
+
+    host: str = setting(
+        "127.0.0.1", "address to listen on; any other than loopback needs DEBATE_SERVE_KEY", affects_results=False
+    )
+    port: int = setting(8000, "port to listen on; 0 takes a free one", ge=0, le=65535, affects_results=False)
+
+
+@command_settings
+class ServeFlags(ServiceFlags, ConnectionFlags, LimitFlags):
+    """Settings of a service."""
+
+    program: str = setting(..., EXPORT, flag="EXPORT", metavar="EXPORT")
+    trust: tuple[str, ...] = TRUST
+    scale: Literal["judge", "raters"] = setting(
+        "judge", "the judge's own scores, or scores mapped to the raters' scale"
+    )
+    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
+    store: str = STORE
+    max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled", rare=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,8 +105,8 @@ def _run(flags: ServeFlags) -> int:
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is not installed", field="serve", remedy=install_hint("serve")) from error
     print("loading ...", file=sys.stderr)
-    from debate_judge.runs.integrations.http_service import ServiceLimits, make_app
-    from debate_judge.runs.scoring.scorer import load_judge
+    from debate_judge.runs.http_service import ServiceLimits, make_app
+    from debate_judge.runs.scoring import load_judge
 
     with load_judge(flags) as judge:
         judge.compiled.require_calibrated(judge.select_aspects(), flags.scale)

@@ -15,8 +15,8 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 
-from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
-from debate_judge.runs.tracking import store
+from debate_judge.runs import mlflow_store
+from debate_judge.runs.mlflow_store import prepare_mlflow, sqlite_file
 
 ROOT = Path(__file__).parent.parent
 
@@ -83,7 +83,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def new_tables(run_folder: Path) -> Callable[[Path], None]:
     """Writes the database of a new tracking store, as a copy of one whose making took MLflow seconds."""
-    make = store._create_tables
+    make = mlflow_store._create_tables
     template = run_folder / "tables.db"
 
     def copy(file: Path) -> None:
@@ -102,7 +102,7 @@ def new_tables(run_folder: Path) -> Callable[[Path], None]:
 @pytest.fixture(scope="session", autouse=True)
 def make_tables(new_tables: Callable[[Path], None]) -> Iterator[Callable[[str], None]]:
     """Let every new tracking store begin with such a copy; the fixture is what otherwise makes its tables."""
-    make = store._create_tables
+    make = mlflow_store._create_tables
 
     def copied(uri: str) -> None:
         file = sqlite_file(uri)
@@ -112,7 +112,7 @@ def make_tables(new_tables: Callable[[Path], None]) -> Iterator[Callable[[str], 
             new_tables(file)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "_create_tables", copied)
+        patch.setattr(mlflow_store, "_create_tables", copied)
         yield make
 
 
@@ -132,7 +132,7 @@ def fluent_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
     monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     (tmp_path / "mlflow.db").touch()
-    store._create_tables(uri)
+    mlflow_store._create_tables(uri)
     # Not `store.used`, which would keep other threads from theirs.
     mlflow.set_tracking_uri(uri)
     yield uri

@@ -12,7 +12,7 @@ from debate_judge.optimize.tuners.rated import examples
 from debate_judge.programs import JUDGE_CLASSES, JUDGES, build, judge_class
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from debate_judge.testing import check_corpus, check_judge, check_tuner
 from tests.tiny_models import with_tiny_model
 

@@ -20,7 +20,7 @@ from debate_judge.optimize.cli import main
 from debate_judge.programs.lm.settings import EXAMPLE_LM, price_of
 from debate_judge.programs.make_lm import is_reasoning_model
 from debate_judge.runs.command_line import COMMANDS, script
-from debate_judge.runs.mlflow_setup import use_tracking_uri
+from debate_judge.runs.mlflow_store import use_tracking_uri
 from tests.source_tree import ROOT, parsers_of
 
 PAGES = {

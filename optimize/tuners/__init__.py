@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import AbsoluteScale, Objective
     from debate_judge.data.agreement.figures import Statistic
     from debate_judge.programs.judge import Judge
-    from debate_judge.runs.runner.runner import JudgeRunner
+    from debate_judge.runs.runner import JudgeRunner
 
 
 GroupKey = tuple[str, str]

@@ -41,8 +41,7 @@ from debate_judge.programs.devset import FAILURE_SCORE, group_agreement
 from debate_judge.programs.judge import Item, Judge, Verdict
 from debate_judge.programs.lm.engine import run
 from debate_judge.programs.lm.limits import is_fatal
-from debate_judge.runs.runner.judge_usage import STAGE
-from debate_judge.runs.runner.progress import ItemPass
+from debate_judge.runs.progress import STAGE, ItemPass
 
 logger = logging.getLogger(__name__)
 

@@ -23,10 +23,9 @@ from debate_judge.programs import JUDGES, build, build_preset, options_of
 from debate_judge.programs.judge import AspectJudge, Judge, default_granularity
 from debate_judge.programs.lm.settings import MaxTokens, Temperature
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.export.folder import open_export
-from debate_judge.runs.export.from_mlflow import DEFAULT_STORE, MLflowStore, in_mlflow
-from debate_judge.runs.export.manifest import Export, evidence_part, resolve_lm
+from debate_judge.runs.export import Export, evidence_part, open_export, resolve_lm
 from debate_judge.runs.flags import split_commas
+from debate_judge.runs.mlflow_store import DEFAULT_STORE, MLflowStore, in_mlflow
 from debate_judge.runs.shared_flags import parse_option_value, personas, read_text_files
 
 Settings = Mapping[str, Any]

@@ -48,9 +48,8 @@ from debate_judge.runs.reports.tables import (
     HasInterval,
     correlation_label,
 )
-from debate_judge.runs.runner.judge_usage import JudgeUsage
-from debate_judge.runs.runner.runner import calls_per_item
-from debate_judge.runs.tracking.values import versions
+from debate_judge.runs.runner import JudgeUsage, calls_per_item
+from debate_judge.runs.tracking import versions
 
 Scores = Mapping[str, Sequence[GroupScores]]
 """Aspect -> the scores of one judge."""

@@ -66,9 +66,10 @@ from debate_judge.runs.estimates import (
     sampled_groups,
     text_totals,
 )
-from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.flags import as_command, changed_settings, result_settings
 from debate_judge.runs.human_ratings import resolve_data
+from debate_judge.runs.mlflow_store import MLflowStore
+from debate_judge.runs.progress import RunProgress, stage
 from debate_judge.runs.reports.evidence import average_distances
 from debate_judge.runs.reports.page import Paragraph, Report, ReportBlock, write_pages
 from debate_judge.runs.reports.tables import (
@@ -84,21 +85,20 @@ from debate_judge.runs.reports.tables import (
     power_text,
     show,
 )
-from debate_judge.runs.runner.judge_usage import JudgeUsage, UsageByJudge, stage
-from debate_judge.runs.runner.preflight import preflight, preflight_checks
-from debate_judge.runs.runner.progress import RunProgress
-from debate_judge.runs.runner.runner import (
+from debate_judge.runs.runner import (
     JudgeRunner,
+    JudgeUsage,
     PassJob,
+    UsageByJudge,
     group_ratings,
     group_scores,
+    preflight,
+    preflight_checks,
     require_scored,
     run_shared_pass,
 )
 from debate_judge.runs.shared_flags import AUTO, lm_options, require_server
-from debate_judge.runs.tracking.model import log_dataset
-from debate_judge.runs.tracking.tracker import EXIT_TRACKING, Tracker, TrackingError
-from debate_judge.runs.tracking.values import text_values
+from debate_judge.runs.tracking import EXIT_TRACKING, Tracker, TrackingError, log_dataset, text_values
 
 _REMEDY_DUPLICATE = "keep one row for each group, candidate and aspect"
 
@@ -170,7 +170,7 @@ def evaluate(
     """Score all candidates with all entrants.
 
     Args:
-        runner: Its LM's store must be a `runs.runner.judge_usage.UsageByJudge`, or no usage is counted.
+        runner: Its LM's store must be a `runs.runner.UsageByJudge`, or no usage is counted.
         entrants: The judges.
         corpus: The candidates and their ratings.
         aspects: The aspects to score.

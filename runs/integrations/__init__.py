@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from debate_judge.runs.integrations.dspy_metric import ProgramMetric as ProgramMetric
     from debate_judge.runs.integrations.inspect_scorer import debate_scorer as debate_scorer
     from debate_judge.runs.integrations.mlflow_scorer import DebateScorer as DebateScorer
-    from debate_judge.runs.integrations.pandas_frame import score_frame as score_frame
+    from debate_judge.runs.loaded import score_frame as score_frame
 
 _MODULES = {
-    "DebateScorer": "mlflow_scorer",
-    "ProgramMetric": "dspy_metric",
-    "debate_scorer": "inspect_scorer",
-    "score_frame": "pandas_frame",
+    "DebateScorer": "integrations.mlflow_scorer",
+    "ProgramMetric": "integrations.dspy_metric",
+    "debate_scorer": "integrations.inspect_scorer",
+    "score_frame": "loaded",
 }
 
 _EXTRAS = {"inspect_ai": "inspect"}
@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     try:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return getattr(import_module(f"debate_judge.runs.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get(error.name or "")
         if extra is None:

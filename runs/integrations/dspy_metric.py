@@ -11,7 +11,7 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
-from debate_judge.runs.export.folder import LoadedJudge, load_in_tool
+from debate_judge.runs.loaded import LoadedJudge, load_in_tool
 
 
 class ProgramMetric:

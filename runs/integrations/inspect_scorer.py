@@ -6,7 +6,7 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.export.folder import load_in_tool
+from debate_judge.runs.loaded import load_in_tool
 
 
 @scorer(metrics={"*": [mean(), stderr()]})

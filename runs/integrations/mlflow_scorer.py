@@ -10,8 +10,8 @@ from mlflow.genai.scorers import Scorer
 from pydantic import PrivateAttr
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.export.folder import LoadedJudge, load_in_tool
-from debate_judge.runs.runner.streaming import Score
+from debate_judge.runs.loaded import LoadedJudge, load_in_tool
+from debate_judge.runs.streaming import Score
 
 
 class DebateScorer(Scorer):

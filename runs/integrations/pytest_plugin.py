@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from debate_judge.runs.export.loaded import LoadedJudge
-    from debate_judge.runs.runner.streaming import Score
+    from debate_judge.runs.loaded import LoadedJudge
+    from debate_judge.runs.streaming import Score
 
 OPTION = "--debate-judge"
 
@@ -91,7 +91,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 @pytest.fixture(scope="session")
 def debate_judge_scorer(pytestconfig: pytest.Config) -> LoadedJudge:
     """The judge of `--debate-judge`, loaded once for the session."""
-    from debate_judge.runs.export.folder import load_in_tool
+    from debate_judge.runs.loaded import load_in_tool
 
     export = pytestconfig.getoption(OPTION) or pytestconfig.getini("debate_judge")
     if not export:

@@ -21,9 +21,9 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.replies import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
-from debate_judge.runs.export.folder import save
+from debate_judge.runs.export import save
 from debate_judge.runs.reports.tables import DataTable, show
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 
 ROOT = Path(__file__).parents[2]
 Floats = NDArray[np.float64]

@@ -21,7 +21,7 @@ from debate_judge.optimize.pooling import choose_points, group_values
 from debate_judge.optimize.search import NO_KNOWLEDGE, ChoiceScores, CrossFittedJudge, JudgeVariant, Point, SearchSpace
 from debate_judge.programs import build_preset
 from debate_judge.programs.debate.prompts import PERSONAS
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.bench.harness import Floats, Row, offline_runner, parser_of, publish
 
 CHOICE = 0.6

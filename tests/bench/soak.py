@@ -33,11 +33,10 @@ import re
 import sys
 from pathlib import Path
 from debate_judge.programs.lm.settings import LMOptions
-from debate_judge.runs import score
-from debate_judge.runs.scoring import scorer
+from debate_judge.runs import score, scoring
 
 if sys.argv[2] == "mix":
-    scorer.lm_options = lambda arguments: LMOptions(
+    scoring.lm_options = lambda arguments: LMOptions(
         attempt_timeout=5.0, retries=8, first_wait=0.05, max_wait=0.5, max_outage=120.0
     )
 code = score.main(sys.argv[3:])

@@ -26,7 +26,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.replies import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.testing import scripted_lm
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.bench.harness import TASK, Row, parser_of, publish
 from tests.bench.mock_server import ITEM, started, text_of
 

@@ -24,7 +24,7 @@ from debate_judge.optimize.tuners.rated import examples
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Judge, round_to_granularity
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.bench.harness import Row, parser_of, publish
 
 

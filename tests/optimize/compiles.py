@@ -11,7 +11,7 @@ from debate_judge.optimize.plan import CompilePlan, CompileRun, load, make_plan
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.lm.engine import JudgeLM
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 
 
 def plan_of(settings: Settings, personas: Mapping[str, str], corpus: Corpus | None = None) -> CompilePlan:

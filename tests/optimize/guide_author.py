@@ -13,7 +13,7 @@ from debate_judge.optimize.tuners import GUIDE_WORDS, TunerContext, guide
 from debate_judge.optimize.tuners.rated import examples
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import Judge
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ASPECT = Aspect("charm", "Whether it charms. 1 not at all, 5 very much.", Scale(1, 5))

@@ -10,7 +10,7 @@ from debate_judge.optimize.search import ChoicePart, ChoiceScores, CrossFittedJu
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import ADVOCATE, PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge, Verdict, corpus_items
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm, section
 
 ASPECTS = tuple(Aspect(name, f"How {name} is it?", Scale(1, 5)) for name in ("clear", "sound"))

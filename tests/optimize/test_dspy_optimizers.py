@@ -24,7 +24,7 @@ from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.replies import InMemoryStore
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ASPECT = Aspect("clarity", "Is it easy to follow?", Scale(1, 5))

@@ -16,7 +16,7 @@ from debate_judge.optimize.run import make_reflection_lm
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.runs.estimates import Estimate
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from debate_judge.runs.shared_flags import personas
 from tests.config_keys import keys
 from tests.fakes import debater, requested, scripted_lm, section

@@ -29,8 +29,7 @@ from debate_judge.optimize.tuners import Tuner, TunerContext
 from debate_judge.optimize.tuners.guide import add_guide, guide_of
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.comparison.figures import EvaluatedJudge
-from debate_judge.runs.runner.debate_cache import DebateCache
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import DebateCache, JudgeRunner
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.optimize.compiles import compiled

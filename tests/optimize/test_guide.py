@@ -13,7 +13,7 @@ from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.optimize.tuners.rated import RatedCandidate, RatedSource, examples, pack
 from debate_judge.programs.debate.prompts import HEADING
 from debate_judge.programs.judge import corpus_items
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 from tests.optimize.guide_author import ASPECT, CANDIDATES, SOURCES, Author, corpus, sources_in, tuned
 

@@ -39,7 +39,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import ADVOCATE, PERSONAS, PLAIN
 from debate_judge.programs.examples import examples_of
 from debate_judge.programs.judge import DebateConfig, Item, Judge, Transcript, Turn, corpus_items
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm, section
 from tests.optimize.compiles import plan_of
 from tests.optimize.guide_author import ASPECT, CANDIDATES, SOURCES, Author, corpus, tuned

@@ -9,7 +9,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Item, Judgement, Verdict
 from debate_judge.programs.lm.engine import JudgeLM, LMOptions, ReplyStore
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.faulty_server import FaultyServer
 from tests.programs.debates import issue_reply, no_issue_reply, score_reply
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, requested, scripted_lm, section
 from tests.programs.debates import ITEM
 

@@ -21,7 +21,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import table_inputs
 from debate_judge.programs.judge import Judgement, Transcript, Turn, Unscored, Verdict
 from debate_judge.programs.parsing import FIELDS
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import ScriptedLM, hold, only, requested, scripted_lm, section
 from tests.programs.debates import ITEM, debates_shown, score_reply
 from tests.programs.tables import headers, items, judged, shown_candidates, table_script, values

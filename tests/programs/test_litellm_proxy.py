@@ -23,7 +23,7 @@ from debate_judge.programs.lm.limits import ProviderDownError
 from debate_judge.programs.lm.replies import ReplyStore, SqlStore
 from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.faulty_server import FaultyServer
 from tests.processes import wait_for_server
 from tests.programs.faults import answer, expected, items, judge, scores

@@ -21,7 +21,7 @@ from debate_judge.programs.lm.limits import INCOMPLETE, MISMATCHED, SOURCE, Budg
 from debate_judge.programs.lm.replies import Reply, SqlStore
 from debate_judge.programs.lm.settings import BudgetCaps, LMOptions
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import hold, only
 from tests.programs.debates import ITEM
 from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, reply_to, response

@@ -14,7 +14,7 @@ from debate_judge.programs import build
 from debate_judge.programs.judge import Item, Judgement, Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics import Bleu, Metric, RougeL
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.tiny_models import skip_without, tiny_bart
 
 TASK = Task("support", "question", "answer", (Aspect("tone", "Is it kind?", Scale(1, 5)),))

@@ -11,7 +11,7 @@ from dspy import lm15
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.lm.settings import LMOptions
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import Script, hold, requested, scripted_lm, section
 from tests.programs.tables import items, judged, shown_candidates, table_script, values
 

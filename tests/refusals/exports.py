@@ -9,8 +9,8 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.formats import json_object
-from debate_judge.runs.export.folder import load, read
-from debate_judge.runs.export.manifest import SCHEMA_VERSION, program_fingerprint, program_state
+from debate_judge.runs.export import SCHEMA_VERSION, program_fingerprint, program_state, read
+from debate_judge.runs.loaded import load
 from tests.refusals.refusal import row
 
 MANIFEST, STATE = "manifest.json", "state/1-tone.json"

@@ -17,8 +17,8 @@ from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
 from debate_judge.data.splits import make_folds, require_level, require_ratings, split
-from debate_judge.runs.export.folder import load_in_tool
 from debate_judge.runs.integrations import score_frame
+from debate_judge.runs.loaded import load_in_tool
 from tests.refusals.refusal import alike, row, rows
 
 GOOD = {"source": "s", "text": "t", "aspect": "fluency"}

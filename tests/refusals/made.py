@@ -15,8 +15,8 @@ from debate_judge.data import load
 from debate_judge.programs import JUDGES, build, metrics
 from debate_judge.programs.chateval import ChatEval
 from debate_judge.programs.examples import RatedExample, with_examples
-from debate_judge.runs.tracking.store import open_tracking_store
-from debate_judge.runs.tracking.tracker import Tracker
+from debate_judge.runs.mlflow_store import open_tracking_store
+from debate_judge.runs.tracking import Tracker
 from tests.data.files_of_rows import TASK as SUPPORT
 from tests.refusals.refusal import alike, row
 from tests.runs import exports

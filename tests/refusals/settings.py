@@ -15,7 +15,7 @@ from debate_judge.programs.hallucination.judge import Hallucination
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import serve
 from debate_judge.runs.flags import make_parser, read_settings
-from debate_judge.runs.tracking.tracker import Tracker
+from debate_judge.runs.tracking import Tracker
 from tests.refusals.refusal import SECRET, alike, row, rows
 
 OWN = """

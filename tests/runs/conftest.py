@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.schema import group_to_json
-from debate_judge.runs.export import loaded
+from debate_judge.runs import loaded
 from tests.fakes import ScriptedLM, scripted_lm
 from tests.runs.score_command import Command
 

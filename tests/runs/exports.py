@@ -9,7 +9,7 @@ from typing import Any
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build, build_preset
 from debate_judge.programs.judge import AspectJudge, CompiledJudge, Item
-from debate_judge.runs.export.folder import save
+from debate_judge.runs.export import save
 from tests.fakes import debater
 
 TASK = Task(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.runs.comparison.figures import EvalSetup, EvaluatedJudge
-from debate_judge.runs.runner.runner import group_ratings
+from debate_judge.runs.runner import group_ratings
 from tests.fakes import debater, section
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))

@@ -12,9 +12,8 @@ import pytest
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build, build_preset
 from debate_judge.programs.judge import AspectJudge, CompiledJudge, Judge
-from debate_judge.runs import score
-from debate_judge.runs.export import loaded
-from debate_judge.runs.export.folder import save
+from debate_judge.runs import loaded, score
+from debate_judge.runs.export import save
 from tests.fakes import Script, ScriptedLM, debater, scripted_lm, section
 
 ROOT = Path(__file__).parent.parent.parent

@@ -22,7 +22,7 @@ from debate_judge.programs.chateval import ROLES
 from debate_judge.programs.lm.settings import CALLED_DIRECTLY, default_address
 from debate_judge.runs.command_line import COMMANDS, command, with_invoked_commands
 from debate_judge.runs.flags import as_command, make_parser, read_settings
-from debate_judge.runs.scoring.settings import ScoreFlags
+from debate_judge.runs.score import ScoreFlags
 from debate_judge.runs.shared_flags import require_server
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.replies import FILE
 from debate_judge.runs import compare
-from debate_judge.runs.export.folder import save
+from debate_judge.runs.export import save
 from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer

@@ -22,8 +22,7 @@ from debate_judge.runs.comparison.figures import Comparison, EvalSetup, Evaluate
 from debate_judge.runs.comparison.job import evaluate
 from debate_judge.runs.flags import split_commas
 from debate_judge.runs.reports.evidence import absolute_agreement_table
-from debate_judge.runs.runner.judge_usage import UsageByJudge
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner, UsageByJudge
 from tests.fakes import debater, scripted_lm
 from tests.runs.rated_corpora import COHERENCE, FLUENCY, TASK, arguing, evaluated_judge, setup
 from tests.runs.score_command import export_of

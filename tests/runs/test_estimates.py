@@ -30,7 +30,7 @@ from debate_judge.runs.estimates import (
     reply_tokens,
 )
 from debate_judge.runs.reports.tables import cost_rows
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.printed_output import printed
 from tests.runs.score_command import export_of

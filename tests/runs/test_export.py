@@ -19,11 +19,12 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.examples import RatedExample, examples_of, with_examples, with_precedents
 from debate_judge.programs.judge import AspectJudge, CompiledJudge, Item
 from debate_judge.programs.lm.replies import FILE
+from debate_judge.runs import loaded
 from debate_judge.runs.comparison.entrants import build_entrants, parse_judges
-from debate_judge.runs.export import loaded
-from debate_judge.runs.export.folder import load_in_tool, open_export, read
-from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.export import open_export, read
+from debate_judge.runs.loaded import load_in_tool
+from debate_judge.runs.mlflow_store import MLflowStore
+from debate_judge.runs.runner import JudgeRunner
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.faulty_server import FaultyServer

@@ -23,12 +23,10 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build_preset
 from debate_judge.programs.judge import AspectJudge
-from debate_judge.runs.export import folder as export
-from debate_judge.runs.mlflow_setup import use_tracking_uri
-from debate_judge.runs.tracking import model as model_files
-from debate_judge.runs.tracking.model import Registration, register_prompts
-from debate_judge.runs.tracking.store import tracking_errors
-from debate_judge.runs.tracking.tracker import Tracker
+from debate_judge.runs import loaded, tracking
+from debate_judge.runs.export import read
+from debate_judge.runs.mlflow_store import tracking_errors, use_tracking_uri
+from debate_judge.runs.tracking import Registration, Tracker, register_prompts
 from tests.runs.score_command import export_of
 
 SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
@@ -51,7 +49,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     with tracker, tracker.writing():
         about = {"name": "judges: a/b", "description": "Judges."}
         uris = [
-            model_files.log_model(exported, "judge", Registration(**about, version_description=text))
+            tracking.log_model(exported, "judge", Registration(**about, version_description=text))
             for text in ("one", "two")
         ]
     client = MlflowClient(tracker.store.uri)
@@ -88,7 +86,7 @@ def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNames
     assert all("==" in line for line in requirements)
     manifest = (logged.export / "manifest.json").read_bytes()
     assert (logged.artifacts / "export" / "manifest.json").read_bytes() == manifest
-    assert export.read(logged.path).fingerprint == json.loads(manifest)["fingerprint"]
+    assert read(logged.path).fingerprint == json.loads(manifest)["fingerprint"]
 
 
 _USE = """
@@ -168,7 +166,7 @@ def test_the_code_comes_from_the_model_and_its_imports_are_among_the_requirement
 def test_there_is_a_row_for_each_text_with_the_scores_of_the_export(
     abroad: dict[str, Any], logged: SimpleNamespace
 ) -> None:
-    with export.load(logged.export) as judge:
+    with loaded.load(logged.export) as judge:
         expected = judge.score_many([{"source": SOURCE, "text": text} for text in TEXTS])
     *rows, empty = abroad["rows"]
     assert abroad["index"] == [10 * n for n in range(len(TEXTS) + 1)]
@@ -206,10 +204,10 @@ def test_the_right_to_register_is_asked_for_without_a_trace(
         raise MlflowException("Permission denied", PERMISSION_DENIED)
 
     with use_tracking_uri(logged.uri):
-        model_files.require_registrable("never made")
-        model_files.require_registrable("judges: a/b")
+        tracking.require_registrable("never made")
+        tracking.require_registrable("judges: a/b")
         monkeypatch.setattr(MlflowClient, "update_registered_model", refuse)
         with pytest.raises(InputError, match="MLFLOW_TRACKING_USERNAME"), tracking_errors(logged.uri):
-            model_files.require_registrable("judges: a/b")
+            tracking.require_registrable("judges: a/b")
     assert [model.name for model in logged.client.search_registered_models()] == ["judges-a-b"]
     assert logged.client.get_registered_model("judges-a-b").description == "Judges."

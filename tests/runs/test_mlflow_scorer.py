@@ -17,7 +17,7 @@ from debate_judge.programs import build_preset
 from debate_judge.runs.check import main
 from debate_judge.runs.compare import CompareFlags
 from debate_judge.runs.comparison.job import prepare
-from debate_judge.runs.export.folder import read
+from debate_judge.runs.export import read
 from debate_judge.runs.human_ratings import resolve_data
 from debate_judge.runs.integrations import DebateScorer
 from tests.fakes import ScriptedLM

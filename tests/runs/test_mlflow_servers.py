@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.tracking.store import open_tracking_store
-from debate_judge.runs.tracking.tracker import Tracker
+from debate_judge.runs.mlflow_store import open_tracking_store
+from debate_judge.runs.tracking import Tracker
 from tests.processes import wait_for_server
 
 pytestmark = pytest.mark.integration

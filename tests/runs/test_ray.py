@@ -16,8 +16,8 @@ import pytest
 
 from debate_judge.programs import build, build_preset
 from debate_judge.runs.command_line import EXIT_INPUT, EXIT_LM
-from debate_judge.runs.export.folder import load
 from debate_judge.runs.integrations import score_frame
+from debate_judge.runs.loaded import load
 from tests.faulty_server import FaultyServer
 from tests.runs.score_command import SCRIPT, TASK, ScoreCommand, export_of, over_http
 

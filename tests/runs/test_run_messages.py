@@ -22,11 +22,9 @@ from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.replies import Reply
 from debate_judge.programs.lm.settings import Price
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner import progress as shown_progress
-from debate_judge.runs.runner.judge_usage import stage
-from debate_judge.runs.runner.preflight import PreflightCheck, longest_and_shortest, preflight, preflight_checks
-from debate_judge.runs.runner.progress import RunProgress
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs import progress as shown_progress
+from debate_judge.runs.progress import RunProgress, stage
+from debate_judge.runs.runner import JudgeRunner, PreflightCheck, longest_and_shortest, preflight, preflight_checks
 from tests.fakes import Script, debater, requested, scripted_lm, section
 
 TONE = Aspect("tone", "Is it friendly?", Scale(1, 5))

@@ -33,17 +33,19 @@ from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.limits import TooManyUnscoredError
 from debate_judge.programs.lm.replies import InMemoryStore, Messages, Reply
 from debate_judge.programs.lm.settings import LMOptions, Price
-from debate_judge.runs.runner.debate_cache import DebateCache
-from debate_judge.runs.runner.judge_usage import JudgeUsage, UsageByJudge, charged_to
-from debate_judge.runs.runner.runner import (
+from debate_judge.runs.runner import (
+    DebateCache,
     JudgeRunner,
+    JudgeUsage,
     PassJob,
+    UsageByJudge,
     calls_per_item,
+    charged_to,
     group_scores,
     require_scored,
     run_shared_pass,
 )
-from debate_judge.runs.runner.streaming import judge_in_order
+from debate_judge.runs.streaming import judge_in_order
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
 from tests.runs.exports import items
 from tests.runs.rated_corpora import COHERENCE, arguing, corpus, the_number

@@ -16,10 +16,8 @@ import pytest
 from debate_judge import data
 from debate_judge.data.schema import Scale
 from debate_judge.programs import build_preset
-from debate_judge.runs import check
+from debate_judge.runs import check, scoring, streaming
 from debate_judge.runs.command_line import EXIT_INPUT
-from debate_judge.runs.runner import streaming
-from debate_judge.runs.scoring import scorer
 from tests.config_keys import keys
 from tests.fakes import debater, section
 from tests.runs.score_command import TABLE, TASK, Command, export_of, line
@@ -133,7 +131,7 @@ def test_a_record_of_another_task_ends_the_run(command: Command, capsys: pytest.
 def test_only_a_bounded_number_of_items_is_read_ahead(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The input is an endless pipe in effect: what is read runs ahead of what is written by the window at most."""
     command.write([line(g, candidates=1) for g in range(100)])
-    items_of_group, score_of = scorer.items_of_group, scorer.score_of
+    items_of_group, score_of = scoring.items_of_group, scoring.score_of
     read, ahead = list[Any](), list[int]()
 
     def counting(*arguments: Any) -> Iterator[Any]:
@@ -145,8 +143,8 @@ def test_only_a_bounded_number_of_items_is_read_ahead(command: Command, monkeypa
         ahead.append(len(read) - len(ahead))
         return score_of(*arguments)
 
-    monkeypatch.setattr(scorer, "items_of_group", counting)
-    monkeypatch.setattr(scorer, "score_of", looking)
+    monkeypatch.setattr(scoring, "items_of_group", counting)
+    monkeypatch.setattr(scoring, "score_of", looking)
     assert command("--concurrency", "4", *keys(preflight=False)) == 0
     assert len(ahead) == 200
     assert max(ahead) <= streaming.max_in_flight(command.lm) < 200

@@ -16,10 +16,10 @@ from filelock import FileLock
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
 from debate_judge.programs.lm.settings import LMOptions
+from debate_judge.runs import scoring
 from debate_judge.runs.command_line import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
-from debate_judge.runs.scoring import scorer
-from debate_judge.runs.scoring.output import ResultWriter
-from debate_judge.runs.scoring.settings import EXIT_UNSCORED
+from debate_judge.runs.score_rows import ResultWriter
+from debate_judge.runs.scoring import EXIT_UNSCORED
 from tests.bench import soak
 from tests.config_keys import keys
 from tests.fakes import debater, section
@@ -165,7 +165,7 @@ class HttpCommand:
         limits = LMOptions(attempt_timeout=60.0, retries=4, first_wait=0.01, max_wait=0.2, max_outage=max_outage)
         with pytest.MonkeyPatch.context() as patch, redirect_stderr(err):
             patch.setenv("OPENAI_API_KEY", key)
-            patch.setattr(scorer, "lm_options", lambda arguments: limits)
+            patch.setattr(scoring, "lm_options", lambda arguments: limits)
             code = self.command(*more, **places)
             rows = out if out.exists() else out.with_name(f"{out.name}.part")
             return Done(code, err.getvalue(), rows.read_bytes())

@@ -25,8 +25,8 @@ import uvicorn
 from debate_judge import load
 from debate_judge.programs.lm.limits import ProviderDownError
 from debate_judge.runs import serve
-from debate_judge.runs.export.loaded import NO_TEXT, LoadedJudge
-from debate_judge.runs.integrations.http_service import AspectScore, ServiceLimits, make_app
+from debate_judge.runs.http_service import AspectScore, ServiceLimits, make_app
+from debate_judge.runs.loaded import NO_TEXT, LoadedJudge
 from tests.fakes import ScriptedLM
 from tests.processes import read_until
 from tests.runs.integration_exports import save_judge, score_for, script

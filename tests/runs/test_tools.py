@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 
 from debate_judge import load
-from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.integrations import (
     ProgramMetric,
     score_frame,
 )
 from debate_judge.runs.integrations.dspy_metric import to_unit
 from debate_judge.runs.integrations.mlflow_scorer import text_in
+from debate_judge.runs.loaded import LoadedJudge
 from tests.fakes import ScriptedLM, scripted_lm
 from tests.runs.integration_exports import TONE, save_judge, score_for, script
 

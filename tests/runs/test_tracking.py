@@ -19,11 +19,8 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.runs.mlflow_setup import prepare_mlflow
-from debate_judge.runs.tracking.model import log_dataset
-from debate_judge.runs.tracking.store import open_tracking_store
-from debate_judge.runs.tracking.tracker import Tracker, TrackingError
-from debate_judge.runs.tracking.values import finite_values, text_values
+from debate_judge.runs.mlflow_store import open_tracking_store, prepare_mlflow
+from debate_judge.runs.tracking import Tracker, TrackingError, finite_values, log_dataset, text_values
 
 EXPERIMENT = "debate/tests"
 SECRET = "correct-horse-battery"
@@ -239,7 +236,7 @@ def test_a_process_has_its_own_store_and_run_before_and_after(
 _START = """
 import sys
 from pathlib import Path
-from debate_judge.runs.tracking.tracker import Tracker
+from debate_judge.runs.tracking import Tracker
 assert "mlflow" not in sys.modules, "importing the tracker must not import MLflow"
 with Tracker(uri=None, store=Path(sys.argv[1]), experiment="debate/race", run_name=sys.argv[2]) as tracker:
     tracker.log_trial("child", {"rounds": 1}, {"dev/spearman": 0.5})

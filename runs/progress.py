@@ -8,14 +8,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
-from debate_judge.runs.runner.judge_usage import STAGE
-
 if TYPE_CHECKING:
     from debate_judge.programs.lm.engine import JudgeLM
+
 
 BAR_DELAY = 2.0
 """Seconds before a bar is drawn; shorter work needs none."""
@@ -179,3 +179,17 @@ class RunProgress:
         while not self._ended.wait(delay):
             print(time.strftime("%H:%M:%S"), self.text(), file=stream, flush=True)
             delay = LINE_INTERVAL
+
+
+STAGE: ContextVar[str] = ContextVar("stage", default="")
+"""The stage of the run that calls belong to, e.g. `fluency: tuning`; estimates count calls by stage."""
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Count the calls of this block, and of the work that it submits to a `JudgeRunner`, for the stage `name`."""
+    token = STAGE.set(name)
+    try:
+        yield
+    finally:
+        STAGE.reset(token)

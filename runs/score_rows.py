@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from debate_judge.programs.judge import Item
-    from debate_judge.runs.runner.streaming import Score
+    from debate_judge.runs.streaming import Score
+
 
 FORMATS = (".jsonl", ".csv", ".xlsx", ".parquet")
 

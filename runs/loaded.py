@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -34,13 +35,14 @@ from debate_judge.programs.lm.engine import JudgeLM, run
 from debate_judge.programs.lm.replies import InMemoryStore, SqlStore, replies_folder
 from debate_judge.programs.lm.settings import LMOptions, MaxTokens
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.export.manifest import Export, attribute_spec_errors, cuts_in, resolve_lm
-from debate_judge.runs.runner.preflight import PreflightCheck, preflight
-from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of
+from debate_judge.runs.export import Export, attribute_spec_errors, cuts_in, open_export, resolve_lm
+from debate_judge.runs.flags import python_arguments
+from debate_judge.runs.runner import JudgeRunner, PreflightCheck, preflight
+from debate_judge.runs.streaming import Score, judge_in_order, score_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 NO_TEXT = Score(None, None, None, None, "no text", "the text is empty", "no text: the text is empty", 0, EMPTY)
 """The unscored result of an empty text."""
@@ -319,7 +321,7 @@ class LoadedJudge(dspy.Module):
         ]
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
-        """Judge a stream of items in order and with constant memory; see `runs.runner.streaming.judge_in_order`."""
+        """Judge a stream of items in order and with constant memory; see `runs.streaming.judge_in_order`."""
         return judge_in_order(self._open_runner, self.compiled, items)
 
     def smoke_test(self, items: Sequence[Item]) -> None:
@@ -425,7 +427,7 @@ def open_judge(
     options: LMOptions | None = None,
     max_tokens: MaxTokens | None = None,
 ) -> LoadedJudge:
-    """Connect an export to its LM; the arguments are those of `runs.export.folder.load` and `programs.lm.settings`."""
+    """Connect an export to its LM; the arguments are those of `runs.loaded.load` and `programs.lm.settings`."""
     spec, api_base, settings = resolve_lm(export, lm, api_base, max_tokens)
     # Limited, so that the memory of a long-running service does not grow.
     reply_store = InMemoryStore(max_replies=10_000) if store is None else SqlStore(replies_folder(store, spec))
@@ -447,3 +449,154 @@ def open_judge(
         max_tokens=max_tokens,
     )
     return LoadedJudge(export, client, reopen)
+
+
+def score_frame(
+    frame: pd.DataFrame,
+    judge: LoadedJudge | str | Path,
+    *,
+    source: str = "source",
+    text: str = "text",
+    context: str | None = None,
+    aspects: Sequence[str] | str | None = None,
+    scale: ScoreScale = "judge",
+) -> pd.DataFrame:
+    """Score each row of a frame. Rows of one source share calls if the judge was compiled with `together`.
+
+    Args:
+        frame: A row for each text, in any order.
+        judge: A loaded judge, or an export as for `load`, with settings from the environment.
+        source: Column of the sources; an empty cell is a text that is judged by itself.
+        text: Column of the texts; an empty cell has no score.
+        context: Column of the contexts, if the task has them.
+        aspects: Which aspects; all of the judge's by default.
+        scale: As for `LoadedJudge.score`.
+
+    Returns:
+        A copy with the frame's index and order and, for each aspect A, the columns `A` (NaN where there is no score),
+        `A_reason` and `A_unscored` (why there is none; empty where there is one).
+
+    Raises:
+        InputError: The frame lacks a column or has one of the new ones, or the export cannot be used.
+        dspy.LMError: The LM cannot be used at all.
+    """
+    loaded = load_in_tool(judge)
+    names = [aspect.name for aspect in loaded.select_aspects(aspects)]
+    columns = {"source": source, "text": text} | ({} if context is None else {"context": context})
+    _check_columns(frame, columns, [c for name in names for c in _new_columns(name)])
+    cells = {name: [_text(value) for value in frame[column]] for name, column in columns.items()}
+    rows = [{name: values[i] for name, values in cells.items()} for i in range(len(frame))]
+    # Sorted by source, because only consecutive rows of a source share calls.
+    order = sorted(range(len(rows)), key=lambda i: (rows[i]["source"], rows[i].get("context", "")))
+    scored = dict(zip(order, loaded.score_many([rows[i] for i in order], aspects=names, scale=scale), strict=True))
+    result = frame.copy()
+    for name in names:
+        scores = [scored[i][name] for i in range(len(frame))]
+        result[name] = [float("nan") if score.score is None else score.score for score in scores]
+        result[f"{name}_reason"] = [score.reason for score in scores]
+        result[f"{name}_unscored"] = ["" if score.unscored is None else score.reason for score in scores]
+    return result
+
+
+def _new_columns(aspect: str) -> tuple[str, ...]:
+    return aspect, f"{aspect}_reason", f"{aspect}_unscored"
+
+
+def _check_columns(frame: pd.DataFrame, needed: Mapping[str, str], added: Sequence[str]) -> None:
+    present = ", ".join(map(str, frame.columns))
+    for argument, name in needed.items():
+        if name not in frame.columns:
+            remedy = f"name it: {argument}=..."
+            raise InputError(f"the frame has no column {name!r}", field=name, found=present, remedy=remedy)
+    if taken := sorted({*added} & {*frame.columns}):
+        remedy = "drop or rename it: scores would overwrite it"
+        raise InputError("the frame has a column of this name already", field=taken[0], found=present, remedy=remedy)
+
+
+def _text(cell: object) -> str:
+    """A cell's text; empty for None, NaN and NA."""
+    if isinstance(cell, str):
+        return cell
+    if cell is None or (cell == cell) is not True:
+        return ""
+    raise InputError("not a text", field="text", expected="texts in the columns of sources and texts", found=cell)
+
+
+@python_arguments
+def load(
+    path: str | Path,
+    *,
+    lm: str | None = None,
+    api_base: str | None = None,
+    concurrency: int = 16,
+    rpm: float | None = None,
+    tpm: float | None = None,
+    budget: str | None = None,
+    store: str | Path | None = None,
+    judges: Collection[str] = (),
+) -> LoadedJudge:
+    """Load an export, ready to score.
+
+    Loading imports the modules that `judges` names and the export needs, and no other code.
+
+    Args:
+        path: Its folder, or for one in MLflow `models:/NAME/VERSION`, `models:/NAME@ALIAS` or the id of its run.
+        lm: Another LM than the compile's; the evidence in the export does not hold for it.
+        api_base: Address of an OpenAI-compatible server. An address in the export is used only if it is given here as
+            well, because texts and key are sent there.
+        concurrency: Maximum number of LM calls in flight.
+        rpm: Maximum requests per minute.
+        tpm: Maximum tokens per minute.
+        budget: Hard cap on spending, such as `usd=5` or `calls=1000`.
+        store: Folder to cache the LM's replies in, as `--store`; by default the most recent ones are kept in memory.
+        judges: `module:Class` of each judge outside this project that the export may use.
+
+    Raises:
+        InputError: It cannot be found or is not a usable export, `lm` is not an LM, or only the export gives the
+            address of the LM.
+        dspy.LMError: The LM cannot be made, e.g. because its key is missing.
+    """
+    options = LMOptions.from_settings(rpm=rpm, tpm=tpm, budget=budget)
+    return open_judge(
+        open_export(path, judges),
+        lm=lm,
+        api_base=api_base,
+        concurrency=concurrency,
+        store=None if store is None else Path(store),
+        options=options,
+    )
+
+
+SETTINGS: Mapping[str, Callable[[Any], Any]] = {
+    "lm": str,
+    "api_base": str,
+    "concurrency": int,
+    "rpm": float,
+    "tpm": float,
+    "budget": str,
+    "store": Path,
+}
+"""Argument of `load` that a tool's process takes from the environment -> conversion of its value."""
+
+
+def load_in_tool(path: LoadedJudge | str | Path, config: Mapping[str, Any] | None = None) -> LoadedJudge:
+    """A loaded judge, or one loaded for a tool, whose process others may start, such as a server of MLflow: what
+    `config` does not say is taken from the environment (`DEBATE_LM`, `DEBATE_API_BASE`, `DEBATE_RPM`, ...).
+
+    Raises:
+        InputError: As for `load`, or a value cannot be read.
+        dspy.LMError: As for `load`.
+    """
+    if isinstance(path, LoadedJudge):
+        return path
+    settings: dict[str, Any] = {}
+    for name, convert in SETTINGS.items():
+        variable = f"DEBATE_{name.upper()}"
+        value, field = (config or {}).get(name), name
+        if value is None:
+            value, field = os.environ.get(variable) or None, variable
+        try:
+            settings |= {} if value is None else {name: convert(value)}
+        except (TypeError, ValueError) as error:
+            raise InputError("wrong type", field=field, expected="a number", found=value) from error
+    return load(path, **settings)

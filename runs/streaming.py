@@ -25,7 +25,7 @@ from debate_judge.programs.judge import (
     reason_of,
 )
 from debate_judge.programs.lm.engine import JudgeLM
-from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner import JudgeRunner
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,18 @@ connections, limiter and store of replies.
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
+import logging
 import sys
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, wait
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, zip_longest
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -23,15 +27,25 @@ import dspy
 
 from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Aspect, Corpus, Granularity
+from debate_judge.data.schema import Aspect, Corpus, Granularity, fingerprint
 from debate_judge.programs.grouping import Question, group_into_questions
-from debate_judge.programs.judge import Item, Judge, Judgement, Transcript, Unscored, round_to_granularity
+from debate_judge.programs.judge import (
+    DebateConfig,
+    Failure,
+    Item,
+    Judge,
+    Judgement,
+    Transcript,
+    Unscored,
+    corpus_items,
+    round_to_granularity,
+)
 from debate_judge.programs.lm.engine import JudgeLM, submit
 from debate_judge.programs.lm.limits import SOURCE, TooManyUnscoredError
-from debate_judge.programs.lm.replies import StoreError
-from debate_judge.runs.runner.debate_cache import DebateCache
-from debate_judge.runs.runner.judge_usage import JudgeUsage, charged_to
-from debate_judge.runs.runner.progress import RunProgress
+from debate_judge.programs.lm.replies import Reply, ReplyStore, StoreError
+from debate_judge.programs.lm.settings import Price
+from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.progress import RunProgress
 
 T = TypeVar("T")
 
@@ -354,3 +368,291 @@ def require_scored(judgements: Sequence[Judgement], max_share: float, label: str
         f"{len(unscored)} of {len(judgements)} {label} have no score, and at most {100 * max_share:.0f} % may: "
         f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}"
     )
+
+
+_USAGE: ContextVar[JudgeUsage | None] = ContextVar("usage", default=None)
+"""Usage of the judge that the running task works for; set by `JudgeRunner.call_context`."""
+
+
+@dataclass
+class JudgeUsage:
+    """Tokens of all replies that one judge needed, whether this run made the calls or the store had the replies."""
+
+    fresh: int = 0
+    """Input tokens at the full price."""
+    cached: int = 0
+    """Input tokens that the provider's prefix cache served when the call was made."""
+    output: int = 0
+    _keys: set[str] = field(default_factory=set, repr=False)
+
+    def charge(self, key: str, reply: Reply) -> None:
+        """Add a reply, unless it has been counted already."""
+        if key not in self._keys:
+            self._keys.add(key)
+            self.fresh += reply.input_tokens - reply.cached_tokens
+            self.cached += reply.cached_tokens
+            self.output += reply.output_tokens
+
+    def usd(self, price: Price) -> float:
+        """Cost in US dollars."""
+        return price.cost(self.fresh, self.cached, self.output)
+
+
+@contextmanager
+def charged_to(usage: JudgeUsage | None) -> Iterator[None]:
+    """Count the replies that this block and tasks started in it ask for in `usage`; None counts none."""
+    token = _USAGE.set(usage)
+    try:
+        yield
+    finally:
+        _USAGE.reset(token)
+
+
+class UsageByJudge:
+    """A `programs.lm.replies.ReplyStore` that counts each reply in the usage of the judge that asks for it.
+
+    A missing reply is counted when it is stored, for every judge that has asked for it, whichever task stores it: a
+    call in flight serves all that wait for it.
+    """
+
+    def __init__(self, store: ReplyStore) -> None:
+        self._store = store
+        self._awaited: dict[str, list[JudgeUsage]] = {}
+
+    async def get(self, key: str) -> Reply | None:
+        reply = await self._store.get(key)
+        self._charge(key, reply)
+        return reply
+
+    async def get_or_claim(self, key: str) -> Reply | bool:
+        outcome = await self._store.get_or_claim(key)
+        if isinstance(outcome, Reply):
+            # Another process has stored it since `get`.
+            self._charge(key, outcome)
+        return outcome
+
+    def _charge(self, key: str, reply: Reply | None) -> None:
+        usage = _USAGE.get()
+        if usage is not None and reply is not None:
+            usage.charge(key, reply)
+        elif usage is not None:
+            # A judge that asks twice is in the list twice; `charge` counts the reply once.
+            self._awaited.setdefault(key, []).append(usage)
+
+    async def release(self, key: str) -> None:
+        await self._store.release(key)
+
+    async def discard(self, key: str) -> None:
+        await self._store.discard(key)
+
+    def close(self) -> None:
+        self._store.close()
+
+    async def put(self, key: str, role: str, reply: Reply) -> None:
+        await self._store.put(key, role, reply)
+        for usage in self._awaited.pop(key, ()):
+            usage.charge(key, reply)
+
+
+AskQuestions = Callable[[list[Question]], list[list[Transcript]]]
+"""Questions -> transcripts of each, one per item."""
+
+
+class DebateCache:
+    """Transcripts by judge and question. If two threads need the same transcript, one asks and the other waits.
+
+    Debates with a failure are not kept, because another attempt may succeed.
+    """
+
+    def __init__(self) -> None:
+        self._debates: _Cache = {}
+        self._tie_breaks: _Cache = {}
+        self._lock = threading.Lock()
+
+    def debates(
+        self, judge: Judge, rounds: int, questions: Sequence[Question], ask: AskQuestions
+    ) -> list[list[Transcript]]:
+        """The judge's debates of at most `rounds` rounds, one list for each question.
+
+        A longer debate in the cache is cut, because it contains the shorter one.
+        """
+        name = _judge_fingerprint(judge)
+        by_key: dict[Hashable, Question] = {(name, question.key): question for question in questions}
+        cached = self._get_or_ask(self._debates, rounds, by_key, ask)
+        return [[debate.until(rounds) for debate in cached[name, question.key]] for question in questions]
+
+    def tie_breaks(
+        self, judge: Judge, debates: Sequence[Sequence[Transcript]], questions: Sequence[Question], ask: AskQuestions
+    ) -> list[list[Transcript]]:
+        """`debates` after the decisions of the judge's Tie-breaker, one list for each question."""
+        name = _judge_fingerprint(judge)
+        keys = [(name, question.key, tuple(debate)) for question, debate in zip(questions, debates, strict=True)]
+        cached = self._get_or_ask(self._tie_breaks, 0, dict(zip(keys, questions, strict=True)), ask)
+        return [cached[key] for key in keys]
+
+    def _get_or_ask(
+        self, cache: _Cache, rounds: int, questions: Mapping[Hashable, Question], ask: AskQuestions
+    ) -> dict[Hashable, list[Transcript]]:
+        """Key -> transcripts of at least `rounds` rounds; calls `ask` for those not cached and not in flight."""
+        new: dict[Hashable, Question] = {}
+        with self._lock:
+            for key, question in questions.items():
+                if key not in cache or cache[key].rounds < rounds:
+                    new[key], cache[key] = question, _CachedDebate(rounds)
+            debates = {key: cache[key] for key in questions}
+        try:
+            for key, transcripts in zip(new, ask(list(new.values())) if new else [], strict=True):
+                debates[key].result.set_result(transcripts)
+        finally:
+            with self._lock:
+                for key in new:
+                    # Threads that wait for a question that failed are released with an error.
+                    failed = debates[key].result.cancel() or any(t.failure for t in debates[key].result.result())
+                    if failed and cache[key] is debates[key]:
+                        del cache[key]
+        return {key: debate.result.result() for key, debate in debates.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _CachedDebate:
+    rounds: int
+    result: Future[list[Transcript]] = field(default_factory=Future)
+
+
+_Cache = dict[Hashable, _CachedDebate]
+
+
+def _judge_fingerprint(judge: Judge) -> str:
+    """Fingerprint of what a judge's replies depend on: class, configuration and state, but not the number of rounds,
+    which the caller gives."""
+    # A shallow copy: deep copies, made thousands of times, would take longer than the cache saves.
+    default_rounds = copy.copy(judge)
+    default_rounds.debate_config = DebateConfig()
+    state = [(name, predictor.signature.instructions, predictor.demos) for name, predictor in judge.named_predictors()]
+    return fingerprint(
+        json.dumps([judge.kind, judge.together, default_rounds.config(), state], sort_keys=True, default=str)
+    )
+
+
+_LOG = logging.getLogger(__name__)
+
+_HARMLESS = "The bus leaves at noon."
+"""In place of a text that the provider may refuse."""
+
+_SKIP_HINT = "; --no-preflight starts without this check, and leaves such items unscored"
+
+REMEDIES: Mapping[str, str] = {
+    "unreadable reply": "the model ignores the reply format; try a larger or instruction-tuned model; if the "
+    "server has a new model under the old name, use another --store, because earlier replies are kept" + _SKIP_HINT,
+    "truncated": "give replies more room with --max-tokens 8000; a reasoning LM needs thousands of tokens" + _SKIP_HINT,
+    "refused": "the provider withholds answers about this text; another LM may not" + _SKIP_HINT,
+    "no log-probabilities": "choose the score-mode sampled:20 or text; an export keeps the mode that it was "
+    "compiled with",
+}
+"""Reason why an item is unscored -> remedy."""
+
+_ALL_ITEMS_REASON = "no log-probabilities"
+"""The reason that holds for all items if it holds for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightCheck:
+    """A judge to be tried, and the questions to try it on."""
+
+    name: str
+    judge: Judge
+    questions: Sequence[Question]
+    """Tried one after the other until one succeeds: a single question may fail for reasons of its own."""
+    longest_first: bool = True
+    """Whether the first question is the longest of the run, so that all fail if it is too long."""
+
+    @classmethod
+    def of(cls, name: str, judge: Judge, items: Sequence[Item]) -> PreflightCheck:
+        """A check on the first items of a stream, grouped as in the run."""
+        return cls(name, judge, group_into_questions(judge, items, compare_pairs=False).questions, longest_first=False)
+
+
+def preflight_checks(
+    name: str, judges: Mapping[str, Judge], corpus: Corpus, aspects: Sequence[Aspect]
+) -> list[PreflightCheck]:
+    """The checks of an entrant with `judges` by aspect: on one aspect of each scale, because an LM may fail with one
+    scale alone.
+    """
+    by_scale = {(id(judges[aspect.name]), aspect.scale): aspect for aspect in reversed(aspects)}
+    checks = []
+    for aspect in by_scale.values():
+        judge = judges[aspect.name]
+        grouping = group_into_questions(judge, corpus_items(corpus, aspect), compare_pairs=False)
+        checks.append(PreflightCheck(name, judge, longest_and_shortest(grouping.questions)))
+    return checks
+
+
+def longest_and_shortest(questions: Iterable[Question]) -> list[Question]:
+    """The longest and the shortest question; the first of equally long ones."""
+    question_list = list(questions)
+    if not question_list:
+        return []
+    return [max(question_list, key=_length), min(question_list, key=_length)]
+
+
+def preflight(runner: JudgeRunner, checks: Sequence[PreflightCheck]) -> None:
+    """Make one call for each role of each judge.
+
+    Raises:
+        InputError: The LM cannot play a role, with the reason and the remedy.
+        dspy.LMError: The key is refused, the model unknown, the account empty.
+    """
+    if runner.lm.model.partition("/")[0] == OFFLINE:
+        return
+    runner.run_concurrently(
+        [partial(_check, runner, check) for check in checks if check.questions and check.judge.named_predictors()]
+    )
+
+
+def _check(runner: JudgeRunner, check: PreflightCheck) -> None:
+    failure, remaining = _smoke_test(runner, check.judge, check.questions[0]), list(check.questions[1:])
+    too_long = failure is not None and failure.reason == "too long"
+    remaining = [] if check.longest_first and too_long else remaining
+    while failure is not None and remaining and failure.reason != _ALL_ITEMS_REASON:
+        failure = _smoke_test(runner, check.judge, remaining.pop(0))
+    if failure is not None and failure.reason in ("lm error", "refused") and not too_long:
+        # The texts may be at fault: firewalls and filters refuse those that name passwords or wounds.
+        harmless = [replace(i, source=_HARMLESS, context="", text=_HARMLESS) for i in check.questions[0].items]
+        if _smoke_test(runner, check.judge, Question(tuple(harmless))) is None:
+            _LOG.warning("%s: the first texts are refused and will have no score: %s", check.name, failure.detail)
+            return
+    if failure is not None:
+        raise _preflight_error(runner.lm, check, failure, too_long)
+
+
+def _smoke_test(runner: JudgeRunner, judge: Judge, question: Question) -> Failure | None:
+    async def work() -> Failure | None:
+        with dspy.context(lm=runner.lm, disable_history=True, trace=None):
+            return (await judge.smoke_test(question.items)).failure
+
+    return runner.wait(work())
+
+
+def _preflight_error(lm: JudgeLM, check: PreflightCheck, failure: Failure, too_long: bool) -> InputError:
+    if too_long:
+        size = _length(check.questions[0])
+        return InputError(
+            f"the longest item does not fit into the context of {lm.model}",
+            field=f"{check.name}: {failure.role}",
+            expected=f"room for about {size // 4 + 2000:,} tokens, debate and reply included",
+            found=failure.detail,
+            remedy="choose an LM or a server setting with a larger context, or shorten the text (group "
+            f"{check.questions[0].items[0].group!r})" + _SKIP_HINT,
+        )
+    remedy = REMEDIES.get(failure.reason, "fix what the message says" + _SKIP_HINT)
+    return InputError(
+        f"{lm.model} cannot play the {failure.role}: {failure.reason}",
+        field=f"{check.name}: {failure.role}",
+        found=failure.detail,
+        remedy=remedy,
+    )
+
+
+def _length(question: Question) -> int:
+    first = question.items[0]
+    return len(first.source) + len(first.context) + sum(len(item.text) for item in question.items)

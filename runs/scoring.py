@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import ErrorHandler, InputError, redirect_errors
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
@@ -16,18 +17,25 @@ from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.data.tasks import find_task
 from debate_judge.programs.judge import EMPTY, Item
 from debate_judge.programs.lm.replies import Meter
-from debate_judge.programs.lm.settings import LMOptions, Price
+from debate_judge.programs.lm.settings import Price
 from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
 from debate_judge.runs.command_line import RESUME_HINT, say
-from debate_judge.runs.export.folder import open_export
-from debate_judge.runs.export.from_mlflow import MLflowStore
-from debate_judge.runs.export.loaded import LoadedJudge, open_judge, single_text_note
-from debate_judge.runs.export.manifest import Export, resolve_lm
+from debate_judge.runs.export import Export, open_export, resolve_lm
+from debate_judge.runs.loaded import LoadedJudge, open_judge, single_text_note
+from debate_judge.runs.mlflow_store import MLflowStore
 from debate_judge.runs.reports.tables import calls_text
-from debate_judge.runs.runner.streaming import Score, items_of_group, score_of
-from debate_judge.runs.scoring.output import Row, RowLayout, RowTotals
-from debate_judge.runs.scoring.settings import EXIT_UNSCORED, ScoreFlags, ServeFlags
+from debate_judge.runs.score_rows import Row, RowLayout, RowTotals
+
+if TYPE_CHECKING:
+    from debate_judge.runs.score import ScoreFlags
+    from debate_judge.runs.serve import ServeFlags
+
 from debate_judge.runs.shared_flags import lm_options, require_server
+from debate_judge.runs.streaming import Score, items_of_group, score_of
+
+EXIT_UNSCORED = 4
+"""Too many items have no score; the other exit codes are those of every command (`runs.command_line`)."""
+
 
 # --- new texts: the groups of a file, one at a time, all of the judge's task ---
 
@@ -229,17 +237,13 @@ def find_export(flags: ScoreFlags | ServeFlags) -> Export:
     return open_export(flags.program, flags.trust, MLflowStore(folder=Path(flags.store)))
 
 
-def connect_judge(export: Export, flags: ScoreFlags | ServeFlags, store: Path, options: LMOptions) -> LoadedJudge:
-    """The judge with its LM; the LM's replies are kept in `store`."""
-    return open_judge(
-        export,
-        lm=flags.lm,
-        api_base=flags.api_base,
-        concurrency=flags.concurrency,
-        store=store,
-        options=options,
-        max_tokens=flags.max_tokens,
-    )
+def connection(flags: ScoreFlags | ServeFlags) -> dict[str, Any]:
+    """The arguments of `open_judge` that a command gives."""
+    return {
+        **{name: getattr(flags, name) for name in ("lm", "api_base", "concurrency", "max_tokens")},
+        "store": Path(flags.store),
+        "options": lm_options(flags),
+    }
 
 
 def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> LoadedJudge:
@@ -255,7 +259,7 @@ def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> 
     if calls_lm:
         # An address that only the export names is refused, and not tried.
         require_server(*resolve_lm(export, flags.lm, flags.api_base)[:2], flags.store)
-    judge = connect_judge(export, flags, Path(flags.store), lm_options(flags))
+    judge = open_judge(export, **connection(flags))
     if (together := max(chosen.judge.together for chosen in export.judge.aspects.values())) > 1:
         say(f"note: {single_text_note(together)}")
     if calls_lm and judge.lm.destination is not None:

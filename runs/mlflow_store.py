@@ -1,27 +1,114 @@
-"""Opens the tracking store: the embedded SQLite database, an MLflow server, or another database.
-
-Its address, and a server's version and login, are checked within seconds, before any LM call is paid for: with MLflow's
-own retries it takes minutes until a server that does not answer is reported.
-"""
+"""MLflow's configuration in this project's processes: no telemetry, no log noise, short timeouts, nothing left set."""
 
 from __future__ import annotations
 
 import glob
+import logging
 import os
+import re
 import shlex
 import socket
 import sqlite3
+import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from threading import RLock
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.settings import redact_text
-from debate_judge.runs.export.from_mlflow import embedded_uri
-from debate_judge.runs.mlflow_setup import prepare_mlflow, split_login, sqlite_file, use_tracking_uri
+from debate_judge.runs.command_line import environment
+
+_DEFAULTS = {
+    # No usage statistics leave the machine, and stdout and stderr stay ours.
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    # A model takes its requirements from us, not from a lock file in the working directory.
+    "MLFLOW_UV_AUTO_DETECT": "false",
+    # A server that dies during a run costs seconds, not the four minutes of MLflow's defaults.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
+
+
+def prepare_mlflow() -> None:
+    """Set these defaults and import MLflow; environment variables that are already set are kept."""
+    for name, value in _DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    import mlflow  # noqa: F401 - configures its loggers when it is imported
+
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(os.environ["MLFLOW_LOGGING_LEVEL"])
+    # It warns if parameters of the run have the same names as settings of the model.
+    logging.getLogger("mlflow.models.model").setLevel(logging.ERROR)
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The database file of a `sqlite:///FILE` URI; None for any other URI."""
+    parts = urlsplit(uri)
+    if parts.scheme.partition("+")[0] != "sqlite" or not uri.startswith(f"{parts.scheme}:///") or len(parts.path) < 2:
+        return None
+    return Path(unquote(uri.partition(":///")[2]))
+
+
+def split_login(uri: str) -> tuple[str, dict[str, str]]:
+    """A server's URI without the login in it, and the environment variables from which MLflow takes the login.
+
+    So the password is in no address that MLflow logs, prints or stores.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme not in ("http", "https") or "@" not in parts.netloc:
+        return uri, {}
+    login, _, host = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    names = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+    return urlunsplit(parts._replace(netloc=host)), dict(zip(names, map(unquote, (user, password)), strict=True))
+
+
+_LOCK = RLock()
+
+
+@contextmanager
+def use_tracking_uri(
+    uri: str, *, registry: bool = True, experiment_id: str | None = None, runs: Sequence[Any] = ()
+) -> Iterator[None]:
+    """Direct MLflow's fluent functions to a store inside the block; afterwards all is as the caller had it.
+
+    MLflow has one URI per process, so blocks of several threads wait for each other.
+
+    Args:
+        uri: Tracking URI; may hold a login.
+        registry: Whether it is the registry's URI as well.
+        experiment_id: The active experiment.
+        runs: The active runs, the innermost last; more may be started and ended in the block.
+    """
+    from mlflow.tracking import fluent
+    from mlflow.tracking._model_registry import utils as models
+    from mlflow.tracking._tracking_service import utils as tracking
+
+    address, login = split_login(uri)
+    # `start_run` would continue the run that MLFLOW_RUN_ID names.
+    with _LOCK, environment({"MLFLOW_RUN_ID": None, **login}):
+        before = tracking._tracking_uri, models._registry_uri, fluent._active_experiment_id
+        active, last = fluent._active_run_stack.get(), fluent._last_active_run_id.get()
+        try:
+            # Not `mlflow.set_tracking_uri`, which also sets environment variables, while other threads read them.
+            tracking._tracking_uri, fluent._active_experiment_id = address, experiment_id
+            if registry:
+                models._registry_uri = address
+            fluent._active_run_stack.set(list(runs))
+            yield
+        finally:
+            tracking._tracking_uri, models._registry_uri, fluent._active_experiment_id = before
+            fluent._active_run_stack.set(active)
+            fluent._last_active_run_id.set(last)
+
 
 TIMEOUT = 15.0
 """Seconds in which a server or a locked database must answer."""
@@ -244,3 +331,110 @@ def _unreachable(uri: str, why: str) -> InputError:
         found=redact_text(uri),
         remedy=f"{start}, correct the address, or unset it for the embedded store",
     )
+
+
+DEFAULT_DATABASE = Path("runs/store/mlflow.db")
+"""The MLflow database of compiles with the default `--store`, below the working directory."""
+
+
+_REGISTERED_MODEL = re.compile(r"models:/(.+)")
+
+_RUN_ADDRESS = re.compile(r"(?:runs:/)?([0-9a-f]{32})(?:/(.+))?")
+
+_EXPORT_ARTIFACT = "export"
+"""The artifact of a compile's run that is its export."""
+
+_REMEDY = "set MLFLOW_TRACKING_URI to the store that holds it; the compile printed the address"
+
+
+@dataclass(frozen=True)
+class MLflowStore:
+    """Where MLflow's models and runs are looked up."""
+
+    uri: str | None = None
+    """Tracking URI; None for the one set for MLflow."""
+    folder: Path = DEFAULT_DATABASE.parent
+    """Folder of the embedded store, used if no tracking URI is given or set."""
+
+
+DEFAULT_STORE = MLflowStore()
+
+
+def embedded_uri(folder: Path) -> str:
+    """The tracking URI of the embedded store in a folder."""
+    return f"sqlite:///{(folder / DEFAULT_DATABASE.name).resolve()}"
+
+
+def in_mlflow(address: str) -> bool:
+    """Whether this is an address of an export in MLflow: `models:/…`, `runs:/…`, or the id of a run."""
+    return bool(
+        _REGISTERED_MODEL.fullmatch(address) or (_RUN_ADDRESS.fullmatch(address) and not Path(address).exists())
+    )
+
+
+@contextmanager
+def download(address: str, store: MLflowStore = DEFAULT_STORE) -> Iterator[str]:
+    """Download an export from MLflow to a temporary folder, which is deleted after the block; yields the path.
+
+    The tracking store is `store.uri`, else the one set for MLflow (`mlflow.set_tracking_uri`, MLFLOW_TRACKING_URI),
+    else the embedded one in `store.folder`.
+
+    Args:
+        address: `models:/NAME/VERSION`, `models:/NAME@ALIAS`, `runs:/RUN/PATH`, or the id of a compile's run.
+        store: Where MLflow's models and runs are looked up.
+
+    Raises:
+        InputError: There is no such store, or it has nothing at this address.
+    """
+    run = _RUN_ADDRESS.fullmatch(address)
+    uri = address if run is None else f"runs:/{run[1]}/{run[2] or _EXPORT_ARTIFACT}"
+    with _download(uri, "a store with the run or the registered model of a compile", store) as path:
+        yield path
+
+
+def run_artifact(run_id: str, name: str, folder: Path | None = None) -> str:
+    """The text of a run's artifact; from the embedded store in `folder`, by default from the store of `fetch`."""
+    store = DEFAULT_STORE if folder is None else MLflowStore(embedded_uri(folder))
+    with _download(f"runs:/{run_id}/{name}", f"a store with a run that holds {name}", store) as path:
+        return Path(path).read_text(encoding="utf-8")
+
+
+@contextmanager
+def _download(uri: str, expected: str, store: MLflowStore) -> Iterator[str]:
+    """Download to a temporary folder, which is deleted after the block; yields the path of the copy."""
+    prepare_mlflow()
+    from mlflow.artifacts import download_artifacts
+
+    with _tracking_uri(uri, store) as tracking_uri, tempfile.TemporaryDirectory(prefix="artifact-") as copies:
+        try:
+            copy = download_artifacts(artifact_uri=uri, dst_path=copies)
+        except Exception as error:
+            raise InputError(
+                f"MLflow could not provide {uri}: {redact_text(str(error))}",
+                field="MLFLOW_TRACKING_URI",
+                expected=expected,
+                found=redact_text(tracking_uri),
+                remedy=_REMEDY,
+            ) from error
+        yield copy
+
+
+@contextmanager
+def _tracking_uri(uri: str, store: MLflowStore) -> Iterator[str]:
+    """Set MLflow's tracking URI during the block; yields it.
+
+    MLflow resolves `models:/` with its global URI, whatever URI a call is given, and creates an empty database if there
+    is none, by default in the working directory.
+    """
+    import mlflow
+
+    previous_uri: str | None = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+    tracking_uri = store.uri or previous_uri or embedded_uri(store.folder)
+    file = sqlite_file(tracking_uri)
+    if file is not None and not file.is_file():
+        raise InputError(f"no MLflow store to read {uri} from", file=file, expected="a database", remedy=_REMEDY)
+    if tracking_uri == previous_uri:
+        yield tracking_uri
+        return
+    with use_tracking_uri(tracking_uri, registry=False):
+        yield tracking_uri

@@ -1,18 +1,24 @@
 """The files of an exported judge: conversion to JSON, and reading with validation of every field.
 
 An export is a folder with `manifest.json` and one DSPy state per aspect, all of it JSON: reading one runs no code from
-it. A user's own judge is recorded as `module:Class` and imported only if the caller has named it. `runs.export.folder`
+it. A user's own judge is recorded as `module:Class` and imported only if the caller has named it. `runs.export`
 connects an export to an LM.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
+import shutil
+import sys
+import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from importlib import metadata
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
@@ -25,7 +31,8 @@ from debate_judge.data.schema import Granularity, Task, fingerprint
 from debate_judge.programs import JUDGE_CLASSES, build
 from debate_judge.programs.examples import is_rated_example
 from debate_judge.programs.judge import AspectJudge, CompiledJudge, Judge
-from debate_judge.programs.lm.settings import MaxTokens, base_variable, without_credentials
+from debate_judge.programs.lm.settings import MaxTokens, base_variable, redact, without_credentials
+from debate_judge.runs.mlflow_store import DEFAULT_STORE, MLflowStore, download, in_mlflow
 
 T = TypeVar("T")
 
@@ -193,7 +200,7 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
             "fingerprint",
             expected=manifest.fingerprint,
             found=actual,
-            remedy="restore the folder, or change the judge in Python and save it with `runs.export.folder.save`",
+            remedy="restore the folder, or change the judge in Python and save it with `runs.export.save`",
         )
     for name, entry in manifest.aspects.items():
         _require_trusted_judge(records[name], entry.kind, judges)
@@ -416,3 +423,208 @@ def unconfirmed_address(export: Export, lm: str | None, api_base: str | None) ->
         if environment_address and without_credentials(environment_address).rstrip("/") == address.rstrip("/")
         else address
     )
+
+
+log = logging.getLogger(__name__)
+
+_LM_SETTINGS = ("spec", "temperature", "max_tokens")
+_README = """\
+# {name}
+
+A judge for the task {task!r}: {aspects}. {lm}manifest.json has, under "evidence", the name of the data that it was \
+compiled on and its agreement with the raters on held-out sources.{texts}
+
+Score a file: `debate score THIS_FOLDER --in texts.jsonl --out scores.jsonl`
+From Python: `from debate_judge import load`, then `load("THIS_FOLDER")(source="...", text="...").scores`
+{scale}From MLflow's registry: the same two ways with `models:/NAME/VERSION` in place of THIS_FOLDER
+"""
+
+_ON_RATERS_SCALE = """\
+On the raters' scale: `--scale raters`, or `score(..., scale="raters")`; the order of scores is the same
+"""
+
+
+def save(
+    folder: str | Path,
+    judge: CompiledJudge,
+    *,
+    lm: Mapping[str, Any],
+    evidence: Mapping[str, Any],
+    name: str,
+) -> Path:
+    """Write a judge so that it can be used without the data that it was compiled on.
+
+    The folder is written completely or not at all. An existing export of the same program is replaced; one of another
+    program is kept under another name. Keys, passwords and absolute paths are left out. Rated examples and other
+    demonstrations in the judge's prompts are texts of the data; the manifest and the README count them.
+
+    Args:
+        folder: Folder to write; parent folders are created.
+        judge: The judge.
+        lm: Its LM: `spec`, and optionally `api_base`, `temperature`, `max_tokens`. Other entries are dropped.
+        evidence: JSON values about its agreement with the raters.
+        name: Its name, for people.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: The folder contains something that is not an export, or the judge's class cannot be imported by its
+            name.
+    """
+    folder = Path(folder)
+    kinds = {aspect_judge.judge.kind for aspect_judge in judge.aspects.values()}
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
+    try:
+        _write(temporary, _manifest_of(judge, _write_states(judge, temporary), lm, evidence, name))
+        # An export that cannot be read back must not replace one that can.
+        written = read(temporary, kinds)
+        for aspect, aspect_judge in judge.aspects.items():
+            if written.judge.aspects[aspect].judge.instructions() != aspect_judge.judge.instructions():
+                raise ValueError(f"the judge of {aspect!r} has other instructions after loading than it was saved with")
+        _move_into_place(temporary, folder, written.fingerprint, kinds)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def open_export(path: str | Path, judges: Collection[str] = (), store: MLflowStore = DEFAULT_STORE) -> Export:
+    """Read an export by folder or MLflow address, without an LM.
+
+    Args:
+        path: As in `load`.
+        judges: As in `load`.
+        store: Where MLflow addresses are looked up.
+
+    Raises:
+        InputError: It cannot be found or is not a usable export.
+    """
+    if not in_mlflow(str(path)):
+        return read(path, judges)
+    # An export is read into memory, so that the copy can be deleted.
+    with download(str(path), store) as copy:
+        return read(copy, judges)
+
+
+def _text_columns(task: Task) -> dict[str, str]:
+    """The part of a task's mapping that new texts are read by: their ratings, if they have any, are not."""
+    return {name: column for name, column in task.columns.items() if isinstance(column, str)}
+
+
+def _write_states(judge: CompiledJudge, folder: Path) -> dict[str, tuple[str, State]]:
+    """Aspect -> the file of its judge's state, and the state."""
+    (folder / "state").mkdir(parents=True)
+    states = {}
+    for number, (name, aspect_judge) in enumerate(judge.aspects.items(), 1):
+        # The number keeps names different that would be the same on a file system.
+        file_name = re.sub(r"[^\w.-]", "_", name)
+        file = f"state/{number}-{file_name}.json"
+        states[name] = file, save_state(aspect_judge.judge, folder / file)
+    return states
+
+
+def _manifest_of(
+    judge: CompiledJudge,
+    saved: Mapping[str, tuple[str, State]],
+    lm: Mapping[str, Any],
+    evidence: Mapping[str, Any],
+    name: str,
+) -> Manifest:
+    aspects = {
+        aspect: AspectEntry(
+            kind=chosen.judge.kind,
+            config=chosen.judge.config(),
+            granularity=chosen.granularity,
+            state=saved[aspect][0],
+            calibration=chosen.calibration,
+            holds_texts=demo_counts(saved[aspect][1]) or None,
+        )
+        for aspect, chosen in judge.aspects.items()
+    }
+    manifest = Manifest(
+        fingerprint="unsigned",
+        name=name,
+        task=replace(judge.task, columns={}),
+        columns=_text_columns(judge.task),
+        aspects=aspects,
+        lm=_lm_entry(lm),
+        versions=_versions(),
+        evidence=_portable(redact(evidence)),
+    )
+    written = manifest.values()
+    states = {aspect: state for aspect, (_, state) in saved.items()}
+    return manifest.model_copy(update={"fingerprint": program_fingerprint(written["task"], written["aspects"], states)})
+
+
+def _lm_entry(lm: Mapping[str, Any]) -> LMEntry:
+    address = without_credentials(str(lm["api_base"])) if lm.get("api_base") else None
+    return LMEntry(**{k: lm[k] for k in _LM_SETTINGS if k in lm}, api_base=address)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in ("dspy", "debate-judge"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed as a package"
+    return versions
+
+
+def _portable(value: Any) -> Any:
+    """`value` with absolute paths cut to their last component: they mean nothing on another machine."""
+    if isinstance(value, Mapping):
+        return {str(k): _portable(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_portable(v) for v in value]
+    if isinstance(value, str) and "\n" not in value:
+        for flavour in (PurePosixPath, PureWindowsPath):
+            path = flavour(value)
+            if path.is_absolute() and path.name:
+                return path.name
+    return value
+
+
+def _write(folder: Path, manifest: Manifest) -> None:
+    spec, note, entries = manifest.lm.spec, manifest.evidence.get("note"), manifest.aspects.values()
+    note = f" {note}" if note else ""
+    texts = sum(sum((entry.holds_texts or {}).values()) for entry in entries)
+    readme = _README.format(
+        name=manifest.name,
+        task=manifest.task.name,
+        aspects=", ".join(manifest.aspects),
+        lm=f"It was compiled with the LM {spec}.{note} ",
+        scale=_ON_RATERS_SCALE if any(entry.calibration for entry in entries) else "",
+        texts=f" Its prompts have {texts} rated texts of that data, which are in the folder `state`." if texts else "",
+    )
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+    text = json.dumps(manifest.values(), ensure_ascii=False, indent=2, allow_nan=False)
+    (folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
+
+
+def _move_into_place(temporary: Path, folder: Path, fingerprint: str, kinds: Collection[str]) -> None:
+    """Rename the new export to its folder; an existing export of another judge is kept under another name."""
+    old: Path | None = None
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        try:
+            old_fingerprint = read(folder, kinds).fingerprint
+        except InputError as error:
+            if not (folder / MANIFEST).is_file():
+                raise InputError(
+                    "the folder is not empty and is no export",
+                    file=folder,
+                    expected="an export, or no such folder",
+                    remedy="choose another name, or move the files that are there",
+                ) from error
+            old_fingerprint = "broken"
+        same = old_fingerprint == fingerprint
+        old = folder.with_name(f".{temporary.name[1:]}.old" if same else f"{folder.name}.{old_fingerprint[:8]}")
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+        if not same:
+            log.warning("%s: the folder held another judge, which is kept as %s", folder, old.name)
+            old = None
+    temporary.replace(folder)
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)

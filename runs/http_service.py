@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import ScoreScale
-from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.runner.streaming import Score
-from debate_judge.runs.scoring.output import PROVIDER_FAILED
+from debate_judge.runs.loaded import LoadedJudge
+from debate_judge.runs.score_rows import PROVIDER_FAILED
+from debate_judge.runs.streaming import Score
 
 logger = logging.getLogger(__name__)
 
