@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator
@@ -11,10 +12,11 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import fingerprint
 from debate_judge.data.splits import FOLDS, MIN_SOURCES_FOR_SPLIT
 from debate_judge.optimize.tuners import TUNERS
-from debate_judge.runs.flags import command_settings, flag_group, result_settings, setting
+from debate_judge.runs.flags import command_settings, result_settings, setting
 from debate_judge.runs.shared_flags import (
     CUT,
     JSON_FILE,
+    MAX_UNSCORED,
     METRIC,
     PERSONAS_FILE,
     REPORT,
@@ -26,7 +28,6 @@ from debate_judge.runs.shared_flags import (
     LMFlags,
     MetricChoice,
     MetricText,
-    max_unscored,
     objective_of,
 )
 
@@ -40,16 +41,16 @@ def _run_name(name: str) -> str:
     return name
 
 
-@flag_group
+@dataclass(frozen=True, kw_only=True)
 class JudgeFlags:
     """The judge that is compiled."""
 
     judge: str = setting("debate", "single, debate, geval, chateval, ..., or module:Class")
     personas: str | None = PERSONAS_FILE
-    max_unscored: float = max_unscored(affects_results=True)
+    max_unscored: float = MAX_UNSCORED
 
 
-@flag_group
+@dataclass(frozen=True, kw_only=True)
 class SearchFlags:
     """How instructions are tuned, and what is searched and chosen."""
 
@@ -91,7 +92,7 @@ class SearchFlags:
     seed: int = SEED
 
 
-@flag_group
+@dataclass(frozen=True, kw_only=True)
 class OutputFlags:
     """Where the results of a compile are written."""
 

@@ -30,24 +30,32 @@ COMMANDS = {
 
 _ROOT = Path(__file__).resolve().parents[1]
 
+EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 2, 3, 130, 141
+
+RESUME_HINT = "run the command again: it resumes, and finished calls are not paid for again"
+"""Remedy for a command that was interrupted or failed, if its replies are stored."""
+
+WIDTH = 100
+"""Columns of texts and tables at most; fewer on a narrower terminal."""
+
+_INTERVAL = re.compile(r"(?<=\d) (?=\[)|(?<=\d,) (?=[-–−]?[\d.]+\])")
+"""The spaces in `0.43 [0.36, 0.49]`."""
+
 
 def command(name: str) -> str:
-    """What a user types to start the command `name`, e.g. `debate score`.
+    """What a user types to start the command `name`, as this process was started.
 
     It is `python runs/score.py` in a process that runs one of the files, `python -m ...` in one that runs a module, and
-    the console script in any other.
+    the console script, `debate score`, in any other.
     """
-    module = COMMANDS[name][0]
-    main = sys.modules.get("__main__")
-    spec = getattr(main, "__spec__", None)
-    if spec is not None:
-        is_command_module = spec.name in {command_module for command_module, _ in COMMANDS.values()}
-        return f"python -m {module}" if is_command_module else f"debate {name}"
-    running_script = Path(sys.argv[0] if sys.argv else "")
-    if running_script.resolve() not in {_ROOT / script(each) for each in COMMANDS}:
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if spec is not None and spec.name in {module for module, _ in COMMANDS.values()}:
+        return f"python -m {COMMANDS[name][0]}"
+    running = Path(sys.argv[0] if sys.argv else "")
+    if spec is not None or running.resolve() not in {_ROOT / script(each) for each in COMMANDS}:
         return f"debate {name}"
     path = _ROOT / script(name)
-    return "python " + shlex.quote(str(path) if running_script.is_absolute() else os.path.relpath(path))
+    return "python " + shlex.quote(str(path) if running.is_absolute() else os.path.relpath(path))
 
 
 def script(name: str) -> str:
@@ -60,13 +68,6 @@ def with_invoked_commands(text: str) -> str:
     for name in COMMANDS:
         text = text.replace(f"python {script(name)}", command(name))
     return text
-
-
-RESUME_HINT = "run the command again: it resumes, and finished calls are not paid for again"
-"""Remedy for a command that was interrupted or failed, if its replies are stored."""
-
-
-EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 2, 3, 130, 141
 
 
 def run_main(work: Callable[[], int], after_interrupt: str = "") -> int:
@@ -90,10 +91,10 @@ def run_main(work: Callable[[], int], after_interrupt: str = "") -> int:
         return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
     except KeyboardInterrupt:
         if after_interrupt:
-            print(f"\nstopped; {after_interrupt}", file=sys.stderr)
+            say(f"\nstopped; {after_interrupt}")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        if not any([_pipe_is_closed(sys.stdout), _pipe_is_closed(sys.stderr)]):
+        if not any([_discard_if_closed(sys.stdout), _discard_if_closed(sys.stderr)]):
             raise
         return EXIT_BROKEN_PIPE
     except OSError as error:
@@ -107,73 +108,39 @@ def run_main(work: Callable[[], int], after_interrupt: str = "") -> int:
             raise
         from debate_judge.programs.lm.limits import describe
 
-        print(describe(error, error.model or ""), file=sys.stderr)
+        say(describe(error, error.model or ""))
         return EXIT_LM
 
 
-def _pipe_is_closed(stream: TextIO | None) -> bool:
-    """Whether a stream is a pipe that its reader has closed; further output is then discarded."""
+def _discard_if_closed(stream: TextIO | None) -> bool:
+    """Whether a stream is a pipe that its reader has closed; what Python flushes into it at exit is then discarded."""
     if stream is None:
         return False
     poll = select.poll()
     poll.register(stream, 0)
     if not poll.poll(0):
         return False
-    # Python flushes the rest at exit, which would print an error.
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
     return True
 
 
-WIDTH = 100
-"""Columns of texts and tables at most; fewer on a narrower terminal."""
+@contextmanager
+def environment(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Environment variables for the length of a block; None for one that is not set."""
 
-_INTERVAL = re.compile(r"(?<=\d) (?=\[)|(?<=\d,) (?=[-–−]?[\d.]+\])")
-"""The spaces in `0.43 [0.36, 0.49]`."""
-_PLACEHOLDER = "\0"
+    def set_all(variables: Mapping[str, str | None]) -> None:
+        for name, value in variables.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
-
-def width_of(stream: TextIO | None) -> int:
-    """Columns for output to a stream: `WIDTH` for a file, a pipe, or None (a stream that was closed before the command
-    started), whatever COLUMNS says."""
-    return min(WIDTH, shutil.get_terminal_size().columns) if is_terminal(stream) else WIDTH
-
-
-def is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()
-
-
-def wrap_text(text: str, width: int) -> str:
-    """`text` with each line wrapped; continuation lines are indented by two more than the first.
-
-    No word is broken, and a value and its interval stay in one line.
-    """
-    return "\n".join(part for line in text.split("\n") for part in _lines(line, width))
-
-
-def _lines(line: str, width: int) -> list[str]:
-    if len(line) <= width:
-        return [line]
-    indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
-    unbreakable = _INTERVAL.sub(_PLACEHOLDER, line)
-    return [part.replace(_PLACEHOLDER, " ") for part in wrap_line(unbreakable, width, indent)]
-
-
-def paragraphs(text: str, width: int) -> str:
-    """A docstring in `width` columns: paragraphs are wrapped, indented lines, such as commands, are kept."""
-    joined = re.sub(r"(?<=\S)\n(?=\S)", " ", text.strip())
-    return "\n".join(line if line.startswith(" ") else "\n".join(wrap_line(line, width)) for line in joined.split("\n"))
-
-
-def wrap_line(line: str, width: int, indent: str = "") -> list[str]:
-    """`line` in wrapped lines; hyphenated words such as `chateval-single` are not broken, because users type them."""
-    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def print_error(error: object) -> None:
-    """Print an error; it is wrapped on a terminal only, so that a log can be searched for whole lines."""
-    text = f"error: {error}"
-    print(wrap_text(text, width_of(sys.stderr)) if is_terminal(sys.stderr) else text, file=sys.stderr)
+    before = {name: os.environ.get(name) for name in values}
+    set_all(values)
+    try:
+        yield
+    finally:
+        set_all(before)
 
 
 def say(text: object) -> None:
@@ -181,18 +148,35 @@ def say(text: object) -> None:
     print(text, file=sys.stderr)
 
 
-@contextmanager
-def environment(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Environment variables for the length of a block; None for one that is not set."""
-    before = {name: os.environ.get(name) for name in values}
-    _set_variables(values)
-    try:
-        yield
-    finally:
-        _set_variables(before)
+def print_error(error: object) -> None:
+    """Print an error; it is wrapped on a terminal only, so that a log can be searched for whole lines."""
+    text = f"error: {error}"
+    say(wrap_text(text, width_of(sys.stderr)) if is_terminal(sys.stderr) else text)
 
 
-def _set_variables(values: Mapping[str, str | None]) -> None:
-    for name, value in values.items():
-        os.environ.pop(name, None)
-        os.environ.update({} if value is None else {name: value})
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether output to a stream is seen by a person; it is None if it was closed before the command started."""
+    return stream is not None and stream.isatty()
+
+
+def width_of(stream: TextIO | None) -> int:
+    """Columns for output to a stream: `WIDTH` for a file or a pipe, whatever COLUMNS says."""
+    return min(WIDTH, shutil.get_terminal_size().columns) if is_terminal(stream) else WIDTH
+
+
+def wrap_text(text: str, width: int) -> str:
+    """`text` with each line wrapped; continuation lines are indented by two more than the first.
+
+    No word is broken, and a value and its interval stay in one line.
+    """
+    lines = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
+        unbreakable = _INTERVAL.sub("\0", line)
+        lines += [line] if len(line) <= width else wrap_line(unbreakable, width, indent)
+    return "\n".join(lines).replace("\0", " ")
+
+
+def wrap_line(line: str, width: int, indent: str = "") -> list[str]:
+    """`line` in wrapped lines; hyphenated words such as `chateval-single` are not broken, because users type them."""
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -1,6 +1,6 @@
 """Settings declared once, as fields of dataclasses: flags, keys of `--config`, help and checks follow from them.
 
-    @flag_group
+    @dataclass(frozen=True, kw_only=True)
     class LimitFlags:
         timeout: float = setting(300.0, "time limit of one attempt of a call", metavar="SECONDS", gt=0)
 
@@ -15,32 +15,17 @@ name it by its flag; `InputError.in_python` turns that into the keyword.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import re
 import shlex
 import sys
-import types
-from argparse import SUPPRESS, Action, ArgumentParser, BooleanOptionalAction, HelpFormatter
+from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, RawDescriptionHelpFormatter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NoReturn,
-    ParamSpec,
-    TypeVar,
-    Union,
-    cast,
-    dataclass_transform,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, cast, dataclass_transform, get_args, get_origin
 
 import pydantic.dataclasses
 from pydantic.fields import FieldInfo
@@ -48,69 +33,87 @@ from pydantic.fields import FieldInfo
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import toml
 from debate_judge.programs.lm.settings import redact_text
-from debate_judge.runs.command_line import command, paragraphs, run_main, width_of, with_invoked_commands, wrap_line
+from debate_judge.runs.command_line import command, run_main, width_of, with_invoked_commands, wrap_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_STRICT = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-"""No conversion: `Setting.read` has converted the texts of flags, and TOML is typed."""
-
-_EXPECTED = {
-    "int": "a whole number",
-    "float": "a number",
-    "finite": "a finite number",
-    "bool": "true or false",
-    "string": "a text",
-    "tuple": "a list of texts",
-}
-"""First word of the type of pydantic's error -> what was expected."""
+Places = Mapping[str, Mapping[str, Any]]
+"""Name of a setting -> file, line and key where `--config` has it: `InputError`'s arguments of these names."""
 
 
-def setting(
-    default: object,
-    description: str,
-    *,
-    flag: str | None = None,
-    metavar: str | None = None,
-    const: str | None = None,
-    default_text: str | None = None,
-    repeated: bool = False,
-    rare: bool = False,
-    affects_results: bool = True,
-    **bounds: float,
-) -> Any:
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One setting of a command."""
+
+    name: str
+    field: FieldInfo
+    flag: str = ""
+    """The flag, if not named after the field; without leading dashes it is a positional argument."""
+    metavar: str | None = None
+    """Placeholder of the value in the help; by default after the type."""
+    const: str | None = None
+    """Value if the flag is given without one."""
+    default_text: str | None = None
+    """Printed in place of the default."""
+    repeated: bool = False
+    """Whether several values are given by repeating the flag rather than in one text with commas."""
+    rare: bool = False
+    """Whether `--help-all` alone prints it."""
+    affects_results: bool = True
+    """Whether results depend on it; settings of storage, display and limits are not in fingerprints."""
+
+    @property
+    def key(self) -> str:
+        """The key of a TOML file: the flag without dashes, or the name where the flag is a letter or an argument."""
+        return self.flag[2:] if self.flag.startswith("--") else self.name.replace("_", "-")
+
+    @property
+    def types(self) -> list[Any]:
+        """The parts of its type: those of `int | None` are the union, int and None."""
+        return _parts(self.field.annotation)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The allowed values of a Literal; empty for other types."""
+        return get_args(self.field.annotation) if get_origin(self.field.annotation) is Literal else ()
+
+    def read(self, given: object) -> object:
+        """The value of a flag; a text that cannot be converted stays one, which pydantic refuses where it is none."""
+        if isinstance(given, list):
+            return tuple(given)
+        if isinstance(given, str):
+            if tuple in self.types:
+                return tuple(split_commas(given))
+            for number in (each for each in (int, float) if each in self.types):
+                with suppress(ValueError):
+                    return number(given)
+        return given
+
+
+def _parts(annotation: object) -> list[Any]:
+    return [annotation, get_origin(annotation), *(part for each in get_args(annotation) for part in _parts(each))]
+
+
+def setting(default: object, description: str, **options: Any) -> Any:
     """The field of one setting.
 
     Args:
         default: The default; `...` if it is required.
         description: For the help.
-        flag: The flag, if not named after the field; without leading dashes it is a positional argument.
-        metavar: Placeholder of the value in the help; by default after the type.
-        const: Value if the flag is given without one.
-        default_text: Printed in place of the default.
-        repeated: Whether several values are given by repeating the flag rather than in one text with commas.
-        rare: Whether `--help-all` alone prints it.
-        affects_results: Whether results depend on it; settings of storage, display and limits are not in fingerprints.
-        bounds: `ge`, `gt`, `le` of a number.
+        options: Those of `Setting`, and `ge`, `gt`, `le` of a number.
     """
-    options: dict[str, Any] = {"flag": flag, "metavar": metavar, "const": const, "default_text": default_text}
-    options |= {"repeated": repeated, "rare": rare, "affects_results": affects_results, "bounds": bounds}
-    make_field: Any = pydantic.Field
-    return make_field(default, description=description, json_schema_extra=options, **bounds)
-
-
-@dataclass_transform(kw_only_default=True, frozen_default=True)
-def flag_group(cls: type[T]) -> type[T]:
-    """Make a class of settings that commands share; only their own classes are built by pydantic, which takes time."""
-    return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+    bounds = {name: options.pop(name) for name in ("ge", "gt", "le") if name in options}
+    return pydantic.Field(default, description=description, json_schema_extra=options, **bounds)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def command_settings(cls: type[T]) -> type[T]:
     """Make the class of a command's settings: frozen, keyword-only, validated on construction (`InputError`)."""
-    settings_class = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)(cls)
+    # No conversion: `Setting.read` has converted the texts of flags, and TOML is typed.
+    config = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    settings_class = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)(cls)
     pydantic_init = settings_class.__init__
 
     def __init__(self: T, **values: object) -> None:  # noqa: N807
@@ -123,69 +126,18 @@ def command_settings(cls: type[T]) -> type[T]:
     return cast(type[T], settings_class)
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """One setting of a command."""
-
-    name: str
-    field: FieldInfo
-
-    def option(self, key: str) -> Any:
-        """An argument of the function `setting`."""
-        return cast(dict[str, Any], self.field.json_schema_extra)[key]
-
-    @property
-    def key(self) -> str:
-        """The key of a TOML file: the flag without dashes, or the name where the flag is a letter or an argument."""
-        flag = self.option("flag") or ""
-        return flag[2:] if flag.startswith("--") else self.name.replace("_", "-")
-
-    @property
-    def flag(self) -> str:
-        """As a user writes it on the command line, e.g. `--max-rounds`, `-J`, `EXPORT`."""
-        return self.option("flag") or f"--{self.key}"
-
-    @property
-    def is_positional(self) -> bool:
-        return not self.flag.startswith("-")
-
-    @property
-    def value_types(self) -> tuple[Any, ...]:
-        """The types of its values other than None: int, float, bool, str, tuple, Literal."""
-        annotation = self.field.annotation
-        parts = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
-        # With bounds of its own, as in `Annotated[int, Field(ge=1)] | Literal["none"]`.
-        plain = (get_args(part)[0] if get_origin(part) is Annotated else part for part in parts)
-        return tuple(get_origin(part) or part for part in plain if part is not type(None))
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The allowed values of a Literal; empty for other types."""
-        return get_args(self.field.annotation) if get_origin(self.field.annotation) is Literal else ()
-
-    def read(self, text: str) -> object:
-        """The value in a text; one that cannot be converted stays text, which pydantic refuses where it is none."""
-        if tuple in self.value_types:
-            return tuple(split_commas(text))
-        for number in (number for number in (int, float) if number in self.value_types):
-            try:
-                return number(text)
-            except ValueError:
-                pass
-        return text
-
-
-def setting_fields(cls: type) -> dict[str, Setting]:
+def settings_of(cls: type) -> dict[str, Setting]:
     """Name -> setting of a class: its own, then those of its bases from left to right."""
-    fields = cast(dict[str, FieldInfo], cls.__pydantic_fields__)  # type: ignore[attr-defined]
+    fields: dict[str, Any] = cls.__pydantic_fields__  # type: ignore[attr-defined]
     names = dict.fromkeys(name for base in cls.__mro__ for name in inspect.get_annotations(base) if name in fields)
-    return {name: Setting(name, fields[name]) for name in names}
+    by_name = {name: f"--{name.replace('_', '-')}" for name in names}
+    return {n: Setting(name=n, field=fields[n], **{"flag": by_name[n], **fields[n].json_schema_extra}) for n in names}
 
 
-def split_commas(text: str | None) -> list[str]:
-    """The comma-separated parts of a flag's value, not split within brackets; empty for an absent flag."""
+def split_commas(text: str) -> list[str]:
+    """The comma-separated parts of a flag's value, not split within brackets."""
     parts, depth = [""], 0
-    for character in text or "":
+    for character in text:
         depth += (character == "[") - (character == "]")
         if character == "," and depth <= 0:
             parts.append("")
@@ -196,62 +148,36 @@ def split_commas(text: str | None) -> list[str]:
 
 def result_settings(settings: Any) -> dict[str, Any]:
     """Name -> value of the settings that results depend on."""
-    fields = setting_fields(type(settings))
-    return {name: getattr(settings, name) for name, field in fields.items() if field.option("affects_results")}
+    return {name: getattr(settings, name) for name, each in settings_of(type(settings)).items() if each.affects_results}
 
 
 def changed_settings(settings: Any, always: Collection[str] = ()) -> dict[str, Any]:
     """Name -> value of the settings that distinguish a run: those in `always`, and those that are not the default."""
-    fields = setting_fields(type(settings))
-    return {
-        name: value
-        for name, value in result_settings(settings).items()
-        if value not in (None, "", ()) and (name in always or value != fields[name].field.default)
-    }
-
-
-def unknown_name_error(noun: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:
-    expected = "one of " + ", ".join(known)
-    return InputError(f"unknown {noun} {name!r}", field=flag, expected=expected, remedy=did_you_mean(name, known))
-
-
-def unknown_setting_error(cls: type, name: str) -> InputError:
-    """An unknown keyword or key, with the nearest one."""
-    keys = [field.key for field in setting_fields(cls).values()]
-    near = did_you_mean(name.replace("_", "-"), keys, "{}")
-    remedy = f"did you mean {near.replace('-', '_') if '_' in name else near}?" if near else None
-    return InputError("unknown setting", field=name, remedy=remedy)
+    default = {name: each.field.default for name, each in settings_of(type(settings)).items()}
+    values = {name: value for name, value in result_settings(settings).items() if value not in (None, "", ())}
+    return {name: value for name, value in values.items() if name in always or value != default[name]}
 
 
 def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
-    """The first of pydantic's errors, with the flag of its setting."""
-    first = error.errors(include_url=False)[0]
-    name, value, kind = str(first["loc"][0]), first["input"], first["type"]
-    setting_field = setting_fields(cls).get(name)
-    if setting_field is None:
-        return unknown_setting_error(cls, name)
-    flag, cause = setting_field.flag, first.get("ctx", {}).get("error")
+    """pydantic's errors of the first setting that has one."""
+    errors = error.errors(include_url=False)
+    name, value = str(errors[0]["loc"][0]), errors[0]["input"]
+    if name not in settings_of(cls):
+        return _unknown_setting(cls, name)
+    known, cause = settings_of(cls)[name], errors[0].get("ctx", {}).get("error")
     if isinstance(cause, InputError):
-        return cause.replaced(field=flag, found=value)
-    if kind.startswith("missing"):
-        return InputError("no value is given", field=flag, expected=setting_field.field.description)
-    if kind == "literal_error" and setting_field.choices:
-        return unknown_name_error(name.replace("_", " "), flag, str(value), setting_field.choices)
-    if kind.startswith(("greater_than", "less_than")):
-        problem = "number too small" if kind.startswith("greater") else "number too large"
-        return InputError(
-            problem, field=flag, expected=_range(setting_field.option("bounds") or first["ctx"]), found=value
-        )
-    expected = _EXPECTED.get("tuple" if tuple in setting_field.value_types else kind.partition("_")[0], first["msg"])
-    if len(setting_field.value_types) > 1 and Literal in setting_field.value_types:
-        expected += " or none"
-    return InputError("wrong type", field=flag, expected=expected, found=value)
+        return cause.replaced(field=known.flag, found=value)
+    if errors[0]["type"].startswith("missing"):
+        return InputError("no value is given", field=known.flag, expected=known.field.description)
+    expected = " or ".join(each["msg"].removeprefix("Input should be ") for each in errors if each["loc"][0] == name)
+    near = did_you_mean(str(value), known.choices)
+    return InputError("not a value of this setting", field=known.flag, expected=expected, found=value, remedy=near)
 
 
-def _range(bounds: dict[str, float]) -> str:
-    if "ge" in bounds and "le" in bounds:
-        return f"a number from {bounds['ge']:g} to {bounds['le']:g}"
-    return f"at least {bounds['ge']:g}" if "ge" in bounds else f"more than {bounds['gt']:g}"
+def _unknown_setting(cls: type, name: str) -> InputError:
+    known = settings_of(cls)
+    near = did_you_mean(name, [*known, *(each.key for each in known.values())])
+    return InputError("unknown setting", field=name, remedy=near or "see --help-all for all settings")
 
 
 def line_of_key(file: Path, key: str) -> int | None:
@@ -261,22 +187,23 @@ def line_of_key(file: Path, key: str) -> int | None:
     return next((number for number, line in enumerate(lines, 1) if pattern.match(line)), None)
 
 
-class _ProseFormatter(HelpFormatter):
+# --- the command line ---
+
+
+class _HelpFormatter(RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=26, width=width_of(sys.stdout))
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return paragraphs(text, width)
+        """A docstring: paragraphs are wrapped; indented lines, such as commands, are kept."""
+        joined = re.sub(r"(?<=\S)\n(?=\S)", " ", text.strip()).split("\n")
+        return "\n".join(line if line.startswith(" ") else "\n".join(wrap_line(line, width)) for line in joined)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return wrap_line(" ".join(text.split()), width)
+        return wrap_line(text, width)
 
 
 class _Parser(ArgumentParser):
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Exit after the help, even if the reader of a pipe closed it early."""
-        super().exit(run_main(lambda: status), message)
-
     def error(self, message: str) -> NoReturn:
         """Refuse a command line like other input, with the nearest flag where one is unknown."""
         _, unrecognized, arguments = message.partition("unrecognized arguments: ")
@@ -284,82 +211,61 @@ class _Parser(ArgumentParser):
             flag, _, problem = message.removeprefix("argument ").partition(": ")
             problem = "a value is missing" if problem.startswith("expected") else problem
             raise InputError(problem, field=flag.rpartition("/")[2], remedy=f"{self.prog} --help lists the flags")
-        word = arguments.split()[0].partition("=")[0]
+        word = redact_text(arguments.split()[0].partition("=")[0])
         remedy = did_you_mean(word, self._option_string_actions) if word.startswith("-") else None
         if not word.startswith("-") and "--data" in self._option_string_actions:
-            remedy = f"did you mean --data {redact_text(word)}?"
-        remedy = remedy or f"{self.prog} --help-all lists all flags"
-        raise InputError("unknown argument", field=redact_text(word), remedy=remedy)
+            remedy = f"did you mean --data {word}?"
+        raise InputError("unknown argument", field=word, remedy=remedy or f"{self.prog} --help-all lists all flags")
 
 
-class _HelpAll(Action):
-    """Prints the help with the rare flags."""
-
-    def __call__(self, parser: ArgumentParser, *_: object, **__: object) -> NoReturn:
-        for action in parser._actions:
-            action.help = getattr(action, "full_help", action.help)
-        parser.print_help()
-        parser.exit()
-
-
-def make_parser(name: str, description: str, settings_class: type) -> ArgumentParser:
+def make_parser(name: str, description: str, settings_class: type, *, show_rare: bool = False) -> ArgumentParser:
     """A parser with the flags of a class of `command_settings` and `--config`.
 
     Args:
         name: The command.
         description: The module's docstring, whose first line says what the command does.
         settings_class: The settings.
+        show_rare: Whether the help has the rare ones.
     """
     parser = _Parser(
         prog=command(name),
         description=with_invoked_commands(description),
-        formatter_class=_ProseFormatter,
+        formatter_class=_HelpFormatter,
         argument_default=SUPPRESS,
         allow_abbrev=False,
     )
     required = []
-    for setting_field in setting_fields(settings_class).values():
-        action = _add(parser, setting_field)
-        if setting_field.option("rare"):
-            action.full_help, action.help = action.help, SUPPRESS  # type: ignore[attr-defined]
-        if setting_field.field.is_required():
-            required += [setting_field.flag] * (not setting_field.is_positional) + [str(action.metavar)]
-    parser.usage = " ".join(["%(prog)s [-h]", *required, "[FLAGS]"])
+    for each in settings_of(settings_class).values():
+        options: dict[str, Any] = {"dest": each.name, "help": SUPPRESS if each.rare and not show_rare else _help(each)}
+        if bool in each.types:
+            options["action"] = BooleanOptionalAction if each.field.default else "store_true"
+        else:
+            by_type = "{" + ",".join(each.choices) + "}" if each.choices else None
+            by_type = by_type or ("N" if int in each.types else "X" if float in each.types else None)
+            options["metavar"] = each.metavar or by_type or each.key.upper()
+        if each.const is not None:
+            options |= {"nargs": "?", "const": each.const}
+        if each.repeated:
+            options["action"] = "append"
+        if not each.flag.startswith("-"):
+            # A required setting may also come from --config, so argparse does not require it.
+            parser.add_argument(nargs="?", **options)
+        else:
+            parser.add_argument(*dict.fromkeys((each.flag, f"--{each.key}")), **options)
+        if each.field.is_required():
+            required.append(f"{each.flag} {options['metavar']}" if each.flag.startswith("-") else each.flag)
+    parser.usage = " ".join(["%(prog)s [-h]", *sorted(required, key=lambda word: word.startswith("-")), "[FLAGS]"])
     parser.add_argument("--config", metavar="FILE", help="TOML file of settings, e.g. seed = 2; flags override it")
-    parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all flags, and exit")
+    parser.add_argument("--help-all", action="help", help="show all flags, and exit")
     return parser
 
 
-def _add(parser: ArgumentParser, setting_field: Setting) -> Action:
-    value_types, choices, flag = setting_field.value_types, setting_field.choices, setting_field.flag
-    options: dict[str, Any] = {"help": _help_text(setting_field), "dest": setting_field.name}
-    if bool in value_types:
-        options["action"] = BooleanOptionalAction if setting_field.field.default else "store_true"
-    else:
-        placeholder = "{" + ",".join(choices) + "}" if choices else {int: "N", float: "X"}.get(value_types[0])
-        options["metavar"] = setting_field.option("metavar") or placeholder or flag.strip("-").upper()
-    if (const := setting_field.option("const")) is not None:
-        options |= {"nargs": "?", "const": const}
-    if setting_field.option("repeated"):
-        options["action"] = "append"
-    if setting_field.is_positional:
-        # A required setting may also come from --config, so argparse does not require it.
-        return parser.add_argument(nargs="?", **options)
-    return parser.add_argument(*dict.fromkeys((flag, f"--{setting_field.key}" if flag == "-J" else flag)), **options)
-
-
-def _help_text(setting_field: Setting) -> str:
+def _help(each: Setting) -> str:
     """The description and the default."""
-    value, default = setting_field.field.default, setting_field.option("default_text")
-    if (
-        default is None
-        and not setting_field.field.is_required()
-        and value is not None
-        and value is not False
-        and value != ()
-    ):
-        default = f"{value:g}" if isinstance(value, float) else _text(value)
-    text = (setting_field.field.description or "").replace("%", "%%")
+    text, default = (each.field.description or "").replace("%", "%%"), each.default_text
+    value = each.field.default
+    if default is None and not each.field.is_required() and value is not False and value not in (None, ()):
+        default = f"{value:g}" if isinstance(value, float) else _as_text(value)
     return f"{text} (default: {default})" if default else text
 
 
@@ -376,63 +282,56 @@ def run_command(
     Errors name a setting as the user wrote it: the flag, or the key with file and line. Further arguments and results
     as of `make_parser` and `run_main`.
     """
+    arguments = list(sys.argv[1:] if argv is None else argv)
 
     def parsed_and_run() -> int:
-        settings, given = read_settings(settings_class, make_parser(name, description or "", settings_class), argv)
-        with given.named_errors():
+        parser = make_parser(name, description or "", settings_class, show_rare="--help-all" in arguments)
+        try:
+            settings, places = read_settings(settings_class, parser, arguments)
+        except SystemExit:
+            # Argparse has printed the help.
+            return 0
+        with _named_errors(settings_class, places):
             return work(settings)
 
     return run_main(parsed_and_run, after_interrupt)
 
 
-@dataclass(frozen=True)
-class Given:
-    """Where the settings of a command came from."""
-
-    fields: Mapping[str, Setting]
-    config: Path | None = None
-    keys: Mapping[str, str] = field(default_factory=dict)
-    """Name of a setting -> its key in `config`, of those that no flag gave."""
-
-    @contextmanager
-    def named_errors(self) -> Iterator[None]:
-        """Name the setting of an error as it was given: by the flag, or by the key with file and line."""
-        try:
-            yield
-        except InputError as error:
-            name = next((name for name, known in self.fields.items() if error.field in (name, known.flag)), None)
-            if name is None or error.file is not None:
-                raise
-            if self.config is None or name not in self.keys:
-                raise error.replaced(field=self.fields[name].flag) from None
-            key = self.keys[name]
-            raise error.replaced(file=self.config, line=line_of_key(self.config, key), field=key) from None
-
-
-def read_settings(settings_class: type[T], parser: ArgumentParser, argv: Sequence[str] | None) -> tuple[T, Given]:
-    """The settings that were given, and where; flags override the file of `--config`.
+def read_settings(settings_class: type[T], parser: ArgumentParser, argv: Sequence[str]) -> tuple[T, Places]:
+    """The settings that were given, and the places of those that only `--config` has; flags override it.
 
     Raises:
         InputError: A value or a key cannot be used, or the file cannot be read.
     """
-    parsed, fields = vars(parser.parse_args(argv)), setting_fields(settings_class)
-    config = Path(parsed.pop("config")) if "config" in parsed else None
-    names = {each.key.replace("-", "_"): name for name, each in fields.items()}
+    given, known = vars(parser.parse_args(argv)), settings_of(settings_class)
+    config = Path(given.pop("config")) if "config" in given else None
     values: dict[str, Any] = {}
-    keys: dict[str, str] = {}
+    places: dict[str, dict[str, Any]] = {}
+    names = {each.key.replace("-", "_"): name for name, each in known.items()}
     for key, value in toml(config, "file of settings").values.items() if config else ():
-        name = names.get(key.replace("-", "_"), "")
-        if config and not name:
-            error = unknown_setting_error(settings_class, key)
-            raise error.replaced(file=config, line=line_of_key(config, key))
-        values[name], keys[name] = tuple(value) if isinstance(value, list) else value, key
-    for name, value in parsed.items():
-        keys.pop(name, None)
-        values[name] = fields[name].read(value) if isinstance(value, str) else value
-        values[name] = tuple(value) if isinstance(value, list) else values[name]
-    given = Given(fields, config, keys)
-    with given.named_errors():
-        return settings_class(**values), given
+        place = {"file": config, "line": line_of_key(config, key) if config else None, "field": key}
+        name = names.get(key.replace("-", "_"))
+        if name is None:
+            raise _unknown_setting(settings_class, key).replaced(**place)
+        values[name], places[name] = tuple(value) if isinstance(value, list) else value, place
+    for name, value in given.items():
+        values[name] = known[name].read(value)
+        places.pop(name, None)
+    with _named_errors(settings_class, places):
+        return settings_class(**values), places
+
+
+@contextmanager
+def _named_errors(settings_class: type, places: Places) -> Iterator[None]:
+    """Name the setting of an error as it was given: by the flag, or by the key with file and line."""
+    try:
+        yield
+    except InputError as error:
+        known = settings_of(settings_class).values()
+        found = next((each for each in known if error.field in (each.name, each.flag)), None)
+        if found is None or error.file is not None:
+            raise
+        raise error.replaced(**places.get(found.name, {"field": found.flag})) from None
 
 
 def as_command(name: str, settings: object) -> str:
@@ -446,20 +345,20 @@ def as_command(name: str, settings: object) -> str:
 def command_words(settings: object, names: Iterable[str], render: Callable[[str], str] = str) -> list[str]:
     """The named settings that differ from their defaults, as words of a command line, with values by `render`."""
     words = []
-    for setting_field in (setting_fields(type(settings))[name] for name in names):
-        value, flag = getattr(settings, setting_field.name), setting_field.flag
-        if value is None or value == setting_field.field.default:
+    for each in (settings_of(type(settings))[name] for name in names):
+        value = getattr(settings, each.name)
+        if value is None or value == each.field.default:
             continue
         if isinstance(value, bool):
-            words.append(flag if value else f"--no-{setting_field.key}")
+            words.append(each.flag if value else f"--no-{each.key}")
             continue
-        values = value if isinstance(value, tuple) and setting_field.option("repeated") else (value,)
-        prefix = [] if setting_field.is_positional else [flag]
-        words += [word for part in values for word in (*prefix, shlex.quote(render(_text(part))))]
+        for part in value if isinstance(value, tuple) and each.repeated else (value,):
+            words += [each.flag] if each.flag.startswith("-") else []
+            words.append(shlex.quote(render(_as_text(part))))
     return words
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
     """A value as on the command line."""
     if isinstance(value, tuple):
         return ",".join(map(str, value))
@@ -470,6 +369,9 @@ def _portable(text: str) -> str:
     start, equals, path = text.rpartition("=")
     path = path if "://" in path or not Path(path).is_absolute() else Path(path).name
     return redact_text(start + equals + path)
+
+
+# --- functions that are called from Python ---
 
 
 def python_arguments(function: Callable[P, R]) -> Callable[P, R]:
@@ -490,20 +392,13 @@ def with_settings(settings: type, left_out: Collection[str]) -> Callable[[Callab
 
     def signed(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        names = {*left_out, *(parameter.name for parameter in own)}
-        types = get_type_hints(settings)
+        own = {name: each for name, each in signature.parameters.items() if each.kind is not each.VAR_KEYWORD}
         taken = [
-            parameter.replace(
-                kind=parameter.KEYWORD_ONLY,
-                # pydantic's own description of a field holds the default.
-                default=getattr(parameter.default, "default", parameter.default),
-                annotation=types.get(name, parameter.annotation),
-            )
-            for name, parameter in inspect.signature(settings).parameters.items()
-            if name not in names
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.annotation)
+            for name, field in ((name, each.field) for name, each in settings_of(settings).items())
+            if name not in (*left_out, *own)
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *taken])  # type: ignore[attr-defined]
+        function.__signature__ = signature.replace(parameters=[*own.values(), *taken])  # type: ignore[attr-defined]
         return function
 
     return signed

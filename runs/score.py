@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.command_line import RESUME_HINT, is_terminal, say
@@ -27,15 +27,11 @@ from debate_judge.runs.flags import command_settings, run_command, setting
 from debate_judge.runs.reports.tables import show
 from debate_judge.runs.shared_flags import (
     COLUMNS,
-    EXPORT,
-    MAX_TOKENS,
     MAX_UNSCORED,
     SOURCES,
-    STORE,
-    TRUST,
-    AtLeast1,
     EngineFlags,
     EstimateFlags,
+    ExportFlags,
     LimitFlags,
     PreflightFlags,
     require_server,
@@ -50,11 +46,9 @@ if TYPE_CHECKING:
 
 
 @command_settings
-class ScoreFlags(PreflightFlags, LimitFlags, EstimateFlags, EngineFlags):
+class ScoreFlags(ExportFlags, PreflightFlags, LimitFlags, EstimateFlags, EngineFlags):
     """Settings of one scoring run."""
 
-    program: str = setting(..., EXPORT, flag="EXPORT", metavar="EXPORT")
-    trust: tuple[str, ...] = TRUST
     input: str = setting(..., "texts to score, in any format that compile takes", flag="--in", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
     sources: int | None = SOURCES
@@ -62,10 +56,6 @@ class ScoreFlags(PreflightFlags, LimitFlags, EstimateFlags, EngineFlags):
     wide: bool = setting(False, "one row per text, with columns for each aspect's score, reason and decision")
     keep_columns: bool = setting(False, "begin each row with the columns of the input")
     aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated", default_text="all that the judge knows")
-    scale: Literal["judge", "raters"] = setting(
-        "judge", "the judge's own scores, or scores mapped to the raters' scale"
-    )
-    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
     task: str | None = setting(
         None, "score only the rows of this task, the judge's, in a file of several tasks", rare=True
     )
@@ -73,8 +63,6 @@ class ScoreFlags(PreflightFlags, LimitFlags, EstimateFlags, EngineFlags):
         None, "also write every debate to this file, as JSON lines", metavar="FILE", rare=True
     )
     max_unscored: float = MAX_UNSCORED
-    store: str = STORE
-    max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled", rare=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,17 +15,12 @@ import ipaddress
 import os
 import sys
 from collections.abc import Sequence
-from typing import Literal
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.runs.flags import command_settings, flag_group, run_command, setting
+from debate_judge.runs.flags import command_settings, run_command, setting
 from debate_judge.runs.shared_flags import (
-    EXPORT,
-    MAX_TOKENS,
-    STORE,
-    TRUST,
-    AtLeast1,
     ConnectionFlags,
+    ExportFlags,
     LimitFlags,
 )
 
@@ -38,28 +33,14 @@ GRACE = 60
 """Seconds that requests have left to finish when the service is stopped."""
 
 
-@flag_group
-class ServiceFlags:
-    """Where a service listens."""
+@command_settings
+class ServeFlags(ExportFlags, ConnectionFlags, LimitFlags):
+    """Settings of a service."""
 
     host: str = setting(
         "127.0.0.1", "address to listen on; any other than loopback needs DEBATE_SERVE_KEY", affects_results=False
     )
     port: int = setting(8000, "port to listen on; 0 takes a free one", ge=0, le=65535, affects_results=False)
-
-
-@command_settings
-class ServeFlags(ServiceFlags, ConnectionFlags, LimitFlags):
-    """Settings of a service."""
-
-    program: str = setting(..., EXPORT, flag="EXPORT", metavar="EXPORT")
-    trust: tuple[str, ...] = TRUST
-    scale: Literal["judge", "raters"] = setting(
-        "judge", "the judge's own scores, or scores mapped to the raters' scale"
-    )
-    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
-    store: str = STORE
-    max_tokens: AtLeast1 | None = setting(None, MAX_TOKENS, default_text="as compiled", rare=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

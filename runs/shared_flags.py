@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from debate_judge.data.agreement.decisions import ABSOLUTE_MEASURES, AbsoluteMeasure
 from debate_judge.data.agreement.figures import STATISTICS, Statistic
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files import formats
+from debate_judge.data.files.formats import toml
 from debate_judge.data.schema import Level
 from debate_judge.programs.debate.prompts import PERSONAS, require_persona
 from debate_judge.programs.lm.replies import replies_folder
@@ -28,44 +28,39 @@ from debate_judge.programs.lm.settings import (
     require_listening,
     require_provider,
 )
-from debate_judge.runs.flags import flag_group, line_of_key, setting, split_commas
+from debate_judge.runs.flags import line_of_key, setting, split_commas
 
 if TYPE_CHECKING:
     import dspy
 
+_LIMIT: dict[str, Any] = {"rare": True, "affects_results": False}
+"""Of settings that concern speed, cost or output alone, and that few people need."""
+
+# --- single settings ---
+
+COLUMNS = setting((), "what the columns of your file are, e.g. source=question,text=answer", metavar="NAME=COL,...")
+SOURCES = setting(None, "use only the first N sources of the data", ge=1, rare=True)
 SEED = setting(0, "random seed", ge=0, rare=True)
 STORE = setting(
     "runs/store", "folder for cached replies, Optuna studies, runs, exports", metavar="DIR", affects_results=False
 )
-JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", rare=True, affects_results=False)
-
-
-def max_unscored(*, affects_results: bool) -> Any:
-    """The setting `max_unscored`; it affects the results of a compile, because it decides what may be chosen."""
-    return setting(
-        0.2,
-        "share of texts that may be left without a score before the command fails; 1 allows all",
-        metavar="SHARE",
-        rare=True,
-        affects_results=affects_results,
-        ge=0,
-        le=1,
-    )
-
-
-MAX_UNSCORED = max_unscored(affects_results=False)
-
+JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", **_LIMIT)
 REPORT = setting(
     "full",
     "HTML report: full shows every debate with its texts, plain quotes no text; MLflow gets the plain one",
-    rare=True,
-    affects_results=False,
+    **_LIMIT,
 )
-
-COLUMNS = setting((), "what the columns of your file are, e.g. source=question,text=answer", metavar="NAME=COL,...")
-
+PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE", rare=True)
+# It decides what a compile may choose, so that results depend on it.
+MAX_UNSCORED = setting(
+    0.2,
+    "share of texts that may be left without a score before the command fails; 1 allows all",
+    metavar="SHARE",
+    rare=True,
+    ge=0,
+    le=1,
+)
 EXPORT = "the folder of an export, models:/NAME/VERSION, models:/NAME/latest, or the id of the MLflow run that made it"
-
 TRUST = setting(
     (),
     "import this judge class of your own, which the export uses; may be repeated",
@@ -73,11 +68,29 @@ TRUST = setting(
     repeated=True,
     rare=True,
 )
+CUT = setting(
+    None,
+    "threshold of yes/no decisions, which are compared as well: yes is a score of at least X",
+    default_text="three quarters up the scale; for two-valued ratings, their midpoint",
+    rare=True,
+)
+MAX_TOKENS = (
+    "maximum tokens of a reply; one that is cut off is requested again with four times as many; none: the provider's "
+    "default"
+)
+_TEMPERATURE = setting(
+    0.0, "sampling temperature, unless a judge averages several samples; none: the provider's default", rare=True
+)
+_MAX_TOKENS = setting(2000, MAX_TOKENS, rare=True)
+_MAX_TOKENS_OF_EXPORT = setting(None, MAX_TOKENS, default_text="as compiled", rare=True)
+AtLeast0 = Annotated[float, Field(ge=0)] | Literal["none"]
+AtLeast1 = Annotated[int, Field(ge=1)] | Literal["none"]
 
-SOURCES = setting(None, "use only the first N sources of the data", metavar="N", ge=1, rare=True)
+
+# --- groups ---
 
 
-@flag_group
+@dataclass(frozen=True, kw_only=True)
 class DataFlags:
     """The rated corpus."""
 
@@ -90,118 +103,90 @@ class DataFlags:
     sources: int | None = SOURCES
 
 
-@flag_group
+@dataclass(frozen=True, kw_only=True)
 class EngineFlags:
     """Where scoring runs: in this process, or in Ray actors."""
 
     engine: Literal["local", "ray"] = setting(
         "local",
         "ray: --in may be a glob or URL of rows with an id, --out is a folder, and RAY_ADDRESS names the cluster",
-        rare=True,
-        affects_results=False,
+        **_LIMIT,
     )
-    actors: int = setting(2, "Ray actors; they share concurrency and limits", ge=1, rare=True, affects_results=False)
+    actors: int = setting(2, "Ray actors; they share concurrency and limits", ge=1, **_LIMIT)
 
 
-_DEFAULTS = LMOptions()
-_TIMEOUT_FACTOR = _DEFAULTS.deadline / _DEFAULTS.attempt_timeout
-"""Time limit of a call with its retries, as a multiple of the time limit of an attempt."""
-
-MAX_TOKENS = (
-    "maximum tokens of a reply; one that is cut off is requested again with four times as many; none: the provider's "
-    "default"
-)
-AtLeast0 = Annotated[float, Field(ge=0)] | Literal["none"]
-AtLeast1 = Annotated[int, Field(ge=1)] | Literal["none"]
-
-
-@flag_group
+@dataclass(frozen=True, kw_only=True)
 class ConnectionFlags:
     """Where calls go, and how many are in flight at once."""
 
     api_base: str | None = setting(
         None, "address of an OpenAI-compatible server; keys are read from the environment", metavar="URL"
     )
-    concurrency: int = setting(16, "LM calls in flight at once", ge=1, rare=True, affects_results=False)
+    concurrency: int = setting(16, "LM calls in flight at once", ge=1, **_LIMIT)
 
 
-@flag_group
+@dataclass(frozen=True, kw_only=True)
 class PreflightFlags(ConnectionFlags):
     """The connection of a run that tries its LM first."""
 
-    preflight: bool = setting(
-        True, "try each role on the longest text before the run", rare=True, affects_results=False
-    )
+    preflight: bool = setting(True, "try each role on the longest text before the run", **_LIMIT)
 
 
-@flag_group
+@dataclass(frozen=True, kw_only=True)
 class LMFlags(PreflightFlags):
     """The LM of all roles and how its replies are sampled."""
 
     lm: str = setting("offline", "PROVIDER/MODEL, or offline (text statistics, not an LM)")
-    temperature: AtLeast0 = setting(
-        0.0,
-        "sampling temperature, unless a judge averages several samples; none: the provider's default",
-        rare=True,
-    )
-    max_tokens: AtLeast1 = setting(2000, MAX_TOKENS, rare=True)
+    temperature: AtLeast0 = _TEMPERATURE
+    max_tokens: AtLeast1 = _MAX_TOKENS
 
 
-def require_server(
-    spec: str, api_base: str | None, store: str, *, flag: str = "--api-base", stored_under: str | None = None
-) -> None:
-    """Refuse a server on this machine that is not running, unless the store may have all answers of the LM `spec`.
-
-    `flag` is named in the error unless the address is from the environment; `stored_under` is the LM whose store has
-    the replies, if it is not `spec`.
-
-    Raises:
-        NoServerError: Its port is refused.
-        InputError: The provider is misspelt.
-    """
-    require_provider(spec, "--lm" if flag == "--api-base" else flag)
-    variable = base_variable(spec)
-    from_environment = os.environ.get(variable)
-    address = api_base or from_environment or default_address(spec)
-    replies = replies_folder(store, stored_under or spec)
-    if "/" in spec and address and not (replies.is_dir() and any(replies.iterdir())):
-        require_listening(normalize_address(address) or "", variable if from_environment and not api_base else flag)
+_DEFAULTS = LMOptions()
+_TIMEOUT_FACTOR = _DEFAULTS.deadline / _DEFAULTS.attempt_timeout
+"""Time limit of a call with its retries, as a multiple of the time limit of an attempt."""
 
 
-@flag_group
+@dataclass(frozen=True, kw_only=True)
 class LimitFlags:
     """Rate limits, budget, timeout and prices; replies do not depend on them."""
 
-    rpm: float | None = setting(None, "maximum requests per minute", gt=0, rare=True, affects_results=False)
-    tpm: float | None = setting(
-        None, "maximum tokens per minute, input and output", gt=0, rare=True, affects_results=False
-    )
+    rpm: float | None = setting(None, "maximum requests per minute", gt=0, **_LIMIT)
+    tpm: float | None = setting(None, "maximum tokens per minute, input and output", gt=0, **_LIMIT)
     budget: str | None = setting(
-        None,
-        "hard cap on spending: calls=N,tokens=N,usd=X",
-        metavar="CAPS",
-        affects_results=False,
+        None, "hard cap on spending: calls=N,tokens=N,usd=X", metavar="CAPS", affects_results=False
     )
     timeout: float = setting(
         _DEFAULTS.attempt_timeout,
         f"time limit of one attempt; with retries a call may take {_TIMEOUT_FACTOR:g} times as long",
-        gt=0,
         metavar="SECONDS",
-        rare=True,
-        affects_results=False,
+        gt=0,
+        **_LIMIT,
     )
     prices: str | None = setting(
         None,
         "TOML file with prices per million tokens, for LMs that LiteLLM has no price for",
         metavar="FILE",
-        rare=True,
-        affects_results=False,
+        **_LIMIT,
     )
 
 
-@flag_group
+@dataclass(frozen=True, kw_only=True)
+class ExportFlags:
+    """An exported judge, and how it is used."""
+
+    program: str = setting(..., EXPORT, flag="EXPORT", metavar="EXPORT")
+    trust: tuple[str, ...] = TRUST
+    scale: Literal["judge", "raters"] = setting(
+        "judge", "the judge's own scores, or scores mapped to the raters' scale"
+    )
+    lm: str | None = setting(None, "PROVIDER/MODEL, or offline", default_text="as compiled")
+    max_tokens: AtLeast1 | None = _MAX_TOKENS_OF_EXPORT
+    store: str = STORE
+
+
+@dataclass(frozen=True, kw_only=True)
 class EstimateFlags:
-    """A cost estimate in place of the run; `runs.estimates.dry_run.reply_tokens` parses its value."""
+    """A cost estimate in place of the run; `runs.estimates` parses its value."""
 
     estimate: str | None = setting(
         None,
@@ -212,64 +197,18 @@ class EstimateFlags:
     )
 
 
-def lm_options(flags: LimitFlags) -> LMOptions:
-    """The LM options in the flags.
-
-    Raises:
-        InputError: A value cannot be used.
-    """
-    return LMOptions.from_settings(
-        rpm=flags.rpm,
-        tpm=flags.tpm,
-        budget=flags.budget,
-        attempt_timeout=flags.timeout,
-        deadline=flags.timeout * _TIMEOUT_FACTOR,
-        prices=flags.prices,
-    )
-
-
-def settings_of_lm(lm: dspy.LM) -> tuple[dict[str, Any], dict[str, str]]:
-    """The settings that a `dspy.LM` stands for, and the environment variable with its key, if it has one.
-
-    Raises:
-        InputError: It has settings that are not taken, or an engine of its own.
-    """
-    from debate_judge.programs.make_lm import OFFLINE
-    from debate_judge.programs.offline.engine import MODEL
-
-    if lm.model == MODEL:
-        return {"lm": OFFLINE}, {}
-    given = {name: value for name, value in lm.kwargs.items() if value is not None}
-    key, base_url = given.pop("api_key", None), given.pop("base_url", None)
-    taken = {name: given.pop(name) for name in ("api_base", "temperature", "max_tokens") if name in given}
-    own_engine = not isinstance(getattr(lm, "_engine_spec", "auto"), str)
-    if given or own_engine:
-        raise InputError(
-            "an LM with an engine of its own" if own_engine else "settings of the LM that are not taken",
-            field="lm",
-            expected="a dspy.LM with a model, api_base, api_key, temperature and max_tokens",
-            found=f"{lm.model}: {', '.join(given) or 'engine'}",
-            remedy="give the LM as PROVIDER/MODEL, and an address of yours as api_base",
-        )
-    settings = {"lm": lm.model, **({"api_base": base_url} if base_url else {}), **taken}
-    return settings, {key_variable(lm.model): str(key)} if key else {}
-
-
-PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE", rare=True)
-
-
-def _as_texts(value: object) -> object:
+def _name_value_texts(value: object) -> object:
     """NAME=VALUE texts of a table of a TOML file, of a dict, or of a list of them."""
     if not isinstance(value, Mapping):
         return tuple(value) if isinstance(value, list) else value
     return tuple(f"{name}={each if isinstance(each, str) else json.dumps(each)}" for name, each in value.items())
 
 
-@flag_group
+@dataclass(frozen=True, kw_only=True)
 class JudgeOptionFlags:
     """Options of judges; without them the judge's defaults."""
 
-    judge_option: Annotated[tuple[str, ...], BeforeValidator(_as_texts)] = setting(
+    judge_option: Annotated[tuple[str, ...], BeforeValidator(_name_value_texts)] = setting(
         (),
         "options of the judge, e.g. score-mode=sampled:5, together=4; may be repeated",
         flag="-J",
@@ -294,6 +233,124 @@ class JudgeOptionFlags:
         return read_text_files(options)
 
 
+# --- from settings to what is run ---
+
+
+def lm_options(flags: LimitFlags) -> LMOptions:
+    """The LM options in the flags.
+
+    Raises:
+        InputError: A value cannot be used.
+    """
+    return LMOptions.from_settings(
+        rpm=flags.rpm,
+        tpm=flags.tpm,
+        budget=flags.budget,
+        attempt_timeout=flags.timeout,
+        deadline=flags.timeout * _TIMEOUT_FACTOR,
+        prices=flags.prices,
+    )
+
+
+def require_server(
+    spec: str, api_base: str | None, store: str, *, flag: str = "--api-base", stored_under: str | None = None
+) -> None:
+    """Refuse a server on this machine that is not running, unless the store may have all answers of the LM `spec`.
+
+    `flag` is named in the error unless the address is from the environment; `stored_under` is the LM whose store has
+    the replies, if it is not `spec`.
+
+    Raises:
+        NoServerError: Its port is refused.
+        InputError: The provider is misspelt.
+    """
+    require_provider(spec, "--lm" if flag == "--api-base" else flag)
+    variable = base_variable(spec)
+    from_environment = os.environ.get(variable)
+    address = api_base or from_environment or default_address(spec)
+    replies = replies_folder(store, stored_under or spec)
+    if "/" in spec and address and not (replies.is_dir() and any(replies.iterdir())):
+        require_listening(normalize_address(address) or "", variable if from_environment and not api_base else flag)
+
+
+def settings_of_lm(lm: dspy.LM) -> tuple[dict[str, Any], dict[str, str]]:
+    """The settings that a `dspy.LM` stands for, and the environment variable with its key, if it has one.
+
+    Raises:
+        InputError: It has settings that are not taken, or an engine of its own.
+    """
+    from debate_judge.programs.make_lm import OFFLINE
+    from debate_judge.programs.offline.engine import MODEL
+
+    if lm.model == MODEL:
+        return {"lm": OFFLINE}, {}
+    given = {name: value for name, value in lm.kwargs.items() if value is not None}
+    key, base_url = given.pop("api_key", None), given.pop("base_url", None)
+    taken = {name: given.pop(name) for name in ("api_base", "temperature", "max_tokens") if name in given}
+    if not isinstance(getattr(lm, "_engine_spec", "auto"), str):
+        given["engine"] = "its own"
+    if given:
+        raise InputError(
+            f"{', '.join(given)} of the LM cannot be taken over",
+            field="lm",
+            expected="a dspy.LM with a model, api_base, api_key, temperature and max_tokens",
+            found=lm.model,
+            remedy="give the LM as PROVIDER/MODEL, and an address of yours as api_base",
+        )
+    settings = {"lm": lm.model, **({"api_base": base_url} if base_url else {}), **taken}
+    return settings, {key_variable(lm.model): str(key)} if key else {}
+
+
+def parse_option_value(text: str) -> Any:
+    """A JSON value where it is one (numbers, true, false, lists), otherwise the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def read_text_files(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a judge, with the texts of those that name a file: the debaters of claims, and ChatEval's roles,
+    which may be names of built-in ones as well."""
+    read = dict(options)
+    roles, agents = read.get("roles"), read.get("agents")
+    if isinstance(roles, str):
+        is_file = roles.endswith(".toml") or Path(roles).is_file()
+        read["roles"] = read_named_texts(Path(roles), "role") if is_file else split_commas(roles)
+    if isinstance(agents, str):
+        read["agents"] = read_named_texts(Path(agents), "agent")
+    return read
+
+
+def personas(path: Path | None) -> dict[str, str]:
+    """Name -> text of the Critic's personas: the built-in ones and those of a TOML file of `name = "text"` lines.
+
+    A persona of the file replaces a built-in one of the same name.
+
+    Raises:
+        InputError: The file cannot be read, or an entry is not a non-empty text.
+    """
+    own = read_named_texts(path, "persona") if path else {}
+    for name, text in own.items():
+        try:
+            require_persona(name, text)
+        except InputError as error:
+            raise error.replaced(file=path, line=path and line_of_key(path, name)) from None
+    return {**{name: persona.text for name, persona in PERSONAS.items()}, **own}
+
+
+def read_named_texts(path: Path, noun: str) -> dict[str, str]:
+    """Name -> text, from a TOML file of `name = "text"` lines, in their order; `noun` says what a text is.
+
+    Raises:
+        InputError: The file cannot be read, is empty, or an entry is not a non-empty text.
+    """
+    record = toml(path, f"file of {noun}s")
+    if not record.values or not all(name.strip() for name in record.values):
+        raise record.error(f"a {noun} is missing or has no name", expected='at least one name = "text" line')
+    return {name: record.text(name).strip() for name in record.values}
+
+
 def together_question(candidates: Iterable[int]) -> list[str]:
     """The question whether candidates of a source may share calls, with what that saves; `candidates` are their numbers
     by source. Empty where each source has one."""
@@ -307,100 +364,17 @@ def together_question(candidates: Iterable[int]) -> list[str]:
     ]
 
 
-def parse_option_value(text: str) -> Any:
-    """A JSON value where it is one (numbers, true, false, lists), otherwise the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def read_text_files(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a judge, with the texts of those that name a file: ChatEval's roles, the debaters of claims."""
-    read = dict(options)
-    if isinstance(read.get("roles"), str):
-        read["roles"] = parse_roles(read["roles"])
-    if isinstance(read.get("agents"), str):
-        read["agents"] = read_named_texts(Path(read["agents"]), "agent")
-    return read
-
-
-def parse_roles(text: str) -> dict[str, str] | list[str]:
-    """ChatEval's roles: name -> text from a TOML file, or names of built-in ones."""
-    if text.endswith(".toml") or Path(text).is_file():
-        return read_named_texts(Path(text), "role")
-    return split_commas(text)
-
-
-def personas(path: Path | None) -> dict[str, str]:
-    """Name -> text of the Critic's personas: the built-in ones and those of a TOML file of `name = "text"` lines.
-
-    A persona of the file replaces a built-in one of the same name.
-
-    Raises:
-        InputError: The file cannot be read, or an entry is not a non-empty text.
-    """
-    builtin = {name: persona.text for name, persona in PERSONAS.items()}
-    if path is None:
-        return builtin
-    own = read_named_texts(path, "persona")
-    for name, text in own.items():
-        try:
-            require_persona(name, text)
-        except InputError as error:
-            raise error.replaced(file=path, line=line_of_key(path, name)) from None
-    return {**builtin, **own}
-
-
-def read_named_texts(path: Path, noun: str) -> dict[str, str]:
-    """Name -> text, from a TOML file of `name = "text"` lines, in their order; `noun` says what a text is.
-
-    Raises:
-        InputError: The file cannot be read, is empty, or an entry is not a non-empty text.
-    """
-    try:
-        record = formats.toml(path, f"file of {noun}s")
-    except InputError as error:
-        if "Cannot overwrite a value" not in error.problem:
-            raise
-        # The parser may name the end of the file.
-        keys = [line.partition("=")[0].strip(" \t\"'") for line in path.read_text(encoding="utf-8-sig").splitlines()]
-        second = next((n for n, key in enumerate(keys) if key and key in keys[:n]), None)
-        raise InputError(
-            f"a second {noun} of the same name",
-            file=path,
-            line=None if second is None else second + 1,
-            field=None if second is None else keys[second],
-            expected="each name once",
-            remedy="give one of the two another name",
-        ) from None
-    if not record.values:
-        raise record.error(f"no {noun} found", expected='at least one name = "text" line')
-    names = [name for name in record.values if not name.strip()]
-    if names:
-        raise InputError(
-            f"a {noun} without a name",
-            file=path,
-            line=line_of_key(path, names[0]),
-            field=repr(names[0]),
-            expected='name = "text"',
-            found=repr(names[0]),
-            remedy=f"give the {noun} a name",
-        )
-    return {name: record.text(name).strip() for name in record.values}
-
-
-AUTO: Literal["auto"] = "auto"
-"""The level that suits the data: within sources where they have several candidates."""
+# --- the metric ---
 
 
 @dataclass(frozen=True, slots=True)
 class MetricChoice:
     """What judges are compared by."""
 
-    level: Level | Literal["auto"] = AUTO
+    level: Level | Literal["auto"] = "auto"
+    """`auto` is the one that suits the data: within sources where they have several candidates."""
     correlations: tuple[Statistic, ...] = ()
-    """The named ones, in this order."""
+    """The named ones, in the order in which they were named: intervals are for the first."""
     absolute_measure: AbsoluteMeasure | None = None
     """What a compile maximizes in place of a correlation."""
 
@@ -419,30 +393,20 @@ class MetricChoice:
         Raises:
             InputError: The text is no metric.
         """
-        choices: dict[str, Sequence[str]] = {
-            "level": (AUTO, *levels),
-            "measures": (*STATISTICS, *(ABSOLUTE_MEASURES if allow_absolute else ())),
-        }
-        by_kind: dict[str, tuple[str, ...]] = {}
-        for part in text.split("/"):
-            names = tuple(dict.fromkeys(part.split(",")))
-            unused = (kind for kind in choices if kind not in by_kind)
-            kind = next((kind for kind in unused if set(names) <= set(choices[kind])), None)
-            if kind is None or (len(names) > 1 and (kind == "level" or not allow_several)):
-                raise InputError(
-                    "not a metric",
-                    expected=f"LEVEL/CORRELATION{',...' * allow_several}: {', '.join(choices['level'])}; "
-                    + ", ".join(choices["measures"]),
-                    found=text,
-                    remedy=did_you_mean(part, [name for names in choices.values() for name in names]),
-                )
-            by_kind[kind] = names
-        (level,), measures = by_kind.get("level", (AUTO,)), by_kind.get("measures", ())
-        # In the order in which they were named: intervals are for the first.
-        correlations = tuple(name for name in measures if name in STATISTICS)
-        return cls(
-            cast(Any, level), cast(Any, correlations), next((m for m in ABSOLUTE_MEASURES if m in measures), None)
-        )
+        levels, known = ("auto", *levels), (*STATISTICS, *(ABSOLUTE_MEASURES if allow_absolute else ()))
+        level, slash, named = text.rpartition("/")
+        if not slash and named in levels:
+            level, named = named, ""
+        names: tuple[Any, ...] = tuple(dict.fromkeys(named.split(","))) if named else ()
+        if (level or "auto") not in levels or not {*names} <= {*known} or (len(names) > 1 and not allow_several):
+            raise InputError(
+                "not a metric",
+                expected=f"LEVEL/CORRELATION{',...' * allow_several}: {', '.join(levels)}; {', '.join(known)}",
+                found=text,
+                remedy=did_you_mean(named, known) or did_you_mean(level or named, levels),
+            )
+        absolute = next((name for name in names if name in ABSOLUTE_MEASURES), None)
+        return cls(cast(Any, level or "auto"), tuple(name for name in names if name in STATISTICS), absolute)
 
     @property
     def correlation(self) -> Statistic:
@@ -462,10 +426,3 @@ MetricText = Annotated[str, AfterValidator(lambda text: str(objective_of(text)))
 """The type of a compile's setting `metric`, completed to LEVEL/CORRELATION."""
 
 METRIC = setting(str(MetricChoice()), "what to maximize: LEVEL/CORRELATION, mae, ccc or kappa")
-
-CUT = setting(
-    None,
-    "threshold of yes/no decisions, which are compared as well: yes is a score of at least X",
-    default_text="three quarters up the scale; for two-valued ratings, their midpoint",
-    rare=True,
-)

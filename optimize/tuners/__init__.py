@@ -13,7 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from debate_judge.runs.flags import unknown_name_error
+from debate_judge.data.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import dspy
@@ -138,4 +138,5 @@ def find_tuner(name: str) -> Tuner:
         from debate_judge.optimize.tuners.dspy_optimizers import class_tuner
 
         return class_tuner(name)
-    raise unknown_name_error("tuner", "--tuner", name, tuple(TUNERS))
+    expected, near = f"one of {', '.join(TUNERS)}", did_you_mean(name, TUNERS)
+    raise InputError(f"unknown tuner {name!r}", field="--tuner", expected=expected, remedy=near)

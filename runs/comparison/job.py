@@ -97,7 +97,7 @@ from debate_judge.runs.runner import (
     require_scored,
     run_shared_pass,
 )
-from debate_judge.runs.shared_flags import AUTO, lm_options, require_server
+from debate_judge.runs.shared_flags import lm_options, require_server
 from debate_judge.runs.tracking import EXIT_TRACKING, Tracker, TrackingError, log_dataset, text_values
 
 _REMEDY_DUPLICATE = "keep one row for each group, candidate and aspect"
@@ -424,7 +424,7 @@ def _external_judges(
 def _metric(flags: CompareFlags, corpus: Corpus) -> tuple[Level, tuple[Statistic, ...]]:
     """Level and statistics; by default those of the published tables of the task."""
     metric = parse_metric(flags.metric)
-    level: Level = ("summary" if corpus.grouped else "sample") if metric.level == AUTO else metric.level
+    level: Level = ("summary" if corpus.grouped else "sample") if metric.level == "auto" else metric.level
     if level != "system":
         require_level(corpus, level)
     default: tuple[Statistic, ...] = (

@@ -43,10 +43,12 @@ COMPILE = [
         ("--store rated.jsonl/store", "--store", "cannot be written"),
         ("--data rated.jsonl --held-out new.jsonl --folds 4", "--held-out", "--folds 4"),
         ("--trails 5", "--trails", "'--trials'"),
-        ("--max-rounds many", "--max-rounds", "a whole number"),
+        ("--max-rounds many", "--max-rounds", "valid integer"),
     ),
     *rows("compile --config c.toml", ("", "trails", "'trials'"), file="c.toml", line=1, files={"c.toml": "trails = 5"}),
-    row("no trial", "compile --config c.toml", "trials", "at least", "c.toml", 2, {"c.toml": "seed = 3\ntrials = 0"}),
+    row(
+        "no trial", "compile --config c.toml", "trials", "greater than", "c.toml", 2, {"c.toml": "seed = 3\ntrials = 0"}
+    ),
     *rows("compile", ("--data missing.jsonl", None, "no such"), file="missing.jsonl"),
     *rows("compile --data few.jsonl", ("", None, "rate 8 more"), files=first(2)),
     *rows("compile --folds 1 --data few.jsonl", ("", None, "at least 2 groups"), files=first(5)),
@@ -86,7 +88,7 @@ SCORE = [
         ("--in absent.jsonl", None, "no such file"),
         ("--out scored.jsonl", None, "the same"),
         ("--aspects tonne", "--aspects", "'tone'"),
-        ("--max-unscored 7", "--max-unscored", "from 0 to 1"),
+        ("--max-unscored 7", "--max-unscored", "less than or equal to 1"),
     ),
     *rows(f"{LOCAL} --transcripts rated.jsonl/x.jsonl", ("", "--transcripts", "cannot be written"), begun=BEGUN),
     *rows(RAY, ("", "--engine", "[ray]"), patch=lambda p: p.setitem(sys.modules, "ray", None)),

@@ -32,9 +32,9 @@ class Bare(ItemJudge):
 
 SETTINGS = rows(
     Settings,
-    ({"seed": "1"}, "--seed", "a whole number"),
+    ({"seed": "1"}, "--seed", "valid integer"),
     ({"temperature": float("nan")}, "--temperature", "a finite number"),
-    ({"max_unscored": 1.5}, "--max-unscored", "from 0 to 1"),
+    ({"max_unscored": 1.5}, "--max-unscored", "less than or equal to 1"),
     ({"metric": "summary/sample"}, "--metric", "not a metric"),
 )
 
