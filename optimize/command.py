@@ -47,15 +47,12 @@ def _run(flags: CompileFlags) -> int:
 
 def _estimate(settings: Settings, reply_lengths: str) -> int:
     from debate_judge.optimize.estimate import estimate_compile, notes
-    from debate_judge.optimize.plan import load
+    from debate_judge.optimize.plan import make_plan
     from debate_judge.runs.estimates import estimate_blocks
     from debate_judge.runs.shared_flags import personas
 
-    rated = load(settings)
-    estimate = estimate_compile(
-        settings, personas(Path(settings.personas) if settings.personas else None), reply_lengths, rated
-    )
-    show(*estimate_blocks(estimate, "stage", notes(settings, rated.corpus)))
+    plan = make_plan(settings, personas(Path(settings.personas) if settings.personas else None))
+    show(*estimate_blocks(estimate_compile(plan, reply_lengths), "stage", notes(plan)))
     return 0
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize.command import main
 from debate_judge.optimize.held_out import choose_export, compare_held_out, evaluate
-from debate_judge.optimize.plan import CompileRun, RatedData, load, make_plan
+from debate_judge.optimize.plan import CompileRun, make_plan
 from debate_judge.optimize.result import Result
 from debate_judge.optimize.run import log_result, open_run, write_export
 from debate_judge.optimize.selection import choose, search
@@ -24,7 +24,7 @@ __all__ = ["compile_judge", "learn_and_measure", "main"]
 
 
 def compile_judge(
-    settings: Settings, personas: Mapping[str, str], corpus: Corpus | RatedData | None = None, *, progress: bool = True
+    settings: Settings, personas: Mapping[str, str], corpus: Corpus | None = None, *, progress: bool = True
 ) -> Result:
     """Compile a judge for the raters of a corpus and measure it on held-out sources.
 
@@ -38,7 +38,7 @@ def compile_judge(
         InputError: Settings or data cannot be used; no LM call was made then.
         dspy.LMError: The LM failed for good; its replies are stored, and the same command resumes from there.
     """
-    plan = make_plan(load(settings, corpus), settings, personas)
+    plan = make_plan(settings, personas, corpus)
     with open_run(plan, progress=progress) as (run, tracker):
         result = learn_and_measure(run)
         with run.runner.progress.track("writing the export, the run and the report", None):
@@ -52,7 +52,7 @@ def learn_and_measure(run: CompileRun) -> Result:
     A half is a list of folds with the same train part, on which the judge is tuned once; the exported judge's split is
     the first of the first half. Without folds it is the only one.
     """
-    plan, halves = run.plan, run.plan.data.halves
+    plan, halves = run.plan, run.plan.halves
     tuned = run.each(tune, [half[0].train for half in halves], concurrent=run.tunes_concurrently)
 
     folds = [fold for half in halves for fold in half]

@@ -6,17 +6,15 @@ pruned, the sampler suggests the longest debates, and the choice falls on the mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.compile import learn_and_measure
-from debate_judge.optimize.plan import CompilePlan, CompileRun, RatedData, load, make_plan
+from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.run import REFLECTION, make_reflection_lm
-from debate_judge.optimize.search import PARTS, SEARCH_LIMITS, search_stage
+from debate_judge.optimize.search import PARTS, search_stage
 from debate_judge.optimize.selection import calibration_label
-from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners.rated import examples
 from debate_judge.programs import options_of
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
@@ -38,18 +36,14 @@ SAMPLED_ITEMS = 640
 """Items of the sample, over all aspects and parts."""
 
 
-def estimate_compile(
-    settings: Settings, personas: Mapping[str, str], reply_lengths: str = "", rated: RatedData | None = None
-) -> Estimate:
+def estimate_compile(plan: CompilePlan, reply_lengths: str = "") -> Estimate:
     """Estimate a compile, stage by stage; nothing is written.
 
     Args:
-        settings: As for the compile.
-        personas: Name -> text of the personas that a debate may be given.
+        plan: As for the compile.
         reply_lengths: The value of `--estimate`.
-        rated: What the settings name, if it is loaded already.
     """
-    plan = make_plan(load(settings, rated), settings, personas)
+    settings = plan.settings
     target = EstimateTarget.of(
         settings,
         settings.store,
@@ -71,32 +65,31 @@ def estimate_compile(
             learn_and_measure(CompileRun(sample, runner, reflection_lm, at_most=case.at_most))
             steps.advance()
 
-        return estimate_by_dry_run(target, stages, work, cache_debates=plan.data.cross_validated)
+        return estimate_by_dry_run(target, stages, work, cache_debates=plan.cross_validated)
 
 
-def notes(settings: Settings, corpus: Corpus) -> list[str]:
+def notes(plan: CompilePlan) -> list[str]:
     """What the figures assume about the search, and what shared calls about the texts of a source would save."""
-    most = SEARCH_LIMITS[settings.effort].candidates
+    settings, most = plan.settings, plan.search_limits.candidates
     search = (
         f"Search: on at most {most:,} texts per aspect (--effort {settings.effort}). Expected: from a sample. "
         "At most: no trial is pruned, the sampler suggests the longest debates, and the most expensive judge is chosen."
     )
     together = "together" in options_of(settings.judge) and "together" not in settings.options()
-    sizes = [len(group.candidates) for group in corpus.groups] if together else []
+    sizes = [len(group.candidates) for group in plan.corpus.groups] if together else []
     return [*together_question(sizes), search]
 
 
 def sampled(plan: CompilePlan) -> CompilePlan:
     """The plan with a sample of the sources of each part or fold, and judges that make LM calls only."""
-    data, seed = plan.data, plan.settings.seed
-    first = data.splits
-    parts = [fold.held_out for fold in data.folds] if data.cross_validated else [first.train, first.dev, first.held_out]
-    texts = SAMPLED_ITEMS // len(data.aspects) // len(parts)
+    first, seed = plan.splits, plan.settings.seed
+    parts = [fold.held_out for fold in plan.folds] if plan.cross_validated else [first.train, first.dev, first.held_out]
+    texts = SAMPLED_ITEMS // len(plan.aspects) // len(parts)
     sampled_ids: set[str] = set()
     for groups in (part.groups for part in parts):
         # The others are for calibration alone.
         for discriminating in (True, False):
-            kind = [group for group in groups if data.discriminates(group, data.aspects) == discriminating]
+            kind = [group for group in groups if plan.discriminates(group, plan.aspects) == discriminating]
             sampled_ids |= {group.id for group in sampled_groups(kind, texts, seed)}
 
     def take(part: Corpus) -> Corpus:
@@ -105,12 +98,12 @@ def sampled(plan: CompilePlan) -> CompilePlan:
     def taken(splits: Splits) -> Splits:
         return replace(splits, train=take(splits.train), dev=take(splits.dev), held_out=take(splits.held_out))
 
-    halves = tuple(tuple(map(taken, half)) for half in data.halves)
     return replace(
         plan,
         # That too many items of a sample are unscored is no error.
         settings=replace(plan.settings, max_unscored=1.0),
-        data=replace(data, corpus=take(data.corpus), halves=halves),
+        corpus=take(plan.corpus),
+        halves=tuple(tuple(map(taken, half)) for half in plan.halves),
         judge=plan.judge.dry_run_copy(),
         single=plan.single.dry_run_copy(),
     )
@@ -119,10 +112,10 @@ def sampled(plan: CompilePlan) -> CompilePlan:
 def stage_texts(plan: CompilePlan) -> dict[str, TextTotals]:
     """Name of a stage (`runs.runner.stage`) -> the texts that are judged in it, each once."""
     totals: dict[str, TextTotals] = {}
-    grouped, seed = plan.data.level == "summary", plan.settings.seed
-    splits = [splits for half in plan.data.halves for splits in half]
-    for aspect in plan.data.aspects:
-        rated = [e for half in plan.data.halves for e in examples(half[0].train, [aspect], grouped=grouped, seed=seed)]
+    grouped, seed = plan.level == "summary", plan.settings.seed
+    splits = [splits for half in plan.halves for splits in half]
+    for aspect in plan.aspects:
+        rated = [e for half in plan.halves for e in examples(half[0].train, [aspect], grouped=grouped, seed=seed)]
         totals[f"{aspect.name}: tuning"] = text_totals(item for example in rated for item in example.questions)
         for label, discriminating in ((aspect.name, True), (calibration_label(aspect.name), False)):
             choices = [plan.choice_corpora(each, aspect, discriminating=discriminating) for each in splits]
@@ -130,5 +123,5 @@ def stage_texts(plan: CompilePlan) -> dict[str, TextTotals]:
                 items = [item for choice in choices for item in corpus_items(choice[part], aspect)]
                 for kind in ("debates", "tie-breaks"):
                     totals[search_stage(label, kind, part)] = text_totals(items)
-        totals[f"{aspect.name}: held-out"] = text_totals(corpus_items(plan.data.evaluation_corpus, aspect))
+        totals[f"{aspect.name}: held-out"] = text_totals(corpus_items(plan.evaluation_corpus, aspect))
     return totals

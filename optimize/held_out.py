@@ -72,13 +72,13 @@ def evaluate(run: CompileRun, compiled: CompiledJudge, splits: Splits) -> dict[s
             items = corpus_items(splits.held_out, aspect)
             return run.runner.judge(judges[name][aspect.name], items, f"{aspect.name}: held-out, {name}")
 
-    passes = [(name, aspect) for name in COMPARED for aspect in run.plan.data.aspects]
+    passes = [(name, aspect) for name in COMPARED for aspect in run.plan.aspects]
     judged = run.runner.run_concurrently([partial(judge, name, aspect) for name, aspect in passes])
     judgements = {(name, aspect.name): of_aspect for (name, aspect), of_aspect in zip(passes, judged, strict=True)}
 
     def evaluated(name: str) -> EvaluatedJudge:
         scores = {}
-        for a in run.plan.data.aspects:
+        for a in run.plan.aspects:
             granularity = default_granularity(single, a) if name == "single" else compiled.aspects[a.name].granularity
             scores[a.name] = group_scores(splits.held_out, a, judgements[name, a.name], granularity)
         on_scale = (run.plan.single if name == "single" else run.plan.judge).on_scale
@@ -161,23 +161,22 @@ def compare_held_out(plan: CompilePlan, folds: Sequence[Mapping[str, EvaluatedJu
         name: _in_corpus_order(setup.corpus, [fold[name] for fold in folds]) for name in (*COMPARED, COMPILED_MAPPED)
     }
     mapped = judges[COMPILED_MAPPED].scores
-    if len(mapped) < len(plan.data.aspects):
+    if len(mapped) < len(plan.aspects):
         del judges[COMPILED_MAPPED]
 
     def agreement(scores: Scores) -> float | None:
-        table = agreement_table(scores, levels=(plan.data.level,))
-        return table.average[plan.data.level][plan.statistic].value
+        table = agreement_table(scores, levels=(plan.level,))
+        return table.average[plan.level][plan.statistic].value
 
-    by_fold = tuple(agreement(fold["compiled"].scores) for fold in folds) if plan.data.cross_validated else ()
+    by_fold = tuple(agreement(fold["compiled"].scores) for fold in folds) if plan.cross_validated else ()
     return HeldOutComparison(setup, judges, baseline="single", mapped=mapped, fold_agreement=by_fold)
 
 
 def comparison_setup(plan: CompilePlan) -> EvalSetup:
     """What the held-out comparison measures."""
-    data, judge = plan.data, plan.judge
-    cuts = data.cuts if judge.on_scale and not judge.compares_pairs else {}
+    cuts = plan.cuts if plan.judge.on_scale and not plan.judge.compares_pairs else {}
     statistics, seed = (plan.statistic,), plan.settings.seed
-    return EvalSetup(data.evaluation_corpus, data.aspects, data.level, statistics, seed, cuts, data.decision_rules)
+    return EvalSetup(plan.evaluation_corpus, plan.aspects, plan.level, statistics, seed, cuts, plan.decision_rules)
 
 
 def _in_corpus_order(corpus: Corpus, folds: Sequence[EvaluatedJudge]) -> EvaluatedJudge:
@@ -199,7 +198,7 @@ def _in_corpus_order(corpus: Corpus, folds: Sequence[EvaluatedJudge]) -> Evaluat
 
 def procedure_note(plan: CompilePlan) -> str:
     """How held-out figures from folds were estimated."""
-    return f"Estimated by {len(plan.data.folds)}-fold nested cross-validation; intervals are slightly too narrow."
+    return f"Estimated by {len(plan.folds)}-fold nested cross-validation; intervals are slightly too narrow."
 
 
 def folds_json(plan: CompilePlan, held_out: HeldOutComparison) -> dict[str, Any]:
@@ -220,7 +219,7 @@ def calibration_effects(
         chosen, scores = judge.aspects[aspect], held_out.judges["compiled"].scores[aspect]
         if chosen.calibration is not None:
             effects[aspect] = calibration_effect(
-                chosen.calibration, scores, plan.data.level, on_scale=chosen.judge.on_scale, mapped=mapped
+                chosen.calibration, scores, plan.level, on_scale=chosen.judge.on_scale, mapped=mapped
             )
     return effects
 

@@ -14,18 +14,16 @@ from typing import Any, TypeVar
 
 from debate_judge import data
 from debate_judge.data.agreement.decisions import (
-    OBJECTIVE_DESCRIPTIONS,
     AbsoluteScale,
     DecisionRule,
     Objective,
     decision_cuts,
     find_decision_rules,
 )
-from debate_judge.data.agreement.figures import STATISTIC_NAMES, Statistic
+from debate_judge.data.agreement.figures import Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Level, RatedGroup, fingerprint
 from debate_judge.data.splits import (
-    Folds,
     Splits,
     append_held_out,
     aspects_to_judge,
@@ -50,23 +48,16 @@ from debate_judge.runs.tracking import Tracker
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class RatedData:
-    """The rated texts of a compile before they are split."""
-
-    corpus: Corpus
-    held_out: Corpus | None = None
-    """The part of `corpus` that is only measured on (`--held-out`)."""
-    from_python: bool = False
-    """Whether the corpus was passed from Python, instead of loaded from what the settings name."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class CompileData:
-    """The rated corpus of a compile."""
+class CompilePlan:
+    """Settings, data and judges of a compile. The judges are built with the plan only: that reads the user's files."""
 
+    settings: Settings
     corpus: Corpus
+    """The rated texts, with those of `--held-out`."""
     aspects: tuple[Aspect, ...]
     """The aspects to judge."""
     level: Level
@@ -74,12 +65,19 @@ class CompileData:
     decision_rules: Mapping[str, DecisionRule]
     """Aspect -> the decision that its ratings define, for aspects whose ratings define one."""
     cuts: Mapping[str, float]
-    """Aspect -> the least value that counts as a yes where decisions are compared
-    (`data.agreement.absolute_agreement`)."""
+    """Aspect -> the least value that counts as a yes where decisions are compared (`data.agreement.decisions`)."""
     halves: tuple[tuple[Splits, ...], ...]
     """Splits in train, to tune on, dev, to choose by, and held-out, to measure on, by halves, whose splits have the
     same train part. The first is that of the exported judge; of a cross-validation that uses all sources and holds none
     out, and the others are the folds. Without folds it is the only one."""
+    judge: Judge
+    """The untuned judge of the settings; it is copied before it makes calls or is tuned."""
+    single: Judge
+    """One call of the Scorer, with the user's score mode, which debates are compared with."""
+    personas: Mapping[str, str]
+    """Name -> text of the Critic's personas."""
+    identity: str
+    """Fingerprint of settings, data and personas: equal identities give equal results."""
 
     @property
     def splits(self) -> Splits:
@@ -100,103 +98,6 @@ class CompileData:
         """The sources of the held-out figures; with folds all."""
         return self.corpus if self.cross_validated else self.splits.held_out
 
-    def discriminates(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
-        """Whether a group's ratings can tell better from worse judges in one of the aspects."""
-        if self.level == "summary" and not any(aspect.name in self.decision_rules for aspect in aspects):
-            return any(group.has_distinct_ratings(aspect.name) for aspect in aspects)
-        return True
-
-
-def load(settings: Settings, corpus: Corpus | RatedData | None = None) -> RatedData:
-    """Load what the settings name, with `corpus` in place of `--data`; `RatedData` is returned as it is."""
-    if isinstance(corpus, RatedData):
-        return corpus
-    from_python = corpus is not None
-    if corpus is None:
-        file = resolve_data(settings.data)
-        corpus = data.load(file, settings.task, settings.columns, settings.sources)
-    if settings.held_out is None:
-        return RatedData(corpus, from_python=from_python)
-    file = resolve_data(settings.held_out, "--held-out")
-    held_out = data.load(file, corpus.task, settings.columns)
-    return RatedData(append_held_out(corpus, held_out), held_out, from_python)
-
-
-def split_sources(rated: RatedData, settings: Settings, judge: Judge) -> CompileData:
-    """Split the sources once or into folds, and determine the aspects and the level to choose by."""
-    corpus = rated.corpus
-    names = aspects_to_judge(corpus, settings.aspects)
-    require_enough_rated(corpus, names)
-    aspects = tuple(corpus.task.aspect(name) for name in names)
-    decision_rules = find_decision_rules(corpus.groups, aspects)
-    level = settings.metric_choice.level
-    if level == "auto":
-        level = _auto_level(corpus, aspects, decision_rules, judge)
-    require_level(corpus, level)
-    folds = _folds(corpus, settings, list(names))
-    if rated.held_out is not None:
-        splits = split_with_held_out(corpus, len(rated.held_out.groups), aspects=list(names), seed=settings.seed)
-    else:
-        splits = folds.final if folds else split(corpus, aspects=list(names), seed=settings.seed)
-    if splits.joined:
-        logger.info(splits.near_duplicates_note())
-    first, *others = folds.halves if folds else ((),)
-    halves = ((splits, *first), *others)
-    cuts = decision_cuts(aspects, decision_rules, settings.cut)
-    return CompileData(corpus, aspects, level, decision_rules, cuts, halves)
-
-
-def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds | None:
-    """The folds; None for a single split.
-
-    Raises:
-        InputError: Too few sources for the folds.
-    """
-    if settings.held_out is not None:
-        if (settings.folds or 1) != 1:
-            raise InputError(
-                "a separate held-out set cannot be combined with folds",
-                field="--held-out",
-                expected="no --folds",
-                found=f"--folds {settings.folds}",
-                remedy="give either --folds or --held-out",
-            )
-        return None
-    count = default_folds(corpus) if settings.folds is None else settings.folds
-    return None if count == 1 else make_folds(corpus, aspects=aspects, seed=settings.seed, count=count)
-
-
-def _auto_level(
-    corpus: Corpus, aspects: Sequence[Aspect], decision_rules: Mapping[str, DecisionRule], judge: Judge
-) -> Level:
-    """The level `auto`: `summary` if groups have several candidates, else `sample`.
-
-    Also `sample` if the ratings of all aspects are binary: there is one threshold for all sources then, the pooled
-    correlation ranks judges much as AUROC does, and groups with a single label count, too. But not for a judge that
-    compares candidates, whose scores mean nothing across sources.
-    """
-    all_binary = all(a.name in decision_rules and decision_rules[a.name].kind == "binary" for a in aspects)
-    return "summary" if corpus.grouped and (not all_binary or judge.compares_pairs) else "sample"
-
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class CompilePlan:
-    """Settings, data and judges of a compile. The judges are built with the plan only: that reads the user's files."""
-
-    settings: Settings
-    data: CompileData
-    judge: Judge
-    """The untuned judge of the settings; it is copied before it makes calls or is tuned."""
-    single: Judge
-    """One call of the Scorer, with the user's score mode, which debates are compared with."""
-    personas: Mapping[str, str]
-    """Name -> text of the Critic's personas."""
-    identity: str
-    """Fingerprint of settings, data and personas: equal identities give equal results."""
-
     @property
     def statistic(self) -> Statistic:
         """The correlation of reported agreement; the objective, too, unless that is an absolute measure."""
@@ -210,27 +111,18 @@ class CompilePlan:
     @property
     def absolute_scales(self) -> dict[str, AbsoluteScale]:
         """Aspect -> what absolute agreement is measured against."""
-        return {a.name: AbsoluteScale(a.scale.high - a.scale.low, self.data.cuts[a.name]) for a in self.data.aspects}
-
-    @property
-    def objective_description(self) -> str:
-        """The name of the objective, e.g. `summary-level Spearman`."""
-        absolute_measure = self.settings.metric_choice.absolute_measure
-        return (
-            f"{self.data.level}-level {STATISTIC_NAMES[self.statistic]}"
-            if absolute_measure is None
-            else OBJECTIVE_DESCRIPTIONS[absolute_measure]
-        )
-
-    @property
-    def study_file(self) -> Path:
-        """The file of the exported judge's study."""
-        return Path(self.settings.store) / "studies" / f"{self.identity}.log"
+        return {a.name: AbsoluteScale(a.scale.high - a.scale.low, self.cuts[a.name]) for a in self.aspects}
 
     @property
     def search_limits(self) -> SearchLimits:
         """How much the search tries."""
         return replace(SEARCH_LIMITS[self.settings.effort], trials=self.settings.trials)
+
+    def discriminates(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
+        """Whether a group's ratings can tell better from worse judges in one of the aspects."""
+        if self.level == "summary" and not any(aspect.name in self.decision_rules for aspect in aspects):
+            return any(group.has_distinct_ratings(aspect.name) for aspect in aspects)
+        return True
 
     def choice_corpora(
         self, splits: Splits, aspect: Aspect, *, discriminating: bool = True
@@ -238,8 +130,8 @@ class CompilePlan:
         """The sources of a split that the judge of an aspect is chosen by.
 
         Those of dev, then of train, up to the number of candidates that the effort allows. Only sources whose ratings
-        can discriminate between judges (`CompileData.discriminates`); with `discriminating=False` the other rated
-        sources, up to the same limit.
+        can discriminate between judges (`discriminates`); with `discriminating=False` the other rated sources, up to
+        the same limit.
         """
         remaining = self.search_limits.candidates
         corpora: dict[ChoicePart, Corpus] = {}
@@ -249,7 +141,7 @@ class CompilePlan:
             for group in groups:
                 if remaining < len(group.candidates):
                     continue
-                if discriminates := self.data.discriminates(group, [aspect]):
+                if discriminates := self.discriminates(group, [aspect]):
                     remaining -= len(group.candidates)
                 rated = any(c.ratings.get(aspect.name) for c in group.candidates)
                 if discriminates == discriminating and (discriminates or rated):
@@ -278,7 +170,7 @@ class CompilePlan:
     @property
     def model_name(self) -> str:
         """The name of the registered model and prompts; every compile with this name registers a version."""
-        return self.settings.name or f"debate-{self.data.corpus.task.name}"
+        return self.settings.name or f"debate-{self.corpus.task.name}"
 
     @property
     def note(self) -> str | None:
@@ -302,10 +194,6 @@ class CompileRun:
     """For an estimate: whether everything is tuned, searched and chosen as if it took the most calls."""
 
     @property
-    def make_tuner(self) -> Tuner:
-        return self.tuner or find_tuner(self.plan.settings.tuner)
-
-    @property
     def tunes_concurrently(self) -> bool:
         """Whether several judges can be tuned at once: DSPy's optimizers set global seeds, and silencing them redirects
         the output of the whole process."""
@@ -317,8 +205,27 @@ class CompileRun:
         return self.runner.run_concurrently(jobs) if concurrent else [job() for job in jobs]
 
 
-def _require_compatible(settings: Settings, judge: Judge, corpus: Corpus) -> None:
-    """Refuse settings that do not fit the judge or the data."""
+def make_plan(settings: Settings, personas: Mapping[str, str], rated: Corpus | None = None) -> CompilePlan:
+    """The plan of a compile: the data that the settings name, their split, the level to choose by, the judges.
+
+    Args:
+        settings: All settings of the compile.
+        personas: Name -> text of the Critic's personas to try.
+        rated: Rated texts in place of `--data`.
+
+    Raises:
+        InputError: Settings or data cannot be used.
+    """
+    searched = find_preset(settings.judge).dimensions
+    find_tuner(settings.tuner)
+    options = settings.options()
+    judge = build_preset(settings.judge, options)
+    rounds = settings.max_rounds if "rounds" in searched else min(judge.debate_config.rounds, settings.max_rounds)
+    judge = judge.with_debate(rounds=rounds)
+    if settings.examples:
+        require_shows_examples(judge)
+    # The single call has the user's score mode, too.
+    single = build_preset("single", {name: value for name, value in options.items() if name in options_of("single")})
     measure = settings.metric_choice.absolute_measure
     if measure and (judge.compares_pairs or not judge.on_scale):
         raise InputError(
@@ -327,42 +234,81 @@ def _require_compatible(settings: Settings, judge: Judge, corpus: Corpus) -> Non
             expected="a correlation",
             found=settings.metric,
         )
-
-
-def make_plan(rated: RatedData, settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
-    """The plan of a compile: the judge, the data, their split, the level to choose by.
-
-    Raises:
-        InputError: Settings or data cannot be used.
-    """
-    find_preset(settings.judge)
-    find_tuner(settings.tuner)
-    options = settings.options()
-    judge = _initial_judge(settings, options)
-    if settings.examples:
-        require_shows_examples(judge)
-    # The single call has the user's score mode, too.
-    single = build_preset("single", {name: value for name, value in options.items() if name in options_of("single")})
-    corpus = rated.corpus
-    _require_compatible(settings, judge, corpus)
+    corpus, held_out = load(settings, rated)
+    names = aspects_to_judge(corpus, settings.aspects)
+    require_enough_rated(corpus, names)
+    aspects = tuple(corpus.task.aspect(name) for name in names)
+    decision_rules = find_decision_rules(corpus.groups, aspects)
+    level = settings.metric_choice.level
+    if level == "auto":
+        level = _auto_level(corpus, aspects, decision_rules, judge)
+    require_level(corpus, level)
     return CompilePlan(
         settings=settings,
-        data=split_sources(rated, settings, judge),
+        corpus=corpus,
+        aspects=aspects,
+        level=level,
+        decision_rules=decision_rules,
+        cuts=decision_cuts(aspects, decision_rules, settings.cut),
+        halves=_split(corpus, held_out, settings, names),
         judge=judge,
         single=single,
         personas=personas,
         identity=fingerprint(
             [settings.identity(), corpus.digest, dict(personas), judge.instructions()]
             # The task of a corpus from Python is not named by the settings, so its wording is added.
-            + ([repr(corpus.task)] if rated.from_python else [])
+            + ([] if rated is None else [repr(corpus.task)])
         ),
     )
 
 
-def _initial_judge(settings: Settings, options: Mapping[str, Any]) -> Judge:
-    """The untuned judge of the settings, with their options and their maximum of rounds."""
-    judge = build_preset(settings.judge, options)
-    searched = "rounds" in find_preset(settings.judge).dimensions
-    return judge.with_debate(
-        rounds=settings.max_rounds if searched else min(judge.debate_config.rounds, settings.max_rounds)
-    )
+def load(settings: Settings, rated: Corpus | None) -> tuple[Corpus, Corpus | None]:
+    """All rated texts, and the part of them that is only measured on (`--held-out`)."""
+    if rated is None:
+        rated = data.load(resolve_data(settings.data), settings.task, settings.columns, settings.sources)
+    if settings.held_out is None:
+        return rated, None
+    held_out = data.load(resolve_data(settings.held_out, "--held-out"), rated.task, settings.columns)
+    return append_held_out(rated, held_out), held_out
+
+
+def _split(
+    corpus: Corpus, held_out: Corpus | None, settings: Settings, aspects: Sequence[str]
+) -> tuple[tuple[Splits, ...], ...]:
+    """`CompilePlan.halves`.
+
+    Raises:
+        InputError: Too few sources.
+    """
+    if held_out is not None:
+        if (settings.folds or 1) != 1:
+            raise InputError(
+                "a separate held-out set cannot be combined with folds",
+                field="--held-out",
+                expected="no --folds",
+                found=f"--folds {settings.folds}",
+                remedy="give either --folds or --held-out",
+            )
+        splits = split_with_held_out(corpus, len(held_out.groups), aspects=aspects, seed=settings.seed)
+        halves: tuple[tuple[Splits, ...], ...] = ((),)
+    elif (count := settings.folds or default_folds(corpus)) > 1:
+        folds = make_folds(corpus, aspects=aspects, seed=settings.seed, count=count)
+        splits, halves = folds.final, folds.halves
+    else:
+        splits, halves = split(corpus, aspects=aspects, seed=settings.seed), ((),)
+    if splits.joined:
+        logger.info(splits.near_duplicates_note())
+    return (splits, *halves[0]), *halves[1:]
+
+
+def _auto_level(
+    corpus: Corpus, aspects: Sequence[Aspect], decision_rules: Mapping[str, DecisionRule], judge: Judge
+) -> Level:
+    """The level `auto`: `summary` if groups have several candidates, else `sample`.
+
+    Also `sample` if the ratings of all aspects are binary: there is one threshold for all sources then, the pooled
+    correlation ranks judges much as AUROC does, and groups with a single label count, too. But not for a judge that
+    compares candidates, whose scores mean nothing across sources.
+    """
+    all_binary = all(a.name in decision_rules and decision_rules[a.name].kind == "binary" for a in aspects)
+    return "summary" if corpus.grouped and (not all_binary or judge.compares_pairs) else "sample"

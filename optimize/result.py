@@ -143,7 +143,7 @@ class Result:
         that are reported."""
         table = self.held_out.tables[judge]
         by_level = table.average if aspect is None else table.aspects[aspect]
-        return by_level[self.plan.data.level][self.plan.statistic]
+        return by_level[self.plan.level][self.plan.statistic]
 
     @property
     def beats_chance(self) -> bool:
@@ -182,7 +182,7 @@ class Result:
     def evidence(self) -> dict[str, Any]:
         """The results and how they were measured, as JSON values: for the export's manifest, and most of `to_json`."""
         held_out, gain, plan = self.held_out, self.held_out.gain, self.plan
-        splits, origin = plan.data.splits, plan.data.corpus.origin
+        splits, origin = plan.splits, plan.corpus.origin
         return {
             "chosen": {aspect: asdict(chosen.point) for aspect, chosen in self.chosen.items()},
             "exported": {"judge": self.exports, "why": self.why},
@@ -196,11 +196,11 @@ class Result:
             "gains": {aspect: asdict(aspect_gain) for aspect, aspect_gain in held_out.gains.items()},
             "gain_of_knowledge": asdict(held_out.gain_of_knowledge),
             "gain_over_informed_single": asdict(held_out.gain_over_informed),
-            "near_duplicates": [list(ids) for ids in plan.data.splits.joined],
+            "near_duplicates": [list(ids) for ids in plan.splits.joined],
             **({"folds": folds_json(plan, held_out)} if held_out.fold_agreement else {}),
             "guides": guides(self.compiled),
             "lm_calls_per_item": {name: held_out.calls_per_item(name) for name in COMPARED},
-            "objective": {"statistic": plan.statistic, "level": plan.data.level, "maximized": plan.objective},
+            "objective": {"statistic": plan.statistic, "level": plan.level, "maximized": plan.objective},
             "data": asdict(replace(origin, location=Path(origin.location).name)),
             # With folds there is no held-out part: the exported judge uses all sources.
             "splits": {part: digest for part, digest in splits.fingerprints.items() if getattr(splits, part).groups},
@@ -272,7 +272,7 @@ def metric_name(result: Result) -> str:
 
 def sources(result: Result) -> int:
     """Number of sources that the figures are from."""
-    return result.plan.data.evaluation_corpus.sources
+    return result.plan.evaluation_corpus.sources
 
 
 def agreement_table(result: Result, *, brief: bool = False) -> DataTable:
@@ -458,7 +458,7 @@ def _differences(result: Result) -> list[str]:
 
 def summary(result: Result, *, verbose: bool = False) -> list[OutputBlock]:
     """One screen; if `verbose`, all tables of the report come before it."""
-    unscored, joined = result.agreement("compiled").unscored, result.plan.data.splits.near_duplicates_note()
+    unscored, joined = result.agreement("compiled").unscored, result.plan.splits.near_duplicates_note()
     return [
         *(_details(result) if verbose else []),
         f"Held-out {metric_name(result)} with the human ratings, {sources(result)} sources, 95 % intervals",
@@ -567,7 +567,7 @@ def _agreement_by_rounds(result: Result) -> list[ReportBlock]:
     charts: list[ReportBlock] = []
     for aspect, scores in result.searches[0].aspects.items():
         chosen, series, label = result.chosen[aspect].point, [], ""
-        by_rounds = scores.agreement_by_rounds(plan.statistic, plan.data.level, plan.settings.seed)
+        by_rounds = scores.agreement_by_rounds(plan.statistic, plan.level, plan.settings.seed)
         for variant, values in by_rounds.items():
             points = tuple(p for n, value in enumerate(values) for p in point(n, value))
             series.append(Series(variant_name(variant), points))
@@ -581,12 +581,12 @@ def _agreement_by_rounds(result: Result) -> list[ReportBlock]:
 
 
 def _reproduce(result: Result) -> list[ReportBlock]:
-    data, settings, plan = result.plan.data, result.plan.settings, result.plan
-    parts = {"train": data.splits.train, "dev": data.splits.dev, "held-out": data.evaluation_corpus}
+    settings, plan = result.plan.settings, result.plan
+    parts = {"train": plan.splits.train, "dev": plan.splits.dev, "held-out": plan.evaluation_corpus}
     rows = {
         "seed": str(settings.seed),
         "LM": settings.lm,
-        "data": f"{data.corpus.origin.name}, fingerprint {data.corpus.digest}",
+        "data": f"{plan.corpus.origin.name}, fingerprint {plan.corpus.digest}",
         **{name: f"{part.sources} sources, fingerprint {part.digest}" for name, part in parts.items()},
         "settings": f"fingerprint {plan.identity}",
     }

@@ -109,7 +109,7 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[tuple[Comp
         )
         if progress and lm.destination is not None:
             print(lm.destination, file=sys.stderr)
-        cache = DebateCache() if plan.data.cross_validated else None
+        cache = DebateCache() if plan.cross_validated else None
         with JudgeRunner(lm, progress=progress, cache=cache) as runner:
             # Before the tracker: settings that name no LM leave no run.
             reflection_lm = make_reflection_lm(settings, lm)
@@ -132,10 +132,8 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[tuple[Comp
 def _preflight_checks(plan: CompilePlan) -> list[PreflightCheck]:
     """The preflight calls: the judge with every role that the search may use."""
     searched = "tie_breaker" in find_preset(plan.settings.judge).dimensions
-    judge, aspects = plan.judge.with_debate(tie_breaker=True if searched else None), plan.data.aspects
-    return preflight_checks(
-        plan.settings.judge, dict.fromkeys((a.name for a in aspects), judge), plan.data.corpus, aspects
-    )
+    judge, aspects = plan.judge.with_debate(tie_breaker=True if searched else None), plan.aspects
+    return preflight_checks(plan.settings.judge, dict.fromkeys((a.name for a in aspects), judge), plan.corpus, aspects)
 
 
 @contextmanager
@@ -167,15 +165,14 @@ def _log_plan(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before any LM call: settings, data and split."""
     import mlflow
 
-    data = plan.data
-    derived = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
+    derived = {"aspects": ",".join(a.name for a in plan.aspects), "level": plan.level}
     tracker.log_settings(asdict(plan.settings) | derived, changed_settings(plan.settings, _ALWAYS_LOGGED) | derived)
     with tracker.writing(), tracking_errors(tracker.store.uri):
         require_registrable(plan.model_name)
-        mlflow.set_tags(text_values({"note": plan.note or None, "held_out": data.evaluation_corpus.digest}))
-        log_dataset("train", data.splits.train, data.splits.fingerprints["train"])
-        log_dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
-        log_dataset("held_out", data.evaluation_corpus, data.evaluation_corpus.digest)
+        mlflow.set_tags(text_values({"note": plan.note or None, "held_out": plan.evaluation_corpus.digest}))
+        log_dataset("train", plan.splits.train, plan.splits.fingerprints["train"])
+        log_dataset("dev", plan.splits.dev, plan.splits.fingerprints["dev"])
+        log_dataset("held_out", plan.evaluation_corpus, plan.evaluation_corpus.digest)
 
 
 def write_export(result: Result) -> None:
@@ -195,7 +192,7 @@ def write_export(result: Result) -> None:
 
 def _compiled_on(plan: CompilePlan) -> list[str]:
     """Hashes of the sources that the exported judge was tuned or chosen on: agreement on them is no evidence."""
-    return sorted({group.source_id for part in (plan.data.splits.train, plan.data.splits.dev) for group in part.groups})
+    return sorted({group.source_id for part in (plan.splits.train, plan.splits.dev) for group in part.groups})
 
 
 def log_result(result: Result, tracker: Tracker) -> Result:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 
 from debate_judge.data.agreement.decisions import POOLED
@@ -28,7 +29,7 @@ def search(run: CompileRun, tuned: TunedJudges, splits: Splits) -> Search:
         dspy.LMError: The LM failed for good, or too many of the train and dev items have no score.
     """
     plan, settings = run.plan, run.plan.settings
-    exported = splits is plan.data.splits
+    exported = splits is plan.splits
     run.runner.progress.objective = settings.metric_choice.absolute_measure or "agreement"
     purpose = "the judge that is exported" if exported else "a fold"
     sources = f"{splits.train.sources} train, {splits.dev.sources} dev, {splits.held_out.sources} held-out"
@@ -43,18 +44,18 @@ def search(run: CompileRun, tuned: TunedJudges, splits: Splits) -> Search:
                 label=aspect.name,
                 fixed_granularity=fixed_granularity(plan, aspect),
             )
-            for aspect in plan.data.aspects
+            for aspect in plan.aspects
         },
         space=tuned.space,
         limits=plan.search_limits,
         objective=plan.objective,
-        level="sample" if plan.objective in POOLED else plan.data.level,
+        level="sample" if plan.objective in POOLED else plan.level,
         absolute_scales=plan.absolute_scales,
         max_unscored=settings.max_unscored,
         seed=settings.seed,
         study_name=plan.identity,
         # The study of a fold is in memory, and after a stop is repeated from the stored replies.
-        storage=plan.study_file if exported and run.tracker else None,
+        storage=Path(settings.store) / "studies" / f"{plan.identity}.log" if exported and run.tracker else None,
         at_most=run.at_most,
         on_trial=partial(_log_trial, run, run.tracker if exported else None),
     ).optimize()
@@ -72,7 +73,7 @@ def choose(run: CompileRun, found: Search, splits: Splits) -> CompiledJudge:
         point, scores = chosen.point, found.aspects[aspect]
         judge = scores.variants[point.variant].judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
         judges[aspect] = AspectJudge(judge, scores.granularity(point), calibration)
-    return CompiledJudge(run.plan.data.corpus.task, judges)
+    return CompiledJudge(run.plan.corpus.task, judges)
 
 
 def _calibration(run: CompileRun, name: str, *, found: Search, splits: Splits) -> Calibration | None:

@@ -18,12 +18,11 @@ from debate_judge.data.schema import Corpus
 from debate_judge.optimize import compile as command
 from debate_judge.optimize import python_api
 from debate_judge.optimize.estimate import estimate_compile
-from debate_judge.optimize.plan import CompilePlan
+from debate_judge.optimize.plan import CompilePlan, make_plan
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs import command_line
 from debate_judge.runs.shared_flags import personas
 from tests.config_keys import keys
-from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import SAMPLE, small_corpus
 from tests.printed_output import unwrapped
 
@@ -142,7 +141,7 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(capsys: pytest.C
 def test_sources_of_equal_ratings_count_and_are_part_of_the_estimate() -> None:
     """They rank nothing, so that no judge is tuned or chosen by them, but they tell how high the raters go."""
     data = written("rated.jsonl", lambda n, group: iter([rated(group, lambda r: r if n % 3 else 5)]))
-    estimate = estimate_compile(Settings(data="rated.jsonl", max_rounds=0, folds=1), personas(None))
+    estimate = estimate_compile(make_plan(Settings(data="rated.jsonl", max_rounds=0, folds=1), personas(None)))
     result = compiled(*data, *QUICK, "--max-rounds", "0", *keys(preflight=False))
     # 11 of the 18 sources are train and dev, 66 texts.
     calibration = result["calibration"]["relevance"]
@@ -239,13 +238,13 @@ def test_a_frame_becomes_a_judge_a_table_a_verdict_and_an_export() -> None:
 
 def test_a_file_a_corpus_and_a_task_of_ones_own_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     def planned(chosen: Settings, texts: Mapping[str, str], corpus: Corpus | None, *, progress: bool) -> CompilePlan:
-        return plan_of(chosen, texts, corpus)
+        return make_plan(chosen, texts, corpus)
 
     monkeypatch.setattr(python_api, "compile_judge", planned)
     file = small_corpus(Path(), 8, 3)
     worded = replace(TASK, aspects=(replace(TASK.aspects[0], definition="Whether each sentence follows."),))
     inputs = ((file, "summarization"), (debate_judge.corpus(file), None), (file, TASK), (file, worded))
     plans = [cast(CompilePlan, debate_judge.compile(data, task=task, **IN_PYTHON)) for data, task in inputs]
-    assert plans[0].data.corpus.groups == plans[1].data.corpus.groups
-    assert [plan.data.corpus.task for plan in plans[2:]] == [TASK, worded]
+    assert plans[0].corpus.groups == plans[1].corpus.groups
+    assert [plan.corpus.task for plan in plans[2:]] == [TASK, worded]
     assert len({plan.name for plan in plans}) == 4

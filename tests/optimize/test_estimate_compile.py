@@ -12,6 +12,7 @@ import pytest
 
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimate import estimate_compile
+from debate_judge.optimize.plan import make_plan
 from debate_judge.optimize.run import make_reflection_lm
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
@@ -33,7 +34,8 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def estimated(**settings: Any) -> Estimate:
-    return estimate_compile(Settings(**{"data": str(small_corpus(Path())), "folds": 1, **settings}), personas(None))
+    named = Settings(**{"data": str(small_corpus(Path())), "folds": 1, **settings})
+    return estimate_compile(make_plan(named, personas(None)))
 
 
 def executed(*arguments: str) -> int:
@@ -94,7 +96,7 @@ def test_a_light_compile_by_folds_executes_no_more_than_it_takes_at_most(monkeyp
     # The compile, too, prunes nothing.
     monkeypatch.setattr("debate_judge.optimize.search._PRUNED_SHARE", 0.0)
     settings = Settings(data=str(small_corpus(Path(), 8, 3)), aspects=("coherence", "fluency"), folds=4)
-    most = estimate_compile(settings, personas(None)).total[1].calls
+    most = estimate_compile(make_plan(settings, personas(None))).total[1].calls
     lm = scripted_lm(always_disputing)
     with JudgeRunner(lm, progress=False) as runner:
         author = make_reflection_lm(settings, lm, DryRunTransport(EstimateCase(100, at_most=True)))

@@ -11,8 +11,8 @@ from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGro
 from debate_judge.optimize.tuners.rated import MIN_BATCH_ITEMS, examples, group_metric
 from debate_judge.optimize.tuning import (
     choose_examples,
+    examples_knowledge,
     rated_candidates,
-    show_precedents,
 )  # fmt: skip
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.examples import examples_of
@@ -102,7 +102,7 @@ def test_examples_of_a_source_span_its_ratings_and_stand_together() -> None:
     chosen = [(e.group, e.rating) for e in shown]
     assert chosen == [("2", 5), ("2", 3), ("2", 2.1), ("2", 1), ("3", 4.2), ("3", 2)]
     assert (shown[0].source, shown[0].context, shown[0].candidate) == ("Source 2.", "Context 2.", "Text 2.5.")
-    judge = show_precedents(Debate(), wide, (TONE,), 3)
+    judge = examples_knowledge(Debate(), wide, TONE, 3, 0)[1].apply(Debate())
     assert judge.precedents == 3
-    assert examples_of(judge) == tuple(rated_candidates(wide, TONE))
+    assert examples_of(judge) == tuple(example for group in rated_candidates(wide, TONE) for example in group)
     assert len(examples_of(judge)) == 16

@@ -109,7 +109,7 @@ def guided(scores: ChoiceScores) -> Judge:
 def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: FoldedCompile) -> None:
     learnings, (final, *of_folds) = set(), folded.result.searches
     assert len(of_folds) == 4
-    for search, fold in zip(of_folds, folded.result.plan.data.folds, strict=True):
+    for search, fold in zip(of_folds, folded.result.plan.folds, strict=True):
         held_out = {group.id for group in fold.held_out.groups}
         seen = seen_by(guide_of(guided(search.aspects["coherence"])))
         learnings.add(frozenset(seen))
@@ -136,7 +136,7 @@ def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(folded: Folde
 
 
 def test_judgements_are_those_of_the_texts_in_the_order_of_the_corpus(folded: FoldedCompile) -> None:
-    texts = [c.text for group in folded.result.plan.data.evaluation_corpus.groups for c in group.candidates]
+    texts = [c.text for group in folded.result.plan.evaluation_corpus.groups for c in group.candidates]
     expected = [float(score_of_text(text)) for text in texts]
     judgements = folded.result.held_out.judges["compiled"].judgements["coherence"]
     assert [getattr(judgement, "score", None) for judgement in judgements] == expected
@@ -149,7 +149,7 @@ def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: Folded
     by_group = {group.group: group for group in judge.scores["coherence"]}
     answers = dict(zip([group.group for group in judge.scores["coherence"]], range(SOURCES), strict=True))
     per_group, folds = len(judge.judgements["coherence"]) // SOURCES, []
-    for n, fold in enumerate(plan.data.folds):
+    for n, fold in enumerate(plan.folds):
         groups = [by_group[group.id] for group in fold.held_out.groups]
         judgements = [
             j for group in groups for j in judge.judgements["coherence"][per_group * answers[group.group] :][:per_group]
@@ -162,7 +162,7 @@ def test_the_scores_of_a_fold_are_mapped_as_was_learnt_without_it(folded: Folded
     assert comparison.judges["compiled"].scores == judge.scores
     assert comparison.judges["compiled"].judgements == judge.judgements
     mapped_groups = {group.group: group.scores for group in comparison.mapped["coherence"]}
-    for n, fold in enumerate(plan.data.folds):
+    for n, fold in enumerate(plan.folds):
         for group in fold.held_out.groups:
             scores = by_group[group.id].scores
             assert mapped_groups[group.id] == tuple(pytest.approx(score + n) for score in scores if score)
@@ -194,7 +194,7 @@ def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(fold
 
 def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
     result = compile_in_folds(tmp_path, data(tmp_path, candidates=1, sources=24)).result
-    assert (result.plan.data.level, len(result.plan.data.folds)) == ("sample", 6)
+    assert (result.plan.level, len(result.plan.folds)) == ("sample", 6)
     groups = result.held_out.judges["single"].scores["coherence"]
     cell = result.held_out.tables["single"].average["sample"]["spearman"]
     assert (len(groups), cell.groups) == (24, 24)

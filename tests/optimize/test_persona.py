@@ -13,7 +13,7 @@ import dspy
 import pytest
 from dspy.teleprompt.teleprompt import Teleprompter
 
-from debate_judge.optimize.plan import CompileRun
+from debate_judge.optimize.plan import CompileRun, make_plan
 from debate_judge.optimize.search import LEARNT, NO_KNOWLEDGE, TUNED, JudgeVariant, SearchSpace
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import (
@@ -41,7 +41,6 @@ from debate_judge.programs.examples import examples_of
 from debate_judge.programs.judge import DebateConfig, Item, Judge, Transcript, Turn, corpus_items
 from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm, section
-from tests.optimize.compiles import plan_of
 from tests.optimize.guide_author import ASPECT, CANDIDATES, SOURCES, Author, corpus, tuned
 from tests.optimize.small_corpus import small_corpus
 
@@ -141,7 +140,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
     """For the aspect that has one; another aspect has its own persona there."""
     file = small_corpus(tmp_path, groups=12, candidates=3)
     settings = Settings(data=str(file), store=str(tmp_path), folds=1, aspects=("coherence", "fluency"))
-    plan = plan_of(settings, {name: persona.text for name, persona in PERSONAS.items()})
+    plan = make_plan(settings, {name: persona.text for name, persona in PERSONAS.items()})
 
     class Writing(Teleprompter):
         def __init__(self, tuning: TunerContext) -> None:
@@ -155,14 +154,14 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
 
     lm = scripted_lm(debater())
     with JudgeRunner(lm, progress=False) as runner:
-        learnt = tune(CompileRun(plan, runner, lm, tuner=Writing), plan.data.splits.train)
+        learnt = tune(CompileRun(plan, runner, lm, tuner=Writing), plan.splits.train)
     assert (LEARNT in learnt.space.personas) == (text is not None)
     if text is None:
         return
     variants: Any = {label: of[JudgeVariant(NO_KNOWLEDGE, LEARNT)] for label, of in learnt.variants.items()}
     assert variants["coherence"].judge.instructions()["critic"] == text
     assert variants["fluency"].judge.instructions()["critic"] == ADVOCATE.text
-    groups = [group.id for group in plan.data.splits.train.groups if group.has_distinct_ratings("coherence")]
+    groups = [group.id for group in plan.splits.train.groups if group.has_distinct_ratings("coherence")]
     judged = [variants["coherence"].judge_for("train", ("coherence", name)) is not None for name in groups]
     assert judged == [False] + [True] * (len(groups) - 1)
     assert variants["coherence"].judge_for("dev", ("coherence", groups[0])) is not None
@@ -207,7 +206,7 @@ def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own_beside_a_guid
 
 def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
     assert len(examples(CORPUS, (ASPECT,), grouped=True, seed=0)) == len(GROUPS)
-    rated = examples_knowledge(BASE, CORPUS, (ASPECT,), 2, 0)
+    rated = examples_knowledge(BASE, CORPUS, ASPECT, 2, 0)
     assert [kind.name for kind in rated] == ["examples", "precedents"]
     (guide,) = learnt_knowledge(BASE, learnt())
     kinds = [guide, *rated, *(combine(guide, shown) for shown in rated)]
@@ -223,4 +222,4 @@ def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> Non
         assert len(examples_of(judge)) == 2
     critics = variants[JudgeVariant("guide and precedents", "strict")].judge
     assert (critics.precedents, guide_of(critics)) == (2, "of all")
-    assert len(examples_of(critics)) == len(rated_candidates(CORPUS, ASPECT))
+    assert len(examples_of(critics)) == sum(map(len, rated_candidates(CORPUS, ASPECT)))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from debate_judge.data.errors import InputError
+from debate_judge.optimize.plan import make_plan
 from debate_judge.optimize.run import REFLECTION
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.prompts import PERSONAS
@@ -18,7 +19,6 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.testing import scripted_lm
 from debate_judge.runs.reports.tables import cost_rows
 from debate_judge.runs.shared_flags import lm_options
-from tests.optimize.compiles import plan_of
 from tests.optimize.small_corpus import small_corpus
 
 
@@ -63,7 +63,7 @@ def test_the_identity_is_what_decides_the_result() -> None:
 
 def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:
     texts = {name: persona.text for name, persona in PERSONAS.items()}
-    named, usual = (plan_of(Settings(store=str(tmp_path), **fields), texts) for fields in ({"name": "mine"}, {}))
+    named, usual = (make_plan(Settings(store=str(tmp_path), **fields), texts) for fields in ({"name": "mine"}, {}))
     assert (named.name, named.model_name) == ("mine", "mine")
     assert (usual.name.startswith("sample-debate-offline-"), usual.model_name) == (True, "debate-summarization")
 
@@ -115,15 +115,15 @@ def test_all_sources_of_the_other_file_are_train_and_dev(tmp_path: Path) -> None
     for name, part in (("d.jsonl", groups[:8]), ("h.jsonl", held_out)):
         (tmp_path / name).write_text("".join(json.dumps(group) + "\n" for group in part))
     files = {"data": str(tmp_path / "d.jsonl"), "held_out": str(tmp_path / "h.jsonl")}
-    data = plan_of(Settings(**files, aspects=("coherence",)), {}).data
-    assert {g.source for g in data.splits.held_out.groups} == {group["source"] for group in held_out}
-    assert [len(part.groups) for part in (data.splits.train, data.splits.dev)] == [4, 4]
-    assert len({g.id for g in data.corpus.groups}) == 12
-    assert data.evaluation_corpus == data.splits.held_out
+    plan = make_plan(Settings(**files, aspects=("coherence",)), {})
+    assert {g.source for g in plan.splits.held_out.groups} == {group["source"] for group in held_out}
+    assert [len(part.groups) for part in (plan.splits.train, plan.splits.dev)] == [4, 4]
+    assert len({g.id for g in plan.corpus.groups}) == 12
+    assert plan.evaluation_corpus == plan.splits.held_out
 
 
 def test_a_level_that_the_data_do_not_have_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "singles.csv"
     file.write_text("source,text,coherence\n" + "".join(f"source {n},text {n},{1 + n % 5}\n" for n in range(40)))
     with pytest.raises(InputError, match="only one"):
-        plan_of(Settings(data=str(file), task="summarization", metric="summary/spearman"), {})
+        make_plan(Settings(data=str(file), task="summarization", metric="summary/spearman"), {})

@@ -105,8 +105,8 @@ def test_what_people_assessed_is_rated_data(store: str, tmp_path: Path, capsys: 
     # As the test set of a compile.
     (tmp_path / "old.csv").write_text("question,answer,helpfulness\nHow much?,1 euro,1\nHow far?,2 miles,2\n")
     old = data.load(str(tmp_path / "old.csv"), TASK, ["source=question", "text=answer"])
-    both = compile_plan.load(Settings(held_out=SPEC), old)
-    assert (len(both.held_out.groups), len(both.corpus.groups)) == (3, 5)
+    corpus, held_out = compile_plan.load(Settings(held_out=SPEC), old)
+    assert (held_out and len(held_out.groups), len(corpus.groups)) == (3, 5)
     with pytest.raises(InputError, match="--held-out"):
         compile_plan.load(Settings(held_out="mlflow:nothing"), old)
 
