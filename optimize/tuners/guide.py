@@ -39,10 +39,10 @@ from debate_judge.optimize.tuners.rated import (
     MAX_PROMPT_TOKENS,
     RatedSource,
     first_quotation,
+    fitting,
     group_keys,
     group_metric,
     merge_sources,
-    pack,
     rated_sources,
 )
 from debate_judge.programs.debate.prompts import guide_in, with_guide
@@ -142,9 +142,6 @@ def _reply_effect(item: Item, mean: float, transcript: Transcript) -> dict[str, 
 PERSONA_WORDS = 130
 """Most words of a Critic's persona."""
 
-MAX_PACKS = 3
-"""Most drafts for one guide, each from a pack of sources, if these exceed `MAX_PROMPT_TOKENS`."""
-
 _MAX_MEANS = 16
 """Most distinct mean ratings that are listed one by one."""
 
@@ -197,19 +194,6 @@ class WriteGuide(dspy.Signature):
     guide: str = dspy.OutputField(desc="the guide itself, in plain sentences or short lines")
 
 
-class MergeGuides(dspy.Signature):
-    """Several guides describe how the same raters rate the same aspect, each written from other texts. Write one guide
-    that keeps what they agree on, weighs what only one of them has by how many texts it rests on and how plausible it
-    is as a habit, and settles where they contradict each other."""
-
-    task: str = dspy.InputField(desc="what is rated")
-    aspect: str = dspy.InputField(desc="the aspect with its scale and definition")
-    drafts: str = dspy.InputField(desc="the guides")
-    limit: str = dspy.InputField(desc="how long the guide may be")
-    correction: str = dspy.InputField(desc="what was wrong with your last guide, if anything")
-    guide: str = dspy.OutputField(desc="the one guide")
-
-
 @dataclass(frozen=True)
 class GuideAuthor:
     """Writes guides for one aspect of a task.
@@ -226,25 +210,21 @@ class GuideAuthor:
     aspect: Aspect
     words: int = GUIDE_WORDS
 
-    def write(self, sources: Sequence[RatedSource]) -> str | None:
-        """A guide from rated sources; if they exceed `MAX_PROMPT_TOKENS`, several drafts, merged.
+    def write(self, sources: Sequence[RatedSource], former: str = "") -> str | None:
+        """A guide from as many rated sources as fit into one prompt, or a revision of the guide `former`, from sources
+        judged with it.
 
-        The author sees no reasons of the judge before it has a draft of its own, because it would repeat them.
+        Of a first guide the author sees no reasons of the judge, because it would repeat them.
         """
-        sources = [source.without_reasons() for source in sources]
-        packs = pack(sources, MAX_PROMPT_TOKENS, MAX_PACKS)
-        drafts = [(draft, packed) for packed in packs if (draft := self._draft("", packed)) is not None]
-        if len(drafts) < 2:
-            return drafts[0][0] if drafts else None
-        text = "\n\n".join(
-            f"Guide {number}, from {sum(len(source.candidates) for source in packed)} texts:\n{draft}"
-            for number, (draft, packed) in enumerate(drafts, 1)
-        )
-        return self._ask(MergeGuides, sources, {"drafts": text}) or drafts[0][0]
-
-    def revise(self, former: str, sources: Sequence[RatedSource]) -> str | None:
-        """A revision of the guide `former`, from as many sources judged with it as fit into one prompt."""
-        return self._draft(former, pack(sources, MAX_PROMPT_TOKENS, 1)[0])
+        sources = fitting(sources if former else map(RatedSource.without_reasons, sources), MAX_PROMPT_TOKENS)
+        means = [c.mean for source in sources for c in source.candidates]
+        spread = rating_distribution(means, self.aspect.scale) + noise_text(sources, self.aspect.scale)
+        inputs = {
+            "rated": "\n".join(source.json_line() for source in sources),
+            "spread": spread + mean_error_text(sources),
+            "former_guide": former or "none",
+        }
+        return self._ask(WriteGuide, sources, inputs, "guide", self.words)
 
     def persona(self, former: str, sources: Sequence[RatedSource]) -> str | None:
         """A persona of the Critic, from the effects of its replies on as many sources as fit into one prompt; None if
@@ -254,37 +234,28 @@ class GuideAuthor:
             former: The persona that the replies were given with.
             sources: As `persona.critic_replies` makes them.
         """
-        fitting = next(iter(pack(sources, MAX_PROMPT_TOKENS, 1)), [])
-        counts = count_effects(fitting)
+        sources = fitting(sources, MAX_PROMPT_TOKENS)
+        counts = count_effects(sources)
         if counts[NO_ISSUE_RIGHTLY] == counts.total():
             return None
         inputs = {
             "former_persona": former,
-            "replies": "\n".join(source.json_line() for source in fitting),
-            "effects": effects_text(fitting),
+            "replies": "\n".join(source.json_line() for source in sources),
+            "effects": effects_text(sources),
         }
-        return self._ask(WritePersona, fitting, inputs, "persona", PERSONA_WORDS)
-
-    def _draft(self, former: str, sources: Sequence[RatedSource]) -> str | None:
-        lines = "\n".join(source.json_line() for source in sources)
-        means = [c.mean for source in sources for c in source.candidates]
-        spread = rating_distribution(means, self.aspect.scale) + noise_text(sources, self.aspect.scale)
-        spread += mean_error_text(sources)
-        return self._ask(WriteGuide, sources, {"rated": lines, "spread": spread, "former_guide": former or "none"})
+        return self._ask(WritePersona, sources, inputs, "persona", PERSONA_WORDS)
 
     def _ask(
         self,
         signature: type[dspy.Signature],
         sources: Sequence[RatedSource],
         inputs: Mapping[str, str],
-        field: str = "guide",
-        words: int | None = None,
+        field: str,
+        words: int,
     ) -> str | None:
-        """The text of an output field, with at most `words` words, by default those of a guide."""
-        words = words or self.words
+        """The text of an output field, with at most `words` words."""
         # LMs exceed a limit now and then; a little more is no reason to ask again.
-        accepted_words = round(1.15 * words)
-        task, aspect = self.task, self.aspect
+        accepted_words, task, aspect = round(1.15 * words), self.task, self.aspect
         fields = {
             "task": f"Each {task.candidate_label} was made for a {task.source_label}.",
             "aspect": f"{aspect.name} ({aspect.scale}): {aspect.definition}",
@@ -500,7 +471,7 @@ class GuideOptimizer(Teleprompter):
         if not half:
             return best.guide
         revision, validation = unseen[:half], dict(unseen[half:])
-        revised = self._author(baseline).revise(best.guide, _rated_sources(judged for _, judged in revision))
+        revised = self._author(baseline).write(_rated_sources(judged for _, judged in revision), best.guide)
         if revised is None:
             return best.guide
         before = _gain(baseline, validation)

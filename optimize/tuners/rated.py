@@ -259,38 +259,22 @@ def _deduplicated(candidates: Iterable[RatedCandidate]) -> Iterator[RatedCandida
         yield replace(first, ratings=ratings, mean=fmean(c.mean for c in (first, *others))) if others else first
 
 
-def pack(sources: Iterable[RatedSource], tokens: int, max_packs: int) -> list[list[RatedSource]]:
-    """Put sources into at most `max_packs` packs of at most `tokens` tokens, each source once.
+def fitting(sources: Iterable[RatedSource], tokens: int) -> list[RatedSource]:
+    """The sources that fit into `tokens` tokens, those with the largest differences first.
 
-    Sources with the largest differences are packed first, and come first in each pack. But every fourth source is one
-    with the smallest differences: only these show what raters do not mind, and otherwise they would be left out if not
-    all sources fit. A source that alone exceeds the limit loses candidates; if that is not enough, it gets its own
-    pack.
+    These are taken first, too. But every fourth source is one with the smallest differences: only these show what
+    raters do not mind, and otherwise they would be left out if not all sources fit. A source that alone exceeds the
+    limit loses candidates.
     """
-    packs: list[list[RatedSource]] = []
-    remaining: list[int] = []
-    for source in _mixed(sorted(sources, key=_by_error)):
-        fitted = source.fit(tokens)
-        number = next((i for i, tokens_left in enumerate(remaining) if fitted.tokens <= tokens_left), len(packs))
-        if number == max_packs:
-            continue
-        if number == len(packs):
-            packs.append([])
-            remaining.append(tokens)
-        packs[number].append(fitted)
-        remaining[number] -= fitted.tokens
-    return [sorted(packed, key=_by_error) for packed in packs]
-
-
-def _by_error(source: RatedSource) -> float:
-    return -source.error
-
-
-def _mixed(ordered: Sequence[RatedSource]) -> Iterator[RatedSource]:
-    """Three from the front, then one from the back, in turn."""
-    remaining = deque(ordered)
+    ordered = deque(sorted(sources, key=lambda source: -source.error))
+    taken: list[RatedSource] = []
+    remaining = tokens
     for number in range(len(ordered)):
-        yield remaining.pop() if number % 4 == 3 else remaining.popleft()
+        source = (ordered.pop() if number % 4 == 3 else ordered.popleft()).fit(tokens)
+        if source.tokens <= remaining or not taken:
+            taken.append(source)
+            remaining -= source.tokens
+    return sorted(taken, key=lambda source: -source.error)
 
 
 def first_quotation(text: str, sources: Sequence[RatedSource], words: int) -> str:

@@ -52,8 +52,6 @@ class Author:
             self.guide_prompts.append(prompt)
             text = self.guides.pop(0) if len(self.guides) > 1 else self.guides[0]
             return f"[[ ## analysis ## ]]\nThey like size.\n\n[[ ## guide ## ]]\n{text}\n\n[[ ## completed ## ]]"
-        if "[[ ## drafts ## ]]" in prompt:
-            return f"[[ ## guide ## ]]\n{self.guides[0]} merged\n\n[[ ## completed ## ]]"
         number = int(section(prompt, "candidate").split()[-1])
         return debater(score=str(number + 1 if "large" in prompt else CANDIDATES - number))(prompt)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 
 import pytest
 
 from debate_judge.optimize.tuners import tuning_result
 from debate_judge.optimize.tuners.guide import guide_of
-from debate_judge.optimize.tuners.rated import RatedCandidate, RatedSource, examples, pack
+from debate_judge.optimize.tuners.rated import RatedCandidate, RatedSource, examples, fitting
 from debate_judge.programs.debate.prompts import HEADING
 from debate_judge.programs.judge import corpus_items
 from debate_judge.runs.runner import JudgeRunner
@@ -90,18 +89,15 @@ def rated_source(number: int, difference: float, candidates: int = 3) -> RatedSo
     return RatedSource(f"source {number}", "", rated)
 
 
-def test_packs_keep_to_their_tokens_and_hold_agreements_beside_the_largest_differences() -> None:
+def test_a_prompt_keeps_to_its_tokens_and_holds_agreements_beside_the_largest_differences() -> None:
     sources = [rated_source(n, difference=n) for n in range(40)]
     tokens = 8 * sources[7].tokens
-    packs = pack(sources, tokens, 2)
-    assert len(packs) == 2
-    for sources_of_pack in packs:
-        assert sum(source.tokens for source in sources_of_pack) <= tokens
-        differences = [source.error for source in sources_of_pack]
-        assert differences == sorted(differences, reverse=True)
-        assert differences[0] > 20
-        assert any(difference < 10 for difference in differences)
-    assert len({source.source for sources_of_pack in packs for source in sources_of_pack}) == sum(map(len, packs))
+    shown = fitting(sources, tokens)
+    assert sum(source.tokens for source in shown) <= tokens
+    differences = [source.error for source in shown]
+    assert differences == sorted(set(differences), reverse=True)
+    assert differences[0] > 20
+    assert any(difference < 10 for difference in differences)
 
 
 # --- what a guide may hold ---
@@ -130,14 +126,6 @@ def test_an_unreadable_reply_is_one_proposal_less_and_never_the_end() -> None:
     assert guide_of(judge) == ""
     # The next compile asks again.
     assert all(reply.text != "no fields here" for reply in lm.store._replies.values())
-
-
-def test_sources_that_exceed_the_limit_are_written_about_in_parts_and_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("debate_judge.optimize.tuners.guide.MAX_PROMPT_TOKENS", 350)
-    judge, lm = tuned(Author("large"), proposals=1)
-    (drafts,) = [prompt for prompt in lm.prompts if "[[ ## drafts ## ]]" in prompt]
-    assert re.search(r"Guide 1, from \d+ texts:\nlarge\n\nGuide 2, from \d+ texts:\nlarge", drafts)
-    assert guide_of(judge) == "large merged"
 
 
 # --- what a guide is judged on ---
