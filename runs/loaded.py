@@ -329,8 +329,10 @@ class LoadedJudge(dspy.Module):
         by_aspect: dict[str, list[Item]] = {}
         for item in items:
             by_aspect.setdefault(item.aspect.name, []).append(item)
-        judges = self.judges
-        checks = [PreflightCheck.of(name, judges[name], members) for name, members in by_aspect.items()]
+        checks = []
+        for name, members in by_aspect.items():
+            questions = group_into_questions(self.judges[name], members, compare_pairs=False).questions
+            checks.append(PreflightCheck(name, self.judges[name], questions, longest_first=False))
         preflight(self._open_runner, checks)
 
     def close(self) -> None:

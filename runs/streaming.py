@@ -179,5 +179,5 @@ def _forward_error(fatal: Future[list[Judgement]], done: Future[list[Judgement]]
 
 
 async def _judge(runner: JudgeRunner, judge: Judge, question: Question) -> list[Judgement]:
-    with runner.call_context(question):
+    with runner.call_context(question.items[0]):
         return await judge.judge(question.items)

@@ -48,7 +48,7 @@ from debate_judge.optimize.tuners.rated import (
 from debate_judge.programs.debate.prompts import guide_in, with_guide
 from debate_judge.programs.judge import Item, Judge, Judgement, Transcript, Verdict
 from debate_judge.programs.lm.engine import JudgeLM, run
-from debate_judge.programs.lm.replies import REPLY_KEYS
+from debate_judge.programs.lm.replies import ON_REPLY
 from debate_judge.programs.parsing import escape
 
 CRITIC = "critic"
@@ -263,7 +263,7 @@ class GuideAuthor:
             **inputs,
         }
         problem, text, keys = "", "", list[str]()
-        token = REPLY_KEYS.set(keys)
+        token = ON_REPLY.set(lambda key, reply: keys.append(key))
         try:
             for _ in range(2):
                 try:
@@ -277,7 +277,7 @@ class GuideAuthor:
                 if not problem:
                     return text
         finally:
-            REPLY_KEYS.reset(token)
+            ON_REPLY.reset(token)
         text = shorten(text, accepted_words, sources)
         if not text and isinstance(self.lm, JudgeLM):
             run(self.lm.discard(keys))

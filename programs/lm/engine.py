@@ -45,7 +45,7 @@ from debate_judge.programs.lm.limits import (
 )
 from debate_judge.programs.lm.replies import (
     CALL_TAG,
-    REPLY_KEYS,
+    ON_REPLY,
     CallTag,
     InMemoryStore,
     LocalTransport,
@@ -303,8 +303,6 @@ class RecordedEngine:
             # Where the provider allows no longer reply, the one that was cut off stands.
             with suppress(lm15.InvalidRequestError, lm15.ContextLengthError):
                 key, reply = await self._reply(longer)
-        if (keys := REPLY_KEYS.get()) is not None:
-            keys.append(key)
         return response_of(request.model, key, reply)
 
     async def _reply(self, request: Request) -> tuple[str, Reply]:
@@ -325,6 +323,8 @@ class RecordedEngine:
             raise
         if call.from_store:
             self.meter.count_hit(tag.role, reply, round=tag.round)
+        if (on_reply := ON_REPLY.get()) is not None:
+            on_reply(key, reply)
         return key, reply
 
     def _next_key(self, request: Request) -> str:

@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
@@ -243,8 +243,8 @@ class CallTag:
 CALL_TAG: ContextVar[CallTag | None] = ContextVar("call_tag", default=None)
 """Set around a call, read by the LM's engine. Without a tag, as in DSPy's proposers, equal requests are new samples."""
 
-REPLY_KEYS: ContextVar[list[str] | None] = ContextVar("reply_keys", default=None)
-"""A list that the engine adds the keys of the replies to, so that a caller can discard those that it cannot use."""
+ON_REPLY: ContextVar[Callable[[str, Reply], None] | None] = ContextVar("on_reply", default=None)
+"""Called by the engine with the key of each reply, and the reply, whether or not the store had it."""
 
 
 @dataclass

@@ -89,7 +89,6 @@ from debate_judge.runs.runner import (
     JudgeRunner,
     JudgeUsage,
     PassJob,
-    UsageByJudge,
     group_ratings,
     group_scores,
     preflight,
@@ -170,7 +169,7 @@ def evaluate(
     """Score all candidates with all entrants.
 
     Args:
-        runner: Its LM's store must be a `runs.runner.UsageByJudge`, or no usage is counted.
+        runner: With the judges' LM.
         entrants: The judges.
         corpus: The candidates and their ratings.
         aspects: The aspects to score.
@@ -194,12 +193,12 @@ def evaluate(
         return PassJob(entrant.name, ask, grouping.questions, usages[entrant.name])
 
     jobs = [job(*pair, grouping) for pair, grouping in zip(asked, groupings, strict=True)]
-    shared_pass = run_shared_pass(runner, jobs, "judges")
-    if entrants and len(shared_pass.failed) == len(entrants):
-        raise next(iter(shared_pass.failed.values()))
+    results, failed = run_shared_pass(runner, jobs, "judges")
+    if entrants and len(failed) == len(entrants):
+        raise next(iter(failed.values()))
     judgements: dict[str, dict[str, list[Judgement]]] = {entrant.name: {} for entrant in entrants}
-    for (entrant, aspect), grouping, answers in zip(asked, groupings, shared_pass.results, strict=True):
-        if entrant.name not in shared_pass.failed:
+    for (entrant, aspect), grouping, answers in zip(asked, groupings, results, strict=True):
+        if entrant.name not in failed:
             judgements[entrant.name][aspect.name] = grouping.by_item(answers)
     distinct = sum(len({item.key for item in items[aspect.name]}) for aspect in aspects)
     judges = {
@@ -207,12 +206,12 @@ def evaluate(
             entrant, judgements[entrant.name], corpus, aspects, usages[entrant.name], distinct
         )
         for entrant in entrants
-        if entrant.name not in shared_pass.failed
+        if entrant.name not in failed
     }
     if judges and all(judge.note for judge in judges.values()):
         name, first = next(iter(judges.items()))
         raise InputError(f"no judge could score anything; {name} {first.note}")
-    return judges, {name: one_line(error) for name, error in shared_pass.failed.items()}
+    return judges, {name: one_line(error) for name, error in failed.items()}
 
 
 def one_line(error: Exception) -> str:
@@ -474,7 +473,7 @@ def _open_lm(flags: CompareFlags, choice: LMChoice, stack: ExitStack) -> JudgeLM
     lm = make_lm(
         choice.spec,
         api_base=choice.api_base,
-        store=UsageByJudge(replies),
+        store=replies,
         concurrency=flags.concurrency,
         options=lm_options(flags),
         temperature=choice.temperature,

@@ -15,14 +15,13 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import PERSONAS
 from debate_judge.programs.judge import AspectJudge, DebateConfig, Item, Judgement, Transcript, Turn
 from debate_judge.programs.lm.engine import JudgeLM
-from debate_judge.programs.lm.replies import InMemoryStore
 from debate_judge.programs.lm.settings import Price
 from debate_judge.runs.comparison.entrants import Entrant, build_entrants, parse_judges
 from debate_judge.runs.comparison.figures import Comparison, EvalSetup, EvaluatedJudge
 from debate_judge.runs.comparison.job import evaluate
 from debate_judge.runs.flags import split_commas
 from debate_judge.runs.reports.evidence import absolute_agreement_table
-from debate_judge.runs.runner import JudgeRunner, UsageByJudge
+from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.runs.rated_corpora import COHERENCE, FLUENCY, TASK, arguing, evaluated_judge, setup
 from tests.runs.score_command import export_of
@@ -37,7 +36,7 @@ def evaluated(lm: JudgeLM, judges: Sequence[Entrant], on: EvalSetup = SETUP) -> 
 
 
 def scored(script: Callable[[str], str], *names: str) -> tuple[Mapping[str, EvaluatedJudge], JudgeLM]:
-    lm = scripted_lm(script, store=UsageByJudge(InMemoryStore()))
+    lm = scripted_lm(script)
     return evaluated(lm, build_entrants(parse_judges(names), SETUP.aspects)), lm
 
 

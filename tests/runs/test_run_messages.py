@@ -16,15 +16,14 @@ from dspy import lm15
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs import build_preset
-from debate_judge.programs.grouping import Question
-from debate_judge.programs.judge import Judge, corpus_items
+from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.replies import Reply
 from debate_judge.programs.lm.settings import Price
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import progress as shown_progress
 from debate_judge.runs.progress import RunProgress, stage
-from debate_judge.runs.runner import JudgeRunner, PreflightCheck, longest_and_shortest, preflight, preflight_checks
+from debate_judge.runs.runner import JudgeRunner, PreflightCheck, preflight, preflight_checks
 from tests.fakes import Script, debater, requested, scripted_lm, section
 
 TONE = Aspect("tone", "Is it friendly?", Scale(1, 5))
@@ -126,12 +125,11 @@ def test_what_the_lm_cannot_do_is_refused_with_what_to_do(
 def test_one_item_that_fails_by_itself_stops_nothing() -> None:
     check(scripted_lm(lambda prompt: "What?" if "very long" in section(prompt, "source") else debater()(prompt)))
     # Of new texts a long one may be left unscored; where a judge is compiled, the longest must fit.
-    questions = longest_and_shortest([Question((item,)) for item in corpus_items(LETTERS, TONE)])
-    trial = PreflightCheck("tone", build_preset("debate", {}), questions, longest_first=False)
+    (trial,) = checks(build_preset("debate", {}), LETTERS, (TONE,))
     with JudgeRunner(scripted_lm(failing(TOO_LONG, "very long")), progress=False) as runner:
-        preflight(runner, [trial])
+        preflight(runner, [trial._replace(longest_first=False)])
         with pytest.raises(InputError, match="does not fit"):
-            preflight(runner, [replace(trial, longest_first=True)])
+            preflight(runner, [trial])
 
 
 def test_the_lm_is_tried_on_a_harmless_text_where_those_of_the_data_are_refused(

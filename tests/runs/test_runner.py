@@ -17,6 +17,7 @@ from dspy import lm15
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import ADVOCATE, PLAIN
+from debate_judge.programs.grouping import Question
 from debate_judge.programs.judge import (
     AspectJudge,
     CompiledJudge,
@@ -38,9 +39,7 @@ from debate_judge.runs.runner import (
     JudgeRunner,
     JudgeUsage,
     PassJob,
-    UsageByJudge,
     calls_per_item,
-    charged_to,
     group_scores,
     require_scored,
     run_shared_pass,
@@ -52,6 +51,7 @@ from tests.runs.rated_corpora import COHERENCE, arguing, corpus, the_number
 
 CORPUS = corpus([1, 2, 5], [4, 2])
 ITEMS = corpus_items(CORPUS, COHERENCE)
+QUESTIONS = [Question((item,)) for item in ITEMS]
 SCORES = [1, 2, 5, 4, 2]
 
 
@@ -126,17 +126,13 @@ def test_judgements_stand_beside_the_ratings_and_too_many_without_a_score_are_re
 # --- many judges in one pass ---
 
 
-def billed_lm(script: Callable[[str], str]) -> ScriptedLM:
-    return scripted_lm(script, store=UsageByJudge(InMemoryStore()))
-
-
 def job(owner: str, debate_config: DebateConfig, usage: JudgeUsage | None = None) -> PassJob[Judgement]:
     judge = Debate(debate_config=debate_config)
 
-    def judging(item: Item) -> Awaitable[Judgement]:
-        return only(judge.judge([item]))
+    def judging(question: Question) -> Awaitable[Judgement]:
+        return only(judge.judge(question.items))
 
-    return PassJob(owner, judging, ITEMS, usage)
+    return PassJob(owner, judging, QUESTIONS, usage)
 
 
 def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
@@ -148,46 +144,38 @@ def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
             run_shared_pass(runner, [job(n, configs[n], usages[n]) for n in names], "test")
         return {name: (usage.fresh, usage.output) for name, usage in usages.items()}
 
-    together = used(list(configs), billed_lm(arguing(9)))
-    assert together == {name: used([name], billed_lm(arguing(9)))[name] for name in configs}
+    together = used(list(configs), scripted_lm(arguing(9)))
+    assert together == {name: used([name], scripted_lm(arguing(9)))[name] for name in configs}
     assert 0 < together["single"][0] < together["settled"][0]
     # A second run pays nothing and is charged the same.
-    lm = billed_lm(arguing(9))
+    lm = scripted_lm(arguing(9))
     assert used(list(configs), lm) == used(list(configs), lm) == together
 
 
-def test_a_reply_is_charged_once_at_the_price_of_what_was_cached_to_whoever_waited_for_it() -> None:
-    asker, bringer, store = JudgeUsage(), JudgeUsage(), UsageByJudge(InMemoryStore())
-    with charged_to(asker):
-        assert asyncio.run(store.get("0" * 32)) is None
-        assert asyncio.run(store.get_or_claim("0" * 32)) is True
-    # A reply may come in a task that another judge has started.
-    with charged_to(bringer):
-        asyncio.run(store.put("0" * 32, "scorer", Reply("4", 100, 10, 60)))
-    with charged_to(asker):
-        for _ in range(2):
-            asyncio.run(store.get("0" * 32))
-    assert (bringer.fresh, bringer.cached, bringer.output) == (0, 0, 0)
-    assert (asker.fresh, asker.cached, asker.output) == (40, 60, 10)
-    assert asker.usd(Price(10.0, 1.0, 100.0)) == pytest.approx((400 + 60 + 1000) / 1e6)
+def test_a_reply_is_charged_once_at_the_price_of_what_was_cached() -> None:
+    usage = JudgeUsage()
+    for _ in range(2):
+        usage.charge("0" * 32, Reply("4", 100, 10, 60))
+    assert (usage.fresh, usage.cached, usage.output) == (40, 60, 10)
+    assert usage.usd(Price(10.0, 1.0, 100.0)) == pytest.approx((400 + 60 + 1000) / 1e6)
 
 
 def test_what_one_judge_cannot_do_ends_its_jobs_and_no_others_and_a_wrong_key_everything() -> None:
     error = dspy.LMUnsupportedFeatureError("no log-probabilities", model="m")
 
-    async def impossible(item: Item) -> Judgement:
+    async def impossible(question: Question) -> Judgement:
         raise error
 
-    with JudgeRunner(billed_lm(debater(score=the_number))) as runner:
-        jobs = [PassJob("bad", impossible, ITEMS), job("bad", DebateConfig(3)), job("good", DebateConfig(0))]
-        done = run_shared_pass(runner, jobs, "test")
-    assert done.failed == {"bad": error}
-    assert [scores_of(judgements) for judgements in done.results] == [[], [], SCORES]
+    with JudgeRunner(scripted_lm(debater(score=the_number))) as runner:
+        jobs = [PassJob("bad", impossible, QUESTIONS), job("bad", DebateConfig(3)), job("good", DebateConfig(0))]
+        results, failed = run_shared_pass(runner, jobs, "test")
+    assert failed == {"bad": error}
+    assert [scores_of(judgements) for judgements in results] == [[], [], SCORES]
 
     def script(prompt: str) -> str:
         raise lm15.AuthError("wrong key")
 
-    with JudgeRunner(billed_lm(script)) as runner, pytest.raises(dspy.LMAuthError):
+    with JudgeRunner(scripted_lm(script)) as runner, pytest.raises(dspy.LMAuthError):
         run_shared_pass(runner, [job("a", DebateConfig(0)), job("b", DebateConfig(1))], "test")
 
 
