@@ -24,11 +24,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -58,14 +58,11 @@ TUNED = "tuned"
 """Name of the knowledge and the persona of a judge whose instructions were all rewritten."""
 
 
-@dataclass(frozen=True, order=True)
-class JudgeVariant:
-    """One judge among those that a search chooses from."""
+class JudgeVariant(NamedTuple):
+    """One judge among those that a search chooses from: its knowledge about the raters, and its Critic's persona."""
 
     knowledge: str
-    """Name of its `Knowledge` about the raters, or `NO_KNOWLEDGE`."""
     persona: str
-    """Of its Critic."""
 
 
 @dataclass(frozen=True, order=True)
@@ -73,6 +70,7 @@ class Point:
     """A configuration of the judge. In a single call (no rounds) persona and Tie-breaker have no effect."""
 
     knowledge: str
+    """Name of what was learnt about the raters (`tuning.Knowledge`), or `NO_KNOWLEDGE`."""
     persona: str
     rounds: int
     tie_breaker: bool
@@ -109,15 +107,12 @@ class SearchSpace:
             "tie_breaker": self.tie_breakers,
         }
 
-    def point(self, params: Mapping[str, Any]) -> Point:
+    def point(self, knowledge: str, persona: str, rounds: int, tie_breaker: bool) -> Point:
         """The point of these parameters, with unrounded scores. Those without effect have one value: persona and
         Tie-breaker of a single call, and the persona of a judge whose roles were all rewritten."""
-        knowledge, rounds = params["knowledge"], params["rounds"]
-        varied = rounds and (self.untuned_variants or knowledge != NO_KNOWLEDGE or len(self.knowledge) == 1)
-        persona = params["persona"] if varied else self.personas[0]
-        persona = TUNED if knowledge == TUNED else persona
-        tie_breaker = params["tie_breaker"] if varied else bool(rounds) and self.tie_breakers[0]
-        return Point(knowledge, persona, rounds, tie_breaker, self.granularities[0])
+        if not (rounds and (self.untuned_variants or knowledge != NO_KNOWLEDGE or len(self.knowledge) == 1)):
+            persona, tie_breaker = self.personas[0], bool(rounds) and self.tie_breakers[0]
+        return Point(knowledge, TUNED if knowledge == TUNED else persona, rounds, tie_breaker, self.granularities[0])
 
     def starting_points(self) -> list[Point]:
         """What is tried before the sampler suggests anything: single calls; one round with each kind of knowledge, and
@@ -131,8 +126,7 @@ class SearchSpace:
             *((knowledge, default, shortest, tie) for knowledge in learnt or self.knowledge),
             *((best, persona, shortest, tie) for persona in self.personas[1:]),
         ]
-        points = [self.point(dict(zip(self.parameters, values, strict=True))) for values in params]
-        return list(dict.fromkeys(points))
+        return list(dict.fromkeys(self.point(*values) for values in params))
 
     def derived_points(self, point: Point) -> list[Point]:
         """The points whose scores follow from this point's debates without an LM call: it and every smaller n, each in
@@ -145,14 +139,13 @@ class SearchSpace:
 
     def points(self) -> list[Point]:
         """Every distinct point."""
-        values = self.parameters
-        unrounded = [
-            self.point({"knowledge": k, "persona": p, "rounds": n, "tie_breaker": t})
-            for n in sorted(self.rounds, reverse=True)
-            for k in values["knowledge"]
-            for p in values["persona"]
-            for t in values["tie_breaker"]
-        ]
+        longest_first = sorted(self.rounds, reverse=True)
+        unrounded = (
+            self.point(knowledge, persona, rounds, tie_breaker)
+            for rounds, knowledge, persona, tie_breaker in product(
+                longest_first, self.knowledge, self.personas, self.tie_breakers
+            )
+        )
         return list(dict.fromkeys(derived for point in unrounded for derived in self.derived_points(point)))
 
     def complexity(self, point: Point) -> tuple[int | bool, ...]:
@@ -520,9 +513,8 @@ class Search:
     def _objective(self, trial: optuna.Trial, least_gains: Sequence[float]) -> float:
         from optuna import TrialPruned
 
-        point = self.space.point(
-            {name: trial.suggest_categorical(name, values) for name, values in self.space.parameters.items()}
-        )
+        suggested = {name: trial.suggest_categorical(name, values) for name, values in self.space.parameters.items()}
+        point = self.space.point(**suggested)
         if point.rounds and point not in self.outcomes:
             for step, (screen, least_gain) in enumerate(zip(self._screens(point), least_gains, strict=False)):
                 trial.report(self._gain(point, screen) - least_gain, step)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.optimize.tuners import TUNERS, TunerContext
+from debate_judge.optimize.tuners import TUNERS, TunerContext, find_tuner
 from debate_judge.optimize.tuners.rated import examples
 from debate_judge.programs import JUDGE_CLASSES, JUDGES, build, judge_class
 from debate_judge.programs.judge import items_of
@@ -49,4 +49,4 @@ def test_tuner(name: str) -> None:
         tuning = TunerContext(
             statistic="spearman", runner=runner, reflection_lm=runner.lm, proposals=1, trials=3, seed=0, label="test"
         )
-        check_tuner(TUNERS[name](tuning), judge, rated)
+        check_tuner(find_tuner(name)(tuning), judge, rated)

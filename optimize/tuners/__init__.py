@@ -104,26 +104,15 @@ def tuning_result(judge: Judge) -> TuningResult:
 
 Tuner = Callable[[TunerContext], "Teleprompter"]
 
-
-def _lazy_tuner(module: str, name: str) -> Tuner:
-    """A class of a module in this folder, imported when it is first used, so that --help starts quickly."""
-
-    def make(context: TunerContext) -> Teleprompter:
-        optimizer: Teleprompter = getattr(import_module(f"debate_judge.optimize.tuners.{module}"), name)(context)
-        return optimizer
-
-    return make
-
-
-TUNERS: Mapping[str, Tuner] = MappingProxyType(
+TUNERS: Mapping[str, str] = MappingProxyType(
     {
-        "guide": _lazy_tuner("guide", "GuideOptimizer"),
-        "mipro": _lazy_tuner("dspy_optimizers", "MIPRO"),
-        "gepa": _lazy_tuner("dspy_optimizers", "GuidedGEPA"),
-        "none": _lazy_tuner("dspy_optimizers", "Unchanged"),
+        "guide": "guide:GuideOptimizer",
+        "mipro": "dspy_optimizers:MIPRO",
+        "gepa": "dspy_optimizers:GuidedGEPA",
+        "none": "dspy_optimizers:Unchanged",
     }
 )
-"""Name -> optimizer."""
+"""Name -> optimizer, a class in a module of this folder."""
 
 
 def find_tuner(name: str) -> Tuner:
@@ -133,7 +122,9 @@ def find_tuner(name: str) -> Tuner:
         InputError: There is no such tuner.
     """
     if name in TUNERS:
-        return TUNERS[name]
+        module, _, optimizer = TUNERS[name].partition(":")
+        # Imported when it is first used, so that --help starts quickly.
+        return lambda context: getattr(import_module(f"{__name__}.{module}"), optimizer)(context)
     if ":" in name:
         from debate_judge.optimize.tuners.dspy_optimizers import class_tuner
 

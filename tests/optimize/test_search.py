@@ -84,10 +84,10 @@ def test_all_aspects_are_asked_about_the_same_points_and_the_study_has_their_mea
     search.optimize()
     assert [*fakes["one"].asked] == [*fakes["other"].asked]
     for trial in stored_trials(tmp_path / "s.log", optuna.trial.TrialState.COMPLETE):
-        outcomes = search.outcomes[search.space.point(trial.params)].values()
+        outcomes = search.outcomes[search.space.point(**trial.params)].values()
         assert trial.value == pytest.approx(sum(o.agreement - CALL_PENALTY * o.calls for o in outcomes) / 2)
         assert trial.user_attrs["agreement_by_aspect"] == {
-            name: search.outcomes[search.space.point(trial.params)][name].agreement for name in fakes
+            name: search.outcomes[search.space.point(**trial.params)][name].agreement for name in fakes
         }
 
 
