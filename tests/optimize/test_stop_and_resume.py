@@ -104,3 +104,13 @@ def test_a_compile_that_was_stopped_resumes_to_the_same_result_without_paying_tw
         )
     assert states["RUNNING"] == 0
     assert states["FINISHED"] > 1
+
+
+def test_two_processes_with_the_same_compile_pay_each_call_once(
+    tmp_path: Path, new_tables: Callable[[Path], None]
+) -> None:
+    new_tables(tmp_path / "store" / "mlflow.db")
+    processes = [start(tmp_path, 0.002, "guide", hash_seed) for hash_seed in (1, 2)]
+    errors = [process.communicate(timeout=300)[1].decode() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
+    assert set(Counter(calls(tmp_path)).values()) == {1}
