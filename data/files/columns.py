@@ -171,6 +171,11 @@ class ColumnNames(ClosedModel):
             table[name] = _parsed_entry(name, column, entry)
         return cls.of(table, Record({}, "", path="--columns"))
 
+    @classmethod
+    def of_task(cls, task: Task | None) -> Self:
+        """The mapping of a task, whose columns need not exist."""
+        return cls.of(task.columns if task else {}, Record({}, ""), optional=True)
+
     def over(self, defaults: ColumnNames) -> ColumnNames:
         """This mapping, with the entries of another one that it lacks."""
         update = {name: getattr(self, name) for name in self.model_fields_set - {"roles", "aspects", "optional"}}

@@ -1,13 +1,14 @@
 """A record of a file with its location, so that every error about it can name file, line and field.
 
-Its getters check the types of fields. Records with fixed fields are read by pydantic models, whose errors are converted
+Its getters check the types of fields, and read ratings: a rating has to lie on the scale of its aspect, but need not be
+a whole step, because means over raters such as 3.67 are ratings, too. Nothing is clamped, and words such as "yes" are
+ratings only on a scale of two values. Records with fixed fields are read by pydantic models, whose errors are converted
 to errors of the record (`validated`).
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect, Scale, Task, is_visible
@@ -26,9 +27,18 @@ M = TypeVar("M", bound=BaseModel)
 MISSING_WORDS = frozenset({"n/a", "#n/a", "na", "n.a.", "nan", "none", "null", "-", "–", "—"})
 """Words that other programs write for a missing number, in lower case."""
 
+YES_NO_WORDS = {
+    **dict.fromkeys(("yes", "y", "true", "pass", "good", "correct"), True),
+    **dict.fromkeys(("no", "n", "false", "fail", "bad", "incorrect"), False),
+}
+"""Word for a rating on a scale of two values, in lower case -> whether it means the upper value."""
+
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-
-
+_LISTED_NUMBERS = re.compile(r"\s*\[[-\d., ]*\]\s*")
+_FRACTION = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
+"""A fraction or percentage, such as `4/5` or `80 %`, with its first number."""
+_LARGEST = 1e300
+"""Largest number, because differences of two numbers have to be finite, too."""
 _NO_NAMES: Mapping[str, str] = {}
 
 
@@ -113,9 +123,10 @@ class Record:
         """Raise if there is a field with a name that is not in `allowed`."""
         for name in self.values:
             if name not in allowed:
-                remedy = did_you_mean(name, allowed)
-                expected = "one of " + ", ".join(allowed)
+                expected, remedy = "one of " + ", ".join(allowed), did_you_mean(name, allowed)
                 raise self.error(f"unknown field {name!r}", name, expected=expected, remedy=remedy)
+
+    # --- texts and numbers ---
 
     def text(self, name: str, *, blank: bool = False) -> str:
         """A required text, unchanged; without a visible character only if `blank` is set."""
@@ -130,6 +141,21 @@ class Record:
         """A list of texts, with blank ones only if `blank` is set; empty if the field is missing or null."""
         values = [] if self.values.get(name) is None else self.items(name)
         return tuple(self._text(f"{name}[{i}]", value, blank) for i, value in enumerate(values))
+
+    def _text(self, name: str, value: object, blank: bool) -> str:
+        if not isinstance(value, str):
+            self._wrong_type(name, "a text in quotes", value)
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            # JSON can contain half of a surrogate pair, which cannot be encoded for files, hashes or requests.
+            problem = f"half a character (a lone surrogate) at position {error.start + 1}"
+            remedy = "write the text again from its original; the escape is one half of an emoji or symbol"
+            raise self.error(problem, name, remedy=remedy) from None
+        if not blank and not is_visible(value):
+            remedy = self.remedy or "fill it in, or leave the record out"
+            raise self.error(f"{name} is empty", name, expected="a text that is not empty", remedy=remedy)
+        return value
 
     def identifier(self, name: str) -> str:
         """A required id: a text or a whole number."""
@@ -171,63 +197,18 @@ class Record:
     def values_in(self, name: str, scale: Scale | None = None) -> list[tuple[str, object]]:
         """The one or several values of a required field, each with its field's name.
 
-        Several are a list, or in a table cell `4;5;4`; numbers in cells are converted. Missing values (null, a blank,
-        `N/A`), also of single raters, are left out. `scale` is that of ratings, see `decimal_commas`.
+        Several are a list, or in a table cell `4;5;4` or `[4, 5]`; numbers in cells are converted. Missing values
+        (null, a blank, `N/A`), also of single raters, are left out. `scale` is that of ratings, see `decimal_commas`.
         """
         value = self.value(name)
-        if is_missing(value):
-            return []
-        if (
-            self.format == "csv"
-            and isinstance(value, str)
-            and "[" in value
-            and re.fullmatch(r"\s*\[[-\d., ]*\]\s*", value)
-        ):
-            value = [part for part in value.strip(" []").split(",") if part.strip()]
         if self.format == "csv" and isinstance(value, str):
-            return [(name, self._cell(item, scale)) for item in value.split(";") if not is_missing(item)]
+            is_list = "[" in value and _LISTED_NUMBERS.fullmatch(value)
+            parts = value.strip(" []").split(",") if is_list else value.split(";")
+            return [(name, self._cell(part, scale)) for part in parts if not is_missing(part)]
         if isinstance(value, list):
-            named_values = [(f"{name}[{i}]", self._cell(item, scale)) for i, item in enumerate(value)]
-            return [(field, item) for field, item in named_values if not is_missing(item)]
-        return [(name, value)]
-
-    def items(self, name: str) -> list[object]:
-        """A required list."""
-        value = self.value(name)
-        if not isinstance(value, list):
-            self._wrong_type(name, "a list", value)
-        return value
-
-    def child(self, name: str) -> Record:
-        """A required object as a record."""
-        return self._child(name, self.value(name))
-
-    def children(self, name: str, *, empty: bool = False) -> list[Record]:
-        """A required list of objects, each as a record; empty only if `empty` is set."""
-        values = self.items(name)
-        if not values and not empty:
-            raise self.error(f"{name} is empty", name, expected="at least one object")
-        return [self._child(f"{name}[{i}]", value) for i, value in enumerate(values)]
-
-    def _child(self, name: str, value: object) -> Record:
-        if not isinstance(value, dict):
-            self._wrong_type(name, f"a table [{self.full_name(name)}]" if self.format == "toml" else "an object", value)
-        return replace(self, values=value, path=self.full_name(name))
-
-    def _text(self, name: str, value: object, blank: bool = False) -> str:
-        if not isinstance(value, str):
-            self._wrong_type(name, "a text in quotes", value)
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            # JSON can contain half of a surrogate pair, which cannot be encoded for files, hashes or requests.
-            problem = f"half a character (a lone surrogate) at position {error.start + 1}"
-            remedy = "write the text again from its original; the escape is one half of an emoji or symbol"
-            raise self.error(problem, name, remedy=remedy) from None
-        if not blank and not is_visible(value):
-            remedy = self.remedy or "fill it in, or leave the record out"
-            raise self.error(f"{name} is empty", name, expected="a text that is not empty", remedy=remedy)
-        return value
+            cells = enumerate(value)
+            return [(f"{name}[{i}]", self._cell(item, scale)) for i, item in cells if not is_missing(item)]
+        return [] if is_missing(value) else [(name, value)]
 
     def _cell(self, value: object, scale: Scale | None = None) -> object:
         """A text in a table as a number if it looks like one, else stripped; other values unchanged."""
@@ -240,20 +221,43 @@ class Record:
         return float(text) if looks_like_a_number(text) else text
 
     def _number(self, name: str, value: object) -> float:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            try:
-                # Twice the value, because differences of two values have to be finite, too.
-                if math.isfinite(2 * value):
-                    return float(value)
-            except OverflowError:
-                pass
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST:
+            return float(value)
         expected = "a finite number" + " without quotes" * (isinstance(value, str) and self.format != "csv")
         remedy = "write decimals with a point" if isinstance(value, str) and "," in value else None
         raise self.error("not a number", name, expected=expected, found=describe_value(value), remedy=remedy)
 
+    # --- lists and objects ---
+
+    def items(self, name: str) -> list[object]:
+        """A required list."""
+        value = self.value(name)
+        if not isinstance(value, list):
+            self._wrong_type(name, "a list", value)
+        return value
+
+    def child(self, name: str) -> Record:
+        """A required object as a record."""
+        return self._child(name, self.value(name))
+
+    def children(self, name: str) -> list[Record]:
+        """A required list of objects, at least one, each as a record."""
+        values = self.items(name)
+        if not values:
+            raise self.error(f"{name} is empty", name, expected="at least one object")
+        return [self._child(f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+    def _child(self, name: str, value: object) -> Record:
+        if not isinstance(value, dict):
+            self._wrong_type(name, f"a table [{self.full_name(name)}]" if self.format == "toml" else "an object", value)
+        return replace(self, values=value, path=self.full_name(name))
+
     def _wrong_type(self, name: str, expected: str, value: object) -> NoReturn:
         found, remedy = describe_value(value), self.remedy or f"write {expected}"
         raise self.error("wrong type", name, expected=expected, found=found, remedy=remedy)
+
+
+# --- values ---
 
 
 def is_missing(value: object) -> bool:
@@ -285,17 +289,13 @@ def _is_two_ratings(text: str, scale: Scale) -> bool:
 
 def json_type(value: object) -> str:
     """The type of a JSON value, in words."""
-    if value is None:
-        return "null"
     names = {bool: "true/false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
-    return names.get(type(value), type(value).__name__)
+    return "null" if value is None else names.get(type(value), type(value).__name__)
 
 
 def describe_value(value: object) -> str:
     """A JSON value for a message: its type and its text."""
-    if value is None or isinstance(value, bool):
-        return str(value).lower().replace("none", "null")
-    return f"{json_type(value)}: {value!r}"
+    return json.dumps(value) if value is None or isinstance(value, bool) else f"{json_type(value)}: {value!r}"
 
 
 _HEAD, _HEAD_CHARACTERS = 200, 200_000
@@ -325,16 +325,107 @@ def _raising(error: InputError) -> Iterator[Record]:
     yield
 
 
+# --- ratings ---
+
+
+def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
+    """The ratings in fields named like aspects; aspects without a rating are left out.
+
+    Raises:
+        InputError: An aspect that the task does not have, or a value that is not a rating of it.
+    """
+    ratings = {}
+    for name in names:
+        with record.located(name):
+            aspect = task.aspect(name)
+        values = record.values_in(name, aspect.scale)
+        ratings[name] = tuple(rating_of(value, aspect, record, field) for field, value in values)
+    return {name: values for name, values in ratings.items() if values}
+
+
+def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> float:
+    """One rater's value on the scale of an aspect.
+
+    Args:
+        value: A number; on a scale of two values also one of `YES_NO_WORDS`.
+        aspect: The rated aspect.
+        record: The record of the value, for errors.
+        field: The field of the value, for errors.
+
+    Raises:
+        InputError: It is not a rating of the aspect.
+    """
+    scale = aspect.scale
+    choice = YES_NO_WORDS.get(value.strip().lower()) if isinstance(value, str) else value
+    if isinstance(choice, bool) and scale.binary:
+        return scale.high if choice else scale.low
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and scale.low <= cast("float", value) <= scale.high:
+        return float(cast("float", value))
+    problem, found = f"rating outside the scale of {aspect.name}", f"{value!r:.40}"
+    remedy = "correct it, leave it blank where there is none, or give the raters' scale in a task file"
+    if not is_number:
+        problem, found = f"not a rating of {aspect.name}", describe_value(value)
+        remedy = number_remedy(value) or "correct it or leave it out; take a column that holds no ratings out"
+    or_words = ", or yes/no, true/false, pass/fail, good/bad, correct/incorrect" if scale.binary else ""
+    raise record.error(problem, field, expected=f"a number from {scale}{or_words}", found=found, remedy=remedy)
+
+
+def number_remedy(value: object) -> str | None:
+    """The remedy for a rating that is written in quotes, as a fraction or percentage, or with a comma; None for other
+    values."""
+    text = value.strip() if isinstance(value, str) else ""
+    if looks_like_a_number(text):
+        return "write the number without quotes"
+    if "," in text and allows_decimal_comma(text):
+        point, semicolon = text.replace(",", "."), text.replace(",", ";")
+        return (
+            f"write decimals with a point, {point}, or say --columns decimal=comma; several raters in a cell have a "
+            f"semicolon, {semicolon}"
+        )
+    match = _FRACTION.fullmatch(text)
+    return f"write the number alone: {match[1].replace(',', '.')} and not {match[0]}" if match else None
+
+
+# --- conversations and lists in a cell ---
+
+_SPEAKERS, _SPOKEN = ("role", "from", "speaker", "user"), ("content", "value", "text", "utterance")
+
+
+def messages_in(value: object) -> list[tuple[str, str]]:
+    """Role and text of each message of a conversation; empty for other values."""
+    messages = value if isinstance(value, list) else []
+    if not messages or not isinstance(messages[0], dict):
+        return []
+    speaker = next((name for name in _SPEAKERS if name in messages[0]), "role")
+    text = next((name for name in _SPOKEN if name in messages[0]), "content")
+    # Fields with other names may hold ratings, and then the list is one of texts.
+    plain = "content" in messages[0] or ({*messages[0]} == {speaker, text})
+    if not plain or not all(isinstance(m, dict) and isinstance(m.get(text), str) for m in messages):
+        return []
+    return [(str(message.get(speaker)), message[text]) for message in messages]
+
+
+def joined_messages(messages: Sequence[tuple[str, str]]) -> str:
+    """Messages as one text; a single one without its role."""
+    return "\n".join(text if len(messages) == 1 else f"{role}: {text}" for role, text in messages)
+
+
+def listed_texts(value: object) -> list[str] | None:
+    """The texts in a cell that holds a list of them; None for another value."""
+    if isinstance(value, str) and value.lstrip()[:1] == "[":
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(value, list) or not all(isinstance(item, str) or item is None for item in value):
+        return None
+    return [item for item in value if item is not None]
+
+
 # --- records as models ---
 
-
-def _require_finite(value: float) -> float:
-    if not math.isfinite(2 * value):
-        raise InputError("not a number", expected="a finite number", found=describe_value(value))
-    return value
-
-
-Number = Annotated[float, AfterValidator(_require_finite)]
+Number = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]
 
 # With a pattern, pydantic refuses halves of surrogate pairs.
 AnyText = Annotated[str, StringConstraints(pattern="")]
@@ -372,168 +463,40 @@ def validated(model: type[M], record: Record) -> M:
         raise input_error(error, record) from None
 
 
+_EXPECTED = {
+    **dict.fromkeys(("float", "finite"), "a finite number without quotes"),
+    "int": "a whole number",
+    "bool": "true or false",
+    **dict.fromkeys(("list", "tuple"), "a list"),
+    **dict.fromkeys(("dict", "model"), "an object"),
+}
+"""First word of the type of pydantic's error -> what is expected."""
+
+
 def input_error(error: ValidationError, record: Record) -> InputError:
     """The first error of pydantic about a record, as the `InputError` that the getters of `Record` raise."""
     first = error.errors(include_url=False)[0]
     location, cause = list(first["loc"]), first.get("ctx", {}).get("error")
     if location and location[-1] == "[key]":
         del location[-2:]
-    if isinstance(cause, InputError):
-        field = ".".join(filter(None, (_field_path(location), cause.field)))
-        return record.with_location(cause, field)
     field, kind, value = _field_path(location), first["type"], first["input"]
-    owner = replace(record, values={field: value})
+    if isinstance(cause, InputError):
+        return record.with_location(cause, ".".join(filter(None, (field, cause.field))))
     try:
         if kind.startswith("missing"):
-            replace(record, values=value, path=record.full_name(_field_path(location[:-1]))).value(str(location[-1]))
-        elif kind == "literal_error":
-            owner.choice(field, re.findall(r"'([^']*)'", first["ctx"]["expected"]))
+            owner = record.full_name(_field_path(location[:-1]))
+            replace(record, values=value, path=owner).value(str(location[-1]))
         elif kind.startswith("string"):
-            owner.text(field)
+            replace(record, values={field: value}).text(field)
     except InputError as refused:
         return refused
-    table = f"a table [{record.full_name(field)}]" if record.format == "toml" else "an object"
-    expected = {**_EXPECTED, "dict": table, "model": table}.get(kind.partition("_")[0], first["msg"])
+    expected = _EXPECTED.get(kind.partition("_")[0], first.get("ctx", {}).get("expected") or first["msg"])
+    if record.format == "toml" and expected == "an object":
+        expected = f"a table [{record.full_name(field)}]"
     remedy = record.remedy or f"write {expected}"
     return record.error("wrong type", field, expected=expected, found=describe_value(value), remedy=remedy)
-
-
-_EXPECTED = {
-    **dict.fromkeys(("float", "finite"), "a finite number without quotes"),
-    "int": "a whole number",
-    "bool": "true or false",
-    **dict.fromkeys(("list", "tuple"), "a list"),
-}
-"""First word of the type of pydantic's error -> what is expected."""
 
 
 def _field_path(path: Sequence[int | str]) -> str:
     """The path of a field as in our errors, e.g. `candidates[2].text`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
-
-
-YES_NO_WORDS = {
-    **dict.fromkeys(("yes", "y", "true", "pass", "good", "correct"), True),
-    **dict.fromkeys(("no", "n", "false", "fail", "bad", "incorrect"), False),
-}
-"""Word for a rating on a scale of two values, in lower case -> whether it means the upper value."""
-
-_FRACTION = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
-"""A fraction or percentage, such as `4/5` or `80 %`, with its first number."""
-
-
-def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
-    """The ratings in fields named like aspects; aspects without a rating are left out.
-
-    Raises:
-        InputError: An aspect that the task does not have, or a value that is not a rating of it.
-    """
-    ratings = {}
-    for name in names:
-        try:
-            aspect = task.aspect(name)
-        except InputError as error:
-            raise record.with_location(error, name) from None
-        values = [rating_of(value, aspect, record, field) for field, value in record.values_in(name, aspect.scale)]
-        if values:
-            ratings[name] = tuple(values)
-    return ratings
-
-
-def comments_in(record: Record, name: str) -> list[str]:
-    """The comments in a field of one text or of a list of texts, without blank ones.
-
-    Raises:
-        InputError: The value is not text.
-    """
-    value = record.value(name)
-    if value is not None and not isinstance(value, str | list):
-        raise record.error("not a comment", name, expected="a text, or a list of texts", found=describe_value(value))
-    texts = (record.text(name, blank=True),) if isinstance(value, str) else record.texts(name, blank=True)
-    return list(filter(str.strip, texts))
-
-
-def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> float:
-    """One rater's value on the scale of an aspect.
-
-    Args:
-        value: A number; on a scale of two values also one of `YES_NO_WORDS`.
-        aspect: The rated aspect.
-        record: The record of the value, for errors.
-        field: The field of the value, for errors.
-
-    Raises:
-        InputError: It is not a rating of the aspect.
-    """
-    scale = aspect.scale
-    choice = YES_NO_WORDS.get(value.strip().lower()) if isinstance(value, str) else value
-    if isinstance(choice, bool) and scale.binary:
-        return scale.high if choice else scale.low
-    or_words = ", or yes/no, true/false, pass/fail, good/bad, correct/incorrect" if scale.binary else ""
-    expected = f"a number from {scale}{or_words}"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        quoted = isinstance(value, str) and looks_like_a_number(value.strip())
-        advice = number_remedy(value) or "correct it or leave it out; take a column that holds no ratings out"
-        remedy = "write the number without quotes" if quoted else advice
-        found = describe_value(value)
-        raise record.error(f"not a rating of {aspect.name}", field, expected=expected, found=found, remedy=remedy)
-    # Compared before float(), which raises for very large integers.
-    if not scale.low <= value <= scale.high:
-        raise record.error(
-            f"rating outside the scale of {aspect.name}",
-            field,
-            expected=expected,
-            found=f"{value!r:.40}",
-            remedy="correct it, leave it blank where there is none, or give the raters' scale in a task file",
-        )
-    return float(value)
-
-
-def number_remedy(value: object) -> str | None:
-    """The remedy for a rating that is written as a fraction or percentage, or with a comma; None for other values."""
-    text = value.strip() if isinstance(value, str) else ""
-    if "," in text and allows_decimal_comma(text):
-        point, semicolon = text.replace(",", "."), text.replace(",", ";")
-        return (
-            f"write decimals with a point, {point}, or say --columns decimal=comma; several raters in a cell have a "
-            f"semicolon, {semicolon}"
-        )
-    match = _FRACTION.fullmatch(text)
-    return f"write the number alone: {match[1].replace(',', '.')} and not {match[0]}" if match else None
-
-
-# --- conversations and lists in a cell ---
-
-
-_SPEAKERS, _SPOKEN = ("role", "from", "speaker", "user"), ("content", "value", "text", "utterance")
-
-
-def messages_in(value: object) -> list[tuple[str, str]]:
-    """Role and text of each message of a conversation; empty for other values."""
-    messages = value if isinstance(value, list) else []
-    if not messages or not isinstance(messages[0], dict):
-        return []
-    speaker = next((name for name in _SPEAKERS if name in messages[0]), "role")
-    text = next((name for name in _SPOKEN if name in messages[0]), "content")
-    # Fields with other names may hold ratings, and then the list is one of texts.
-    plain = "content" in messages[0] or ({*messages[0]} == {speaker, text})
-    if not plain or not all(isinstance(m, dict) and isinstance(m.get(text), str) for m in messages):
-        return []
-    return [(str(message.get(speaker)), message[text]) for message in messages]
-
-
-def joined_messages(messages: Sequence[tuple[str, str]]) -> str:
-    """Messages as one text; a single one without its role."""
-    return "\n".join(text if len(messages) == 1 else f"{role}: {text}" for role, text in messages)
-
-
-def listed_texts(value: object) -> list[str] | None:
-    """The texts in a cell that holds a list of them; None for another value."""
-    if isinstance(value, str) and value.lstrip()[:1] == "[":
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
-    if not isinstance(value, list) or not all(isinstance(item, str) or item is None for item in value):
-        return None
-    return [item for item in value if item is not None]

@@ -22,10 +22,6 @@ MAX_SECONDS = 30
 MAX_MEMORY = 1 << 30
 
 
-class WorkbookError(Exception):
-    """The workbook cannot be read."""
-
-
 class Sheet:
     """The rows of a sheet that are not blank, in a temporary file from which they can be read several times."""
 
@@ -47,35 +43,29 @@ def open_workbook(path: str, sheet: str = "") -> Sheet:
     """A sheet of a workbook, by default the first visible one; a file that has not changed is not read a second time.
 
     Raises:
-        WorkbookError, OSError: The file cannot be read.
+        OSError: The file cannot be opened.
+        ValueError: It is no workbook, or one beyond the limits.
     """
-    with open(path, "rb") as file:
-        state = os.fstat(file.fileno())
+    state = os.stat(path)
     return _read(path, state.st_ino, state.st_mtime_ns, state.st_size, MAX_SECONDS, MAX_MEMORY, sheet)
 
 
 @lru_cache(maxsize=1)
 def _read(path: str, _inode: int, _changed: int, _size: int, max_seconds: float, max_memory: int, sheet: str) -> Sheet:
     out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (the rows are read from it later)
+    # -P keeps this folder off sys.path, where its modules would shadow others of the same name.
+    command = [sys.executable, "-P", __file__, path, str(max_memory), sheet]
     try:
-        # -P keeps this folder off sys.path, where its modules would shadow others of the same name.
-        process = subprocess.run(
-            [sys.executable, "-P", __file__, path, str(max_memory), sheet],
-            stdout=out,
-            stderr=subprocess.DEVNULL,
-            timeout=max_seconds,
-            check=False,
-        )
+        process = subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL, timeout=max_seconds, check=False)
     except subprocess.TimeoutExpired:
-        raise WorkbookError(f"it takes more than {max_seconds} seconds to read") from None
+        raise ValueError(f"it takes more than {max_seconds} seconds to read") from None
     out.seek(0)
-    try:
+    header = {}
+    with suppress(ValueError):
         header = json.loads(out.readline() or "{}")
-    except ValueError:
-        header = {}
-    if process.returncode or "sheets" not in header:
+    if process.returncode or not header.get("sheets"):
         out.close()
-        raise WorkbookError(header.get("error") or f"it takes more than {max_memory >> 20} MB to read, or is damaged")
+        raise ValueError(header.get("error") or f"it takes more than {max_memory >> 20} MB to read, or is damaged")
     return Sheet(out, header["sheets"])
 
 
@@ -89,17 +79,13 @@ def _print_sheet(path: str, limit: int, wanted: str) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
         book = python_calamine.CalamineWorkbook.from_path(path)
-        visible = [sheet.name for sheet in book.sheets_metadata if "Hidden" not in str(sheet.visible)]
-        names = visible or book.sheet_names
-        sheet = book.get_sheet_by_name(wanted or names[0]) if names else None
+        names = [s.name for s in book.sheets_metadata if "Hidden" not in str(s.visible)] or book.sheet_names
+        sheet = book.get_sheet_by_name(wanted or names[0])
     except (python_calamine.CalamineError, OSError, IndexError) as error:
         print(json.dumps({"error": f"{type(error).__name__} {error}".splitlines()[0]}))
         return
     print(json.dumps({"sheets": names}))
-    start = None if sheet is None else sheet.start
-    if sheet is None or start is None:
-        return
-    for number, row in enumerate(sheet.to_python(skip_empty_area=True), start=start[0] + 1):
+    for number, row in enumerate(sheet.to_python(skip_empty_area=True), start=(sheet.start or (0,))[0] + 1):
         cells = [str(int(c)) if isinstance(c, float) and c.is_integer() else str(c) for c in row]
         if any(map(str.strip, cells)):
             print(json.dumps([number, *cells]))
