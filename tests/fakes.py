@@ -76,7 +76,7 @@ async def only(work: Awaitable[Sequence[T]]) -> T:
 def settings_seen(lm: ScriptedLM, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The settings and the sample's number of each call of a judge, in order, filled as calls are made."""
     seen: list[dict[str, Any]] = []
-    complete = lm.recorded_engine.complete
+    complete = lm.complete
 
     async def watched(request: dspy.lm15.Request) -> dspy.lm15.Response:
         tag = CALL_TAG.get()
@@ -84,5 +84,5 @@ def settings_seen(lm: ScriptedLM, monkeypatch: pytest.MonkeyPatch) -> list[dict[
         seen.append({**settings_of(request), **({} if tag.sample is None else {"sample": tag.sample})})
         return await complete(request)
 
-    monkeypatch.setattr(lm.recorded_engine, "complete", watched)
+    monkeypatch.setattr(lm, "complete", watched)
     return seen

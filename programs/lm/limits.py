@@ -16,23 +16,27 @@ forbidden, and any other before a call was answered) is confirmed by the probe.
 from __future__ import annotations
 
 import asyncio
-import copy
 import email.utils
 import logging
 import math
 import random
 import time
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 import dspy
+import numpy as np
 from dspy import lm15
+from numpy.typing import NDArray
 
 from debate_judge.programs.lm.replies import Messages, Reply
 from debate_judge.programs.lm.settings import BudgetCaps, LMOptions, Price, redact_text
+
+_LOG = logging.getLogger(__name__)
 
 # --- errors ---
 
@@ -44,7 +48,8 @@ INCOMPLETE = "incomplete response"
 """`provider_code` if the response was incomplete or not HTTP; the server may charge for it."""
 UNUSABLE = "unusable response"
 """`provider_code` if a whole response, which names the tokens to be paid, holds no reply."""
-MAY_BE_CHARGED = (MISMATCHED, INCOMPLETE, UNUSABLE)
+OVERLOAD_STATUSES = (429, 503, 529)
+"""HTTP statuses of a server that wants fewer requests."""
 
 
 class ProviderDownError(dspy.LMError):
@@ -66,39 +71,20 @@ class TooManyUnscoredError(dspy.LMError):
 
 
 _FATAL = (
-    dspy.LMAuthError,
-    dspy.LMBillingError,
-    dspy.LMConfigurationError,
-    dspy.LMUnsupportedFeatureError,
-    dspy.LMUnsupportedModelError,
-    ProviderDownError,
-    BudgetSpentError,
+    *(dspy.LMAuthError, dspy.LMBillingError, dspy.LMConfigurationError, dspy.LMUnsupportedModelError),
+    *(ProviderDownError, BudgetSpentError),
+    *(lm15.AuthError, lm15.BillingError, lm15.ConfigurationError, lm15.UnsupportedModelError),
 )
 
 
-def is_fatal(error: Exception) -> bool:
-    """Whether it ends the run, because other calls would fail too: a wrong key, an unknown model, an outage, ..."""
+def affects_all_calls(error: Exception) -> bool:
+    """Whether every call of the LM would fail, because of a wrong key, an unknown model, an outage, ..."""
     return isinstance(error, _FATAL)
 
 
-def affects_all_calls(error: Exception) -> bool:
-    """Whether it is fatal for all calls of the LM, not only for those that ask for the same feature."""
-    # One judge may need a feature that the LM lacks, such as log-probabilities, and others not.
-    of_transport = (lm15.AuthError, lm15.BillingError, lm15.ConfigurationError, lm15.UnsupportedModelError)
-    fatal = is_fatal(error) and not isinstance(error, dspy.LMUnsupportedFeatureError)
-    return fatal or isinstance(error, of_transport)
-
-
-def redact_error(error: Exception, key: str | None = None) -> lm15.LM15Error | dspy.LMError:
-    """A transport's error without `key` and other secrets."""
-    if isinstance(error, dspy.LMError):
-        return error
-    if not isinstance(error, lm15.LM15Error):
-        error_class = lm15.TimeoutError if isinstance(error, TimeoutError) else lm15.LM15Error
-        return error_class(redact_text(str(error) or "no answer in time", key))
-    error.message = redact_text(error.message, key)
-    error.args = (error.message,)
-    return error
+def is_fatal(error: Exception) -> bool:
+    """Whether it ends a run of one judge: it affects all calls, or all that ask for a feature that the LM lacks."""
+    return isinstance(error, (*_FATAL, dspy.LMUnsupportedFeatureError))
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -106,41 +92,146 @@ def is_retryable(error: BaseException) -> bool:
     return isinstance(error, lm15.RETRYABLE_ERRORS) or dspy.is_retryable_lm_error(error)
 
 
-_DSPY_ADVICE = "\n\n  To fix:"
-"""Beginning of DSPy's own advice in its errors, which is for programmers."""
+def may_be_charged(error: Exception) -> bool:
+    """Whether the server may charge for a request although its answer came too late, was lost or cannot be used."""
+    timed_out = isinstance(error, lm15.TimeoutError) and error.status is None
+    return timed_out or getattr(error, "provider_code", None) in (MISMATCHED, INCOMPLETE, UNUSABLE)
+
+
+def retrieve_error(task: asyncio.Task[Any]) -> None:
+    """Else asyncio would log the exception of a task that nothing awaits any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+def redact_error(error: Exception) -> lm15.LM15Error | dspy.LMError:
+    """A transport's error without secrets."""
+    if isinstance(error, dspy.LMError):
+        return error
+    if isinstance(error, lm15.LM15Error):
+        error.message = redact_text(error.message)
+        error.args = (error.message,)
+        return error
+    error_class = lm15.TimeoutError if isinstance(error, TimeoutError) else lm15.LM15Error
+    return error_class(redact_text(str(error) or "no answer in time"))
 
 
 def describe(error: dspy.LMError, spec: str) -> str:
-    """The message of a command whose run was ended by `error`; `spec` is the LM, PROVIDER/MODEL."""
-    return f"error: the LM failed: {str(error).partition(_DSPY_ADVICE)[0].strip()}\n  remedy:   {remedy(error, spec)}"
-
-
-def remedy(error: dspy.LMError, spec: str) -> str:
-    """What the user can do about an error that ended a run; `spec` is the LM, PROVIDER/MODEL."""
-    variable = f"{spec.partition('/')[0].upper()}_API_KEY"
-    resume = "run the command again; it resumes, and finished calls are not paid for again"
-    if isinstance(error, dspy.LMNotConfiguredError):
-        return f"set what is missing in the environment, then {resume}"
-    if isinstance(error, dspy.LMAuthError):
-        return f"give a valid key in the environment variable {variable}, then {resume}"
-    if isinstance(error, dspy.LMUnsupportedModelError):
-        return f"check the model's name after the slash in {spec!r}, and the address if you gave one, then {resume}"
-    if isinstance(error, dspy.LMBillingError):
-        return f"the account behind {variable} has no credit left: add some, then {resume}"
-    if isinstance(error, TooManyUnscoredError):
-        return f"fix the cause, or allow more with --max-unscored, and {resume}"
-    if isinstance(error, BudgetSpentError):
-        return f"raise --budget and {resume}"
+    """The message of a command whose run was ended by `error`, with a remedy; `spec` is the LM, PROVIDER/MODEL."""
+    provider = spec.partition("/")[0].upper()
+    remedies: dict[type[dspy.LMError], str] = {
+        dspy.LMNotConfiguredError: "set what is missing in the environment",
+        dspy.LMAuthError: f"give a valid key in the environment variable {provider}_API_KEY",
+        dspy.LMUnsupportedModelError: f"check the model's name after the slash in {spec!r}, and the address if you "
+        "gave one",
+        dspy.LMBillingError: f"the account behind {provider}_API_KEY has no credit left: add some",
+        TooManyUnscoredError: "fix the cause, or allow more with --max-unscored",
+        BudgetSpentError: "raise --budget",
+        ProviderDownError: "wait until the provider answers",
+        dspy.LMError: "fix the problem",
+    }
+    remedy = next(text for kind, text in remedies.items() if isinstance(error, kind))
     if error.provider_code == NOT_LISTENING:
-        return f"start the server, or correct its address (--api-base, {spec.partition('/')[0].upper()}_API_BASE)"
-    if isinstance(error, ProviderDownError):
-        return f"wait until the provider answers, then {resume}"
-    return f"fix the problem and {resume}"
+        remedy = f"start the server, or correct its address (--api-base, {provider}_API_BASE)"
+    # DSPy's own advice is for programmers.
+    message = str(error).partition("\n\n  To fix:")[0].strip()
+    resume = "run the command again; it resumes, and finished calls are not paid for again"
+    return f"error: the LM failed: {message}\n  remedy:   {remedy}, then {resume}"
 
 
-# --- limits ---
+# --- what a call may cost ---
 
-_LOG = logging.getLogger(__name__)
+TOKENS_PER_BYTE = 0.27
+"""Tokens per byte of UTF-8 text, until the first reply gives a measured ratio."""
+Cost = NDArray[np.float64]
+"""Calls, tokens (input and output), US dollars."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a call is expected to use, and the most that it can use."""
+
+    size: int
+    """UTF-8 bytes of its texts."""
+    tokens: float
+    """Expected, input and output together."""
+    max_cost: Cost
+    max_output: float
+
+
+class Estimator:
+    """Estimates what a call uses before it is made, from the replies so far; `price` is that of its model."""
+
+    def __init__(self, price: Price | None) -> None:
+        self._price = price or Price(0.0, 0.0, 0.0)
+        self._count, self._bytes, self._input, self._output = 0, 0, 0.0, 0.0
+        # Half a token per byte is more than any usual text needs.
+        self._max_per_byte, self._max_output = 0.5, 1000.0
+
+    @property
+    def _per_byte(self) -> float:
+        return self._input / self._bytes if self._bytes else TOKENS_PER_BYTE
+
+    def estimate(self, size: int, max_tokens: int | None) -> Estimate:
+        """The estimate for a call with `size` bytes of text and a reply of at most `max_tokens`, if that is set."""
+        max_output = max_tokens or 4 * self._max_output
+        output = min(self._output / self._count if self._count else 300.0, max_output)
+        # Servers add some tokens around each message.
+        max_input = size * self._max_per_byte + 32
+        max_cost = np.array([1.0, max_input + max_output, self._price.cost(max_input, 0.0, max_output)])
+        return Estimate(size, size * self._per_byte + output, max_cost, max_output)
+
+    def observe(self, size: int, reply: Reply) -> tuple[Cost, float]:
+        """What the reply to a call of `size` bytes cost, and its output tokens; they are estimated where the provider
+        does not report them."""
+        tokens_in, tokens_out = float(reply.input_tokens), float(reply.output_tokens)
+        if not tokens_in:
+            tokens_in = size * self._per_byte
+            tokens_out = tokens_out or len(reply.text.encode()) * self._per_byte
+        elif size:
+            ratio = 1.1 * tokens_in / size
+            self._max_per_byte = max(ratio, self._max_per_byte) if self._count else ratio
+            self._max_output = max(self._max_output, tokens_out)
+            self._count, self._bytes = self._count + 1, self._bytes + size
+            self._input, self._output = self._input + tokens_in, self._output + tokens_out
+        usd = self._price.cost(tokens_in - reply.cached_tokens, reply.cached_tokens, tokens_out)
+        return np.array([1.0, tokens_in + tokens_out, usd]), tokens_out
+
+
+class Budget:
+    """Keeps the calls of one or several LMs within caps, those in flight included. Belongs to one event loop."""
+
+    def __init__(self, caps: BudgetCaps) -> None:
+        self._caps = caps
+        self._limits = np.array([math.inf if cap is None else cap for cap in (caps.calls, caps.tokens, caps.usd)])
+        self._spent, self.reserved = np.zeros(3), np.zeros(3)
+        self._overrun = np.ones(3)
+        """By how much the longest reply exceeded its limit, for tokens and money: some models' reasoning has none."""
+
+    def admits(self, cost: Cost) -> bool:
+        """Whether a call of at most this cost exceeds no cap, whatever those in flight will cost."""
+        most = self._spent + (self.reserved + cost) * self._overrun
+        return bool((most <= self._limits * (1 + 1e-12)).all())
+
+    def charge(self, cost: Cost, overrun: float = 1.0) -> None:
+        """Charge a call, whose output was `overrun` times as long as its limit."""
+        self._spent += cost
+        self._overrun[1:] = max(self._overrun[1], overrun)
+
+    def spent_error(self) -> BudgetSpentError:
+        """The error for a spent budget, with what was used of each cap."""
+        caps = (
+            ("{:,.0f} of {:,} calls", self._caps.calls),
+            ("{:,.0f} of {:,} tokens", self._caps.tokens),
+            ("${:.4f} of ${:g}", self._caps.usd),
+        )
+        used = [
+            text.format(spent, cap) for (text, cap), spent in zip(caps, self._spent, strict=True) if cap is not None
+        ]
+        return BudgetSpentError(f"the next call might exceed the budget: {', '.join(used)} are spent")
+
+
+# --- slots ---
 
 _KEPT = 0.85
 """Share of the window that stays after an overload. Simulated with 5,000 calls of a second, 128 at once (39 s at best):
@@ -149,192 +240,61 @@ refusals, and 97 s with 117."""
 _GROWTH_WINDOWS = 16
 """Windows of successes in which the window grows from none to its maximum."""
 
-TOKENS_PER_BYTE = 0.27
-"""Tokens per byte of UTF-8 text, until the first reply gives a measured ratio."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenEstimate:
-    """The tokens that a call is expected to use, and the most that it can use."""
-
-    tokens: float = 0.0
-    """Expected, input and output together."""
-    max_input: float = 0.0
-    max_output: float = 0.0
-
-
-NO_TOKENS = TokenEstimate()
-
-
-class TokenEstimator:
-    """Estimates the tokens of a call before it is made, from the replies so far."""
-
-    def __init__(self) -> None:
-        # Half a token per byte is more than any usual text needs.
-        self._mean_per_byte, self._max_per_byte = TOKENS_PER_BYTE, 0.5
-        self._mean_output, self._max_output = 300.0, 1000.0
-        self._count = 0
-
-    def estimate(self, size: int, max_tokens: int | None) -> TokenEstimate:
-        """The estimate for a call with `size` bytes of text and a reply of at most `max_tokens`, if that is set."""
-        max_output = max_tokens or 4 * self._max_output
-        mean_output = min(self._mean_output, max_output)
-        # Servers add some tokens around each message.
-        return TokenEstimate(size * self._mean_per_byte + mean_output, size * self._max_per_byte + 32, max_output)
-
-    def observe(self, size: int, reply: Reply) -> tuple[float, float]:
-        """Learn from the reply to a call of `size` bytes.
-
-        Returns:
-            Its input and output tokens, estimated if the provider does not report them.
-        """
-        if not reply.input_tokens:
-            return size * self._mean_per_byte, reply.output_tokens or len(reply.text.encode()) * self._mean_per_byte
-        if size:
-            ratio = reply.input_tokens / size
-            weight = max(0.05, 1 / (1 + self._count))
-            self._mean_per_byte += weight * (ratio - self._mean_per_byte)
-            self._mean_output += weight * (reply.output_tokens - self._mean_output)
-            self._max_per_byte = max(1.1 * ratio, self._max_per_byte if self._count else 0.0)
-            self._max_output = max(self._max_output, float(reply.output_tokens))
-            self._count += 1
-        return reply.input_tokens, reply.output_tokens
-
-
-def _add(account: list[float], amounts: Sequence[float]) -> None:
-    # In place, because `Budget.with_price` shares the lists.
-    account[:] = [a + b for a, b in zip(account, amounts, strict=True)]
-
-
-class Budget:
-    """Keeps a run within its caps, calls in flight included. Belongs to one event loop."""
-
-    def __init__(self, caps: BudgetCaps, price: Price | None) -> None:
-        self._caps = caps
-        self._set_price(price)
-        self._spent = [0.0, 0.0, 0.0]
-        self._reserved = [0.0, 0.0, 0.0]
-        self._overrun = [1.0, 1.0, 1.0]
-        """By how much the longest reply exceeded its limit, for tokens and money: some models' reasoning has none."""
-
-    def with_price(self, price: Price | None) -> Budget:
-        """The same caps and the same account, for the calls of another model at its own price."""
-        copied = copy.copy(self)
-        copied._set_price(price)
-        return copied
-
-    def _set_price(self, price: Price | None) -> None:
-        if self._caps.usd is not None and price is None:
-            raise ValueError("a budget in money needs a price")
-        self._price = price or Price(0.0, 0.0, 0.0)
-
-    def admits(self, estimate: TokenEstimate) -> bool:
-        """Whether this call can be made without exceeding any cap, whatever those in flight will cost."""
-        cost = self.max_cost(estimate)
-        caps = (self._caps.calls, self._caps.tokens, self._caps.usd)
-        return all(
-            cap is None or spent + (reserved + needed) * overrun <= cap * (1 + 1e-12)
-            for cap, spent, reserved, needed, overrun in zip(
-                caps, self._spent, self._reserved, cost, self._overrun, strict=True
-            )
-        )
-
-    def reserve(self, estimate: TokenEstimate) -> None:
-        """Reserve the maximum cost of a call."""
-        _add(self._reserved, self.max_cost(estimate))
-
-    def release(self, estimate: TokenEstimate) -> None:
-        """Undo `reserve` for a call that is over."""
-        _add(self._reserved, [-amount for amount in self.max_cost(estimate)])
-
-    def charge(self, tokens: tuple[float, float], cached: int, estimate: TokenEstimate) -> None:
-        """Charge a reply: its input and output tokens, `cached` of the input at the lower price."""
-        input_tokens, output_tokens = tokens
-        cost = self._price.cost(input_tokens - cached, cached, output_tokens)
-        _add(self._spent, (1.0, input_tokens + output_tokens, cost))
-        if output_tokens > estimate.max_output * self._overrun[1] > 0.0:
-            self._overrun[1:] = [output_tokens / estimate.max_output] * 2
-
-    def charge_maximum(self, estimate: TokenEstimate) -> None:
-        """Charge a request that was sent and whose answer is lost: its maximum cost."""
-        _add(self._spent, self.max_cost(estimate))
-
-    def max_cost(self, estimate: TokenEstimate) -> tuple[float, float, float]:
-        """Calls (1), tokens and US dollars that a call can cost at most."""
-        cost = self._price.cost(estimate.max_input, 0.0, estimate.max_output)
-        return 1.0, estimate.max_input + estimate.max_output, cost
-
-    def spent_error(self) -> BudgetSpentError:
-        """The error for a spent budget, with what was used of each cap."""
-        caps, (calls, tokens, usd) = self._caps, self._spent
-        lines = []
-        if caps.calls is not None:
-            lines.append(f"{calls:,.0f} of {caps.calls:,} calls")
-        if caps.tokens is not None:
-            lines.append(f"{tokens:,.0f} of {caps.tokens:,} tokens")
-        if caps.usd is not None:
-            lines.append(f"${usd:.4f} of ${caps.usd:g}")
-        return BudgetSpentError(f"the next call might exceed the budget: {', '.join(lines)} are spent")
-
 
 class Bucket:
     """A token bucket: at most `per_minute` units in any minute, a second's worth of them at once after a pause."""
 
-    def __init__(self, per_minute: float) -> None:
+    def __init__(self, per_minute: float | None) -> None:
+        limit = per_minute or math.inf
         # A bucket that holds b and fills at r lets through b - 1 + 60 r whole units a minute at most.
-        self._burst = min(max(1.0, per_minute / 60), per_minute) if per_minute >= 1 else 1.0
-        self._rate = (per_minute - self._burst + 1.0 if per_minute >= 1 else per_minute) / 60.0
-        self._level, self._updated = self._burst, time.monotonic()
+        self._size = max(1.0, limit / 60)
+        self._rate = (limit - self._size + 1.0) / 60 if per_minute else 1.0
+        self._level, self._updated = self._size, time.monotonic()
 
-    def wait(self, now: float, amount: float) -> float:
+    def wait(self, amount: float) -> float:
         """Seconds until `amount` may be taken; an amount larger than the bucket may when it is full."""
-        if now > self._updated:
-            self._level = min(self._burst, self._level + (now - self._updated) * self._rate)
-            self._updated = now
-        seconds = (min(amount, self._burst) - self._level) / self._rate
+        now = time.monotonic()
+        self._level = min(self._size, self._level + (now - self._updated) * self._rate)
+        self._updated = now
+        seconds = (min(amount, self._size) - self._level) / self._rate
         # The clock can hardly measure less.
         return seconds if seconds > 1e-6 else 0.0
 
     def take(self, amount: float) -> None:
         """Take `amount`, or give back a negative one. The level may fall below zero; then the next ones wait longer."""
-        self._level = min(self._burst, self._level - amount)
+        self._level = min(self._size, self._level - amount)
 
 
 class Limiter:
-    """Gives calls slots: limits concurrency and rate. Belongs to one event loop; cancelling a waiting call is safe.
+    """Gives calls slots: limits concurrency, rate and cost. Belongs to one event loop; a waiting call may be cancelled.
 
     Args:
         concurrency: Maximum number of calls in flight.
-        options: Requests and tokens per minute.
-        budget: Checked before each call; when a call exceeds it and nothing is in flight, all waiting calls fail. None
-            is one without caps.
+        options: Requests and tokens per minute, and the budget. When a call exceeds the budget and nothing is in
+            flight, all waiting calls fail.
     """
 
-    def __init__(self, concurrency: int, options: LMOptions | None = None, budget: Budget | None = None) -> None:
-        options = options or LMOptions()
+    def __init__(self, concurrency: int, options: LMOptions) -> None:
         self.concurrency = concurrency
         self.window = float(concurrency)
         """Calls that may be in flight now."""
         self.in_flight = 0
-        self._budget = budget or Budget(BudgetCaps(), None)
-        self._requests = None if options.rpm is None else Bucket(options.rpm)
-        self._tokens = None if options.tpm is None else Bucket(options.tpm)
-        self._waiting: deque[tuple[asyncio.Future[None], TokenEstimate]] = deque()
-        self._paused_until = self._last_cut = 0.0
-        self._failure: tuple[float, Exception] | None = None
-        """When `fail_all` was last called, and its error."""
+        self.budget = Budget(options.budget)
+        self._requests, self._tokens = Bucket(options.rpm), Bucket(options.tpm)
+        self._waiting: deque[tuple[asyncio.Future[None], Estimate]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._paused_until = self._last_cut = self._failed_at = 0.0
+        self._failure: Exception | None = None
+        """Of the latest `fail_all`."""
         self._failing = False
         """Whether calls that were in flight then still are: the run notices the error some iterations of the loop later
         and must not send more meanwhile."""
-        self._timer: asyncio.TimerHandle | None = None
 
-    async def acquire(
-        self, estimate: TokenEstimate = NO_TOKENS, *, front: bool = False, began: float = math.inf
-    ) -> None:
+    async def acquire(self, call: Estimate, *, front: bool = False, began: float = math.inf) -> None:
         """Wait for a slot.
 
         Args:
-            estimate: The tokens of the call.
+            call: What it may use.
             front: Whether it goes before all waiting calls, as a retry does.
             began: When the call was asked for, on the clock of `time.monotonic`.
 
@@ -342,58 +302,42 @@ class Limiter:
             BudgetSpentError: Nothing is in flight, and the budget does not allow this call.
             Exception: The error of `fail_all`.
         """
-        if self._failure is not None and (self._failing or began < self._failure[0]):
-            raise self._failure[1]
-        if not self._waiting and self._delay(time.monotonic(), estimate) == 0.0:
-            self.acquire_nowait(estimate)
-            return
+        if self._failure is not None and (self._failing or began < self._failed_at):
+            raise self._failure
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        (self._waiting.appendleft if front else self._waiting.append)((future, estimate))
+        (self._waiting.appendleft if front else self._waiting.append)((future, call))
         self._wake()
         try:
             await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 # It got its slot and was cancelled in the same iteration of the loop: the slot goes to the next call.
-                self.release(estimate)
+                self.release(call)
             else:
                 self._wake()
             raise
 
-    def release(self, estimate: TokenEstimate = NO_TOKENS, *, unsent: bool = False, wake: bool = True) -> None:
-        """Release a slot.
-
-        Args:
-            estimate: What it was acquired with.
-            unsent: Whether nothing was sent, so that the rate limits are as before.
-            wake: Whether waiting calls may take it; False if the same call acquires it again at once.
-        """
-        self.in_flight -= 1
-        self._failing = self._failing and self.in_flight > 0
-        self._budget.release(estimate)
-        if unsent:
-            self.correct(estimate, 0.0)
-            if self._requests is not None:
-                self._requests.take(-1.0)
-        if wake:
-            self._wake()
-
-    def acquire_nowait(self, estimate: TokenEstimate = NO_TOKENS) -> None:
+    def acquire_nowait(self, call: Estimate) -> None:
         """Take a slot without waiting for it, even above the limits."""
         self.in_flight += 1
-        self._budget.reserve(estimate)
-        if self._requests is not None:
-            self._requests.take(1.0)
-        if self._tokens is not None:
-            self._tokens.take(estimate.tokens)
+        self.budget.reserved += call.max_cost
+        self._requests.take(1.0)
+        self._tokens.take(call.tokens)
 
-    def correct(self, estimate: TokenEstimate, tokens: float) -> None:
-        """Replace the estimated tokens of a call by those that it used."""
-        if self._tokens is not None:
-            self._tokens.take(tokens - estimate.tokens)
+    def release(self, call: Estimate, *, unsent: bool = False) -> None:
+        """Release a slot; if the call was not sent after all, the rate limits are as before."""
+        self.in_flight -= 1
+        self.budget.reserved -= call.max_cost
+        self._failing = self._failing and self.in_flight > 0
+        if unsent:
+            self._requests.take(-1.0)
+            self._tokens.take(-call.tokens)
+        self._wake()
 
-    def on_success(self) -> None:
-        """Record that a call was answered: the window grows."""
+    def on_success(self, call: Estimate, cost: Cost, output: float) -> None:
+        """Record that a call was answered: charge it, correct the rate limit, let the window grow."""
+        self.budget.charge(cost, output / call.max_output)
+        self._tokens.take(float(cost[1]) - call.tokens)
         growth = max(1.0, self.concurrency / _GROWTH_WINDOWS)
         self.window = min(float(self.concurrency), self.window + growth / self.window)
 
@@ -414,54 +358,44 @@ class Limiter:
     def fail_all(self, error: Exception) -> None:
         """Fail all waiting calls with `error`, which each of them would meet as well.
 
-        So do all that were asked for before, e.g. those that look for their reply in the store, and all others until
-        none is in flight any more; a later run starts afresh.
+        So do all that were asked for before, e.g. those that wait for another process, and all others until none is in
+        flight any more; a later run starts afresh.
         """
-        self._failure, self._failing = (time.monotonic(), error), self.in_flight > 0
-        waiting, self._waiting = self._waiting, deque()
-        for future, _ in waiting:
+        self._failure, self._failed_at, self._failing = error, time.monotonic(), self.in_flight > 0
+        while self._waiting:
+            future, _ = self._waiting.popleft()
             if not future.done():
                 future.set_exception(error)
-
-    def _delay(self, now: float, estimate: TokenEstimate) -> float:
-        """Seconds until a call may be sent: 0 now, infinite if a slot or the budget must become free first."""
-        if self.in_flight >= int(self.window) or not self._budget.admits(estimate):
-            return math.inf
-        delay = max(0.0, self._paused_until - now)
-        if self._requests is not None:
-            delay = max(delay, self._requests.wait(now, 1.0))
-        if self._tokens is not None:
-            delay = max(delay, self._tokens.wait(now, estimate.tokens))
-        return delay
 
     def _wake(self) -> None:
         """Give slots to waiting calls as far as the limits allow; called whenever that may have changed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        now = time.monotonic() if self._waiting else 0.0
         while self._waiting:
-            future, estimate = self._waiting[0]
+            future, call = self._waiting[0]
             if not future.done():
-                delay = self._delay(now, estimate)
-                if delay == math.inf and self.in_flight == 0:
-                    self.fail_all(self._budget.spent_error())
+                if self.in_flight >= int(self.window) or not self.budget.admits(call.max_cost):
+                    if self.in_flight == 0:
+                        self.fail_all(self.budget.spent_error())
                     return
-                if delay > 0.0:
-                    if delay < math.inf:
-                        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+                pause = max(
+                    self._paused_until - time.monotonic(), self._requests.wait(1.0), self._tokens.wait(call.tokens)
+                )
+                if pause > 0.0:
+                    self._timer = asyncio.get_running_loop().call_later(pause, self._wake)
                     return
-                self.acquire_nowait(estimate)
+                self.acquire_nowait(call)
                 future.set_result(None)
             self._waiting.popleft()
 
 
+# --- prefix warm-up ---
+
 SOURCE: ContextVar[str] = ContextVar("source", default="")
 """The source text that the calls of the running task share with those of other tasks."""
-
-PREFIX_LIFETIME = 300.0
+_PREFIX_LIFETIME = 300.0
 """Seconds after its last use for which a prefix counts as cached: hosted providers promise five minutes or more."""
-
 _MAX_PREFIXES = 100_000
 """Bounds the memory of a judge that serves for months."""
 
@@ -476,7 +410,7 @@ class PrefixWarmup:
 
     def __init__(self) -> None:
         self._first: dict[int, asyncio.Event] = {}
-        self._cached: OrderedDict[int, float] = OrderedDict()
+        self._last_use: dict[int, float] = {}
 
     @asynccontextmanager
     async def in_order(self, messages: Messages) -> AsyncIterator[None]:
@@ -486,35 +420,24 @@ class PrefixWarmup:
             yield
             return
         prefix = hash(source)
-        is_first = False
-        if self._cached.get(prefix, -math.inf) <= time.monotonic() - PREFIX_LIFETIME:
-            is_first = prefix not in self._first
-            if is_first:
-                self._first[prefix] = asyncio.Event()
-            else:
-                await self._first[prefix].wait()
+        is_cached = self._last_use.get(prefix, -math.inf) > time.monotonic() - _PREFIX_LIFETIME
+        is_first = not is_cached and prefix not in self._first
+        if is_first:
+            self._first[prefix] = asyncio.Event()
+        elif not is_cached:
+            await self._first[prefix].wait()
         try:
             yield
         finally:
-            self._cached[prefix] = time.monotonic()
-            self._cached.move_to_end(prefix)
-            if len(self._cached) > _MAX_PREFIXES:
-                self._cached.popitem(last=False)
+            self._last_use.pop(prefix, None)
+            self._last_use[prefix] = time.monotonic()
+            if len(self._last_use) > _MAX_PREFIXES:
+                del self._last_use[next(iter(self._last_use))]
             if is_first:
                 self._first.pop(prefix).set()
 
 
-# --- failures ---
-
-_MIN_RETRY_AFTER = 0.1
-"""Seconds; a shorter Retry-After is obeyed after the first failure only; later the usual wait applies."""
-_MAX_DOUBLINGS = 30
-_MAX_DOUBLINGS_429 = 3
-"""After a 429, where the limiter slows all calls down anyway."""
-_MAX_PROBE_WAIT = 10.0
-
-OVERLOAD_STATUSES = (429, 503, 529)
-"""HTTP statuses of a server that wants fewer requests."""
+# --- waits and outages ---
 
 
 def retry_wait(error: BaseException | None, failures: int, first: float, max_wait: float) -> float:
@@ -530,12 +453,14 @@ def retry_wait(error: BaseException | None, failures: int, first: float, max_wai
         # It says nothing about the provider.
         return 0.0
     requested = getattr(error, "retry_after", None)
-    if requested is not None and (requested >= _MIN_RETRY_AFTER or failures == 1):
+    # "Come back at once" is believed once.
+    if requested is not None and (requested >= 0.1 or failures == 1):
         requested = min(requested, max_wait)
         # Never less than Retry-After, which would only be refused again.
         return float(requested + random.uniform(0.0, min(first, 0.1 * requested + 0.1)))
-    max_doublings = _MAX_DOUBLINGS_429 if getattr(error, "status", None) == 429 else _MAX_DOUBLINGS
-    return min(max_wait, first * 2.0 ** min(failures - 1, max_doublings)) + random.uniform(0.0, first)
+    # After a 429 the limiter slows all calls down anyway.
+    doublings = min(failures - 1, 3 if getattr(error, "status", None) == 429 else 30)
+    return float(min(max_wait, first * 2.0**doublings)) + random.uniform(0.0, first)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -545,9 +470,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         headers: With names in lower case, or a mapping that ignores case.
     """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
+        value = headers.get(name, "")
         try:
             seconds = float(value) / unit
         except ValueError:
@@ -566,32 +489,18 @@ class OutageWatch:
     Args:
         model: For messages.
         options: Waits and `max_outage`.
+        limiter: Of the calls, which fail if the provider cannot be used.
         probe: Makes the minimal call once; raises its error.
-        fail_all: Fails all waiting calls with the error of a provider that cannot be used.
     """
 
-    def __init__(
-        self,
-        model: str,
-        options: LMOptions,
-        probe: Callable[[], Awaitable[None]],
-        fail_all: Callable[[Exception], None],
-    ) -> None:
-        self._model, self._options, self._probe, self._fail_all = model, options, probe, fail_all
+    def __init__(self, model: str, options: LMOptions, limiter: Limiter, probe: Callable[[], Awaitable[None]]) -> None:
+        self._model, self._options, self._limiter, self._probe = model, options, limiter, probe
         self.responses = 0
         """Number of responses so far to any call, error statuses included."""
         self.answered = False
         """Whether any call got a reply, so that the key and the model are known to work."""
-        self._probing: asyncio.Task[bool] | None = None
-
-    async def wait_for_probe(self) -> None:
-        """Wait while a probe is running.
-
-        Raises:
-            ProviderDownError: The provider is down.
-        """
-        if self._probing is not None:
-            await asyncio.shield(self._probing)
+        self.probing: asyncio.Task[bool] | None = None
+        """The probe that is running."""
 
     async def was_down(self) -> bool:
         """Probe the provider: True if it was down and answers again, False if it was not down.
@@ -600,28 +509,26 @@ class OutageWatch:
             ProviderDownError: It stays down.
             lm15.LM15Error: It refuses the probe for a reason that holds for all calls, such as a key without credit.
         """
-        if self._probing is None:
-            self._probing = asyncio.create_task(self._probe_or_fail_all())
-            self._probing.add_done_callback(self._on_probe_done)
-        return await asyncio.shield(self._probing)
-
-    def _on_probe_done(self, probing: asyncio.Task[bool]) -> None:
-        self._probing = None
-        if not probing.cancelled():
-            # Otherwise asyncio would log the exception of a task that nothing awaits any more.
-            probing.exception()
+        if self.probing is None:
+            self.probing = asyncio.create_task(self._probe_or_fail_all())
+            self.probing.add_done_callback(self._on_probe_done)
+        return await asyncio.shield(self.probing)
 
     async def _probe_or_fail_all(self) -> bool:
         try:
             return await self._probe_until_answered()
         except Exception as error:
             # At once: after an iteration of the loop a waiting call would have got the slot of the probe.
-            self._fail_all(error)
+            self._limiter.fail_all(error)
             raise
 
+    def _on_probe_done(self, probing: asyncio.Task[bool]) -> None:
+        # Not before: what has got the slot of the probe meanwhile must see how it ended.
+        self.probing = None
+        retrieve_error(probing)
+
     async def _probe_until_answered(self) -> bool:
-        start, wait = time.monotonic(), self._options.first_wait
-        was_down = False
+        start, wait, was_down = time.monotonic(), self._options.first_wait, False
         while True:
             try:
                 await self._probe()
@@ -637,7 +544,12 @@ class OutageWatch:
                 # A provider that has never answered is not waited for, unless it says that it is overloaded.
                 max_outage = self._options.max_outage if self.responses or error.status in OVERLOAD_STATUSES else 0.0
                 if elapsed + wait > max_outage:
-                    raise self._provider_down_error(error, elapsed) from error
+                    raise ProviderDownError(
+                        f"no call was answered for {elapsed:.0f} s; the last failure: {error.message[:500]}",
+                        model=self._model,
+                        status=error.status,
+                        provider_code=None if self.responses else error.provider_code,
+                    ) from error
                 if not was_down:
                     reason = error.message[:200]
                     _LOG.warning("%s does not respond (%s); calls are paused until it does", self._model, reason)
@@ -647,14 +559,4 @@ class OutageWatch:
                 return was_down
             was_down = True
             await asyncio.sleep(wait)
-            wait = min(2 * wait, _MAX_PROBE_WAIT)
-
-    def _provider_down_error(self, error: lm15.LM15Error, seconds: float) -> ProviderDownError:
-        not_listening = error.provider_code == NOT_LISTENING and not self.responses
-        last = error.message[:500]
-        return ProviderDownError(
-            f"no call was answered for {seconds:.0f} s; the last failure: {last}",
-            model=self._model,
-            status=error.status,
-            provider_code=NOT_LISTENING if not_listening else None,
-        )
+            wait = min(2 * wait, 10.0)

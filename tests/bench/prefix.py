@@ -131,7 +131,7 @@ def run(corpus: Corpus, concurrency: int, prefix_warmup: bool = True) -> list[Re
     simulated = SimulatedLM()
     lm = JudgeLM("played/lm", transport=simulated, concurrency=concurrency)
     if not prefix_warmup:
-        lm.recorded_engine._warmup = None
+        lm._warmup = None
     with (
         patch.object(engine, "_started", []),
         patch.object(engine, "_Loop", SimulatedTime),

@@ -82,7 +82,7 @@ async def reply_to(lm: JudgeLM, question: Messages, role: str = "scorer") -> Rep
 
 
 def call_key(lm: JudgeLM, messages: Messages, **settings: Any) -> str:
-    return key_of(lm.model, lm.recorded_engine.endpoint, messages, {**lm.kwargs, **settings})
+    return key_of(lm.model, lm.endpoint, messages, {**lm.kwargs, **settings})
 
 
 def ask(lm: JudgeLM, *questions: list[dict[str, Any]], role: str = "scorer") -> list[Reply]:

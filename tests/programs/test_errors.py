@@ -7,7 +7,6 @@ import asyncio
 import email.utils
 import json
 import random
-import re
 import selectors
 import time
 from collections.abc import Iterator
@@ -17,25 +16,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import dspy
+import numpy as np
 import pytest
 from dspy import lm15
 from dspy.clients.errors import wrap_error
 
-from debate_judge.programs.lm import limits as limiter
+from debate_judge.programs.lm import limits
 from debate_judge.programs.lm.limits import (
-    NO_TOKENS,
     UNUSABLE,
-    Budget,
     BudgetSpentError,
+    Estimate,
+    Estimator,
     Limiter,
-    TokenEstimate,
-    TokenEstimator,
     redact_error,
     retry_after,
     retry_wait,
 )
 from debate_judge.programs.lm.replies import IMPOSSIBLE, Reply, SqlStore
-from debate_judge.programs.lm.settings import BudgetCaps, LMOptions, redact, redact_text
+from debate_judge.programs.lm.settings import BudgetCaps, LMOptions, Price, redact, redact_text
 from debate_judge.programs.lm.transport import interpret_error, read_reply
 from tests.stores import get, key, put
 
@@ -99,11 +97,11 @@ def test_an_error_status_has_an_error_class(status: int, text: str, kind: str) -
 def test_no_error_holds_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "unusual-4711")
     with pytest.raises(Exception, match="unusual-4711") as caught:
-        interpret_error(401, "Incorrect key: unusual-4711, or short", None)
-    for error in (caught.value, RuntimeError("no header unusual-4711, or short")):
-        assert not re.search("unusual-4711|short", str(redact_error(error, "short")))
+        interpret_error(401, "Incorrect key: unusual-4711", None)
+    for error in (caught.value, RuntimeError("no header unusual-4711")):
+        assert "unusual-4711" not in str(redact_error(error))
     # However short it is.
-    assert "k3y" not in str(redact_error(lm15.AuthError("bad key k3y: see http://me:k3y@host"), "k3y"))
+    assert "k3y" not in redact_text("bad key k3y: see http://me:k3y@host", "k3y")
 
 
 @pytest.mark.parametrize(
@@ -259,9 +257,14 @@ class Jumping(selectors.SelectSelector):
 def virtual(monkeypatch: pytest.MonkeyPatch) -> Iterator[VirtualLoop]:
     """A loop whose clock is `time.monotonic` of the limiter as well."""
     loop = VirtualLoop()
-    monkeypatch.setattr(limiter, "time", SimpleNamespace(monotonic=loop.time))
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=loop.time))
     yield loop
     loop.close()
+
+
+def use(tokens: float = 0.0, most: float = 0.0) -> Estimate:
+    """A call that is expected to use so many tokens, and at most so many, half of them output."""
+    return Estimate(0, tokens, np.array([1.0, most, 0.0]), most / 2 or 1.0)
 
 
 class Simulation:
@@ -270,11 +273,9 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
         self.concurrency = rng.choice((1, 2, 3, 8, 40))
-        options = LMOptions(
-            rpm=rng.choice((None, None, 30.0, 600.0)), tpm=rng.choice((None, None, 50_000.0)), first_wait=0.5
-        )
-        self.budget = Budget(BudgetCaps(calls=rng.choice((20, 10_000))), None) if rng.random() < 0.3 else None
-        self.limiter = Limiter(self.concurrency, options, self.budget)
+        rpm, tpm = rng.choice((None, None, 30.0, 600.0)), rng.choice((None, None, 50_000.0))
+        budget = BudgetCaps(calls=rng.choice((20, 10_000))) if rng.random() < 0.3 else BudgetCaps()
+        self.limiter = Limiter(self.concurrency, LMOptions(rpm=rpm, tpm=tpm, budget=budget))
         self.never_fails = rng.random() < 0.3
         self.inside = self.entered = 0
 
@@ -292,10 +293,10 @@ class Simulation:
         await asyncio.sleep(rng.uniform(0, 20))
         again, front = True, False
         while again:
-            estimate = TokenEstimate(rng.uniform(1, 5000), 100, 100) if rng.random() < 0.5 else NO_TOKENS
+            call = use(rng.uniform(1, 5000), 200.0) if rng.random() < 0.5 else use()
             self.waiting = asyncio.current_task()
             try:
-                await self.limiter.acquire(estimate, front=front)
+                await self.limiter.acquire(call, front=front)
             except dspy.LMError:
                 return
             self.inside += 1
@@ -305,28 +306,24 @@ class Simulation:
             try:
                 assert self.inside <= self.limiter.in_flight <= self.concurrency
                 await asyncio.sleep(rng.expovariate(2.0))
-                again = front = self.outcome(sent)
+                again = front = self.outcome(call, sent)
             finally:
                 self.inside -= 1
-                self.limiter.release(estimate)
+                self.limiter.release(call)
                 if rng.random() < 0.1:
                     # Perhaps one that has just got its slot and does not know it yet.
                     self.waiting.cancel()
 
-    def outcome(self, sent: float) -> bool:
+    def outcome(self, call: Estimate, sent: float) -> bool:
         """Report a random outcome to the limiter; returns whether the call is retried at once."""
         rng, chance = self.rng, self.rng.random()
-        if self.never_fails or chance < 0.5:
-            self.limiter.on_success()
-            if self.budget is not None:
-                self.budget.charge((100.0, 20.0), 0, TokenEstimate(120.0, 100.0, 20.0))
-        elif chance < 0.7:
+        if self.never_fails or chance < 0.6:
+            self.limiter.on_success(call, np.array([1.0, rng.uniform(0, 3000), 0.0]), 20.0)
+        elif chance < 0.8:
             self.limiter.on_overload(sent, rng.uniform(0.1, 30) if rng.random() < 0.3 else 0.0)
             return True
-        elif chance < 0.92:
-            self.limiter.fail_all(dspy.LMAuthError("no"))
         else:
-            self.limiter.correct(TokenEstimate(100.0), rng.uniform(0, 3000))
+            self.limiter.fail_all(dspy.LMAuthError("no"))
         return False
 
 
@@ -339,7 +336,7 @@ def test_no_call_waits_forever_and_every_slot_is_released(seed: int, virtual: Vi
         assert simulation.limiter.in_flight == simulation.inside == 0, number
         # A failure of all calls is forgotten once none is in flight.
         with suppress(BudgetSpentError):
-            virtual.run_until_complete(simulation.limiter.acquire())
+            virtual.run_until_complete(simulation.limiter.acquire(use()))
 
 
 @pytest.mark.parametrize("options", [LMOptions(rpm=60), LMOptions(tpm=6000)])
@@ -349,66 +346,56 @@ def test_a_limit_per_minute_counts_requests_and_the_tokens_that_were_used(
     """Each call is thought to need 1,000 tokens and uses 100: 120 calls take two minutes, and those not sent none."""
 
     async def work() -> None:
-        limited, estimate = Limiter(8, options), TokenEstimate(1000.0, 100, 100)
+        limiter, call = Limiter(8, options), use(1000.0, 200.0)
         for _ in range(120):
-            await limited.acquire(estimate)
-            limited.release(estimate, unsent=True)
-            await limited.acquire(estimate)
-            limited.correct(estimate, 100.0)
-            limited.release(estimate)
+            await limiter.acquire(call)
+            limiter.release(call, unsent=True)
+            await limiter.acquire(call)
+            limiter.on_success(call, np.array([1.0, 100.0, 0.0]), 100.0)
+            limiter.release(call)
 
     began = virtual.now
     virtual.run_until_complete(work())
     assert virtual.now - began == pytest.approx(120, rel=0.15)
 
 
-def test_the_estimate_of_a_call_follows_the_replies_before_it() -> None:
-    estimator = TokenEstimator()
-    for _ in range(50):
-        assert estimator.observe(1000, Reply("x", 250, 40, 0)) == (250, 40)
-    estimate = estimator.estimate(2000, 100)
-    assert estimate.tokens == pytest.approx(2000 * 0.25 + 40)
-    assert (estimate.max_input >= 500, estimate.max_output) == (True, 100)
-    # Of a provider that reports nothing, both are estimated.
-    assert estimator.observe(1000, Reply("abcd")) == pytest.approx((250, 1))
-
-
 def test_what_was_asked_for_before_all_calls_failed_is_not_sent_after_it() -> None:
     async def work() -> None:
-        limited, began = Limiter(2), time.monotonic()
-        await limited.acquire()
-        limited.fail_all(dspy.LMAuthError("no"))
-        limited.release()
+        limiter, began = Limiter(2, LMOptions()), time.monotonic()
+        await limiter.acquire(use())
+        limiter.fail_all(dspy.LMAuthError("no"))
+        limiter.release(use())
         with pytest.raises(dspy.LMAuthError):
-            await limited.acquire(began=began)
-        await limited.acquire(began=time.monotonic())
+            await limiter.acquire(use(), began=began)
+        await limiter.acquire(use(), began=time.monotonic())
 
     asyncio.run(work())
 
 
 def test_a_spent_budget_refuses_one_call_and_not_the_smaller_ones_after_it() -> None:
     async def work() -> None:
-        limited = Limiter(2, None, Budget(BudgetCaps(tokens=1000), None))
-        small = TokenEstimate(10, 100, 100)
-        await limited.acquire(small)
-        large = asyncio.create_task(limited.acquire(TokenEstimate(10, 2000, 100)))
+        limiter, small = Limiter(2, LMOptions(budget=BudgetCaps(tokens=1000))), use(10, 200)
+        await limiter.acquire(small)
+        large = asyncio.create_task(limiter.acquire(use(10, 2100)))
         await asyncio.sleep(0)
         assert not large.done()
-        limited.release(small)
+        limiter.release(small)
         with pytest.raises(BudgetSpentError):
             await large
-        await limited.acquire(small)
+        await limiter.acquire(small)
 
     asyncio.run(work())
 
 
-def test_estimates_are_means_of_the_replies_so_far_and_bounds_above_all_of_them() -> None:
-    estimator = TokenEstimator()
+def test_an_estimate_is_the_mean_of_the_replies_so_far_and_its_maximum_above_all_of_them() -> None:
+    estimator = Estimator(Price(1.0, 0.5, 2.0))
     for output in (10, 30):
-        assert estimator.observe(100, Reply("4", 50, output)) == (50, output)
-    estimate = estimator.estimate(100, None)
-    assert estimate.tokens == pytest.approx(50 + 20)
-    assert estimate.max_input >= 50
-    assert estimate.max_output >= 30
+        cost, observed = estimator.observe(100, Reply("4", 50, output, 20))
+        assert (*cost, observed) == pytest.approx((1, 50 + output, (30 + 10 + 2 * output) / 1e6, output))
+    call = estimator.estimate(100, None)
+    assert call.tokens == pytest.approx(50 + 20)
+    assert call.max_output >= 30
+    assert call.max_cost[1] >= 50 + call.max_output
+    assert estimator.estimate(100, 100).max_output == 100
     # A reply without usage is known by its length.
-    assert estimator.observe(100, Reply("four", 0, 0)) == (pytest.approx(50), pytest.approx(2))
+    assert (*estimator.observe(100, Reply("four"))[0][:2],) == pytest.approx((1, 50 + 2))

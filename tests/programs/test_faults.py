@@ -167,7 +167,7 @@ def test_the_concurrency_learns_what_the_provider_allows() -> None:
         lm = lm_at(server, options=replace(SHORT_WAITS, first_wait=0.1), concurrency=128)
         assert None not in scores(judge(lm, items(400)))
     # 128 calls at once without learning would be refused several times each.
-    assert lm.recorded_engine.limiter.window < 64
+    assert lm.limiter.window < 64
     assert provider.refusals < server.answered.total()
 
 

@@ -17,20 +17,18 @@ from typing import Any
 
 import dspy
 import pytest
-from dspy._vendor.lm15.transports import TransportError
+from dspy.lm15 import TransportError
 
 from debate_judge.programs.hallucination.evidence import SearchError, Serper
 from debate_judge.programs.lm import transport as module
 from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.limits import MISMATCHED
 from debate_judge.programs.lm.replies import Reply
 from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.programs.lm.transport import (
     BODY_LIMIT,
-    ConnectionPool,
-    HttpResponse,
+    HttpTransport,
     LiteLLMTransport,
-    MismatchedResponseError,
-    completion_id,
 )
 from debate_judge.programs.make_lm import make_lm, transport_for
 from tests.hostile_server import ENDLESS, HostileServer, endless, sized
@@ -44,7 +42,7 @@ Script = Callable[[int, int, bytes], Pieces]
 
 
 @asynccontextmanager
-async def serving(script: Script) -> AsyncIterator[tuple[SimpleNamespace, ConnectionPool]]:
+async def serving(script: Script) -> AsyncIterator[tuple[SimpleNamespace, HttpTransport]]:
     """A server by a script, with what it has received, and a pool of connections to it."""
     seen = SimpleNamespace(connections=0, requests=[], heads=[], writers=[])
 
@@ -66,11 +64,11 @@ async def serving(script: Script) -> AsyncIterator[tuple[SimpleNamespace, Connec
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = f"http://me:p%40ss@127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-    pool = ConnectionPool(address, {}, completion_id)
+    pool = HttpTransport(address, {}, lambda *call: b"", None, None)
     try:
         yield seen, pool
     finally:
-        pool.close()
+        await pool.aclose()
         listening.close()
         for writer in seen.writers:
             writer.close()
@@ -91,17 +89,19 @@ def response_to(body: bytes) -> bytes:
     return http(completion(body, f"id of {body.decode()}"))
 
 
-async def ask(pool: ConnectionPool, names: Sequence[str]) -> list[str]:
+async def ask(pool: HttpTransport, names: Sequence[str]) -> list[str]:
     """Whose answers come, one call after the other."""
-    return [json.loads((await post(pool, name.encode())).body)["choices"][0] for name in names]
+    return [json.loads(await post(pool, name.encode()))["choices"][0] for name in names]
 
 
-async def post(pool: ConnectionPool, body: bytes) -> HttpResponse:
+async def post(pool: HttpTransport, body: bytes) -> bytes:
     """Post as a caller does: once more where something else than the answer came, and then it must come."""
     try:
-        return await pool.post(body)
-    except MismatchedResponseError:
-        return await pool.post(body)
+        return (await pool.post(body))[2]
+    except TransportError as error:
+        if error.provider_code != MISMATCHED:
+            raise
+        return (await pool.post(body))[2]
 
 
 NAMES = ["a", "b", "c", "d"]
@@ -144,7 +144,7 @@ def test_what_may_still_answer_another_call_closes_the_connection() -> None:
 
     async def run() -> None:
         async with serving(script) as (server, pool):
-            assert (await pool.post(b"busy")).status == 429
+            assert (await pool.post(b"busy"))[0] == 429
             assert await ask(pool, ["a"]) == ["a"]
             assert server.connections == 2
             # A copy costs a call, and from then on each connection is used once.
@@ -179,15 +179,15 @@ def test_copies_and_noise_at_any_time_reach_no_other_call(seed: int) -> None:
             return [*extra, *pieces] if last else pieces
         return [*pieces, *extra] if fate < 0.4 else pieces
 
-    async def caller(pool: ConnectionPool, name: str) -> None:
+    async def caller(pool: HttpTransport, name: str) -> None:
         for number in range(60):
             body = f"{name}{number}"
             try:
-                answer = await pool.post(body.encode())
+                status, _, answer = await pool.post(body.encode())
             except TransportError:
                 continue
             # A stray error response costs an attempt, but never gives a wrong answer.
-            assert answer.status == 500 or json.loads(answer.body)["choices"] == [body]
+            assert status == 500 or json.loads(answer)["choices"] == [body]
             await asyncio.sleep(rng.choice((0.0, 0.0, 0.001)))
 
     async def run() -> None:

@@ -187,7 +187,7 @@ def test_no_probe_is_sent_past_the_budget() -> None:
     lm, engine = judge_lm(options=LMOptions(budget=BudgetCaps(calls=1)))
     ask(lm, QUESTION)
     with pytest.raises(BudgetSpentError):
-        asyncio.run(lm.recorded_engine.probe())
+        asyncio.run(lm.probe())
     assert len(engine.requests) == 1
 
 
@@ -205,7 +205,7 @@ def test_a_call_that_waits_for_another_process_takes_no_slot_and_may_be_cancelle
         waiting = [asyncio.create_task(reply_to(lm, QUESTION)) for _ in range(2)]
         await asyncio.sleep(0.1)
         assert (await reply_to(lm, OTHER)).text == "answer 1"
-        assert lm.recorded_engine.limiter.in_flight == 0
+        assert lm.limiter.in_flight == 0
         waiting[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting[0]
