@@ -610,8 +610,12 @@ def settings_of(request: Request) -> dict[str, Any]:
 def key_of(model: str, endpoint: str, messages: Messages, settings: Mapping[str, Any]) -> str:
     """Key of a call. No secret enters it."""
     given = {name: value for name, value in settings.items() if value is not None}
-    content = json.dumps([model, endpoint, messages, given], sort_keys=True)
-    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(json.dumps([model, endpoint, given], sort_keys=True).encode(), digest_size=16)
+    for message in messages:
+        content = message["content"].encode()
+        # The length separates one message from the next.
+        digest.update(f"{message['role']} {len(content)} ".encode() + content)
+    return digest.hexdigest()
 
 
 def response_of(model: str, key: str, reply: Reply) -> Response:
