@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from debate_judge.programs import parsing
+from debate_judge.programs import offline, parsing
 from debate_judge.programs.lm.limits import TOKENS_PER_BYTE
 from debate_judge.programs.lm.replies import LocalTransport, Reply
-from debate_judge.programs.offline import engine as offline
-from debate_judge.programs.offline.roles import Prompt, max_claims, parse, render
+from debate_judge.programs.offline import Prompt, max_claims, parse, render
 
 REPLY_TOKENS = (250, 800)
 """Assumed length of a reply in tokens, all free-text fields together: expected, and at most."""

@@ -69,7 +69,7 @@ def make_lm(
     options = options or LMOptions()
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     if spec == OFFLINE:
-        from debate_judge.programs.offline import engine as offline
+        from debate_judge.programs import offline
 
         return JudgeLM(offline.MODEL, transport=transport or offline.OfflineTransport(), price=FREE, **common)
     api_base = server_address(spec, api_base)

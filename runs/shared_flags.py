@@ -280,7 +280,7 @@ def settings_of_lm(lm: dspy.LM) -> tuple[dict[str, Any], dict[str, str]]:
         InputError: It has settings that are not taken, or an engine of its own.
     """
     from debate_judge.programs.make_lm import OFFLINE
-    from debate_judge.programs.offline.engine import MODEL
+    from debate_judge.programs.offline import MODEL
 
     if lm.model == MODEL:
         return {"lm": OFFLINE}, {}

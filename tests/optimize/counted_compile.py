@@ -15,8 +15,8 @@ from typing import Any
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
 from debate_judge.optimize import compile as command
+from debate_judge.programs import offline
 from debate_judge.programs.lm.replies import Messages, Reply
-from debate_judge.programs.offline import engine as offline
 
 
 def main() -> int:

@@ -251,7 +251,7 @@ class Printed:
 @pytest.fixture(scope="module")
 def by_command(tmp_path_factory: pytest.TempPathFactory) -> Printed:
     """A compile that its budget stops a few times on the way."""
-    from debate_judge.programs.offline import engine as offline
+    from debate_judge.programs import offline
 
     folder = tmp_path_factory.mktemp("compiled")
     small_corpus(folder)

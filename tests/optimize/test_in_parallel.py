@@ -12,7 +12,7 @@ import pytest
 
 from debate_judge.optimize import compile as command
 from debate_judge.programs.lm.limits import ProviderDownError
-from debate_judge.programs.offline.engine import OfflineTransport
+from debate_judge.programs.offline import OfflineTransport
 from debate_judge.runs.runner import JudgeRunner
 from tests.config_keys import keys
 from tests.fakes import scripted_lm

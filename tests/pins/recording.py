@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from debate_judge.programs.lm.replies import FILE, replies_folder
-from debate_judge.programs.offline.engine import OfflineTransport
+from debate_judge.programs.offline import OfflineTransport
 from tests.faulty_server import FaultyServer, Script
 
 HOST = "pinned.invalid"

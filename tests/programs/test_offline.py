@@ -16,7 +16,7 @@ from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs import parsing
 from debate_judge.programs.debate.prompts import Criticism, Scoring, TieBreaking, TwoBriefs
 from debate_judge.programs.judge import EMPTY, Item, ItemJudge, Transcript, Turn
-from debate_judge.programs.offline.engine import OfflineTransport
+from debate_judge.programs.offline import OfflineTransport
 from debate_judge.programs.role import Fields, JudgeSignature, Role, RoleLastAdapter, item_inputs
 from debate_judge.programs.testing import check_judge
 
@@ -62,7 +62,7 @@ def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     prompts = [prompt(s, item(a, t)) for s in (Scoring, Criticism, TwoBriefs, TieBreaking) for a, t in DEFECTS]
     prompts.append(("", "Write a new instruction within ``` blocks."))
     program = (
-        "import json, sys; from debate_judge.programs.offline import engine;"
+        "import json, sys; from debate_judge.programs import offline as engine;"
         "print([engine.OfflineTransport().answer(*p, {}).text for p in json.load(sys.stdin)])"
     )
     here = f"{[OfflineTransport().answer(*p, {}).text for p in prompts]}\n"

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from debate_judge.programs.offline.engine import OfflineTransport
+from debate_judge.programs.offline import OfflineTransport
 from tests.config_keys import keys
 from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
