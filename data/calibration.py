@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from debate_judge.data.agreement.correlations import differences_by_group, error_and_bias, level_correlation
-from debate_judge.data.agreement.figures import Figure, Floats, GroupScores, mean_interval
+from debate_judge.data.agreement.correlations import agreement, error_and_bias, mean_estimate
+from debate_judge.data.agreement.figures import Figure, Floats, GroupIndex, GroupScores, Pairs, plain
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import ROUNDING_ERROR, Level, Scale
 
@@ -70,67 +70,47 @@ def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bo
     Returns:
         None without a candidate that has both score and rating.
     """
-    pairs_by_group = [
-        [(s, r) for s, r in zip(g.scores, g.ratings, strict=True) if s is not None and r is not None] for g in groups
-    ]
-    pairs = [pair for group_pairs in pairs_by_group for pair in group_pairs]
-    if not pairs:
-        return None
-    steps = _steps(np.array(pairs), scale)
-    xs = [x for x, _ in steps]
-    scores = [round(score, _DIGITS) for score, _ in pairs]
-    low, high = (scale.low, scale.high) if on_scale else (min(scores), max(scores))
-    if low < high:
-        xs = sorted({low, *xs, high})
-        rescaled = [scale.low + (scale.high - scale.low) * (x - low) / (high - low) for x in xs]
-        fitted = np.interp(xs, [x for x, _ in steps], [y for _, y in steps])
-        steps = [
-            (x, float((1 - IDENTITY_WEIGHT) * y + IDENTITY_WEIGHT * o))
-            for x, y, o in zip(xs, fitted, rescaled, strict=True)
-        ]
-    return Calibration(tuple(steps), sum(map(bool, pairs_by_group)), len(pairs))
-
-
-def _steps(pairs: Floats, scale: Scale) -> list[tuple[float, float]]:
-    """The steps of the isotonic regression as (mean of the step's scores, height), in increasing order.
-
-    `pairs` are scores and ratings, shape (candidates, 2). Heights are clipped to the scale of the ratings.
-    """
     from scipy.optimize import isotonic_regression
 
-    scores, step_of_pair, counts = np.unique(np.round(pairs[:, 0], _DIGITS), return_inverse=True, return_counts=True)
-    means = np.bincount(step_of_pair, weights=pairs[:, 1]) / counts
-    fitted = isotonic_regression(means, weights=counts)
-    heights = np.clip(fitted.x, scale.low, scale.high)
-    steps: list[tuple[float, float]] = []
-    for first, last in pairwise(fitted.blocks):
-        block = slice(int(first), int(last))
-        centre = float(np.average(scores[block], weights=counts[block]))
-        steps.append((round(centre, _DIGITS), float(heights[block][0])))
-    return steps
+    pairs = Pairs.of(groups, GroupIndex.build({"": groups}, 0))
+    if not len(pairs.scores):
+        return None
+    scores, step_of_pair, counts = np.unique(np.round(pairs.scores, _DIGITS), return_inverse=True, return_counts=True)
+    steps = isotonic_regression(np.bincount(step_of_pair, weights=pairs.ratings) / counts, weights=counts)
+    starts = steps.blocks[:-1]
+    centres = np.round(np.add.reduceat(scores * counts, starts) / np.add.reduceat(counts, starts), _DIGITS)
+    heights = np.clip(steps.x[starts], scale.low, scale.high)
+    low, high = (scale.low, scale.high) if on_scale else (scores[0], scores[-1])
+    if low < high:
+        xs = np.unique([low, *centres, high])
+        rescaled = scale.low + (scale.high - scale.low) * (xs - low) / (high - low)
+        mapped = (1 - IDENTITY_WEIGHT) * np.interp(xs, centres, heights) + IDENTITY_WEIGHT * rescaled
+        centres, heights = xs, mapped
+    knots = zip(centres.tolist(), heights.tolist(), strict=True)
+    return Calibration(tuple(knots), len(np.unique(pairs.group)), len(pairs.scores))
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationEffect:
     """Error, bias and rank correlation before and after calibration, on sources that it was not fitted on.
 
-    None where undefined, e.g. the error of scores that are not on the raters' scale.
+    Undefined is e.g. the error of scores that are not on the raters' scale.
     """
 
     calibration: Calibration
-    error: Figure | None
+    error: Figure
     """Mean absolute difference of score and mean rating, before."""
-    error_after: Figure | None
+    error_after: Figure
     """The same after calibration, as all `_after` fields."""
-    change: Figure | None
+    change: Figure
     """`error_after` minus `error`, with an interval of the paired differences."""
     rms: float | None
     """Root mean squared difference, before. The map minimizes this one; where most ratings are at one end of the scale,
     the mean absolute difference may grow."""
     rms_after: float | None
-    bias: Figure | None
+    bias: Figure
     """Mean of score minus rating, before."""
-    bias_after: Figure | None
+    bias_after: Figure
     spearman: float | None
     """Rank correlation with the ratings, before."""
     spearman_after: float | None
@@ -143,11 +123,10 @@ class CalibrationEffect:
         return math.isclose(self.spearman, self.spearman_after, abs_tol=ROUNDING_ERROR)
 
     def to_json(self) -> dict[str, object]:
-        calibration = asdict(self.calibration)
-        fitted_on = {name: calibration[name] for name in ("groups", "candidates")}
-        record = asdict(self) | {"fitted_on": fitted_on, "knots": [list(knot) for knot in self.calibration.knots]}
-        del record["calibration"]
-        return record
+        record = plain(self)
+        fitted = record.pop("calibration")
+        knots = [list(knot) for knot in fitted.pop("knots")]
+        return record | {"fitted_on": fitted, "knots": knots}
 
 
 def calibration_effect(
@@ -158,7 +137,7 @@ def calibration_effect(
     on_scale: bool,
     mapped: Sequence[GroupScores] | None = None,
 ) -> CalibrationEffect:
-    """Measure a calibration, with t intervals over groups.
+    """Measure a calibration, with t intervals over sources.
 
     Args:
         calibration: The map.
@@ -168,23 +147,23 @@ def calibration_effect(
         mapped: The groups with mapped scores, where `calibration` does not map all of them (each fold has its own map).
     """
     mapped = calibration.map_groups(groups) if mapped is None else mapped
-    error_after, bias_after = error_and_bias(mapped)
-    errors, mapped_errors = differences_by_group(groups), differences_by_group(mapped)
-    changes = [np.abs(b) - np.abs(a) for a, b in zip(errors, mapped_errors, strict=True)]
-    error, bias = error_and_bias(groups) if on_scale else (None, None)
+    index = GroupIndex.build({"": groups}, 0)
+    before, after = (Pairs.of(side, index) for side in (groups, mapped))
+    errors, errors_after = (np.abs(pairs.scores - pairs.ratings) for pairs in (before, after))
+    (error, bias), (error_after, bias_after) = error_and_bias(groups), error_and_bias(mapped)
     return CalibrationEffect(
         calibration,
-        error,
-        error_after,
-        mean_interval(changes) if on_scale and changes else None,
-        _rms(errors) if on_scale else None,
-        _rms(mapped_errors),
-        bias,
-        bias_after,
-        level_correlation(groups, "spearman", level),
-        level_correlation(mapped, "spearman", level),
+        error=error if on_scale else Figure(),
+        error_after=error_after,
+        change=mean_estimate(errors_after - errors, before).figure() if on_scale else Figure(),
+        rms=_rms(errors) if on_scale else None,
+        rms_after=_rms(errors_after),
+        bias=bias if on_scale else Figure(),
+        bias_after=bias_after,
+        spearman=agreement({"": groups}, "spearman", level).value,
+        spearman_after=agreement({"": mapped}, "spearman", level).value,
     )
 
 
-def _rms(by_group: Sequence[Floats]) -> float | None:
-    return float(np.sqrt(np.mean(np.concatenate(by_group) ** 2))) if by_group else None
+def _rms(errors: Floats) -> float | None:
+    return float(np.sqrt(np.mean(errors**2))) if len(errors) else None

@@ -25,15 +25,15 @@ from itertools import islice
 from statistics import fmean
 from typing import Any, Literal
 
-from debate_judge.data.agreement.correlations import agreement_table
-from debate_judge.data.agreement.figures import Agreement, AgreementTable, Difference, GroupScores
+from debate_judge.data.agreement.correlations import agreement
+from debate_judge.data.agreement.figures import Figure, GroupScores, ScoresByAspect
 from debate_judge.data.calibration import CalibrationEffect, calibration_effect
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.pooling import EQUAL_COST_TOLERANCE
 from debate_judge.programs.judge import CompiledJudge, Judgement, corpus_items, default_granularity
-from debate_judge.runs.comparison.figures import Comparison, EvalSetup, EvaluatedJudge, Scores
+from debate_judge.runs.comparison.figures import Comparison, EvaluatedJudge
 from debate_judge.runs.progress import stage
 from debate_judge.runs.runner import calls_per_item, group_scores, require_scored
 
@@ -91,22 +91,17 @@ def evaluate(run: CompileRun, compiled: CompiledJudge, splits: Splits) -> dict[s
     return {**evaluations, COMPILED_MAPPED: mapped}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HeldOutComparison(Comparison):
     """The comparison on held-out; the judges are those of `COMPARED`, and `COMPILED_MAPPED` where there are maps. With
     folds, each source was judged by the judges of its fold."""
 
-    mapped: Scores = field(default_factory=dict)
+    mapped: ScoresByAspect = field(default_factory=dict)
     """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
     a map are missing."""
     fold_agreement: tuple[float | None, ...] = ()
     """Agreement of each fold's compiled judge on its held-out sources, averaged over aspects; None where their ratings
     leave it undefined. Empty for a single split."""
-
-    @cached_property
-    def tables(self) -> dict[str, AgreementTable]:
-        """Judge name -> agreement."""
-        return {row.name: row.table for row in self.rows}
 
     @cached_property
     def calls(self) -> dict[str, dict[str, float]]:
@@ -118,30 +113,29 @@ class HeldOutComparison(Comparison):
         return fmean(self.calls[judge].values())
 
     @cached_property
-    def gain(self) -> Difference:
+    def gain(self) -> Figure:
         """Compiled minus single call, in the reported correlation, averaged over aspects."""
         return self.difference("compiled", "single")
 
     @cached_property
-    def gains(self) -> dict[str, Difference]:
+    def gains(self) -> dict[str, Figure]:
         """Aspect -> compiled minus single call, with intervals that hold for all aspects together in 95 % of cases
         (Bonferroni: each has the level 1 - .05 / aspects)."""
-        compiled, single = (self.judges[name].scores for name in ("compiled", "single"))
-        difference = partial(self.setup.difference, family_size=len(compiled))
-        return {aspect: difference({aspect: compiled[aspect]}, {aspect: single[aspect]}) for aspect in compiled}
+        difference = partial(self.difference, "compiled", "single", family_size=len(self.aspects))
+        return {aspect.name: difference(aspect.name) for aspect in self.aspects}
 
     @cached_property
-    def gain_of_knowledge(self) -> Difference:
+    def gain_of_knowledge(self) -> Figure:
         """The single call with the same knowledge minus the single call: the effect of what was learnt."""
         return self.difference("informed_single", "single")
 
     @cached_property
-    def gain_over_informed(self) -> Difference:
+    def gain_over_informed(self) -> Figure:
         """Compiled minus the single call with the same knowledge: the effect of the debate."""
         return self.difference("compiled", "informed_single")
 
 
-def above_zero(agreement: Agreement) -> bool:
+def above_zero(agreement: Figure) -> bool:
     """Whether agreement is shown to be above chance: the interval, or without one the value, is above 0."""
     bound = agreement.value if agreement.low is None else agreement.low
     return bound is not None and bound > 0
@@ -153,30 +147,28 @@ def compare_held_out(plan: CompilePlan, folds: Sequence[Mapping[str, EvaluatedJu
     Raises:
         dspy.LMError: A judge left too many items without a score.
     """
-    setup, folds = comparison_setup(plan), [fold for fold in folds if fold]
+    corpus, folds = plan.evaluation_corpus, [fold for fold in folds if fold]
     for name in COMPARED:
         judgements = [j for fold in folds for of_aspect in fold[name].judgements.values() for j in of_aspect]
         require_scored(judgements, plan.settings.max_unscored, f"held-out items ({name.replace('_', ' ')})")
-    judges = {
-        name: _in_corpus_order(setup.corpus, [fold[name] for fold in folds]) for name in (*COMPARED, COMPILED_MAPPED)
-    }
+    judges = {name: _in_corpus_order(corpus, [fold[name] for fold in folds]) for name in (*COMPARED, COMPILED_MAPPED)}
     mapped = judges[COMPILED_MAPPED].scores
     if len(mapped) < len(plan.aspects):
         del judges[COMPILED_MAPPED]
-
-    def agreement(scores: Scores) -> float | None:
-        table = agreement_table(scores, levels=(plan.level,))
-        return table.average[plan.level][plan.statistic].value
-
-    by_fold = tuple(agreement(fold["compiled"].scores) for fold in folds) if plan.cross_validated else ()
-    return HeldOutComparison(setup, judges, baseline="single", mapped=mapped, fold_agreement=by_fold)
-
-
-def comparison_setup(plan: CompilePlan) -> EvalSetup:
-    """What the held-out comparison measures."""
-    cuts = plan.cuts if plan.judge.on_scale and not plan.judge.compares_pairs else {}
-    statistics, seed = (plan.statistic,), plan.settings.seed
-    return EvalSetup(plan.evaluation_corpus, plan.aspects, plan.level, statistics, seed, cuts, plan.decision_rules)
+    by_fold = [agreement(fold["compiled"].scores, plan.statistic, plan.level).value for fold in folds]
+    return HeldOutComparison(
+        corpus=corpus,
+        aspects=plan.aspects,
+        level=plan.level,
+        statistics=(plan.statistic,),
+        seed=plan.settings.seed,
+        cuts=plan.cuts if plan.judge.on_scale and not plan.judge.compares_pairs else {},
+        decision_rules=plan.decision_rules,
+        judges=judges,
+        baseline="single",
+        mapped=mapped,
+        fold_agreement=tuple(by_fold) if plan.cross_validated else (),
+    )
 
 
 def _in_corpus_order(corpus: Corpus, folds: Sequence[EvaluatedJudge]) -> EvaluatedJudge:

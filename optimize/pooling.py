@@ -177,14 +177,14 @@ def _pseudo_values(
     ratings, scores = _pairs(groups)
     block = np.repeat(np.arange(len(groups)) % blocks, [len(_pairs([group])[0]) for group in groups])
 
-    def of(kept: NDArray[np.bool_]) -> Floats:
-        return np.array([_objective(ratings[kept], scores[kept], objective, absolute_scale)])
+    def of(kept: NDArray[np.bool_]) -> float:
+        return _objective(ratings[kept], scores[kept], objective, absolute_scale)
 
-    value = np.nan_to_num(of(np.full(len(ratings), True)))
-    return {str(i): float(v) for i, v in enumerate(pseudo_values(value, without_each(of, block, blocks))[0])}
+    value = float(np.nan_to_num(_objective(ratings, scores, objective, absolute_scale)))
+    return {str(i): float(v) for i, v in enumerate(pseudo_values(value, without_each(of, block, blocks)))}
 
 
 def _objective(ratings: Floats, scores: Floats, objective: Objective, absolute_scale: AbsoluteScale | None) -> float:
     if absolute_scale is not None and objective in ABSOLUTE_MEASURES:
         return objective_value(objective, ratings, scores, absolute_scale)
-    return float(correlations(ratings[None], scores[None], [cast(Statistic, objective)])[0, 0])
+    return float(correlations(ratings[None], scores[None], cast(Statistic, objective))[0])

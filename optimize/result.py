@@ -14,12 +14,11 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.agreement.figures import (
+    AVERAGE,
     INTERVALS,
     WHY_NO_P_VALUE,
-    Agreement,
-    Difference,
+    Figure,
     holm_adjusted,
-    statistical_power,
 )
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.optimize.held_out import (
@@ -43,17 +42,16 @@ from debate_judge.runs.comparison.figures import build_report, group_notes, poin
 from debate_judge.runs.comparison.figures import evidence_tables as tables_of
 from debate_judge.runs.flags import as_command, command_words
 from debate_judge.runs.loaded import LoadedJudge, load
-from debate_judge.runs.reports.evidence import calibration_table, rank_note, to_json
-from debate_judge.runs.reports.page import Chart, Paragraph, Quotation, Report, ReportBlock, Series
+from debate_judge.runs.reports.evidence import calibration_blocks
+from debate_judge.runs.reports.page import Chart, Point, Quotation, Report, ReportBlock, Warned
 from debate_judge.runs.reports.tables import (
     DataTable,
     OutputBlock,
     Verbatim,
-    agreement_description,
     calls_text,
     correlation_label,
+    correlation_name,
     cost_table,
-    interval,
     markdown,
     p_text,
     power_text,
@@ -138,12 +136,10 @@ class Result:
         """Agreement, gain over a single call and its parts, what is exported, how it was measured: a line each."""
         return "\n".join(verdict(self))
 
-    def agreement(self, judge: str, aspect: str | None = None) -> Agreement:
+    def agreement(self, judge: str, aspect: str | None = None) -> Figure:
         """Held-out agreement of a judge of `COMPARED` in one aspect, or averaged, in the correlation and at the level
         that are reported."""
-        table = self.held_out.tables[judge]
-        by_level = table.average if aspect is None else table.aspects[aspect]
-        return by_level[self.plan.level][self.plan.statistic]
+        return self.held_out.agreement(judge, aspect or AVERAGE)
 
     @property
     def beats_chance(self) -> bool:
@@ -188,14 +184,12 @@ class Result:
             "exported": {"judge": self.exports, "why": self.why},
             "exported_lm_calls_per_item": exported_calls(self),
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
-            "decisions": to_json(held_out.decisions),
-            "absolute_agreement": to_json(held_out.absolute_agreement),
+            **held_out.evidence_to_json(),
             "calibration": {aspect: effect.to_json() for aspect, effect in self.calibration.items()},
-            "raters": to_json(held_out.rater_agreement),
-            "gain": {**asdict(gain), "power": None if (power := statistical_power(gain)) is None else asdict(power)},
-            "gains": {aspect: asdict(aspect_gain) for aspect, aspect_gain in held_out.gains.items()},
-            "gain_of_knowledge": asdict(held_out.gain_of_knowledge),
-            "gain_over_informed_single": asdict(held_out.gain_over_informed),
+            "gain": {**gain.to_json(), "power": gain.power},
+            "gains": {aspect: aspect_gain.to_json() for aspect, aspect_gain in held_out.gains.items()},
+            "gain_of_knowledge": held_out.gain_of_knowledge.to_json(),
+            "gain_over_informed_single": held_out.gain_over_informed.to_json(),
             "near_duplicates": [list(ids) for ids in plan.splits.joined],
             **({"folds": folds_json(plan, held_out)} if held_out.fold_agreement else {}),
             "guides": guides(self.compiled),
@@ -267,7 +261,7 @@ def headings(result: Result) -> dict[str, str]:
 
 def metric_name(result: Result) -> str:
     """Level and name of the correlation."""
-    return agreement_description(result.agreement("compiled", next(iter(result.chosen))))
+    return correlation_name(result.plan.level, result.plan.statistic)
 
 
 def sources(result: Result) -> int:
@@ -287,7 +281,7 @@ def agreement_table(result: Result, *, brief: bool = False) -> DataTable:
         cells = []
         for judge in COMPARED:
             agreement = result.agreement(judge, aspect)
-            cells.append(interval(agreement) if judge == "compiled" or not brief else value_text(agreement.value))
+            cells.append(str(agreement) if judge == "compiled" or not brief else value_text(agreement.value))
         per_item = [
             result.held_out.calls_per_item(judge) if aspect is None else calls[judge][aspect] for judge in COMPARED
         ]
@@ -312,7 +306,7 @@ def verdict(result: Result) -> list[str]:
         else f"Measured on {count} sources that were used neither for tuning nor for choosing."
     )
     return [
-        f"The compiled judge agrees with the raters: {metric_name(result)} {interval(agreement)} on {count} held-out "
+        f"The compiled judge agrees with the raters: {metric_name(result)} {agreement} on {count} held-out "
         f"sources{shown}.",
         _gain_in_words(held_out),
         _gain_by_part(result),
@@ -340,13 +334,11 @@ def further_findings(result: Result) -> list[str]:
     return [*findings, *group_notes(held_out, headings(result)), *_differences(result)]
 
 
-def evidence_tables(result: Result) -> dict[str, list[DataTable | str]]:
+def evidence_tables(result: Result) -> dict[str, list[OutputBlock]]:
     """Title -> tables of further figures on held-out, with notes below them."""
-    by_title: dict[str, list[DataTable | str]] = {
-        title: [*tables] for title, tables in tables_of(result.held_out, headings(result)).items()
-    }
+    by_title = tables_of(result.held_out, headings(result))
     if effects := result.calibration:
-        by_title["Scores on the raters' scale"] = [calibration_table(effects), rank_note(effects)]
+        by_title["Scores on the raters' scale"] = calibration_blocks(effects)
     return by_title
 
 
@@ -365,12 +357,12 @@ def _gain_in_words(held_out: HeldOutComparison) -> str:
     if gain.value is None or gain.low is None or gain.high is None:
         return "Its difference from a single call of the same LM could not be estimated."
     if gain.low > 0:
-        return f"It is better than a single call of the same LM by {interval(gain)}{by_aspect}."
+        return f"It is better than a single call of the same LM by {gain}{by_aspect}."
     if gain.high < 0:
-        return f"It is worse than a single call of the same LM: {interval(gain)}{by_aspect}."
+        return f"It is worse than a single call of the same LM: {gain}{by_aspect}."
     return (
         f"{gain.groups} sources are too few to tell whether it is better than a single call of the same LM: "
-        f"{interval(gain)}{by_aspect}."
+        f"{gain}{by_aspect}."
     )
 
 
@@ -386,7 +378,7 @@ def _gain_by_aspect(held_out: HeldOutComparison) -> str:
     return f"; {by_aspect} (corrected for {len(held_out.gains)} aspects, Bonferroni)"
 
 
-def _finding(gain: Difference, more_calls: bool) -> str:
+def _finding(gain: Figure, more_calls: bool) -> str:
     if gain.low is not None and gain.low > 0:
         return "better"
     if gain.high is not None and gain.high < 0:
@@ -402,8 +394,8 @@ def _decisions(held_out: HeldOutComparison) -> list[str]:
         cells = []
         for measure, name in (("accuracy", "accuracy"), ("kappa", "Cohen's kappa")):
             if measure in decided.measures:
-                other = single[aspect].measures.get(measure) if aspect in single else None
-                cells.append(f"{name} {interval(decided.measures[measure])}, a single call {interval(other)}")
+                other = single[aspect].measures.get(measure, Figure()) if aspect in single else Figure()
+                cells.append(f"{name} {decided.measures[measure]}, a single call {other}")
         sentences.append(f"Decisions on {aspect}: {'; '.join(cells)}.")
     return sentences
 
@@ -411,9 +403,9 @@ def _decisions(held_out: HeldOutComparison) -> list[str]:
 def _human_ceiling(held_out: HeldOutComparison) -> list[str]:
     """How well a single rater agrees with the others, and the judge with the same ones."""
     compared = [
-        f"{aspect} {interval(raters.judge)}, a rater {interval(raters.ceiling)}"
+        f"{aspect} {raters.judge}, a rater {raters.ceiling}"
         for aspect, raters in held_out.rater_agreement.get("compiled", {}).items()
-        if raters.judge is not None and raters.ceiling is not None
+        if raters.judge.value is not None and raters.ceiling.value is not None
     ]
     return [f"Beside the human ceiling, agreement with the other raters: {'; '.join(compared)}."] if compared else []
 
@@ -429,7 +421,7 @@ def _gain_by_part(result: Result) -> str:
     )
 
 
-def _part(name: str, gain: Difference) -> str:
+def _part(name: str, gain: Figure) -> str:
     if gain.value is None or gain.low is None or gain.high is None:
         return f"{name} {value_text(gain.value)}"
     if gain.low == gain.high == 0:
@@ -441,7 +433,7 @@ def _part(name: str, gain: Difference) -> str:
 def _differences(result: Result) -> list[str]:
     """The paired differences from the compiled judge, with their method and power."""
     held_out, names = result.held_out, headings(result)
-    differences: Mapping[str, Difference] = {
+    differences: Mapping[str, Figure] = {
         names["single"]: held_out.gain,
         names["informed_single"]: held_out.gain_over_informed,
     }
@@ -450,7 +442,7 @@ def _differences(result: Result) -> list[str]:
     lines = []
     for name, difference in differences.items():
         power = power_text(difference)
-        line = f"Compiled minus {name}: {interval(difference)}, {p_text(corrected[name])}"
+        line = f"Compiled minus {name}: {difference}, {p_text(corrected[name])}"
         lines.append(f"{line}; {power}" if power else line)
     p_values = WHY_NO_P_VALUE if held_out.gain.p_value is None else holm
     return [*lines, f"({held_out.gain.groups} paired sources; intervals: {INTERVALS}; {p_values})"]
@@ -519,30 +511,23 @@ _BIASED = "On train and dev; the best of many such figures is biased upward."
 def compile_report(result: Result) -> Report:
     """The report of a compile."""
     plan, meter = result.plan, result.lm.meter
-    warning = [] if result.beats_chance else [Paragraph(NOT_ABOVE_CHANCE, "warning")]
-    sentences: list[ReportBlock] = [Paragraph(sentence) for sentence in verdict(result)]
-    effects = result.calibration
+    warning = [] if result.beats_chance else [Warned(NOT_ABOVE_CHANCE)]
     return build_report(
         result.held_out,
         headings(result),
         subject="Compiled judge",
-        name=plan.name,
         title=f"{plan.corpus_name}: {result.judge_kind}, {plan.settings.lm}",
-        verdict=[*warning, *sentences, agreement_table(result)],
+        verdict=[*warning, *verdict(result), agreement_table(result)],
         sections={
-            "Statistics": [Paragraph(finding) for finding in further_findings(result)],
+            "Statistics": further_findings(result),
             "What was learnt about the raters": _learnt_about_raters(result),
             "Agreement by rounds and persona": _agreement_by_rounds(result),
-            "Scores on the raters' scale": [calibration_table(effects), Paragraph(rank_note(effects))]
-            if effects
-            else [],
+            **evidence_tables(result),
+            "Cost": [f"{calls_text(meter, result.lm.price)}.", cost_table(meter, result.lm.price)],
+            "Reproduce": _reproduce(result),
         },
         charted=COMPARED,
         browsed=("compiled", "single"),
-        last_sections={
-            "Cost": [Paragraph(f"{calls_text(meter, result.lm.price)}."), cost_table(meter, result.lm.price)],
-            "Reproduce": _reproduce(result),
-        },
         stand_in=plan.note or "",
     )
 
@@ -557,27 +542,28 @@ def _learnt_about_raters(result: Result) -> list[ReportBlock]:
         if after != before[role]
     ]
     if not blocks and not changes:
-        return [Paragraph("The judge has no guide, and its instructions are unchanged.")]
+        return ["The judge has no guide, and its instructions are unchanged."]
     note = "Instructions of the judge's roles, where the compile changed them."
-    return [*blocks, *([Paragraph(note)] if changes else []), *changes]
+    return [*blocks, *([note] if changes else []), *changes]
 
 
 def _agreement_by_rounds(result: Result) -> list[ReportBlock]:
     plan = result.plan
     charts: list[ReportBlock] = []
     for aspect, scores in result.searches[0].aspects.items():
-        chosen, series, label = result.chosen[aspect].point, [], ""
+        chosen, label = result.chosen[aspect].point, ""
+        series: dict[str, Sequence[Point]] = {}
         by_rounds = scores.agreement_by_rounds(plan.statistic, plan.level, plan.settings.seed)
         for variant, values in by_rounds.items():
             points = tuple(p for n, value in enumerate(values) for p in point(n, value))
-            series.append(Series(variant_name(variant), points))
-            label = label or correlation_label(values[-1])
-        if any(len(line.points) > 1 for line in series):
-            chart = Chart(aspect, "lines", f"{label}; without Tie-breaker, scores not rounded", tuple(series))
+            series[variant_name(variant)] = points
+            label = label or correlation_label(plan.level, plan.statistic, values[-1])
+        if any(len(points) > 1 for points in series.values()):
+            chart = Chart(aspect, "lines", f"{label}; without Tie-breaker, scores not rounded", series)
             if not chosen.tie_breaker:
                 chart = replace(chart, chosen=(variant_name(chosen.variant), chosen.rounds))
             charts.append(chart)
-    return [Paragraph(_BIASED), *charts] if charts else []
+    return [_BIASED, *charts] if charts else []
 
 
 def _reproduce(result: Result) -> list[ReportBlock]:
@@ -591,7 +577,7 @@ def _reproduce(result: Result) -> list[ReportBlock]:
         "settings": f"fingerprint {plan.identity}",
     }
     note = "The same settings, data and LM replies give the same result; answered calls are not repeated."
-    return [*reproduce_blocks(as_command("compile", settings), rows), Paragraph(note, "small")]
+    return [*reproduce_blocks(as_command("compile", settings), rows), note]
 
 
 def description(result: Result) -> str:

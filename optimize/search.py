@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from debate_judge.data.agreement.correlations import agreement_table
+from debate_judge.data.agreement.correlations import agreement
 from debate_judge.data.agreement.decisions import AbsoluteScale, Objective
-from debate_judge.data.agreement.figures import Agreement, Floats, GroupScores, Statistic
+from debate_judge.data.agreement.figures import Figure, Floats, GroupScores, Statistic
 from debate_judge.data.errors import InputError, make_folder
 from debate_judge.data.schema import GRANULARITIES, Aspect, Corpus, Granularity, Level
 from debate_judge.optimize.pooling import choose_points, group_values
@@ -273,19 +273,19 @@ class ChoiceScores:
         self._scores[key] = scored, calls_per_item(used) if used else 0.0
         return self._scores[key]
 
-    def agreement_by_rounds(self, statistic: Statistic, level: Level, seed: int) -> dict[JudgeVariant, list[Agreement]]:
+    def agreement_by_rounds(self, statistic: Statistic, level: Level, seed: int) -> dict[JudgeVariant, list[Figure]]:
         """Agreement after each number of rounds, without Tie-breaker and unrounded, of each variant that debated every
         item, up to the rounds of all debates: what needs no LM call."""
-        agreement: dict[JudgeVariant, list[Agreement]] = {}
+        by_rounds: dict[JudgeVariant, list[Figure]] = {}
         for variant in [variant for variant, n in self._held if n is None]:
             rounds = min((held for _, held in self._held[variant, None]), default=-1.0)
             if not 0 <= rounds < math.inf:
                 continue
             for n in range(int(rounds) + 1):
                 scores, _ = self.scores(Point(variant.knowledge, variant.persona, n, False, "given"))
-                table = agreement_table({self.aspect.name: scores}, seed=seed, levels=(level,))
-                agreement.setdefault(variant, []).append(table.aspects[self.aspect.name][level][statistic])
-        return agreement
+                figure = agreement({self.aspect.name: scores}, statistic, level, seed=seed)
+                by_rounds.setdefault(variant, []).append(figure)
+        return by_rounds
 
     def _hold(
         self, variant: JudgeVariant, rounds: int, group_ids: Collection[str] | None, *, ties: bool = False

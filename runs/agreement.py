@@ -20,27 +20,45 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from debate_judge.data.agreement.correlations import (
+    AgreementTable,
+    agreement_table,
+    compare_with_raters,
+    several_raters,
+)
+from debate_judge.data.agreement.decisions import DecisionResult, decision_rules_from_scores, evaluate_decisions
+from debate_judge.data.agreement.figures import (
+    AVERAGE,
+    INTERVALS,
+    LEVELS,
+    STATISTIC_NAMES,
+    STATISTICS,
+    GroupScores,
+    ScoresByAspect,
+    plain,
+)
 from debate_judge.data.errors import InputError, require_writable, write_json
 from debate_judge.data.files.formats import read_records
-from debate_judge.data.schema import ALL
+from debate_judge.data.schema import ALL, Level
 from debate_judge.runs.flags import command_settings, run_command, setting
+from debate_judge.runs.reports.evidence import decision_tables, raters_table
+from debate_judge.runs.reports.tables import DataTable, OutputBlock, show
 from debate_judge.runs.shared_flags import SEED
-
-if TYPE_CHECKING:
-    from debate_judge.data.agreement.correlations import RaterAgreement
-    from debate_judge.data.agreement.decisions import DecisionResult
-    from debate_judge.data.agreement.figures import AgreementByLevel, AgreementTable, GroupScores
-    from debate_judge.data.schema import Level
-    from debate_judge.runs.comparison.figures import Scores
-    from debate_judge.runs.reports.tables import DataTable, OutputBlock
 
 _LEVEL_TITLES: dict[Level, str] = {
     "summary": "summary level: the correlation within each group, averaged over groups",
     "sample": "sample level: all candidates pooled",
     "system": "system level: means of each candidate id over groups",
 }
+
+_COUNTS = {
+    "constant": "groups whose scores are equal, counted 0",
+    "undefined": "groups whose ratings are equal, left out",
+    "unscored": "candidates with a rating and no score",
+}
+"""Count of what is left out -> what it is; those that are 0 everywhere are not shown."""
 
 
 @command_settings
@@ -68,67 +86,51 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(flags: AgreementFlags) -> int:
-    from debate_judge.data.agreement.correlations import agreement_table
-    from debate_judge.data.agreement.figures import LEVELS
-    from debate_judge.runs.reports.evidence import decision_tables, raters_table, to_json
-    from debate_judge.runs.reports.tables import show
-
-    _check_output(flags)
+    if flags.json not in (None, "-"):
+        out = Path(flags.json)
+        if out.exists() and Path(flags.file).exists() and out.samefile(flags.file):
+            remedy = "give it another name"
+            raise InputError("the output would replace the input", field="--json", found=flags.json, remedy=remedy)
+        require_writable(out, "--json")
     scores = read_rated_scores(Path(flags.file), flags.aspects)
-    table = agreement_table(scores, seed=flags.seed, levels=LEVELS)
-    decisions, raters = _decisions(flags, scores), _rater_comparison(flags, scores)
-    record = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
-    record |= {"raters": to_json({"scores": raters})["scores"]} if raters else {}
+    table, decisions = agreement_table(scores, seed=flags.seed), _decisions(flags, scores)
+    level: Level = "summary" if any(len(g.candidates) > 1 for groups in scores.values() for g in groups) else "sample"
+    raters = {
+        name: compare_with_raters(groups, level=level, on_scale=_within_ratings(groups), seed=flags.seed)
+        for name, groups in (scores.items() if several_raters(scores) else ())
+    }
+    kinds: dict[str, dict[str, Any]] = {"decisions": decisions, "raters": raters}
+    record = table.to_json() | {
+        kind: {aspect: plain(figures) for aspect, figures in found.items()} for kind, found in kinds.items() if found
+    }
     if flags.json == "-":
         print(json.dumps(record, indent=2, allow_nan=False))
         return 0
     rows = sum(len(group.candidates) for groups in scores.values() for group in groups)
-    show(f"{rows} rows, {len(scores)} aspects; 95 % intervals over groups")
-    show(*_level_tables(table), *(block for each in decision_tables(decisions, units="groups") for block in ("", each)))
+    show(f"{rows} rows, {len(scores)} aspects; 95 % intervals over groups", *_level_tables(table))
+    for each in decision_tables({"scores": decisions}, units="groups"):
+        show("", each)
     if raters:
-        show("", raters_table({"scores": raters}, _level(scores), "spearman"))
+        show("", raters_table({"scores": raters}, level, "spearman"))
     if flags.json:
         write_json(flags.json, record, "--json")
     return 0
 
 
-def _decisions(flags: AgreementFlags, scores: Scores) -> dict[str, dict[str, DecisionResult]]:
-    """The agreement of decisions, for a judge called `scores`; empty where ratings define no decision."""
-    from debate_judge.data.agreement.decisions import decision_rules_from_scores, evaluate_decisions
-
-    decision_rules = decision_rules_from_scores(scores)
-    for name, rule in decision_rules.items():
+def _decisions(flags: AgreementFlags, scores: ScoresByAspect) -> dict[str, DecisionResult]:
+    """Aspect -> agreement of decisions, for aspects whose ratings define one."""
+    rules = decision_rules_from_scores(scores)
+    for name, rule in rules.items():
         if flags.cut is not None:
-            rule = replace(rule, cut=flags.cut)
+            rules[name] = replace(rule, cut=flags.cut)
         elif rule.kind == "binary" and not _within_ratings(scores[name]):
             print(
                 f"note: scores of {name} are outside the range of its two ratings, so their midpoint is no cut; "
                 "set one with --cut",
                 file=sys.stderr,
             )
-            rule = replace(rule, cut=None)
-        decision_rules[name] = rule
-    results = evaluate_decisions(scores, decision_rules, seed=flags.seed)
-    return {"scores": results} if results else {}
-
-
-def _rater_comparison(flags: AgreementFlags, scores: Scores) -> dict[str, RaterAgreement]:
-    """Aspect -> how the scores compare with individual raters; empty without ratings of several raters."""
-    from debate_judge.data.agreement.correlations import compare_with_raters
-    from debate_judge.runs.reports.evidence import several_raters
-
-    if not several_raters(scores):
-        return {}
-    level, seed = _level(scores), flags.seed
-    return {
-        name: compare_with_raters(groups, level=level, on_scale=_within_ratings(groups), seed=seed)
-        for name, groups in scores.items()
-    }
-
-
-def _level(scores: Scores) -> Level:
-    """Summary level if a group has several candidates, else sample level."""
-    return "summary" if any(len(g.candidates) > 1 for groups in scores.values() for g in groups) else "sample"
+            rules[name] = replace(rule, cut=None)
+    return evaluate_decisions(scores, rules, seed=flags.seed)
 
 
 def _within_ratings(groups: Sequence[GroupScores]) -> bool:
@@ -136,54 +138,21 @@ def _within_ratings(groups: Sequence[GroupScores]) -> bool:
     return all(min(ratings) <= s <= max(ratings) for g in groups for s in g.scores if s is not None)
 
 
-def _check_output(flags: AgreementFlags) -> None:
-    """Refuse an output that cannot be written, or that is the input, before anything is computed."""
-    if flags.json in (None, "-"):
-        return
-    out = Path(flags.json)
-    if out.exists() and Path(flags.file).exists() and out.samefile(flags.file):
-        remedy = "give it another name"
-        raise InputError("the output would replace the input", field="--json", found=flags.json, remedy=remedy)
-    require_writable(out, "--json")
-
-
-_COUNTS = {
-    "constant": "groups whose scores are equal, counted 0",
-    "undefined": "groups whose ratings are equal, left out",
-    "unscored": "candidates with a rating and no score",
-}
-"""Count of what is left out -> what it is; those that are 0 everywhere are not shown."""
-
-
 def _level_tables(table: AgreementTable) -> list[OutputBlock]:
     """A table for each level under its title, and what its counts mean."""
-    from debate_judge.data.agreement.figures import INTERVALS, LEVELS
-
-    cells = [c for by_level in _rows(table).values() for row in by_level.values() for c in row.values()]
-    counts = [name for name in _COUNTS if any(getattr(cell, name) for cell in cells)]
-    return [
-        *(block for level in LEVELS for block in ("", _level_table(table, level, counts))),
-        "",
-        f"95 % intervals: {INTERVALS}",
-        *(f"{name}: {_COUNTS[name]}" for name in counts),
-    ]
-
-
-def _rows(table: AgreementTable) -> dict[str, AgreementByLevel]:
-    return {**table.aspects, **({"average": table.average} if len(table.aspects) > 1 else {})}
-
-
-def _level_table(table: AgreementTable, level: Level, counts: Sequence[str]) -> DataTable:
-    from debate_judge.data.agreement.figures import STATISTIC_NAMES, STATISTICS
-    from debate_judge.runs.reports.tables import DataTable, interval
-
-    by_aspect = {name: figures[level] for name, figures in _rows(table).items()}
+    rows = {**table.aspects, **({AVERAGE: table.average} if len(table.aspects) > 1 else {})}
+    figures = [figure for levels in rows.values() for row in levels.values() for figure in row.values()]
+    counts = [name for name in _COUNTS if any(getattr(figure, name) for figure in figures)]
     header = ["aspect", *(STATISTIC_NAMES[s] for s in STATISTICS), "groups", *counts]
-    body = []
-    for name, figures in by_aspect.items():
-        counted = [str(getattr(figures["spearman"], count)) for count in ("groups", *counts)]
-        body.append([name, *(interval(figures[s]) for s in STATISTICS), *counted])
-    return DataTable(header, body, _LEVEL_TITLES[level], total="average" in by_aspect)
+    blocks: list[OutputBlock] = []
+    for level in LEVELS:
+        body = []
+        for name, levels in rows.items():
+            row = levels[level]
+            counted = [str(getattr(row["spearman"], count)) for count in ("groups", *counts)]
+            body.append([name, *(str(row[s]) for s in STATISTICS), *counted])
+        blocks += ["", DataTable(header, body, _LEVEL_TITLES[level], total=len(rows) > 1)]
+    return [*blocks, "", f"95 % intervals: {INTERVALS}", *(f"{name}: {_COUNTS[name]}" for name in counts)]
 
 
 def read_rated_scores(path: Path, aspects: tuple[str, ...] = ()) -> dict[str, list[GroupScores]]:
@@ -202,8 +171,6 @@ def read_rated_scores(path: Path, aspects: tuple[str, ...] = ()) -> dict[str, li
     Raises:
         InputError: The file cannot be read, a row cannot be used, or no row is left.
     """
-    from debate_judge.data.agreement.figures import GroupScores
-
     aspects = () if aspects == (ALL,) else aspects
     rows: dict[str, dict[str, dict[str, tuple[tuple[float, ...], float | None]]]] = {}
     """Aspect -> group -> candidate -> ratings and score."""

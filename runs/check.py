@@ -286,7 +286,7 @@ def _agreement_of_raters(corpus: Corpus) -> dict[str, tuple[str, str]]:
     """Aspect -> alpha, and the agreement of one rater with the others, an upper bound for any judge, of the first
     `_MAX_GROUPS` groups."""
     corpus = replace(corpus, groups=corpus.groups[:_MAX_GROUPS])
-    from debate_judge.data.agreement.correlations import agreement_table, krippendorff_alpha, raters_as_judges
+    from debate_judge.data.agreement.correlations import agreement, krippendorff_alpha, raters_as_judges
     from debate_judge.data.agreement.figures import GroupScores
 
     found = {}
@@ -299,9 +299,9 @@ def _agreement_of_raters(corpus: Corpus) -> dict[str, tuple[str, str]]:
             groups.append(GroupScores(group.id, ids, means, means, by_rater, group.source_id))
         level: Level = "summary" if corpus.grouped else "sample"
         if any(len(values) > 1 for group in groups for values in group.raters):
-            table = agreement_table(raters_as_judges(groups), levels=(level,), statistics=("spearman",))
+            of_one = agreement(raters_as_judges(groups), "spearman", level)
             alpha = krippendorff_alpha([values for group in groups for values in group.raters])
-            figures = (alpha, table.average[level]["spearman"].value)
+            figures = (alpha, of_one.value)
             found[name] = tuple("–" if value is None else f"{value:.2f}" for value in figures)
     return found  # type: ignore[return-value]
 

@@ -22,52 +22,62 @@ for each judge and aspect, over all candidates that have both a score and a rati
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.correlations import (
-    Estimate,
-    GroupIndex,
-    RatingScorePairs,
-    area_under_roc,
-    concordance,
-    rated_pairs,
-)
 from debate_judge.data.agreement.figures import (
     AVERAGE,
     CORRELATION_RANGE,
     SHARE_RANGE,
+    Estimate,
     Figure,
     Floats,
+    GroupIndex,
     GroupScores,
     Indices,
     Mask,
+    Pairs,
+    ScoresByAspect,
     Statistic,
-    bundle,
-    range_interval,
-    standard_errors,
-    t_interval,
-    without_each,
+    jackknife,
 )
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, RatedGroup
 
 DecisionKind = Literal["binary", "pairs"]
 
-POSITIVE, NEGATIVE = "positive", "negative"
-WIN, TIE, LOSS = "win", "tie", "loss"
-
-LABELS: Mapping[DecisionKind, tuple[str, ...]] = {"binary": (POSITIVE, NEGATIVE), "pairs": (WIN, TIE, LOSS)}
+LABELS: Mapping[DecisionKind, tuple[str, ...]] = {"binary": ("positive", "negative"), "pairs": ("win", "tie", "loss")}
 """Labels in the order of tables. Win and loss are those of the first candidate."""
 
 LABEL_MEASURES = ("precision", "recall", "f1")
 """Measures of one label as the positive one."""
 
 DECISION_MEASURES = ("accuracy", "kappa", "balanced_accuracy", *LABEL_MEASURES, "auroc")
+
+AbsoluteMeasure = Literal["mae", "ccc", "kappa"]
+ABSOLUTE_MEASURES: tuple[AbsoluteMeasure, ...] = ("mae", "ccc", "kappa")
+
+Objective = Statistic | AbsoluteMeasure
+"""What a compile maximizes: a correlation, or an absolute measure in its increasing form (`objective_value`)."""
+
+OBJECTIVE_DESCRIPTIONS: Mapping[AbsoluteMeasure, str] = {
+    "mae": "1 less the mean absolute error as a share of the scale",
+    "ccc": "concordance (CCC) of all texts",
+    "kappa": "Cohen's kappa of all decisions at the cut",
+}
+"""Measure -> what is maximized where it is the objective."""
+
+POOLED = ("ccc", "kappa")
+"""Absolute measures that are defined on all texts together only; an error can also be averaged over sources."""
+
+_DEFAULT_CUT = 0.75
+"""Default cut of the decision as a share of the scale: 4 on a scale from 1 to 5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +92,14 @@ class DecisionRule:
     measure."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionResult(DecisionRule):
     """One judge's decisions about one aspect, compared with the raters' labels."""
 
-    rule: DecisionRule
     measures: Mapping[str, Figure]
-    """By name in `DECISION_MEASURES`; if binary, values from the cut on are the positive label.
-    AUROC alone without a cut."""
-    lower: Mapping[str, Figure]
+    """By name in `DECISION_MEASURES`; if binary, values from the cut on are the positive label. AUROC alone without a
+    cut."""
+    lower_label: Mapping[str, Figure]
     """Binary: precision, recall and F1 where values below the cut are the positive label, e.g. hallucinated."""
     labels: Mapping[str, int]
     """Label -> how often the raters gave it, including candidates without a decision of the judge."""
@@ -100,14 +109,11 @@ class DecisionResult:
     """Number of labels for which the judge made no decision; no measure counts them."""
     sources: int
     """Number of sources with a label, the units of resampling."""
-    ties: int = 0
+    ties: int
     """Binary: number of candidates without a label because their raters are evenly split; no other field counts them.
     For pairs, a tie is a label."""
-
-    @property
-    def majority_baseline(self) -> float:
-        """The accuracy of always deciding for the most frequent label."""
-        return max(self.labels.values()) / sum(self.labels.values())
+    majority_accuracy: float
+    """The accuracy of always deciding for the most frequent label."""
 
 
 def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> dict[str, DecisionRule]:
@@ -130,7 +136,7 @@ def find_decision_rules(groups: Iterable[RatedGroup], aspects: Sequence[Aspect])
     return rules
 
 
-def decision_rules_from_scores(aspects: Mapping[str, Sequence[GroupScores]]) -> dict[str, DecisionRule]:
+def decision_rules_from_scores(aspects: ScoresByAspect) -> dict[str, DecisionRule]:
     """`find_decision_rules` without a corpus: from mean ratings of two values, or groups of two candidates."""
     rules: dict[str, DecisionRule] = {}
     for name, groups in aspects.items():
@@ -142,8 +148,13 @@ def decision_rules_from_scores(aspects: Mapping[str, Sequence[GroupScores]]) -> 
     return rules
 
 
+def _binary_rule(values: Set[float]) -> DecisionRule:
+    middle = (min(values) + max(values)) / 2
+    return DecisionRule("binary", middle, middle)
+
+
 def evaluate_decisions(
-    scores: Mapping[str, Sequence[GroupScores]],
+    scores: ScoresByAspect,
     decision_rules: Mapping[str, DecisionRule],
     *,
     on_scale: bool = True,
@@ -160,71 +171,90 @@ def evaluate_decisions(
     Raises:
         InputError: The decisions are about pairs, and a group does not have two candidates.
     """
-    if not on_scale:
-        decision_rules = {
-            name: replace(rule, cut=None) if rule.kind == "binary" else rule for name, rule in decision_rules.items()
-        }
-    results = {
-        name: _decision_result(groups, decision_rules[name], seed)
-        for name, groups in scores.items()
-        if name in decision_rules
-    }
-    return {name: result for name, result in results.items() if result is not None}
-
-
-def _binary_rule(values: Set[float]) -> DecisionRule:
-    middle = (min(values) + max(values)) / 2
-    return DecisionRule("binary", middle, middle)
+    results = {}
+    for name, groups in scores.items():
+        if name in decision_rules:
+            rule = decision_rules[name]
+            rule = rule if on_scale or rule.kind == "pairs" else replace(rule, cut=None)
+            if result := _decision_result(groups, rule, seed):
+                results[name] = result
+    return results
 
 
 def _decision_result(groups: Sequence[GroupScores], rule: DecisionRule, seed: int) -> DecisionResult | None:
-    ratings, scores, source = _labelled(groups, rule)
+    index = GroupIndex.build({"": groups}, seed)
+    ratings, scores, group = _labelled(groups, rule, index)
     if not len(ratings):
         return None
-    scored = ~np.isnan(scores)
-    labels = _label_numbers(ratings, rule.kind, rule.threshold)
-    scored_labels, unit = labels[scored], bundle(source, seed)[scored]
-    measures = {"auroc": _auroc(scored_labels, scores[scored], unit, rule.kind)}
-    lower: dict[str, Figure] = {}
+    all_labels, scored = _label_numbers(ratings, rule.kind, rule.threshold), ~np.isnan(scores)
+    labels, scores, unit_group = all_labels[scored], scores[scored], group[scored]
+
+    def figure(
+        measure: Callable[[Any, Any], float],
+        x: NDArray[Any],
+        y: NDArray[Any],
+        kept: Mask | slice = slice(None),
+        value_range: tuple[float, float] = SHARE_RANGE,
+    ) -> Figure:
+        return jackknife(measure, x[kept], y[kept], unit_group[kept], index).figure(value_range)
+
+    def one_label(labelled: Mask, decided: Mask) -> dict[str, Figure]:
+        """Each over the decisions that it depends on: sources without any tell nothing of it."""
+        return {
+            "precision": figure(_accuracy, labelled, decided, decided),
+            "recall": figure(_accuracy, labelled, decided, labelled),
+            "f1": figure(_f1, labelled, decided, labelled | decided),
+        }
+
+    measures: dict[str, Figure] = {}
+    lower_label: dict[str, Figure] = {}
     decisions: dict[str, int] = {}
     if rule.cut is not None:
-        decided = _label_numbers(scores[scored], rule.kind, rule.cut)
+        decided = _label_numbers(scores, rule.kind, rule.cut)
         decisions = _counts(decided, rule.kind)
-        measures |= _all_labels(scored_labels, decided, unit)
+        measures["accuracy"] = figure(_accuracy, labels, decided)
+        measures["kappa"] = figure(_kappa, labels, decided, value_range=CORRELATION_RANGE)
+        measures["balanced_accuracy"] = figure(_mean_recall, labels, decided)
         if rule.kind == "binary":
-            measures |= _one_label(scored_labels == 1, decided == 1, unit)
-            lower = _one_label(scored_labels == 0, decided == 0, unit)
-    ties = sum(r == rule.threshold for g in groups for r in g.ratings) if rule.kind == "binary" else 0
-    undecided, sources = int((~scored).sum()), len(np.unique(source))
-    return DecisionResult(rule, measures, lower, _counts(labels, rule.kind), decisions, undecided, sources, ties)
-
-
-def _labelled(groups: Sequence[GroupScores], rule: DecisionRule) -> tuple[Floats, Floats, Indices]:
-    """Ratings, scores and numbers of the sources of the candidates that have a label, arrays of shape (candidates,); of
-    pairs the differences, first minus second. A missing score is NaN.
-
-    Raises:
-        InputError: The decisions are about pairs, and a group does not have two candidates.
-    """
+            measures |= one_label(labels == 1, decided == 1)
+            lower_label = one_label(labels == 0, decided == 0)
     if rule.kind == "pairs":
-        for group in groups:
-            if len(group.candidates) != 2:
-                raise InputError(
-                    f"group {group.group!r} is not a pair", expected="two candidates", found=f"{len(group.candidates)}"
-                )
-        ratings, scores = (
-            side[:, 0] - side[:, 1]
-            for side in np.array([(g.ratings, g.scores) for g in groups], dtype=float).reshape(-1, 2, 2).swapaxes(0, 1)
-        )
-        sources = [g.source_id for g in groups]
-        labelled = ~np.isnan(ratings)
-    else:
-        rows = [pair for g in groups for pair in zip(g.ratings, g.scores, strict=True)]
-        ratings, scores = np.array(rows, dtype=float).reshape(-1, 2).T
-        sources = [g.source_id for g in groups for _ in g.candidates]
-        # Raters who are evenly split give no label.
-        labelled = ~np.isnan(ratings) & (ratings != rule.threshold)
-    return ratings[labelled], scores[labelled], np.unique(sources, return_inverse=True)[1][labelled]
+        # The differences of better texts minus worse ones, against worse minus better: each pair in both orders.
+        untied = labels != 1
+        wins, differences = labels[untied] == 2, scores[untied]
+        labels, scores = np.concatenate([wins, ~wins]).astype(np.intp), np.concatenate([differences, -differences])
+        unit_group = np.tile(unit_group[untied], 2)
+    measures["auroc"] = figure(_area_under_roc, labels == 1, scores)
+    by_label = _counts(all_labels, rule.kind)
+    return DecisionResult(
+        **asdict(rule),
+        measures=measures,
+        lower_label=lower_label,
+        labels=by_label,
+        decisions=decisions,
+        undecided=int((~scored).sum()),
+        sources=len(np.unique(index.source[group])),
+        ties=sum(r == rule.threshold for g in groups for r in g.ratings) if rule.kind == "binary" else 0,
+        majority_accuracy=max(by_label.values()) / len(all_labels),
+    )
+
+
+def _labelled(groups: Sequence[GroupScores], rule: DecisionRule, index: GroupIndex) -> tuple[Floats, Floats, Indices]:
+    """Ratings, scores and group numbers of the candidates that have a label, arrays of shape (candidates,); of pairs
+    the differences, first minus second. A missing score is NaN."""
+    rows: list[tuple[float, float, int]] = []
+    for g in groups:
+        ratings, scores = np.array([g.ratings, g.scores], dtype=float)
+        if rule.kind == "pairs":
+            if len(g.candidates) != 2:
+                found = str(len(g.candidates))
+                raise InputError(f"group {g.group!r} is not a pair", expected="two candidates", found=found)
+            ratings, scores = -np.diff(ratings), -np.diff(scores)
+        rows += zip(ratings, scores, [index.number_of_group[g.group]] * len(ratings), strict=True)
+    ratings, scores, group = np.array(rows, dtype=float).reshape(-1, 3).T
+    # Raters who are evenly split give no label.
+    labelled = ~np.isnan(ratings) & ((ratings != rule.threshold) | (rule.kind == "pairs"))
+    return ratings[labelled], scores[labelled], group[labelled].astype(np.intp)
 
 
 def _label_numbers(values: Floats, kind: DecisionKind, cut: float) -> Indices:
@@ -240,97 +270,41 @@ def _counts(numbers: Indices, kind: DecisionKind) -> dict[str, int]:
     return dict(zip(names, np.bincount(numbers, minlength=len(names))[::-1].tolist(), strict=True))
 
 
-# --- measures of decisions, arrays of shape (decisions,); undefined is NaN ---
-
-
-def _all_labels(labels: Indices, decided: Indices, unit: Indices) -> dict[str, Figure]:
-    return {
-        "accuracy": _figure(_accuracy, labels, decided, unit),
-        "kappa": _figure(_kappa, labels, decided, unit, CORRELATION_RANGE),
-        "balanced_accuracy": _figure(_mean_recall, labels, decided, unit),
-    }
-
-
-def _one_label(labelled: Mask, decided: Mask, unit: Indices) -> dict[str, Figure]:
-    """Precision, recall and F1, each over the decisions that it depends on: sources without any tell nothing of it."""
-
-    def over(relevant: Mask, measure: Callable[[Any, Any], float]) -> Figure:
-        return _figure(measure, labelled[relevant], decided[relevant], unit[relevant])
-
-    return {
-        "precision": over(decided, _accuracy),
-        "recall": over(labelled, _accuracy),
-        "f1": over(labelled | decided, _f1),
-    }
-
-
-def _auroc(labels: Indices, scores: Floats, unit: Indices, kind: DecisionKind) -> Figure:
-    """The AUROC of positive against negative candidates. Of pairs, that of the differences of scores, better text minus
-    worse, against worse minus better: each pair without a tie counts in both orders."""
-    if kind == "pairs":
-        untied = labels != 1
-        wins, differences = labels[untied] == 2, scores[untied]
-        labels, scores = np.concatenate([wins, ~wins]).astype(np.intp), np.concatenate([differences, -differences])
-        unit = np.tile(unit[untied], 2)
-    return _figure(area_under_roc, labels == 1, scores, unit)
-
-
-def _figure(
-    measure: Callable[[Any, Any], float],
-    labels: NDArray[Any],
-    decided: NDArray[Any],
-    unit: Indices,
-    value_range: tuple[float, float] = SHARE_RANGE,
-) -> Figure:
-    occurring, number = np.unique(unit, return_inverse=True)
-    value = measure(labels, decided)
-    if len(occurring) < 2:
-        return range_interval(value, np.nan, 1, value_range)
-    without = without_each(lambda kept: np.array([measure(labels[kept], decided[kept])]), number, len(occurring))
-    error = float(standard_errors(np.array([value]), without)[0])
-    return range_interval(value, error, len(occurring), value_range)
+# --- measures of arrays of shape (decisions,); undefined is NaN ---
 
 
 def _accuracy(labels: NDArray[Any], decided: NDArray[Any]) -> float:
-    return float(np.mean(labels == decided)) if len(labels) else np.nan
+    return float(np.mean(labels == decided)) if len(labels) else math.nan
 
 
 def _kappa(labels: Indices, decided: Indices) -> float:
     """Cohen's kappa; where all labels and decisions are equal, chance agreement is 1 and kappa is 0 / 0."""
     chance = sum(np.mean(labels == label) * np.mean(decided == label) for label in np.unique(labels))
-    return (_accuracy(labels, decided) - chance) / (1 - chance) if chance < 1 else np.nan
+    return float((_accuracy(labels, decided) - chance) / (1 - chance)) if chance < 1 else math.nan
 
 
 def _mean_recall(labels: Indices, decided: Indices) -> float:
     """The balanced accuracy: over the labels that occur."""
     recalls = [_accuracy(labels[labels == label], decided[labels == label]) for label in np.unique(labels)]
-    return float(np.mean(recalls)) if recalls else np.nan
+    return float(np.mean(recalls)) if recalls else math.nan
 
 
 def _f1(labelled: Mask, decided: Mask) -> float:
     marked = np.count_nonzero(labelled) + np.count_nonzero(decided)
-    return 2 * np.count_nonzero(labelled & decided) / marked if marked else np.nan
+    return 2 * np.count_nonzero(labelled & decided) / marked if marked else math.nan
 
 
-AbsoluteMeasure = Literal["mae", "ccc", "kappa"]
-ABSOLUTE_MEASURES: tuple[AbsoluteMeasure, ...] = ("mae", "ccc", "kappa")
+def _area_under_roc(positive: Mask, scores: Floats) -> float:
+    """The probability that a positive candidate scores higher than a negative one; equal scores count half."""
+    from scipy.stats import rankdata
 
-Objective = Statistic | AbsoluteMeasure
-"""What a compile maximizes: a correlation, or an absolute measure in its increasing form (`objective_value`)."""
-
-OBJECTIVE_DESCRIPTIONS: Mapping[AbsoluteMeasure, str] = {
-    "mae": "1 less the mean absolute error as a share of the scale",
-    "ccc": "concordance (CCC) of all texts",
-    "kappa": "Cohen's kappa of all decisions at the cut",
-}
-"""Measure -> what is maximized where it is the objective."""
-
-POOLED = ("ccc", "kappa")
-"""Measures that are defined on all texts together only; an error can also be averaged over sources."""
+    positives, negatives = np.count_nonzero(positive), np.count_nonzero(~positive)
+    if not positives or not negatives:
+        return math.nan
+    return float((rankdata(scores)[positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 
-_DEFAULT_CUT = 0.75
-"""Default cut of the decision as a share of the scale: 4 on a scale from 1 to 5."""
+# --- absolute agreement ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,16 +317,8 @@ class AbsoluteAgreement:
     """Number of candidates that have a score and a rating."""
     measures: Mapping[str, Figure]
     """By name. The average error is undefined where the aspects have different scales."""
-    changes: Mapping[str, Figure]
-    """By name: this judge's measure minus the first judge's."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "cut": self.cut,
-            "candidates": self.candidates,
-            **{name: measure.to_json() for name, measure in self.measures.items()},
-            "change": {name: measure.to_json() for name, measure in self.changes.items()},
-        }
+    change: Mapping[str, Figure]
+    """By name: this judge's measure minus the first judge's; empty for the first."""
 
 
 def decision_cuts(
@@ -379,13 +345,14 @@ def decision_cuts(
                 found=f"{cut:g}",
             )
         default = scale.low + _DEFAULT_CUT * (scale.high - scale.low)
-        binary = rule is not None and rule.kind == "binary"
-        cuts[aspect.name] = cut if cut is not None else rule.threshold if rule and binary else default
+        if rule is not None and rule.kind == "binary":
+            default = rule.threshold
+        cuts[aspect.name] = default if cut is None else cut
     return cuts
 
 
 def absolute_agreement(
-    judges: Mapping[str, Mapping[str, Sequence[GroupScores]]], cuts: Mapping[str, float], *, same_scale: bool, seed: int
+    judges: Mapping[str, ScoresByAspect], cuts: Mapping[str, float], *, same_scale: bool, seed: int
 ) -> dict[str, dict[str, AbsoluteAgreement]]:
     """Judge -> aspect or `AVERAGE` -> measures with 95 % intervals over sources.
 
@@ -398,18 +365,31 @@ def absolute_agreement(
     """
     first, aspects = next(iter(judges)), list(next(iter(judges.values())))
     index = GroupIndex.build(judges[first], seed)
-    pairs = {(j, a): rated_pairs(groups, index) for j, scores in judges.items() for a, groups in scores.items()}
-    estimates = {(judge, aspect): _estimate(p, cuts[aspect]) for (judge, aspect), p in pairs.items()}
-    by_judge: dict[str, dict[str, AbsoluteAgreement]] = {judge: {} for judge in judges}
-    for judge in judges:
-        for name, averaged in [*((aspect, [aspect]) for aspect in aspects), (AVERAGE, aspects)]:
-            estimate, baseline = (Estimate.mean([estimates[j, a] for a in averaged]) for j in (judge, first))
-            if name == AVERAGE and not same_scale:
-                estimate = replace(estimate, values=np.array([np.nan, *estimate.values[1:]]))
-            count = sum(len(pairs[judge, a].ratings) for a in averaged)
-            changes = {} if judge == first else _figures(estimate - baseline, ranges=False)
-            by_judge[judge][name] = AbsoluteAgreement(cuts.get(name), count, _figures(estimate), changes)
-    return by_judge
+    pairs = {(j, a): Pairs.of(groups, index) for j, scores in judges.items() for a, groups in scores.items()}
+    estimates = {
+        (j, a, name): jackknife(partial(_absolute, name, cuts[a]), p.ratings, p.scores, p.group, index)
+        for (j, a), p in pairs.items()
+        for name in ABSOLUTE_MEASURES
+    }
+
+    def of(judge: str, averaged: Sequence[str], cut: float | None) -> AbsoluteAgreement:
+        measures: dict[str, Figure] = {}
+        change: dict[str, Figure] = {}
+        for name in ABSOLUTE_MEASURES:
+            ours, theirs = (Estimate.mean([estimates[j, a, name] for a in averaged]) for j in (judge, first))
+            if name == "mae" and cut is None and not same_scale:
+                ours = replace(ours, value=math.nan)
+            measures[name] = ours.figure(None if name == "mae" else CORRELATION_RANGE)
+            if judge != first:
+                change[name] = (ours - theirs).figure()
+        if (low := measures["mae"].low) is not None:
+            measures["mae"] = replace(measures["mae"], low=max(0.0, low))
+        count = sum(len(pairs[judge, a].ratings) for a in averaged)
+        return AbsoluteAgreement(cut, count, measures, change)
+
+    return {
+        judge: {**{a: of(judge, [a], cuts[a]) for a in aspects}, AVERAGE: of(judge, aspects, None)} for judge in judges
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,31 +407,28 @@ def objective_value(measure: AbsoluteMeasure, ratings: Floats, scores: Floats, s
 
     The error is divided by the width of the scale and subtracted from 1. Ratings and scores have shape (candidates,).
     """
-    error, ccc, kappa = _values(ratings, scores, scale.cut).tolist()
-    return {"mae": 1 - error / scale.width, "ccc": ccc, "kappa": kappa}[measure]
+    value = _absolute(measure, scale.cut, ratings, scores)
+    return 1 - value / scale.width if measure == "mae" else value
 
 
-def _values(ratings: Floats, scores: Floats, cut: float) -> Floats:
-    """The three measures."""
-    error = np.abs(scores - ratings).mean() if len(ratings) else np.nan
+def _absolute(measure: AbsoluteMeasure, cut: float, ratings: Floats, scores: Floats) -> float:
+    if measure == "mae":
+        return float(np.abs(scores - ratings).mean()) if len(ratings) else math.nan
+    if measure == "ccc":
+        return concordance(ratings, scores)
     rated_yes = ratings >= cut
-    kappa = np.nan if rated_yes.all() or not rated_yes.any() else concordance(rated_yes, scores >= cut)
-    return np.array([error, concordance(ratings, scores), kappa])
+    return math.nan if rated_yes.all() or not rated_yes.any() else concordance(rated_yes, scores >= cut)
 
 
-def _estimate(pairs: RatingScorePairs, cut: float) -> Estimate:
-    def of(kept: Mask) -> Floats:
-        return _values(pairs.ratings[kept], pairs.scores[kept], cut)
+def concordance(x: NDArray[Any], y: NDArray[Any]) -> float:
+    """The concordance correlation coefficient of two sequences (Lin 1989).
 
-    values = of(np.full(len(pairs.ratings), True))
-    return Estimate(values, without_each(of, pairs.unit, pairs.index.units), pairs.groups_with_pairs, pairs.index)
-
-
-def _figures(estimate: Estimate, *, ranges: bool = True) -> dict[str, Figure]:
-    """The measures, concordance and kappa with intervals within their ranges unless they are differences."""
-    units = estimate.without_included.shape[1]
-    values = list(zip(estimate.values.tolist(), estimate.standard_errors.tolist(), strict=True))
-    figures = [range_interval(*v, units) if ranges and i else t_interval(*v, units) for i, v in enumerate(values)]
-    if ranges and figures[0].low is not None:
-        figures[0] = replace(figures[0], low=max(0.0, figures[0].low))
-    return dict(zip(ABSOLUTE_MEASURES, figures, strict=True))
+    1 - mean (x - y)^2 / its expectation by chance, mean x^2 + mean y^2 - 2 mean x mean y. Of zeros and ones it is
+    Cohen's kappa. NaN where both sides have the same single value, or are empty.
+    """
+    if not len(x):
+        return math.nan
+    # From the lowest value of x, so that equal values of both sides are exactly 0.
+    x, y = (np.asarray(side, dtype=float) - float(x.min()) for side in (x, y))
+    by_chance = np.mean(x**2) + np.mean(y**2) - 2 * np.mean(x) * np.mean(y)
+    return float(1 - np.mean((x - y) ** 2) / by_chance) if by_chance > 0 else math.nan

@@ -1,5 +1,5 @@
 """The comparison of judges on the same sources: agreement, paired differences, decisions, raters, absolute agreement,
-and its tables and report.
+and the sections of a report about it.
 
 `debate compare` and the compile compute their figures here; a figure is computed when it is first asked for.
 """
@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
-from debate_judge.data.agreement.correlations import RaterAgreement, agreement_table, compare, compare_with_raters
+from debate_judge.data.agreement.correlations import (
+    AgreementTable,
+    RaterAgreement,
+    agreement_table,
+    compare,
+    compare_with_raters,
+    several_raters,
+)
 from debate_judge.data.agreement.decisions import (
     AbsoluteAgreement,
     DecisionResult,
@@ -21,45 +28,22 @@ from debate_judge.data.agreement.decisions import (
     absolute_agreement,
     evaluate_decisions,
 )
-from debate_judge.data.agreement.figures import (
-    AVERAGE,
-    LEVELS,
-    Agreement,
-    AgreementTable,
-    Difference,
-    GroupScores,
-    Statistic,
-    holm_adjusted,
-    statistical_power,
-)
+from debate_judge.data.agreement.figures import AVERAGE, Figure, ScoresByAspect, Statistic, holm_adjusted, plain
 from debate_judge.data.schema import Aspect, Corpus, Level
 from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.programs.lm.settings import Price
-from debate_judge.runs.reports.evidence import (
-    absolute_agreement_table,
-    decision_tables,
-    raters_table,
-    several_raters,
-    to_json,
-)
-from debate_judge.runs.reports.page import Chart, Point, Quotation, Report, ReportBlock, Series, debates_of
-from debate_judge.runs.reports.tables import (
-    DataTable,
-    HasInterval,
-    correlation_label,
-)
+from debate_judge.runs.reports.evidence import absolute_agreement_table, decision_tables, raters_table
+from debate_judge.runs.reports.page import Chart, Point, Quotation, Report, ReportBlock, debates_of
+from debate_judge.runs.reports.tables import DataTable, OutputBlock, correlation_label
 from debate_judge.runs.runner import JudgeUsage, calls_per_item
 from debate_judge.runs.tracking import versions
-
-Scores = Mapping[str, Sequence[GroupScores]]
-"""Aspect -> the scores of one judge."""
 
 
 @dataclass(frozen=True)
 class EvaluatedJudge:
     """One judge on a corpus: its scores, its answers, and the LM usage behind them."""
 
-    scores: Scores
+    scores: ScoresByAspect
     """Aspect -> scores and ratings by group, in corpus order."""
     judgements: Mapping[str, Sequence[Judgement]] = field(default_factory=dict, repr=False)
     """Aspect -> its answers in the order of `programs.judge.corpus_items`; empty for scores from a file."""
@@ -114,9 +98,9 @@ class EvaluatedJudge:
         return 1000 * self.usage.usd(self.price) / self.items
 
 
-@dataclass(frozen=True)
-class EvalSetup:
-    """The groups and aspects that all judges score, and the statistics they are compared by."""
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """All judges on one corpus, the aspects in which they are compared, and by which statistics."""
 
     corpus: Corpus
     aspects: tuple[Aspect, ...]
@@ -129,6 +113,12 @@ class EvalSetup:
     """Aspect -> the cut of yes/no decisions, for absolute agreement; without cuts that is not computed."""
     decision_rules: Mapping[str, DecisionRule] = field(default_factory=dict)
     """Aspect -> the decision that its ratings define, for aspects whose ratings define one."""
+    judges: Mapping[str, EvaluatedJudge] = field(default_factory=dict)
+    """Those that were compiled on some of the groups get a row and nothing else."""
+    baseline: str = ""
+    """The judge that the others are compared with; if it has no scores, there are no differences."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Judge -> why it has no row."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -136,91 +126,42 @@ class EvalSetup:
         names = tuple(a.name for a in self.aspects)
         return names if len(names) == 1 else (*names, AVERAGE)
 
-    def agreement(self, scores: Scores, levels: Sequence[Level] | None = None) -> AgreementTable:
-        """Agreement at the given levels, by default at `level`."""
-        return agreement_table(scores, seed=self.seed, levels=(self.level,) if levels is None else levels)
-
-    def difference(self, a: Scores, b: Scores, **options: Any) -> Difference:
-        """Agreement of `a` minus that of `b`, paired by group; `options` are those of `compare`."""
-        return compare(a, b, statistic=self.statistics[0], level=self.level, seed=self.seed, **options)
-
-    def on_scale(self, judge: EvaluatedJudge) -> bool:
-        """Whether all scores of a judge are on the raters' scale; scores from a file may not be."""
-        return judge.on_scale and all(
-            aspect.scale.contains(score)
-            for aspect in self.aspects
-            for group in judge.scores[aspect.name]
-            for score in group.scores
-            if score is not None
-        )
-
-
-@dataclass(frozen=True)
-class JudgeResult:
-    """One judge of a comparison."""
-
-    name: str
-    judge: EvaluatedJudge
-    setup: EvalSetup
-
-    @cached_property
-    def table(self) -> AgreementTable:
-        """Agreement at all levels."""
-        return self.setup.agreement(self.judge.scores, LEVELS)
-
-    def agreement(self, column: str) -> dict[Statistic, Agreement]:
-        """Agreement in an aspect, or on `AVERAGE`, at the level of the comparison."""
-        return (self.table.average if column == AVERAGE else self.table.aspects[column])[self.setup.level]
-
-    def to_json(self) -> dict[str, object]:
-        judge = self.judge
-        return {
-            "agreement": self.table.to_json(),
-            "lm_calls_per_item": judge.calls,
-            "tokens_per_item": judge.tokens_per_item,
-            "usd_per_1000_items": judge.usd_per_thousand,
-            "lm": judge.lm or None,
-            "together": judge.together,
-            "unscored": dict(judge.unscored),
-            "note": judge.note,
-            "compiled_on_groups": judge.compiled_on,
-        }
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All judges on one corpus."""
-
-    setup: EvalSetup
-    judges: Mapping[str, EvaluatedJudge]
-    """Those that were compiled on some of the groups get a row and nothing else."""
-    baseline: str
-    """The judge that the others are compared with; if it has no scores, there are no differences."""
-    failed: Mapping[str, str] = field(default_factory=dict)
-    """Judge -> why it has no row."""
-
-    @cached_property
-    def rows(self) -> tuple[JudgeResult, ...]:
+    @property
+    def rows(self) -> dict[str, EvaluatedJudge]:
         """All rows of the table; judges that were compiled on some of the groups come last."""
-        rows = [JudgeResult(name, judge, self.setup) for name, judge in self.judges.items()]
-        return tuple(sorted(rows, key=lambda row: row.judge.compiled_on > 0))
+        return dict(sorted(self.judges.items(), key=lambda row: row[1].compiled_on > 0))
 
     @property
-    def results(self) -> tuple[JudgeResult, ...]:
+    def evidence(self) -> dict[str, EvaluatedJudge]:
         """The rows that are evidence: of judges that were compiled on none of the groups."""
-        return tuple(row for row in self.rows if not row.judge.compiled_on)
-
-    def difference(self, name: str, other: str, **options: Any) -> Difference:
-        """The agreement of a judge minus that of another one, averaged over aspects, in the first statistic."""
-        return self.setup.difference(self.judges[name].scores, self.judges[other].scores, **options)
+        return {name: judge for name, judge in self.judges.items() if not judge.compiled_on}
 
     @cached_property
-    def differences(self) -> dict[str, Difference]:
+    def tables(self) -> dict[str, AgreementTable]:
+        """Judge -> agreement at all levels."""
+        return {name: agreement_table(judge.scores, seed=self.seed) for name, judge in self.judges.items()}
+
+    def agreement(self, judge: str, column: str = AVERAGE, statistic: Statistic | None = None) -> Figure:
+        """Agreement of a judge in an aspect, or on `AVERAGE`, at the level and in the first statistic."""
+        table = self.tables[judge]
+        by_level = table.average if column == AVERAGE else table.aspects[column]
+        return by_level[self.level][statistic or self.statistics[0]]
+
+    def difference(self, name: str, other: str, column: str = AVERAGE, *, family_size: int = 1) -> Figure:
+        """The agreement of a judge minus that of another one, paired by group; arguments as of `compare`."""
+        a, b = (
+            scores if column == AVERAGE else {column: scores[column]}
+            for scores in (self.judges[name].scores, self.judges[other].scores)
+        )
+        options: Any = {"statistic": self.statistics[0], "level": self.level, "seed": self.seed}
+        return compare(a, b, family_size=family_size, **options)
+
+    @cached_property
+    def differences(self) -> dict[str, Figure]:
         """Judge -> its difference to the baseline in the first statistic, on average over aspects."""
-        names = [result.name for result in self.results]
-        if self.baseline not in names:
+        if self.baseline not in self.evidence:
             return {}
-        return {name: self.difference(name, self.baseline) for name in names if name != self.baseline}
+        return {name: self.difference(name, self.baseline) for name in self.evidence if name != self.baseline}
 
     @cached_property
     def corrected_p_values(self) -> dict[str, float | None]:
@@ -234,128 +175,137 @@ class Comparison:
         The correction is over all columns, because a reader sees all stars of a table at once: corrected within each
         column only, many tables of equally good judges would have a star somewhere.
         """
-        columns = {column: self._first_and_p_values(column) for column in self.setup.columns}
-        corrected = holm_adjusted(
-            {(column, other): p for column, (_, p_values) in columns.items() for other, p in p_values.items()}
+        firsts: dict[str, str] = {}
+        p_values: dict[tuple[str, str], float | None] = {}
+        for column in self.columns:
+            values = {name: self.agreement(name, column).value for name in self.evidence}
+            ranked = sorted((n for n, value in values.items() if value is not None), key=lambda n: -(values[n] or 0))
+            for other in ranked[1:]:
+                firsts[column] = ranked[0]
+                p_values[column, other] = self.difference(ranked[0], other, column).p_value
+        for (column, _), p in holm_adjusted(p_values).items():
+            if p is None or p >= 0.05:
+                firsts.pop(column, None)
+        best = {column: firsts.get(column) for column in self.columns}
+        return {**best, AVERAGE: best[self.columns[-1]]}
+
+    def on_scale(self, judge: EvaluatedJudge) -> bool:
+        """Whether all scores of a judge are on the raters' scale; scores from a file may not be."""
+        return judge.on_scale and all(
+            aspect.scale.contains(score)
+            for aspect in self.aspects
+            for group in judge.scores[aspect.name]
+            for score in group.scores
+            if score is not None
         )
-        best = {
-            column: first
-            if p_values and all((p := corrected[column, other]) is not None and p < 0.05 for other in p_values)
-            else None
-            for column, (first, p_values) in columns.items()
-        }
-        return best if AVERAGE in best else {**best, AVERAGE: best[self.setup.columns[0]]}
-
-    def _first_and_p_values(self, column: str) -> tuple[str, dict[str, float | None]]:
-        """The judge with the best value of a column, and the p-value of its difference to every other one."""
-        statistic = self.setup.statistics[0]
-        values = {result.name: result.agreement(column)[statistic].value for result in self.results}
-        ranked = sorted((name for name, value in values.items() if value is not None), key=lambda n: -(values[n] or 0))
-
-        def scores(name: str) -> Scores:
-            by_aspect = self.judges[name].scores
-            return by_aspect if column == AVERAGE else {column: by_aspect[column]}
-
-        first = next(iter(ranked), "")
-        return first, {other: self.setup.difference(scores(first), scores(other)).p_value for other in ranked[1:]}
 
     @cached_property
     def absolute_agreement(self) -> dict[str, dict[str, AbsoluteAgreement]]:
         """Judge -> aspect or `AVERAGE` -> absolute agreement, of judges on the raters' scale; changes are from the
         first one, the baseline if that is on the scale."""
-        results = sorted(self.results, key=lambda result: result.name != self.baseline)
-        scores = {result.name: result.judge.scores for result in results if self.setup.on_scale(result.judge)}
-        if not scores or not self.setup.cuts:
+        names = sorted(self.evidence, key=lambda name: name != self.baseline)
+        scores = {name: self.judges[name].scores for name in names if self.on_scale(self.judges[name])}
+        if not scores or not self.cuts:
             return {}
-        same_scale = len({aspect.scale for aspect in self.setup.aspects}) == 1
-        return absolute_agreement(scores, self.setup.cuts, same_scale=same_scale, seed=self.setup.seed)
+        same_scale = len({aspect.scale for aspect in self.aspects}) == 1
+        return absolute_agreement(scores, self.cuts, same_scale=same_scale, seed=self.seed)
 
     @cached_property
     def decisions(self) -> dict[str, dict[str, DecisionResult]]:
         """Judge -> aspect -> agreement of decisions, for aspects whose ratings define any."""
-        rules, seed = self.setup.decision_rules, self.setup.seed
         decisions = {
-            result.name: evaluate_decisions(result.judge.scores, rules, on_scale=result.judge.on_scale, seed=seed)
-            for result in self.results
+            name: evaluate_decisions(judge.scores, self.decision_rules, on_scale=judge.on_scale, seed=self.seed)
+            for name, judge in self.evidence.items()
         }
         return {name: by_aspect for name, by_aspect in decisions.items() if by_aspect}
 
     @cached_property
     def rater_agreement(self) -> dict[str, dict[str, RaterAgreement]]:
         """Judge -> aspect -> comparison with individual raters; empty if there are only mean ratings."""
-        setup = self.setup
-        if not any(several_raters(result.judge.scores) for result in self.results):
+        if not any(several_raters(judge.scores) for judge in self.evidence.values()):
             return {}
-        options: Any = {"statistic": setup.statistics[0], "level": setup.level, "seed": setup.seed}
+        options: Any = {"statistic": self.statistics[0], "level": self.level, "seed": self.seed}
         return {
-            result.name: {
-                aspect: compare_with_raters(groups, on_scale=result.judge.on_scale, **options)
-                for aspect, groups in result.judge.scores.items()
+            name: {
+                aspect: compare_with_raters(groups, on_scale=judge.on_scale, **options)
+                for aspect, groups in judge.scores.items()
             }
-            for result in self.results
+            for name, judge in self.evidence.items()
         }
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything as JSON values; kinds of evidence that the ratings do not give are left out."""
-        differences = {
-            name: {
-                **asdict(d),
-                "p_corrected": self.corrected_p_values[name],
-                "power": None if (power := statistical_power(d)) is None else asdict(power),
-            }
-            for name, d in self.differences.items()
-        }
+    def evidence_to_json(self) -> dict[str, Any]:
+        """Kind of evidence -> judge -> aspect -> figures; kinds that the ratings do not give are left out."""
         kinds: dict[str, Mapping[str, Mapping[str, Any]]] = {
             "absolute_agreement": self.absolute_agreement,
             "decisions": self.decisions,
             "raters": self.rater_agreement,
         }
         return {
-            "judges": {result.name: result.to_json() for result in self.rows},
-            "level": self.setup.level,
-            "statistics": list(self.setup.statistics),
+            kind: {judge: {a: plain(figures) for a, figures in of.items()} for judge, of in by_judge.items()}
+            for kind, by_judge in kinds.items()
+            if by_judge
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        judges = {
+            name: {
+                "agreement": self.tables[name].to_json(),
+                "lm_calls_per_item": judge.calls,
+                "tokens_per_item": judge.tokens_per_item,
+                "usd_per_1000_items": judge.usd_per_thousand,
+                "lm": judge.lm or None,
+                "together": judge.together,
+                "unscored": judge.unscored,
+                "note": judge.note,
+                "compiled_on_groups": judge.compiled_on,
+            }
+            for name, judge in self.rows.items()
+        }
+        differences = {
+            name: {**difference.to_json(), "p_corrected": self.corrected_p_values[name], "power": difference.power}
+            for name, difference in self.differences.items()
+        }
+        return {
+            "judges": judges,
+            "level": self.level,
+            "statistics": list(self.statistics),
             "baseline": self.baseline,
             "differences": differences,
-            "best": dict(self.best),
+            "best": self.best,
             "failed": dict(self.failed),
-            **{kind: to_json(by_judge) for kind, by_judge in kinds.items() if by_judge},
+            **self.evidence_to_json(),
         }
 
 
-def group_notes(comparison: Comparison, names: Mapping[str, str]) -> list[str]:
-    """How many groups have constant scores (counted as 0) or ratings (left out).
+# --- tables and the report, for the compile and for `compare`; `names` are those of judges in tables ---
 
-    `names` has the name of each judge in the notes.
-    """
-    level, statistic = comparison.setup.level, comparison.setup.statistics[0]
-    cells = {names[result.name]: result.table.average[level][statistic] for result in comparison.rows}
-    constant = ", ".join(f"{name} {cell.constant}" for name, cell in cells.items() if cell.constant)
-    undefined = ", ".join(f"{name} {cell.undefined}" for name, cell in cells.items() if cell.undefined)
+
+def group_notes(comparison: Comparison, names: Mapping[str, str]) -> list[str]:
+    """How many groups have constant scores (counted as 0) or ratings (left out)."""
+    figures = {names[name]: comparison.agreement(name) for name in comparison.rows}
+    constant = ", ".join(f"{name} {figure.constant}" for name, figure in figures.items() if figure.constant)
+    undefined = ", ".join(f"{name} {figure.undefined}" for name, figure in figures.items() if figure.undefined)
     return [
         *([f"groups with equal scores from a judge count 0; over all aspects: {constant}"] if constant else []),
         *([f"groups with equal ratings are left out; over all aspects: {undefined}"] if undefined else []),
     ]
 
 
-def evidence_tables(comparison: Comparison, names: Mapping[str, str] | None = None) -> dict[str, list[DataTable]]:
-    """Title -> tables of the figures besides correlations that these data and judges have.
-
-    Args:
-        comparison: The judges.
-        names: Judge -> its name in tables, for judges that have another one there.
-    """
+def evidence_tables(comparison: Comparison, names: Mapping[str, str]) -> dict[str, list[OutputBlock]]:
+    """Title -> tables of the figures besides correlations that these data and judges have."""
 
     def named(by_judge: Mapping[str, Any]) -> dict[str, Any]:
-        return {(names or {}).get(judge, judge): figures for judge, figures in by_judge.items()}
+        return {names[judge]: figures for judge, figures in by_judge.items()}
 
-    tables: dict[str, list[DataTable]] = {}
+    tables: dict[str, list[OutputBlock]] = {}
     if by_judge := comparison.absolute_agreement:
         tables["Absolute agreement"] = [absolute_agreement_table(named(by_judge))]
     if decided := comparison.decisions:
-        tables["Decisions"] = decision_tables(named(decided))
+        tables["Decisions"] = [*decision_tables(named(decided))]
     if compared := comparison.rater_agreement:
-        setup = comparison.setup
-        tables["Judge vs. individual raters"] = [raters_table(named(compared), setup.level, setup.statistics[0])]
+        table = raters_table(named(compared), comparison.level, comparison.statistics[0])
+        tables["Judge vs. individual raters"] = [table]
     return tables
 
 
@@ -363,14 +313,12 @@ def build_report(
     comparison: Comparison,
     names: Mapping[str, str],
     *,
-    subject: Literal["Compiled judge", "Comparison of judges"],
-    name: str,
+    subject: str,
     title: str,
     verdict: Sequence[ReportBlock],
     sections: Mapping[str, Sequence[ReportBlock]],
     charted: Sequence[str],
     browsed: Sequence[str],
-    last_sections: Mapping[str, Sequence[ReportBlock]],
     stand_in: str,
 ) -> Report:
     """The report.
@@ -379,55 +327,43 @@ def build_report(
         comparison: The judges on their corpus.
         names: Judge -> its name on the page.
         subject: What the report is about.
-        name: Name of the run.
         title: Heading of the page.
         verdict: Findings and table; a chart of agreement follows.
-        sections: Sections before those that all reports have.
+        sections: Title -> blocks, folded; without blocks there is no section.
         charted: Judges of this chart.
         browsed: Judges whose debates are on the page; the first is shown first.
-        last_sections: Sections after those that all reports have.
         stand_in: A notice for the figures where the LM was a stand-in, else empty.
     """
-    setup, judges = comparison.setup, comparison.judges
-    shown: dict[str, EvaluatedJudge] = {names[judge]: judges[judge] for judge in browsed}
-    on_scale = {name: setup.on_scale(evaluated) for name, evaluated in shown.items()}
-    debates, texts = debates_of(setup.corpus, setup.aspects, shown, on_scale)
-    task = setup.corpus.task
-    return Report(
-        subject,
-        name,
-        title,
-        [*verdict, *_agreement_chart(comparison, {judge: names[judge] for judge in charted})],
-        {**sections, **evidence_tables(comparison, names), **last_sections},
-        debates,
-        texts,
-        stand_in,
-        {"source": task.source_label, "candidate": task.candidate_label, "context": task.context_label},
-    )
+    shown = {names[judge]: comparison.judges[judge] for judge in browsed}
+    on_scale = {name: comparison.on_scale(judge) for name, judge in shown.items()}
+    debates, texts = debates_of(comparison.corpus, comparison.aspects, shown, on_scale)
+    task = comparison.corpus.task
+    labels = {"source": task.source_label, "candidate": task.candidate_label, "context": task.context_label}
+    chart = _agreement_chart(comparison, {name: names[name] for name in charted if name in comparison.evidence})
+    return Report(subject, title, [*verdict, *chart], sections, debates, texts, stand_in, labels)
 
 
-def point(x: float, y: HasInterval | None) -> tuple[Point, ...]:
+def point(x: float, y: Figure) -> tuple[Point, ...]:
     """A point of a chart with its interval; none where there is no value."""
-    if y is None or y.value is None:
+    if y.value is None:
         return ()
     return ((x, y.value) if y.low is None or y.high is None else (x, y.value, y.low, y.high),)
 
 
 def _agreement_chart(comparison: Comparison, names: Mapping[str, str]) -> list[ReportBlock]:
     """Agreement of the judges in each column of the table, with the human ceiling where single raters are known."""
-    setup, results = comparison.setup, [row for row in comparison.results if row.name in names]
-    if not results:
+    if not names:
         return []
-    columns, first = setup.columns, setup.statistics[0]
-    series = []
-    for result in results:
-        points = (p for row, column in enumerate(columns) for p in point(row, result.agreement(column)[first]))
-        series.append(Series(names[result.name], tuple((y, x, *ends) for x, y, *ends in points)))
+    columns = comparison.columns
+    series = {}
+    for judge, name in names.items():
+        points = (p for row, column in enumerate(columns) for p in point(row, comparison.agreement(judge, column)))
+        series[name] = [(y, x, *ends) for x, y, *ends in points]
     raters = next(iter(comparison.rater_agreement.values()), {})
-    ceilings = [raters[column].ceiling if column in raters else None for column in columns]
-    ceiling = tuple(None if measure is None else measure.value for measure in ceilings)
-    caption = f"{correlation_label(results[-1].agreement(columns[-1])[first])}; 95 % intervals"
-    return [Chart("Agreement with the raters", "dots", caption, tuple(series), columns, ceiling)]
+    ceiling = [raters[column].ceiling.value if column in raters else None for column in columns]
+    last = comparison.agreement([*names][-1], columns[-1])
+    label = correlation_label(comparison.level, comparison.statistics[0], last)
+    return [Chart("Agreement with the raters", "dots", f"{label}; 95 % intervals", series, columns, ceiling)]
 
 
 def reproduce_blocks(command: str, rows: Mapping[str, str]) -> list[ReportBlock]:

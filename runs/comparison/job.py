@@ -9,22 +9,15 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Awaitable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from debate_judge import data
-from debate_judge.data.agreement.decisions import decision_cuts, find_decision_rules
-from debate_judge.data.agreement.figures import (
-    AVERAGE,
-    INTERVALS,
-    STATISTIC_NAMES,
-    WHY_NO_P_VALUE,
-    Agreement,
-    Statistic,
-)
+from debate_judge.data.agreement.decisions import ABSOLUTE_MEASURES, decision_cuts, find_decision_rules
+from debate_judge.data.agreement.figures import AVERAGE, INTERVALS, STATISTIC_NAMES, WHY_NO_P_VALUE, Statistic
 from debate_judge.data.errors import InputError, require_writable, write_json
 from debate_judge.data.files.formats import read_records
 from debate_judge.data.schema import Aspect, Corpus, Level, Task, fingerprint
@@ -49,7 +42,6 @@ from debate_judge.runs.comparison.entrants import (
 )
 from debate_judge.runs.comparison.figures import (
     Comparison,
-    EvalSetup,
     EvaluatedJudge,
     build_report,
     evidence_tables,
@@ -70,20 +62,18 @@ from debate_judge.runs.flags import as_command, changed_settings, result_setting
 from debate_judge.runs.human_ratings import resolve_data
 from debate_judge.runs.mlflow_store import MLflowStore
 from debate_judge.runs.progress import RunProgress, stage
-from debate_judge.runs.reports.evidence import average_distances
-from debate_judge.runs.reports.page import Paragraph, Report, ReportBlock, write_pages
+from debate_judge.runs.reports.page import Report, write_pages
 from debate_judge.runs.reports.tables import (
     DataTable,
     OutputBlock,
     Verbatim,
     calls_text,
     cost_table,
-    interval,
-    interval_metrics,
     markdown,
-    p_cell,
+    p_text,
     power_text,
     show,
+    value_text,
 )
 from debate_judge.runs.runner import (
     JudgeRunner,
@@ -99,11 +89,251 @@ from debate_judge.runs.runner import (
 from debate_judge.runs.shared_flags import lm_options, require_server
 from debate_judge.runs.tracking import EXIT_TRACKING, Tracker, TrackingError, log_dataset, text_values
 
-_REMEDY_DUPLICATE = "keep one row for each group, candidate and aspect"
+_SAMPLED_ITEMS = 96
+"""Items that each judge scores in the dry run, over all aspects."""
+
+_SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
+
+
+def run(flags: CompareFlags) -> int:
+    """Run a comparison and print its tables and other outputs; returns the exit code, `EXIT_LM` if a judge left too
+    many texts without a score, `EXIT_TRACKING` if the tracking store failed."""
+    try:
+        return _run(flags)
+    except TrackingError as error:
+        print_error(error)
+        return EXIT_TRACKING
+
+
+def _run(flags: CompareFlags) -> int:
+    plan = prepare(flags)
+    if flags.estimate is not None:
+        show(*_estimate(plan))
+        return 0
+    with ExitStack() as stack:
+        lms = {choice: _open_lm(flags, choice, stack) for choice in plan.lms}
+        clients = list(lms.values())
+        for lm in clients[1:]:
+            lm.share_budget(clients[0])
+        tracker = stack.enter_context(_tracked(plan))
+        comparison, incomplete = _compare_entrants(plan, lms)
+        record = {**comparison.to_json(), **plan.to_json()}
+        if flags.json:
+            write_json(flags.json, {**record, "lm_calls": {lm.model: lm.meter.counts() for lm in clients}}, "--json")
+        places = _write(comparison, plan, clients, tracker, record)
+        show(*_summary(comparison, plan, clients, places))
+    for name in incomplete:
+        remedy = f"fix the cause, or allow more with --max-unscored, and {RESUME_HINT}"
+        print_error(f"{name}: {comparison.failed[name]}\n  remedy:   {remedy}")
+    return EXIT_LM if incomplete else 0
+
+
+def _open_lm(flags: CompareFlags, choice: LMChoice, stack: ExitStack) -> JudgeLM:
+    """The LM with its store of replies, which `stack` closes."""
+    require_server(choice.spec, choice.api_base, flags.store)
+    replies = SqlStore(replies_folder(flags.store, choice.spec))
+    stack.callback(replies.close)
+    lm = make_lm(
+        choice.spec,
+        api_base=choice.api_base,
+        store=replies,
+        concurrency=flags.concurrency,
+        options=lm_options(flags),
+        temperature=choice.temperature,
+        max_tokens=choice.max_tokens,
+        flag=choice.flag,
+    )
+    if lm.destination is not None:
+        print(lm.destination, file=sys.stderr)
+    return lm
+
+
+# --- the plan ---
+
+
+@dataclass(frozen=True)
+class ComparisonPlan:
+    """A checked comparison: the judges, each with its LM, and the groups."""
+
+    flags: CompareFlags
+    comparison: Comparison
+    """What is compared; so far it has the judges whose scores are from files alone."""
+    entrants: tuple[Entrant, ...]
+    groups: str
+    """What the groups are, in words."""
+
+    @property
+    def lms(self) -> tuple[LMChoice, ...]:
+        """The LMs of the judges."""
+        return tuple(dict.fromkeys(entrant.lm for entrant in self.entrants))
+
+    @property
+    def lm(self) -> str:
+        """The LMs in one line."""
+        return ", ".join(dict.fromkeys(lm.spec for lm in self.lms))
+
+    @property
+    def stand_in(self) -> str:
+        """A notice where a judge has the offline stand-in for an LM, else empty."""
+        return OFFLINE_NOTE if any(lm.spec == OFFLINE for lm in self.lms) else ""
+
+    @property
+    def identity(self) -> str:
+        """Equal for comparisons of equal settings on equal data, which are the same run."""
+        settings = {name: str(value) for name, value in result_settings(self.flags).items()}
+        return fingerprint(["comparison", self.comparison.corpus.digest, settings])
+
+    @property
+    def name(self) -> str:
+        """The name of the run and of its report."""
+        return self.flags.name or f"compare-{self.comparison.corpus.origin.name}-{self.identity[:8]}"
+
+    @property
+    def heading(self) -> str:
+        """What the numbers of the table are, and which groups they are from."""
+        names = " / ".join(STATISTIC_NAMES[statistic] for statistic in self.comparison.statistics)
+        return f"{self.comparison.level}-level {names} with the mean human rating; {self.groups}"
+
+    def entrants_of(self, lm: LMChoice) -> list[Entrant]:
+        """The judges that have this LM."""
+        return [entrant for entrant in self.entrants if entrant.lm == lm]
+
+    def to_json(self) -> dict[str, Any]:
+        """Data, part and LM as JSON values."""
+        corpus = self.comparison.corpus
+        return {
+            "data": {
+                "name": corpus.origin.name,
+                # Only the file's name: a published result should not reveal where a user keeps data.
+                "location": Path(corpus.origin.location).name,
+                "task": corpus.task.name,
+                "aspects": [a.name for a in self.comparison.aspects],
+                "part": self.flags.part,
+                "groups": len(corpus.groups),
+                "split_seed": self.flags.seed,
+                "digest": corpus.digest,
+            },
+            "lm": {"spec": self.lm, "stand_in": bool(self.stand_in)},
+        }
+
+
+def prepare(flags: CompareFlags) -> ComparisonPlan:
+    """Load the data and the judges, and check all settings, before a call is made.
+
+    Raises:
+        InputError: A setting, the data or a judge cannot be used.
+    """
+    specs = parse_judges(flags.judges, MLflowStore(folder=Path(flags.store)))
+    lms = choose_lms(specs, flags.lm, flags.api_base, flags.temperature, flags.max_tokens)
+    file = resolve_data(flags.data)
+    corpus = data.load(file, flags.task or _task_of_export(flags.data, specs), flags.columns, flags.sources)
+    aspect_names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, specs))
+    level, statistics = _metric(flags, corpus)
+    aspects = tuple(corpus.task.aspect(name) for name in aspect_names)
+    built = build_entrants(specs, aspects, lms, Path(flags.personas) if flags.personas else None)
+    compiled_on = frozenset[str]().union(*(entrant.compiled_on for entrant in built))
+    part, groups = _select_part(corpus, aspect_names, flags, compiled_on)
+    rules = find_decision_rules(corpus.groups, aspects)
+    external = _external_judges(flags.external, part, aspects, corpus, {entrant.name for entrant in built})
+    # Compared with a judge on the sources that it was compiled on, no other would say anything.
+    names = [*(e.name for e in built if not e.overlap(part)), *external, *(e.name for e in built)]
+    if not names:
+        raise InputError("no judge is named", field="--judges", expected=expected_judges())
+    require_writable(flags.json, "--json")
+    comparison = Comparison(
+        corpus=part,
+        aspects=aspects,
+        level=level,
+        statistics=statistics,
+        seed=flags.seed,
+        cuts=decision_cuts(aspects, rules, flags.cut),
+        decision_rules=rules,
+        judges=external,
+        baseline=names[0],
+    )
+    return ComparisonPlan(flags, comparison, tuple(built), groups)
+
+
+def _select_part(
+    corpus: Corpus, aspects: Sequence[str], flags: CompareFlags, compiled_on: Set[str]
+) -> tuple[Corpus, str]:
+    """The groups to compare on, and what they are.
+
+    `held-out` are the groups that no export was compiled on; without an export, and where exports were compiled on all
+    groups, the held-out part of a compile's split.
+    """
+    count = len(corpus.groups)
+    if flags.part == "all":
+        return corpus, f"all {count} groups of the data"
+    unseen = tuple(group for group in corpus.groups if group.source_id not in compiled_on)
+    if unseen and compiled_on:
+        return replace(corpus, groups=unseen), f"the {len(unseen)} of {count} groups that no export was compiled on"
+    try:
+        held_out = split(corpus, aspects=aspects, seed=flags.seed).held_out
+    except InputError as error:
+        remedy = "--part all compares on all groups"
+        raise error.replaced(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
+    return (
+        held_out,
+        f"{len(held_out.groups)} held-out groups of {count} (the split of a compile with seed {flags.seed})",
+    )
+
+
+def _task_of_export(spec: str, judges: Sequence[JudgeSpec]) -> Task | str | None:
+    """The task of the first export; None without one, and for public sets, which have a task of their own."""
+    task = next((judge.export.judge.task for judge in judges if judge.export is not None), None)
+    if spec == "sample":
+        return task and task.name
+    return None if spec.partition("=")[0] in data.LOADERS else task
+
+
+def _judged_by_all(corpus: Corpus, specs: Sequence[JudgeSpec]) -> list[str]:
+    """The rated aspects that every export judges; empty without exports, which means the default aspects."""
+    exports = [judge.export for judge in specs if judge.export is not None]
+    if not exports:
+        return []
+    rated = corpus.select_aspects()
+    judged = [name for name in rated if all(name in export.judge.aspects for export in exports)]
+    if not judged:
+        raise InputError(
+            "no aspect is both rated in the data and judged by every export",
+            field="--data",
+            expected=", ".join(exports[0].judge.aspects),
+            found=", ".join(rated) or "none",
+        )
+    return judged
+
+
+def _metric(flags: CompareFlags, corpus: Corpus) -> tuple[Level, tuple[Statistic, ...]]:
+    """Level and statistics; by default those of the published tables of the task."""
+    metric = parse_metric(flags.metric)
+    level: Level = ("summary" if corpus.grouped else "sample") if metric.level == "auto" else metric.level
+    if level != "system":
+        require_level(corpus, level)
+    default: tuple[Statistic, ...] = (
+        ("pearson", "spearman") if corpus.task.name == "dialogue" else ("spearman", "kendall")
+    )
+    return level, metric.correlations or default
+
+
+def _external_judges(
+    named_files: Sequence[str], part: Corpus, aspects: Sequence[Aspect], full_corpus: Corpus, names_taken: Set[str]
+) -> dict[str, EvaluatedJudge]:
+    """Name -> scores from the file."""
+    by_name: dict[str, EvaluatedJudge] = {}
+    for text in named_files:
+        name, equals, path = text.partition("=")
+        if not (equals and name.strip() and path):
+            raise InputError("not an external judge", field="--external", expected="NAME=FILE", found=text)
+        name = name.strip()
+        if name in names_taken or name in by_name:
+            raise InputError("two judges have the same name", field="--external", expected="another name", found=name)
+        by_name[name] = read_external(Path(path), part, aspects, full_corpus)
+    return by_name
 
 
 def read_external(path: Path, corpus: Corpus, aspects: Sequence[Aspect], full_corpus: Corpus) -> EvaluatedJudge:
-    """Read the scores of an external judge.
+    """Read the scores of an external judge: rows of {group, candidate, aspect, score}, as `debate score` writes them.
 
     Args:
         path: A file of any format that data have.
@@ -117,7 +347,7 @@ def read_external(path: Path, corpus: Corpus, aspects: Sequence[Aspect], full_co
     """
     names, known = [a.name for a in aspects], [a.name for a in full_corpus.task.aspects]
     candidates = {group.id: {c.id: None for c in group.candidates} for group in full_corpus.groups}
-    keys = dict.fromkeys((g.id, c.id, name) for name in names for g in corpus.groups for c in g.candidates)
+    keys = {(g.id, c.id, name) for name in names for g in corpus.groups for c in g.candidates}
     scores: dict[tuple[str, str, str], float | None] = {}
     lines: dict[tuple[str, str, str], int] = {}
     for record in read_records(path):
@@ -129,11 +359,11 @@ def read_external(path: Path, corpus: Corpus, aspects: Sequence[Aspect], full_co
                 f"a second score for candidate {candidate!r} of group {group!r}, {key[2]}",
                 "candidate",
                 found=f"the first is in line {lines[key]}",
-                remedy=_REMEDY_DUPLICATE,
+                remedy="keep one row for each group, candidate and aspect",
             )
         lines[key], scores[key] = record.line, record.optional_number("score")
-    covered = Counter(name for *_, name in (key for key in keys if scores.get(key) is not None))
-    ignored = len(scores.keys() - keys.keys())
+    covered = Counter(name for *place, name in keys if scores.get((place[0], place[1], name)) is not None)
+    ignored = len(scores.keys() - keys)
     if not covered:
         raise InputError(
             "no score for any of the items that are compared",
@@ -156,8 +386,59 @@ def read_external(path: Path, corpus: Corpus, aspects: Sequence[Aspect], full_co
     return EvaluatedJudge(by_aspect, note=note)
 
 
-_SAMPLED_ITEMS = 96
-"""Items that each judge scores in the dry run, over all aspects."""
+# --- the evaluation, and its cost estimate ---
+
+
+def _compare_entrants(plan: ComparisonPlan, lms: Mapping[LMChoice, JudgeLM]) -> tuple[Comparison, list[str]]:
+    """Evaluate all entrants, LM by LM; returns the comparison, and the judges that left too many texts without a score.
+
+    Raises:
+        dspy.LMError: An LM cannot be used, or every judge left too many texts without a score; replies so far are in
+            its store.
+        InputError: No judge of an LM could score anything.
+    """
+    judges: dict[str, EvaluatedJudge] = {}
+    failed: dict[str, str] = {}
+    incomplete: dict[str, TooManyUnscoredError] = {}
+    for choice, lm in lms.items():
+        with JudgeRunner(lm) as runner:
+            usable, unusable = _usable_entrants(plan, choice, runner)
+            evaluated, failed_later = evaluate(runner, usable, plan.comparison.corpus, plan.comparison.aspects)
+        failed |= {**unusable, **failed_later}
+        for name, judge in evaluated.items():
+            try:
+                judgements = [j for of_aspect in judge.judgements.values() for j in of_aspect]
+                require_scored(judgements, plan.flags.max_unscored, "texts")
+                # The stand-in is free.
+                judges[name] = replace(judge, price=None if choice.spec == OFFLINE else lm.price)
+            except TooManyUnscoredError as error:
+                incomplete[name], failed[name] = error, _one_line(error)
+    if incomplete and not judges:
+        raise next(iter(incomplete.values()))
+    in_order = {entrant.name: judges[entrant.name] for entrant in plan.entrants if entrant.name in judges}
+    compared = replace(plan.comparison, judges={**in_order, **plan.comparison.judges}, failed=failed)
+    return compared, list(incomplete)
+
+
+def _usable_entrants(
+    plan: ComparisonPlan, choice: LMChoice, runner: JudgeRunner
+) -> tuple[list[Entrant], dict[str, str]]:
+    """The entrants of an LM that pass the preflight, and the reason of each that fails; it is an error if all fail."""
+    entrants = plan.entrants_of(choice)
+    if not plan.flags.preflight:
+        return entrants, {}
+    usable: list[Entrant] = []
+    failed: dict[str, str] = {}
+    for entrant in entrants:
+        try:
+            judges = {name: aspect_judge.judge for name, aspect_judge in entrant.aspect_judges.items()}
+            preflight(runner, preflight_checks(entrant.name, judges, plan.comparison.corpus, plan.comparison.aspects))
+            usable.append(entrant)
+        except InputError as error:
+            if isinstance(error, StoreError) or len(failed) == len(entrants) - 1:
+                raise
+            failed[entrant.name] = _one_line(error)
+    return usable, failed
 
 
 def evaluate(
@@ -166,7 +447,7 @@ def evaluate(
     corpus: Corpus,
     aspects: Sequence[Aspect],
 ) -> tuple[dict[str, EvaluatedJudge], dict[str, str]]:
-    """Score all candidates with all entrants.
+    """Score all candidates with all entrants in one pass.
 
     Args:
         runner: With the judges' LM.
@@ -201,49 +482,43 @@ def evaluate(
         if entrant.name not in failed:
             judgements[entrant.name][aspect.name] = grouping.by_item(answers)
     distinct = sum(len({item.key for item in items[aspect.name]}) for aspect in aspects)
-    judges = {
-        entrant.name: _evaluated_judge(
-            entrant, judgements[entrant.name], corpus, aspects, usages[entrant.name], distinct
+    evaluated: dict[str, EvaluatedJudge] = {}
+    for entrant in (entrant for entrant in entrants if entrant.name not in failed):
+        judges, by_aspect = entrant.aspect_judges, judgements[entrant.name]
+        details = [j.detail if isinstance(j, Unscored) else None for of_aspect in by_aspect.values() for j in of_aspect]
+        evaluated[entrant.name] = EvaluatedJudge(
+            {a.name: group_scores(corpus, a, by_aspect[a.name], judges[a.name].granularity) for a in aspects},
+            by_aspect,
+            usages[entrant.name],
+            distinct,
+            note=f"scored nothing: {details[0]}" if details and None not in details else None,
+            on_scale=all(member.judge.on_scale for member in judges.values()),
+            together=max(1, *(member.judge.together for member in judges.values())),
+            lm=entrant.lm.spec,
+            compiled_on=entrant.overlap(corpus),
         )
-        for entrant in entrants
-        if entrant.name not in failed
-    }
-    if judges and all(judge.note for judge in judges.values()):
-        name, first = next(iter(judges.items()))
+    if evaluated and all(judge.note for judge in evaluated.values()):
+        name, first = next(iter(evaluated.items()))
         raise InputError(f"no judge could score anything; {name} {first.note}")
-    return judges, {name: one_line(error) for name, error in failed.items()}
+    return evaluated, {name: _one_line(error) for name, error in failed.items()}
 
 
-def one_line(error: Exception) -> str:
-    """The message of an error in one line."""
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _evaluated_judge(
-    entrant: Entrant,
-    judgements: Mapping[str, Sequence[Judgement]],
-    corpus: Corpus,
-    aspects: Sequence[Aspect],
-    usage: JudgeUsage,
-    items: int,
-) -> EvaluatedJudge:
-    judges = entrant.aspect_judges
-    answers = [judgement for of_aspect in judgements.values() for judgement in of_aspect]
-    unscored = [judgement for judgement in answers if isinstance(judgement, Unscored)]
-    return EvaluatedJudge(
-        {a.name: group_scores(corpus, a, judgements[a.name], judges[a.name].granularity) for a in aspects},
-        judgements,
-        usage,
-        items,
-        note=f"scored nothing: {unscored[0].detail}" if unscored and len(unscored) == len(answers) else None,
-        on_scale=all(member.judge.on_scale for member in judges.values()),
-        together=max(1, *(member.judge.together for member in judges.values())),
-        lm=entrant.lm.spec,
-        compiled_on=entrant.overlap(corpus),
-    )
-
-
-# --- cost estimate ---
+def _estimate(plan: ComparisonPlan) -> list[OutputBlock]:
+    """The cost estimate of the comparison, for the terminal, by LM; no LM is called."""
+    flags, blocks = plan.flags, list[OutputBlock]()
+    for choice in plan.lms:
+        sampling = {"temperature": choice.temperature, "max_tokens": choice.max_tokens}
+        target = EstimateTarget.of(flags, flags.store, flags.estimate or "", choice.spec, choice.api_base, sampling)
+        comparison, entrants = plan.comparison, plan.entrants_of(choice)
+        estimate = estimate_evaluation(target, comparison.corpus, comparison.aspects, entrants)
+        last = choice == plan.lms[-1]
+        notes = ["A call that several judges need is made once, and counted for the first of them."] if last else []
+        blocks += estimate_blocks(estimate, "judge", notes, with_assumptions=last)
+    return blocks
 
 
 def estimate_evaluation(
@@ -268,289 +543,106 @@ def estimate_evaluation(
     return replace(estimate, rows={name: estimate.rows.get(name, NO_CALLS) for name in names})
 
 
-@dataclass(frozen=True)
-class ComparisonPlan:
-    """A checked comparison: the judges, each with its LM, and the groups."""
-
-    flags: CompareFlags
-    setup: EvalSetup
-    entrants: tuple[Entrant, ...]
-    baseline: str
-    """The first judge, which the others are compared with."""
-    groups: str
-    """What the groups are, in words."""
-    external: Mapping[str, EvaluatedJudge] = field(default_factory=dict)
-    """Name -> scores from a file."""
-
-    @property
-    def lms(self) -> tuple[LMChoice, ...]:
-        """The LMs of the judges."""
-        return tuple(dict.fromkeys(entrant.lm for entrant in self.entrants))
-
-    @property
-    def lm(self) -> str:
-        """The LMs in one line."""
-        return ", ".join(dict.fromkeys(lm.spec for lm in self.lms))
-
-    @property
-    def stand_in(self) -> str:
-        """A notice where a judge has the offline stand-in for an LM, else empty."""
-        return OFFLINE_NOTE if any(lm.spec == OFFLINE for lm in self.lms) else ""
-
-    @property
-    def identity(self) -> str:
-        """Equal for comparisons of equal settings on equal data, which are the same run."""
-        settings = {name: str(value) for name, value in result_settings(self.flags).items()}
-        return fingerprint(["comparison", self.setup.corpus.digest, settings])
-
-    @property
-    def name(self) -> str:
-        """The name of the run and of its report."""
-        return self.flags.name or f"compare-{self.setup.corpus.origin.name}-{self.identity[:8]}"
-
-    def entrants_of(self, lm: LMChoice) -> list[Entrant]:
-        """The judges that have this LM."""
-        return [entrant for entrant in self.entrants if entrant.lm == lm]
-
-    def to_json(self) -> dict[str, Any]:
-        """Data, part and LM as JSON values."""
-        corpus = self.setup.corpus
-        return {
-            "data": {
-                "name": corpus.origin.name,
-                # Only the file's name: a published result should not reveal where a user keeps data.
-                "location": Path(corpus.origin.location).name,
-                "task": corpus.task.name,
-                "aspects": [a.name for a in self.setup.aspects],
-                "part": self.flags.part,
-                "groups": len(corpus.groups),
-                "split_seed": self.flags.seed,
-                "digest": corpus.digest,
-            },
-            "lm": {"spec": self.lm, "stand_in": bool(self.stand_in)},
-        }
+# --- what is shown ---
 
 
-def prepare(flags: CompareFlags) -> ComparisonPlan:
-    """Load the data and the judges, and check all settings.
+def _judges_table(comparison: Comparison, *, all_intervals: bool = False) -> DataTable:
+    """Aspects x statistics, average, LM calls and cost per item, paired difference to the baseline with p-value.
 
-    Raises:
-        InputError: A setting, the data or a judge cannot be used.
+    A value that is the best of its column has a star (`Comparison.best`). Unless `all_intervals`, the last column alone
+    has intervals.
     """
-    specs = parse_judges(flags.judges, MLflowStore(folder=Path(flags.store)))
-    lms = choose_lms(specs, flags.lm, flags.api_base, flags.temperature, flags.max_tokens)
-    file = resolve_data(flags.data)
-    corpus = data.load(file, flags.task or _task_of_export(flags.data, specs), flags.columns, flags.sources)
-    aspect_names = aspects_to_judge(corpus, flags.aspects or _judged_by_all(corpus, specs))
-    level, statistics = _metric(flags, corpus)
-    aspects = tuple(corpus.task.aspect(name) for name in aspect_names)
-    built = build_entrants(specs, aspects, lms, Path(flags.personas) if flags.personas else None)
-    compiled_on = frozenset[str]().union(*(entrant.compiled_on for entrant in built))
-    part, groups = _select_part(corpus, aspect_names, flags.part, flags.seed, compiled_on)
-    decision_rules = find_decision_rules(corpus.groups, aspects)
-    cuts = decision_cuts(aspects, decision_rules, flags.cut)
-    setup = EvalSetup(part, aspects, level, statistics, flags.seed, cuts, decision_rules)
-    external = _external_judges(flags.external, setup, corpus, {entrant.name for entrant in built})
-    # Compared with a judge on the sources that it was compiled on, no other would say anything.
-    names = [*(e.name for e in built if not e.overlap(part)), *external, *(e.name for e in built)]
-    if not names:
-        raise InputError("no judge is named", field="--judges", expected=expected_judges())
-    require_writable(flags.json, "--json")
-    return ComparisonPlan(flags, setup, tuple(built), names[0], groups, external)
+    columns, statistics, judges = comparison.columns, comparison.statistics, comparison.rows
+    symbols = "/".join(_SYMBOLS[s] for s in statistics)
+    priced = any(judge.usd_per_thousand for judge in judges.values())
+    incomplete = any(judge.unscored for judge in judges.values())
+    header = ["judge", *(f"{column} {symbols}" for column in columns), "LM calls per item"]
+    header += ["$ per 1,000 items"] * priced
+    header += [f"Δ to {comparison.baseline}", "p (Holm)", *["unscored"] * incomplete]
+    rows = []
+    for name, judge in judges.items():
+        row = [f"{name} (compiled on these sources)" if judge.compiled_on else name]
+        for column in columns:
+            values = "/".join(value_text(comparison.agreement(name, column, s).value, ".3f") for s in statistics)
+            star = " *" if comparison.best[column] == name else ""
+            interval = f"{comparison.agreement(name, column):.3f}".partition(" ")[2]
+            shown = f" {interval}" if interval and (all_intervals or column == columns[-1]) else ""
+            row.append(values + star + shown)
+        row.append(value_text(judge.calls))
+        usd = judge.usd_per_thousand
+        if priced:
+            row.append(value_text(usd, ".2f" if usd is None or usd >= 1 or usd == 0 else ".2g"))
+        difference = comparison.differences.get(name)
+        row.append("–" if difference is None else str(difference))
+        p_value = comparison.corrected_p_values.get(name)
+        row.append("–" if p_value is None else p_text(p_value)[2:].lstrip("= "))
+        rows.append([*row, *[str(sum(judge.unscored.values()))] * incomplete])
+    return DataTable(header, rows)
 
 
-def _select_part(
-    corpus: Corpus, aspects: Sequence[str], part: str, seed: int, compiled_on: Set[str]
-) -> tuple[Corpus, str]:
-    """The groups to compare on, and what they are.
-
-    `held-out` are the groups that no export was compiled on; without an export, and where exports were compiled on all
-    groups, the held-out part of a compile's split.
-    """
-    count = len(corpus.groups)
-    if part == "all":
-        return corpus, f"all {count} groups of the data"
-    unseen = tuple(group for group in corpus.groups if group.source_id not in compiled_on)
-    if unseen and compiled_on:
-        return replace(corpus, groups=unseen), f"the {len(unseen)} of {count} groups that no export was compiled on"
-    try:
-        held_out = split(corpus, aspects=aspects, seed=seed).held_out
-    except InputError as error:
-        remedy = "--part all compares on all groups"
-        raise error.replaced(remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy) from None
-    return held_out, f"{len(held_out.groups)} held-out groups of {count} (the split of a compile with seed {seed})"
-
-
-def _task_of_export(spec: str, judges: Sequence[JudgeSpec]) -> Task | str | None:
-    """The task of the first export; None without one, and for public sets, which have a task of their own."""
-    task = next((judge.export.judge.task for judge in judges if judge.export is not None), None)
-    if spec == "sample":
-        return task and task.name
-    return None if spec.partition("=")[0] in data.LOADERS else task
-
-
-def _judged_by_all(corpus: Corpus, specs: Sequence[JudgeSpec]) -> list[str]:
-    """The rated aspects that every export judges; empty without exports, which means the default aspects."""
-    exports = [judge.export for judge in specs if judge.export is not None]
-    rated = corpus.select_aspects() if exports else ()
-    judged = [name for name in rated if all(name in export.judge.aspects for export in exports)]
-    if not judged and exports:
-        raise InputError(
-            "no aspect is both rated in the data and judged by every export",
-            field="--data",
-            expected=", ".join(exports[0].judge.aspects),
-            found=", ".join(rated) or "none",
+def _verdict(comparison: Comparison) -> list[str]:
+    """Which judge is the best, and judges whose figures are no evidence or missing."""
+    best, groups, lines = comparison.best[AVERAGE], len(comparison.corpus.groups), []
+    if len(comparison.evidence) > 1:
+        lines.append(
+            f"{best} is the best judge on average: it differs from all others (p < 0.05, Holm over all columns)."
+            if best
+            else f"{comparison.corpus.sources} sources are too few to tell which judge is the best on average: none "
+            "differs from all others (p < 0.05, Holm over all columns)."
         )
-    return judged
+    lines += [
+        f"{name} was compiled on {judge.compiled_on} of these {groups} groups: its figures are no evidence, so it is "
+        "not compared with the others."
+        for name, judge in comparison.rows.items()
+        if judge.compiled_on
+    ]
+    lines += [f"{name} has no row, because it scored nothing: {why}" for name, why in comparison.failed.items()]
+    if comparison.baseline in comparison.failed:
+        lines.append(f"No differences are shown, because the baseline {comparison.baseline} has no row.")
+    return lines
 
 
-def _external_judges(
-    named_files: Sequence[str], setup: EvalSetup, full_corpus: Corpus, names_taken: Set[str]
-) -> dict[str, EvaluatedJudge]:
-    """Name -> scores from the file."""
-    by_name: dict[str, EvaluatedJudge] = {}
-    for text in named_files:
-        name, equals, path = text.partition("=")
-        if not (equals and name.strip() and path):
-            raise InputError("not an external judge", field="--external", expected="NAME=FILE", found=text)
-        name = name.strip()
-        if name in names_taken or name in by_name:
-            raise InputError("two judges have the same name", field="--external", expected="another name", found=name)
-        by_name[name] = read_external(Path(path), setup.corpus, setup.aspects, full_corpus)
-    return by_name
+def _notes(comparison: Comparison, plan: ComparisonPlan) -> list[str]:
+    """How the figures were made, and their limits."""
+    lines, p_values = [plan.heading], comparison.corrected_p_values
+    if comparison.level == "system":
+        lines.append(
+            "correlations over systems have no intervals and no p-values: few groups leave the systems' means noisy, "
+            "which pulls these correlations towards 0"
+        )
+    else:
+        lines.append(f"95 % intervals of the first statistic: {INTERVALS}")
+        if None in p_values.values():
+            lines.append(f"no p-values of the paired differences: {WHY_NO_P_VALUE}")
+        elif p_values:
+            lines.append(
+                "p-values of paired differences: sign-flip test over groups (exact up to 16 groups, else 100,000 "
+                f"random flips), corrected over {len(p_values)} comparisons (Holm)"
+            )
+    if any(comparison.best.values()):
+        lines.append("*: differs from every other judge in its column")
+    for name, difference in comparison.differences.items():
+        if text := power_text(difference, "groups"):
+            lines.append(f"{name} against {comparison.baseline}: {text}")
+    lines += group_notes(comparison, {name: name for name in comparison.rows})
+    lines += [_price_note(comparison), *([plan.stand_in] if plan.stand_in else [])]
+    for name, judge in comparison.rows.items():
+        if judge.together > 1:
+            lines.append(f"{name}: up to {judge.together} candidates of a source in one call")
+        if judge.unscored:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in judge.unscored.items())
+            lines.append(f"{name} left {sum(judge.unscored.values())} unscored: {reasons}")
+    return lines
 
 
-def _metric(flags: CompareFlags, corpus: Corpus) -> tuple[Level, tuple[Statistic, ...]]:
-    """Level and statistics; by default those of the published tables of the task."""
-    metric = parse_metric(flags.metric)
-    level: Level = ("summary" if corpus.grouped else "sample") if metric.level == "auto" else metric.level
-    if level != "system":
-        require_level(corpus, level)
-    default: tuple[Statistic, ...] = (
-        ("pearson", "spearman") if corpus.task.name == "dialogue" else ("spearman", "kendall")
-    )
-    return level, metric.correlations or default
-
-
-def run(flags: CompareFlags) -> int:
-    """Run a comparison and print its tables and other outputs; returns the exit code, `EXIT_LM` if a judge left too
-    many texts without a score, `EXIT_TRACKING` if the tracking store failed."""
-    try:
-        return _run(flags)
-    except TrackingError as error:
-        print_error(error)
-        return EXIT_TRACKING
-
-
-def _run(flags: CompareFlags) -> int:
-    plan = prepare(flags)
-    if flags.estimate is not None:
-        show(*_estimate(plan))
-        return 0
-    with ExitStack() as stack:
-        lms = {choice: _open_lm(flags, choice, stack) for choice in plan.lms}
-        clients = list(lms.values())
-        for lm in clients[1:]:
-            lm.share_budget(clients[0])
-        tracker = stack.enter_context(tracked(plan))
-        comparison, incomplete = compare_entrants(plan, lms)
-        record = {**comparison.to_json(), **plan.to_json()}
-        if flags.json:
-            write_json(flags.json, {**record, "lm_calls": {lm.model: lm.meter.counts() for lm in clients}}, "--json")
-        places = _write(comparison, plan, clients, tracker, record)
-        show(*_summary(comparison, plan, clients, places))
-    for name in incomplete:
-        remedy = f"fix the cause, or allow more with --max-unscored, and {RESUME_HINT}"
-        print_error(f"{name}: {comparison.failed[name]}\n  remedy:   {remedy}")
-    return EXIT_LM if incomplete else 0
-
-
-def _open_lm(flags: CompareFlags, choice: LMChoice, stack: ExitStack) -> JudgeLM:
-    """The LM with its store of replies, which `stack` closes."""
-    require_server(choice.spec, choice.api_base, flags.store)
-    replies = SqlStore(replies_folder(flags.store, choice.spec))
-    stack.callback(replies.close)
-    lm = make_lm(
-        choice.spec,
-        api_base=choice.api_base,
-        store=replies,
-        concurrency=flags.concurrency,
-        options=lm_options(flags),
-        temperature=choice.temperature,
-        max_tokens=choice.max_tokens,
-        flag=choice.flag,
-    )
-    if lm.destination is not None:
-        print(lm.destination, file=sys.stderr)
-    return lm
-
-
-def compare_entrants(plan: ComparisonPlan, lms: Mapping[LMChoice, JudgeLM]) -> tuple[Comparison, list[str]]:
-    """Evaluate all entrants, LM by LM; returns the comparison, and the judges that left too many texts without a score.
-
-    Raises:
-        dspy.LMError: An LM cannot be used, or every judge left too many texts without a score; replies so far are in
-            its store.
-        InputError: No judge of an LM could score anything.
-    """
-    setup = plan.setup
-    judges: dict[str, EvaluatedJudge] = {}
-    failed: dict[str, str] = {}
-    incomplete: dict[str, TooManyUnscoredError] = {}
-    for choice, lm in lms.items():
-        with JudgeRunner(lm) as runner:
-            usable, unusable = _usable_entrants(plan, choice, runner)
-            evaluated, failed_later = evaluate(runner, usable, setup.corpus, setup.aspects)
-        failed |= {**unusable, **failed_later}
-        for name, judge in evaluated.items():
-            try:
-                judgements = [j for of_aspect in judge.judgements.values() for j in of_aspect]
-                require_scored(judgements, plan.flags.max_unscored, "texts")
-                # The stand-in is free.
-                judges[name] = replace(judge, price=None if choice.spec == OFFLINE else lm.price)
-            except TooManyUnscoredError as error:
-                incomplete[name], failed[name] = error, one_line(error)
-    if incomplete and not judges:
-        raise next(iter(incomplete.values()))
-    in_order = {entrant.name: judges[entrant.name] for entrant in plan.entrants if entrant.name in judges}
-    return Comparison(setup, {**in_order, **plan.external}, plan.baseline, failed), list(incomplete)
-
-
-def _usable_entrants(
-    plan: ComparisonPlan, choice: LMChoice, runner: JudgeRunner
-) -> tuple[list[Entrant], dict[str, str]]:
-    """The entrants of an LM that pass the preflight, and the reason of each that fails; it is an error if all fail."""
-    entrants = plan.entrants_of(choice)
-    if not plan.flags.preflight:
-        return entrants, {}
-    usable: list[Entrant] = []
-    failed: dict[str, str] = {}
-    for entrant in entrants:
-        try:
-            judges = {name: aspect_judge.judge for name, aspect_judge in entrant.aspect_judges.items()}
-            preflight(runner, preflight_checks(entrant.name, judges, plan.setup.corpus, plan.setup.aspects))
-            usable.append(entrant)
-        except InputError as error:
-            if isinstance(error, StoreError) or len(failed) == len(entrants) - 1:
-                raise
-            failed[entrant.name] = one_line(error)
-    return usable, failed
-
-
-def _estimate(plan: ComparisonPlan) -> list[OutputBlock]:
-    """The cost estimate of the comparison, for the terminal, by LM; no LM is called."""
-    flags, blocks = plan.flags, list[OutputBlock]()
-    for choice in plan.lms:
-        sampling = {"temperature": choice.temperature, "max_tokens": choice.max_tokens}
-        target = EstimateTarget.of(flags, flags.store, flags.estimate or "", choice.spec, choice.api_base, sampling)
-        estimate = estimate_evaluation(target, plan.setup.corpus, plan.setup.aspects, plan.entrants_of(choice))
-        last = choice == plan.lms[-1]
-        notes = ["A call that several judges need is made once, and counted for the first of them."] if last else []
-        blocks += estimate_blocks(estimate, "judge", notes, with_assumptions=last)
-    return blocks
-
-
-# --- output ---
+def _price_note(comparison: Comparison) -> str:
+    """What the US dollars are, or why there are none."""
+    judges = comparison.rows.values()
+    if unpriced := dict.fromkeys(j.lm for j in judges if j.lm not in ("", OFFLINE) and j.price is None):
+        return f"no price is known for {', '.join(unpriced)}; set one with --prices FILE"
+    if any(judge.price for judge in judges):
+        return "$: what each judge would cost alone, shared and cached replies included"
+    return "no column of costs: the offline LM is free"
 
 
 def _summary(
@@ -560,22 +652,58 @@ def _summary(
     blocks: list[OutputBlock] = []
     asked = [lm for lm in lms if lm.meter.requested]
     if plan.flags.verbose:
-        tables = [table for of_kind in evidence_tables(comparison).values() for table in of_kind]
-        blocks += [part for table in tables for part in (table, "")]
-        blocks += [*notes(comparison, plan), ""]
+        tables = evidence_tables(comparison, {name: name for name in comparison.rows})
+        blocks += [part for table in tables.values() for block in table for part in (block, "")]
+        blocks += [*_notes(comparison, plan), ""]
         blocks += [part for lm in asked for part in (cost_table(lm.meter, lm.price), "")]
     return [
         *blocks,
-        heading(comparison, plan),
+        plan.heading,
         "",
-        judges_table(comparison),
+        _judges_table(comparison),
         "",
-        *verdict(comparison),
-        *(f"{result.name}: {result.judge.note}" for result in comparison.rows if result.judge.note),
+        *_verdict(comparison),
+        *(f"{name}: {judge.note}" for name, judge in comparison.rows.items() if judge.note),
         *([plan.stand_in] if plan.stand_in else []),
         *(calls_text(lm.meter, lm.price) for lm in asked),
         *(["", Verbatim("\n".join(f"{word:<8}{place}" for word, place in places.items()))] if places else []),
     ]
+
+
+def _report(comparison: Comparison, plan: ComparisonPlan, lms: list[JudgeLM]) -> Report:
+    corpus = comparison.corpus
+    names = {name: name for name in comparison.rows}
+    costs = []
+    for name, judge in comparison.rows.items():
+        tokens = judge.tokens_per_item or {}
+        per_item = [value_text(tokens.get(kind), ",.0f") for kind in ("fresh", "cached", "output")]
+        costs.append([name, value_text(judge.calls), *per_item, value_text(judge.usd_per_thousand, ".4g")])
+    header = ("judge", "LM calls per item", "input", "cached input", "output", "$ per 1,000 items")
+    note = "Tokens per item that each judge would use alone; a call that several judges need is made once."
+    reproduced = {
+        "seed": str(plan.flags.seed),
+        "LM": plan.lm,
+        "data": f"{corpus.origin.name}, {plan.groups}, fingerprint {corpus.digest}",
+    }
+    return build_report(
+        comparison,
+        names,
+        subject="Comparison of judges",
+        title=f"{corpus.origin.name}: {len(names)} judges, {plan.lm}",
+        verdict=[*_verdict(comparison), _judges_table(comparison, all_intervals=True)],
+        sections={
+            "Statistics": _notes(comparison, plan),
+            **evidence_tables(comparison, names),
+            "Cost": [DataTable(header, costs, note), *(cost_table(lm.meter, lm.price) for lm in lms)],
+            "Reproduce": reproduce_blocks(as_command("compare", plan.flags), reproduced),
+        },
+        charted=list(names),
+        browsed=list(names),
+        stand_in=plan.stand_in,
+    )
+
+
+# --- what is written ---
 
 
 def _write(
@@ -597,11 +725,11 @@ def _write(
             file = Path(flags.store, "comparisons", plan.name, "report.html")
             if flags.json is not None:
                 file = Path(flags.json).with_name(f"{Path(flags.json).stem}-report.html")
-            report = comparison_report(comparison, plan, lms)
+            report = _report(comparison, plan, lms)
             artifacts["report.html"] = write_pages(report, file, full=flags.report == "full")
             places["Report"] = str(file)
         output = "run"
-        log_comparison(tracker, comparison, plan, record, artifacts)
+        _log(tracker, comparison, plan, record, artifacts)
         places["MLflow"] = tracker.ui_command or tracker.run_link()
     except (InputError, TrackingError) as error:
         print(f"warning: the {output} could not be written: {error}", file=sys.stderr)
@@ -609,14 +737,14 @@ def _write(
 
 
 @contextmanager
-def tracked(plan: ComparisonPlan) -> Iterator[Tracker]:
+def _tracked(plan: ComparisonPlan) -> Iterator[Tracker]:
     """The run of a comparison, which is opened, and asks for the login, before any LM call.
 
     Raises:
         InputError: On entering: the tracking store cannot be used.
         TrackingError: A write failed.
     """
-    flags, corpus = plan.flags, plan.setup.corpus
+    flags, corpus = plan.flags, plan.comparison.corpus
     with Tracker(
         uri=os.environ.get("MLFLOW_TRACKING_URI"),
         store=Path(flags.store),
@@ -629,17 +757,17 @@ def tracked(plan: ComparisonPlan) -> Iterator[Tracker]:
         params = _params(plan)
         tracker.log_settings(result_settings(flags) | params, changed_settings(flags, ("data", "judges")) | params)
         with tracker.writing():
-            mlflow.set_tag("level", plan.setup.level)
+            mlflow.set_tag("level", plan.comparison.level)
             if flags.part == "held-out":
                 log_dataset("held_out", corpus, corpus.digest)
         yield tracker
 
 
 def _params(plan: ComparisonPlan) -> dict[str, str]:
-    return {"lm": plan.lm, "aspects": ",".join(aspect.name for aspect in plan.setup.aspects)}
+    return {"lm": plan.lm, "aspects": ",".join(aspect.name for aspect in plan.comparison.aspects)}
 
 
-def log_comparison(
+def _log(
     tracker: Tracker,
     comparison: Comparison,
     plan: ComparisonPlan,
@@ -653,195 +781,21 @@ def log_comparison(
     """
     import mlflow
 
-    for result in comparison.rows:
-        judge = result.judge
-        # Agreement on sources of a compile is no evidence, and must not be sorted among figures that are.
-        agreement = "in_sample_agreement" if judge.compiled_on else "agreement"
-        average = result.agreement(AVERAGE)[comparison.setup.statistics[0]]
-        metrics = {
-            **interval_metrics(agreement, average),
+    for name, judge in comparison.rows.items():
+        average = comparison.agreement(name)
+        absolute = comparison.absolute_agreement.get(name)
+        metrics: dict[str, float | None] = {
+            # Agreement on sources of a compile is no evidence, and must not be sorted among figures that are.
+            **average.to_metrics("in_sample_agreement" if judge.compiled_on else "agreement"),
             "calls_per_item": judge.calls,
-            "unscored": float(average.unscored),
-            **average_distances(comparison.absolute_agreement, result.name),
+            "unscored": average.unscored,
+            **({m: absolute[AVERAGE].measures[m].value for m in ABSOLUTE_MEASURES} if absolute else {}),
         }
-        own = {"judge": result.name, **_params(plan), **({"lm": judge.lm} if judge.lm else {})}
-        tracker.log_trial(result.name, own, metrics)
-    page = "\n\n".join(filter(None, [plan.stand_in, markdown(judges_table(comparison))]))
+        own = {"judge": name, **_params(plan), **({"lm": judge.lm} if judge.lm else {})}
+        tracker.log_trial(name, own, metrics)
+    page = "\n\n".join(filter(None, [plan.stand_in, markdown(_judges_table(comparison))]))
     with tracker.writing():
         mlflow.set_tags(text_values({"mlflow.note.content": page, "note": plan.stand_in or None}))
         mlflow.log_dict(dict(record), "comparison.json")
         for file, text in artifacts.items():
             mlflow.log_text(text, file)
-
-
-def comparison_report(comparison: Comparison, plan: ComparisonPlan, lms: Iterable[JudgeLM]) -> Report:
-    """The report of `compare`."""
-    corpus = plan.setup.corpus
-    names = {result.name: result.name for result in comparison.rows}
-    reproduced = {
-        "seed": str(plan.flags.seed),
-        "LM": plan.lm,
-        "data": f"{corpus.origin.name}, {plan.groups}, fingerprint {corpus.digest}",
-    }
-    sentences: list[ReportBlock] = [Paragraph(sentence) for sentence in verdict(comparison)]
-    return build_report(
-        comparison,
-        names,
-        subject="Comparison of judges",
-        name=plan.name,
-        title=f"{corpus.origin.name}: {len(names)} judges, {plan.lm}",
-        verdict=[*sentences, judges_table(comparison, all_intervals=True)],
-        sections={"Statistics": [Paragraph(note) for note in notes(comparison, plan)]},
-        charted=list(names),
-        browsed=list(names),
-        last_sections={
-            "Cost": [_cost_by_judge(comparison), *(cost_table(lm.meter, lm.price) for lm in lms)],
-            "Reproduce": reproduce_blocks(as_command("compare", plan.flags), reproduced),
-        },
-        stand_in=plan.stand_in,
-    )
-
-
-def _cost_by_judge(comparison: Comparison) -> DataTable:
-    rows = []
-    for result in comparison.rows:
-        judge = result.judge
-        tokens = judge.tokens_per_item
-        per_item = ["–"] * 3 if tokens is None else [f"{count:,.0f}" for count in tokens.values()]
-        usd = "–" if judge.usd_per_thousand is None else f"{judge.usd_per_thousand:.4g}"
-        rows.append([result.name, "–" if judge.calls is None else f"{judge.calls:.2f}", *per_item, usd])
-    header = ("judge", "LM calls per item", "input", "cached input", "output", "$ per 1,000 items")
-    note = "Tokens per item that each judge would use alone; a call that several judges need is made once."
-    return DataTable(header, rows, note)
-
-
-SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
-
-
-def judges_table(comparison: Comparison, *, all_intervals: bool = False) -> DataTable:
-    """Aspects x statistics, average, LM calls and cost per item, paired difference to the baseline with p-value.
-
-    Args:
-        comparison: The results; a value that is the best of its column has a star (`Comparison.best`).
-        all_intervals: Show intervals in all columns, and not only in that of the average.
-    """
-    statistics, columns = comparison.setup.statistics, comparison.setup.columns
-    symbols = "/".join(SYMBOLS[s] for s in statistics)
-    judges = [result.judge for result in comparison.rows]
-    priced, incomplete = any(judge.usd_per_thousand for judge in judges), any(judge.unscored for judge in judges)
-    header = ["judge", *(f"{column} {symbols}" for column in columns), "LM calls per item"]
-    header += ["$ per 1,000 items"] * priced
-    header += [f"Δ to {comparison.baseline}", "p (Holm)", *["unscored"] * incomplete]
-    rows = []
-    for result in comparison.rows:
-        judge, name = result.judge, result.name
-        row = [f"{name} (compiled on these sources)" if judge.compiled_on else name]
-        for column in columns:
-            agreements = [result.agreement(column)[s] for s in statistics]
-            star = " *" if comparison.best[column] == name else ""
-            with_interval = all_intervals or column == columns[-1]
-            values = "/".join(format_value(a.value) for a in agreements)
-            row.append(values + star + (_interval_suffix(agreements[0]) if with_interval else ""))
-        row.append("–" if judge.calls is None else f"{judge.calls:.2f}")
-        if priced:
-            row.append("–" if judge.usd_per_thousand is None else format_usd(judge.usd_per_thousand))
-        difference = comparison.differences.get(name)
-        row.append("–" if difference is None else interval(difference))
-        row.append("–" if difference is None else p_cell(comparison.corrected_p_values[name]))
-        rows.append([*row, *[str(sum(judge.unscored.values()))] * incomplete])
-    return DataTable(header, rows)
-
-
-def format_value(value: float | None) -> str:
-    """Three decimals, or a dash where there is no value."""
-    return "–" if value is None else f"{value:.3f}"
-
-
-def format_usd(usd: float) -> str:
-    """US dollars, with two significant digits below one dollar."""
-    return "0" if usd == 0 else f"{usd:.2f}" if usd >= 1 else f"{usd:.2g}"
-
-
-def _interval_suffix(agreement: Agreement) -> str:
-    if agreement.low is None or agreement.high is None:
-        return ""
-    return f" [{agreement.low:.3f}, {agreement.high:.3f}]"
-
-
-def heading(comparison: Comparison, plan: ComparisonPlan) -> str:
-    """What the numbers of the table are, and which groups they are from."""
-    setup = comparison.setup
-    names = " / ".join(STATISTIC_NAMES[statistic] for statistic in setup.statistics)
-    return f"{setup.level}-level {names} with the mean human rating; {plan.groups}"
-
-
-def verdict(comparison: Comparison) -> list[str]:
-    """Which judge is the best, and judges whose figures are no evidence or missing."""
-    best, count = comparison.best[AVERAGE], comparison.setup.corpus.sources
-    groups, lines = len(comparison.setup.corpus.groups), []
-    if len(comparison.results) > 1:
-        lines.append(
-            f"{best} is the best judge on average: it differs from all others (p < 0.05, Holm over all columns)."
-            if best
-            else f"{count} sources are too few to tell which judge is the best on average: none differs from all "
-            "others (p < 0.05, Holm over all columns)."
-        )
-    lines += [
-        f"{result.name} was compiled on {result.judge.compiled_on} of these {groups} groups: its figures are no "
-        "evidence, so it is not compared with the others."
-        for result in comparison.rows
-        if result.judge.compiled_on
-    ]
-    lines += [f"{name} has no row, because it scored nothing: {why}" for name, why in comparison.failed.items()]
-    if comparison.baseline in comparison.failed:
-        lines.append(f"No differences are shown, because the baseline {comparison.baseline} has no row.")
-    return lines
-
-
-def notes(comparison: Comparison, plan: ComparisonPlan) -> list[str]:
-    """How the figures were made, and their limits."""
-    lines = [heading(comparison, plan), *_interval_notes(comparison)]
-    if any(comparison.best.values()):
-        lines.append("*: differs from every other judge in its column")
-    for name, difference in comparison.differences.items():
-        if text := power_text(difference, "groups"):
-            lines.append(f"{name} against {comparison.baseline}: {text}")
-    lines += [*group_notes(comparison, {result.name: result.name for result in comparison.rows})]
-    lines += [_price_note(comparison), *([plan.stand_in] if plan.stand_in else [])]
-    for result in comparison.rows:
-        judge = result.judge
-        if judge.together > 1:
-            lines.append(f"{result.name}: up to {judge.together} candidates of a source in one call")
-        if judge.unscored:
-            reasons = ", ".join(f"{reason} {count}" for reason, count in judge.unscored.items())
-            lines.append(f"{result.name} left {sum(judge.unscored.values())} unscored: {reasons}")
-    return lines
-
-
-def _interval_notes(comparison: Comparison) -> list[str]:
-    """How intervals and p-values of the first statistic are made."""
-    setup = comparison.setup
-    if setup.level == "system":
-        return [
-            "correlations over systems have no intervals and no p-values: few groups leave the systems' means noisy, "
-            "which pulls these correlations towards 0"
-        ]
-    lines = [f"95 % intervals of the first statistic: {INTERVALS}"]
-    if any(p is None for p in comparison.corrected_p_values.values()):
-        lines.append(f"no p-values of the paired differences: {WHY_NO_P_VALUE}")
-    elif comparison.corrected_p_values:
-        lines.append(
-            "p-values of paired differences: sign-flip test over groups (exact up to 16 groups, else 100,000 random "
-            f"flips), corrected over {len(comparison.corrected_p_values)} comparisons (Holm)"
-        )
-    return lines
-
-
-def _price_note(comparison: Comparison) -> str:
-    """What the US dollars are, or why there are none."""
-    judges = [result.judge for result in comparison.rows]
-    if unpriced := dict.fromkeys(j.lm for j in judges if j.lm not in ("", OFFLINE) and j.price is None):
-        return f"no price is known for {', '.join(unpriced)}; set one with --prices FILE"
-    if any(judge.price for judge in judges):
-        return "$: what each judge would cost alone, shared and cached replies included"
-    return "no column of costs: the offline LM is free"

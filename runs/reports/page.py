@@ -3,48 +3,50 @@
 Texts under evaluation are hostile here, too. Everything in the template is escaped; the debates are embedded as JSON
 without characters that HTML could interpret, and the page's script inserts them into the document as text. The page's
 content security policy allows that one script, by its hash, and no address at all.
+
+Charts are drawn as SVG in the colours of the page, which follow light and dark; their series differ by marker as well
+as by colour, and their legends are HTML, so that they wrap on a phone.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.errors import write_errors
+from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.runs.reports.tables import DataTable
 
 if TYPE_CHECKING:
     from jinja2 import Template
-import html
-import math
-from statistics import fmean
-from typing import NamedTuple, Protocol
 
-from debate_judge.data.agreement.figures import GroupScores
-from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.programs.judge import Judgement, Unscored
+    from debate_judge.runs.comparison.figures import EvaluatedJudge
 
 _ONE_NUMBER = r"[-−+<>~]?\s?\$?\d[\d.,]*\s?%?"
 _NUMBER = re.compile(rf"{_ONE_NUMBER}(\s?/\s?{_ONE_NUMBER})*( \*)?( \[[^\]]*\])?")
 """A number, or several with slashes between them; it may have the star of a best value, and an interval."""
 
+MAX_ITEMS = 10_000
+"""Debates on a page; of more, those with the largest disagreement are kept."""
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """A paragraph of prose."""
 
-    text: str
-    look: Literal["", "small", "warning"] = ""
-    kind: Literal["paragraph"] = "paragraph"
+class Warned(str):
+    """A paragraph that is set off as a warning."""
+
+    look = "warning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +55,10 @@ class Quotation:
 
     title: str
     text: str
-    kind: Literal["quotation"] = "quotation"
 
 
 Point = tuple[float, ...]
 """x and y, and for a value with an interval its ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """The points of a series, in the order in which they are joined."""
-
-    name: str
-    points: tuple[Point, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +72,24 @@ class Chart:
     title: str
     draw: Literal["dots", "lines"]
     caption: str
-    series: tuple[Series, ...]
-    rows: tuple[str, ...] = ()
-    ceiling: tuple[float | None, ...] = ()
+    series: Mapping[str, Sequence[Point]]
+    """Name -> points in the order in which they are joined."""
+    rows: Sequence[str] = ()
+    ceiling: Sequence[float | None] = ()
     """Of `dots`: the human ceiling of each row; empty without individual ratings."""
     chosen: tuple[str, float] | None = None
     """Of `lines`: name of the series and number of rounds that were chosen."""
-    kind: Literal["chart"] = "chart"
 
 
-ReportBlock = Paragraph | DataTable | Quotation | Chart
+ReportBlock = str | DataTable | Quotation | Chart
+"""A paragraph, or what its class says."""
 
 
 @dataclass(frozen=True)
 class Report:
     """The report of a compile or a comparison."""
 
-    subject: Literal["Compiled judge", "Comparison of judges"]
-    name: str
-    """Of the run."""
+    subject: str
     title: str
     verdict: Sequence[ReportBlock]
     """The first thing on the page; the debates follow."""
@@ -106,10 +98,13 @@ class Report:
     debates: Mapping[str, Any]
     texts: Mapping[str, Any]
     """See `debates_of`."""
-    stand_in: str = ""
+    stand_in: str
     """A notice for the figures where the LM was a stand-in, else empty."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str]
     """`source`, `candidate` and `context` -> the task's label."""
+
+
+# --- the page ---
 
 
 def write_pages(report: Report, file: Path, *, full: bool) -> str:
@@ -124,9 +119,9 @@ def write_pages(report: Report, file: Path, *, full: bool) -> str:
     shareable = page(report)
     with write_errors(file, "report"):
         file.parent.mkdir(parents=True, exist_ok=True)
-        for path, html in ((file, page(report, full=True) if full else shareable), (shared_page(file), shareable)):
+        for path, text in ((file, page(report, full=True) if full else shareable), (shared_page(file), shareable)):
             # No translation of newlines: the page's policy has a hash of its script.
-            path.write_text(html, encoding="utf-8", newline="\n")
+            path.write_text(text, encoding="utf-8", newline="\n")
     return shareable
 
 
@@ -141,28 +136,10 @@ def page(report: Report, *, full: bool = False) -> str:
 
     script = _read_file("report.js")
     data = {"debates": report.debates, "texts": report.texts if full else None, "labels": report.labels}
-    html = _template().render(
-        report=report,
-        sections={title: blocks for title, blocks in report.sections.items() if blocks},
-        full=full,
-        policy=_policy(script),
-        style=Markup(_read_file("report.css")),
-        script=Markup(script),
-        data=Markup(json_for_script(data)),
-    )
-    # Half of a surrogate pair is no character, and has no encoding.
-    return html.encode("utf-8", "replace").decode("utf-8")
-
-
-def json_for_script(value: object) -> str:
-    """JSON for a `<script>` element, without characters that HTML could interpret."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    # The three occur in JSON only inside strings, where these escapes are valid.
-    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
-
-
-def _policy(script: str) -> str:
-    """The content security policy: the page's own script by its hash, styles, and nothing from anywhere."""
+    json_text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # The three occur in JSON only inside strings, where these escapes are valid, and HTML could interpret them.
+    for character in "&<>":
+        json_text = json_text.replace(character, f"\\u{ord(character):04x}")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = (
         "default-src 'none'",
@@ -172,7 +149,17 @@ def _policy(script: str) -> str:
         "form-action 'none'",
         "require-trusted-types-for 'script'",
     )
-    return "; ".join(rules)
+    text = _template().render(
+        report=report,
+        sections={title: blocks for title, blocks in report.sections.items() if blocks},
+        full=full,
+        policy="; ".join(rules),
+        style=Markup(_read_file("report.css")),
+        script=Markup(script),
+        data=Markup(json_text),
+    )
+    # Half of a surrogate pair is no character, and has no encoding.
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 @cache
@@ -181,8 +168,8 @@ def _template() -> Template:
     from markupsafe import Markup
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"svg": Markup, "with_interval": with_interval, "groupby_kind": consecutive_by_kind}
-    environment.globals |= {"column_classes": column_classes, "draw": draw}
+    environment.filters |= {"svg": Markup, "with_interval": _with_interval, "groupby_kind": _by_kind}
+    environment.globals |= {"column_classes": _column_classes, "draw": draw}
     return environment.from_string(_read_file("report.html.j2"))
 
 
@@ -191,52 +178,36 @@ def _read_file(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-# --- functions of the template ---
+def _by_kind(blocks: Sequence[ReportBlock]) -> list[tuple[str, list[ReportBlock]]]:
+    """Blocks of one class that follow one another; charts and quotations stand side by side."""
+    return [(kind, list(same)) for kind, same in groupby(blocks, lambda block: type(block).__name__)]
 
 
-def consecutive_by_kind(blocks: Sequence[ReportBlock]) -> list[list[ReportBlock]]:
-    """Blocks of one kind that follow one another; charts and quotations stand side by side."""
-    return [list(same) for _, same in groupby(blocks, lambda block: block.kind)]
-
-
-def column_classes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _column_classes(table: DataTable) -> list[str]:
     """The CSS class of each column: `number` for numbers and dashes, `long` for prose, else empty."""
-    return [_column_class([row[i] for row in rows]) for i in range(len(header))]
+    classes = []
+    for column in range(len(table.header)):
+        filled = [row[column] for row in table.rows if row[column] not in ("", "–")]
+        long = "long" if any(len(cell) > 28 for cell in filled) else ""
+        classes.append("number" if filled and all(map(_NUMBER.fullmatch, filled)) else long)
+    return classes
 
 
-def _column_class(cells: Sequence[str]) -> str:
-    filled = [cell for cell in cells if cell not in ("", "–")]
-    if filled and all(_NUMBER.fullmatch(cell) for cell in filled):
-        return "number"
-    return "long" if any(len(cell) > 28 for cell in filled) else ""
-
-
-def with_interval(cell: str) -> tuple[str, str]:
+def _with_interval(cell: str) -> tuple[str, str]:
     """The value and the interval of a cell."""
     value, bracket, rest = cell.partition(" [")
     return (value, "[" + rest) if bracket and cell.endswith("]") else (cell, "")
 
 
-MAX_ITEMS = 10_000
-"""Debates on a page; of more, those with the largest disagreement are kept."""
-
-
-class Judged(Protocol):
-    """One judge's scores of all candidates of a corpus, with its judgements."""
-
-    @property
-    def scores(self) -> Mapping[str, Sequence[GroupScores]]:
-        """Aspect -> groups in corpus order."""
-
-    @property
-    def judgements(self) -> Mapping[str, Sequence[Judgement]]:
-        """Aspect -> judgements in the order of `programs.judge.corpus_items`; empty for scores from a file."""
+# --- debates ---
 
 
 def debates_of(
-    corpus: Corpus, aspects: Sequence[Aspect], judges: Mapping[str, Judged], on_scale: Mapping[str, bool]
+    corpus: Corpus, aspects: Sequence[Aspect], judges: Mapping[str, EvaluatedJudge], on_scale: Mapping[str, bool]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The debates about a corpus and their texts, both as JSON values.
+    """The debates about a corpus and, apart from them, their texts, both as JSON values for the page's script.
+
+    The texts of the data and those that may quote them are kept apart, so that a page can be shared without.
 
     Args:
         corpus: The candidates with their ratings.
@@ -305,6 +276,8 @@ def _outcome(score: float | None, judgement: Judgement | None) -> dict[str, Any]
     }
 
 
+# --- charts ---
+
 _WIDTH, _RIGHT, _TOP, _CHARACTER = 440.0, 12.0, 8.0, 6.4
 """Width of a chart, its margins, and the width of a character, in the units of the SVG."""
 
@@ -325,30 +298,20 @@ _INK, _MUTED, _RULE = "currentColor", "var(--muted)", "var(--rule)"
 _MAX_INTERVALS = 6
 """Lines of a chart up to which all have intervals."""
 
-
-class LegendEntry(NamedTuple):
-    """A mark of a chart and its meaning."""
-
-    mark: str
-    colour: str
-    text: str
+Legend = list[tuple[str, str, str]]
+"""Mark, colour and meaning."""
 
 
-class DrawnChart(NamedTuple):
-    """What the page shows of a chart."""
-
-    svg: str
-    legend: list[LegendEntry]
-
-
-def draw(chart: Chart) -> DrawnChart:
-    """The chart as SVG, with its legend."""
+def draw(chart: Chart) -> tuple[str, Legend]:
+    """The chart as SVG, and its legend."""
     plot, legend = (_dots if chart.draw == "dots" else _lines)(chart)
-    return DrawnChart(plot.svg(f"{chart.title}: {chart.caption}"), legend)
+    label = html.escape(f"{chart.title}: {chart.caption}")
+    box = f'viewBox="0 0 {_WIDTH:g} {plot.height:g}" role="img" aria-label="{label}" font-size="11"'
+    return f"<svg {box}>{''.join(plot.parts)}</svg>", legend
 
 
 class _Plot:
-    """Axes with a grid, and what is drawn on them in the coordinates of the data."""
+    """Axes, and what is drawn on them in the coordinates of the data."""
 
     def __init__(
         self, x: Sequence[float], y: tuple[float, float], *, height: float, left: float, bottom: float
@@ -372,91 +335,80 @@ class _Plot:
         px, py = self.at(x, y)
         self.parts.append(f'<path d="{_MARKS[mark]}" transform="translate({px:.1f},{py:.1f})" fill="{colour}"/>')
 
-    def ring(self, x: float, y: float) -> None:
-        px, py = self.at(x, y)
-        self.parts.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="8" fill="none" stroke="{_INK}" stroke-width="1.6"/>')
-
     def text(self, px: float, py: float, text: str, anchor: str = "middle") -> None:
         place = f'x="{px:.1f}" y="{py:.1f}" text-anchor="{anchor}"'
         self.parts.append(f'<text {place} fill="{_INK}">{html.escape(text)}</text>')
 
-    def x_axis(self, ticks: Sequence[float], label: str = "", *, grid: bool = True) -> None:
+    def x_axis(self, ticks: Sequence[float]) -> None:
         for tick in ticks:
-            if grid:
-                self.line([(tick, self.y[0]), (tick, self.y[1])], _RULE, 0.8)
             self.text(self.at(tick, 0)[0], self.bottom + 15, f"{tick:g}")
         self.line([(self.x[0], self.y[0]), (self.x[1], self.y[0])], _MUTED, 0.8)
-        self.text((self.left + self.right) / 2, self.height - 6, label)
-
-    def y_axis(self, ticks: Sequence[float]) -> None:
-        for tick in ticks:
-            self.line([(self.x[0], tick), (self.x[1], tick)], _RULE, 0.8)
-            self.text(self.left - 6, self.at(0, tick)[1] + 4, f"{tick:g}", "end")
-        self.line([(self.x[0], self.y[0]), (self.x[0], self.y[1])], _MUTED, 0.8)
-
-    def svg(self, label: str) -> str:
-        """The element; `label` is for screen readers."""
-        box = f'viewBox="0 0 {_WIDTH:g} {self.height:g}" role="img" aria-label="{html.escape(label)}" font-size="11"'
-        return f"<svg {box}>{''.join(self.parts)}</svg>"
 
 
-Drawing = tuple[_Plot, list[LegendEntry]]
-
-
-def _dots(chart: Chart) -> Drawing:
-    rows, count = [_short(row, 24) for row in chart.rows], len(chart.series)
+def _dots(chart: Chart) -> tuple[_Plot, Legend]:
+    rows = [" ".join(row.split()) for row in chart.rows]
+    rows = [row if len(row) <= 24 else row[:23] + "…" for row in rows]
     ceiling = {row: value for row, value in enumerate(chart.ceiling) if value is not None}
-    values = [v for series in chart.series for x, _, *ends in series.points for v in (x, *ends)]
+    count = len(chart.series)
     plot = _Plot(
-        [*values, *ceiling.values()],
+        [v for points in chart.series.values() for x, _, *ends in points for v in (x, *ends)] + [*ceiling.values()],
         (len(rows) - 0.5, -0.5),
         height=30 + 11.0 * len(rows) * (count + 1.5),
         left=14 + _CHARACTER * max(map(len, rows)),
         bottom=24,
     )
-    plot.x_axis(_ticks(*plot.x))
-    legend = []
+    ticks = _ticks(*plot.x)
+    for tick in ticks:
+        plot.line([(tick, plot.y[0]), (tick, plot.y[1])], _RULE, 0.8)
+    plot.x_axis(ticks)
     for number, row in enumerate(rows):
         plot.text(plot.left - 8, plot.at(0, number)[1] + 4, row, "end")
         if number:
             plot.line([(plot.x[0], number - 0.5), (plot.x[1], number - 0.5)], _RULE, 0.8)
         if number in ceiling:
             plot.line([(ceiling[number], number - 0.42), (ceiling[number], number + 0.42)], _MUTED, 2)
-    for number, series in enumerate(chart.series):
+    legend = []
+    for number, (name, points) in enumerate(chart.series.items()):
         mark, colour = _style(number)
-        for value, place, *ends in series.points:
+        for value, place, *ends in points:
             y = place + (number - (count - 1) / 2) * 0.8 / (count + 0.5)
             if ends:
                 plot.line([(ends[0], y), (ends[1], y)], colour)
             plot.mark(value, y, mark, colour)
-        legend.append(LegendEntry(mark, colour, series.name))
+        legend.append((mark, colour, name))
     if ceiling:
-        legend.append(LegendEntry("┃", _MUTED, "the human ceiling: a rater with the mean of the others"))
+        legend.append(("┃", _MUTED, "the human ceiling: a rater with the mean of the others"))
     return plot, legend
 
 
-def _lines(chart: Chart) -> Drawing:
-    points = [point for series in chart.series for point in series.points]
-    last, count = int(max(point[0] for point in points)), len(chart.series)
-    values = [value for _, y, *ends in points for value in (y, *ends)]
-    plot = _Plot((-0.3, last + 0.3), _padded(values), height=290, left=44, bottom=40)
-    plot.x_axis(range(last + 1), "rounds n (0 is a single call of the Scorer)", grid=False)
-    plot.y_axis(_ticks(*plot.y))
+def _lines(chart: Chart) -> tuple[_Plot, Legend]:
+    everywhere = [point for points in chart.series.values() for point in points]
+    last, count = int(max(point[0] for point in everywhere)), len(chart.series)
+    y_range = _padded([value for _, y, *ends in everywhere for value in (y, *ends)])
+    plot = _Plot((-0.3, last + 0.3), y_range, height=290, left=44, bottom=40)
+    plot.x_axis(range(last + 1))
+    plot.text((plot.left + plot.right) / 2, plot.height - 6, "rounds n (0 is a single call of the Scorer)")
+    for tick in _ticks(*plot.y):
+        plot.line([(plot.x[0], tick), (plot.x[1], tick)], _RULE, 0.8)
+        plot.text(plot.left - 6, plot.at(0, tick)[1] + 4, f"{tick:g}", "end")
+    plot.line([(plot.x[0], plot.y[0]), (plot.x[0], plot.y[1])], _MUTED, 0.8)
     legend = []
-    for number, series in enumerate(chart.series):
+    for number, (name, points) in enumerate(chart.series.items()):
         mark, colour = _style(number)
         # Shifted, or the intervals would hide one another.
         shift = (number - (count - 1) / 2) * min(0.12, 0.6 / count)
-        plot.line([(x + shift, y) for x, y, *_ in series.points], colour)
-        for x, y, *ends in series.points:
-            if ends and (count <= _MAX_INTERVALS or (chart.chosen and chart.chosen[0] == series.name)):
+        plot.line([(x + shift, y) for x, y, *_ in points], colour)
+        for x, y, *ends in points:
+            if ends and (count <= _MAX_INTERVALS or (chart.chosen and chart.chosen[0] == name)):
                 plot.line([(x + shift, ends[0]), (x + shift, ends[1])], colour, 1)
             plot.mark(x + shift, y, mark, colour)
-            if (series.name, x) == chart.chosen:
-                plot.ring(x + shift, y)
-        legend.append(LegendEntry(mark, colour, series.name))
+            if (name, x) == chart.chosen:
+                px, py = plot.at(x + shift, y)
+                ring = f'cx="{px:.1f}" cy="{py:.1f}" r="8" fill="none" stroke="{_INK}" stroke-width="1.6"'
+                plot.parts.append(f"<circle {ring}/>")
+        legend.append((mark, colour, name))
     if chart.chosen:
-        legend.append(LegendEntry("◯", _INK, f"chosen: {chart.chosen[0]}, n = {chart.chosen[1]:g}"))
+        legend.append(("◯", _INK, f"chosen: {chart.chosen[0]}, n = {chart.chosen[1]:g}"))
     return plot, legend
 
 
@@ -478,8 +430,3 @@ def _ticks(start: float, end: float) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.7)
     return [round(number * step, 10) for number in range(math.ceil(start / step), math.floor(end / step) + 1)]
-
-
-def _short(text: str, length: int) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= length else text[: length - 1] + "…"

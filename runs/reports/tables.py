@@ -1,4 +1,4 @@
-"""The table that terminal, page and MLflow show, and how texts and tables are printed: by rich, alike everywhere."""
+"""The table that terminal, page and MLflow show, how texts and tables are printed, figures in words, and costs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TextIO
+from typing import Any, TextIO
 
-from debate_judge.data.agreement.figures import MIN_EFFECT, POWER, Agreement, Difference, statistical_power
+from debate_judge.data.agreement.figures import MIN_EFFECT, POWER, STATISTIC_NAMES, Figure, Statistic
+from debate_judge.data.schema import Level
 from debate_judge.programs.lm.replies import Meter, Usage
 from debate_judge.programs.lm.settings import Price
 from debate_judge.runs.command_line import width_of, wrap_text
 
 _GAP = 2
 """Characters between two columns."""
-_INTERVAL = re.compile(r"(\[[-−+\d.]+),\s(?=[-−+\d.]+\])")
+_INTERVAL = r"\[[-−+\d.]+, [-−+\d.]+\]"
+_UNBROKEN = tuple(map(re.compile, (rf"\S+( \*)? {_INTERVAL}", _INTERVAL, "(?!)")))
+"""What stays in one line where all columns have room for it: a value with its interval, else an interval alone."""
 _UNBREAKABLE = "\ue000"
-"""In place of the space in an interval, so that rich does not wrap there."""
+"""In place of a space at which rich must not wrap."""
 _NUMERIC = re.compile(r"[-–+$]?[\d.,]*( ?%)?")
 
 
@@ -30,7 +33,6 @@ class DataTable:
     caption: str = ""
     total: bool = False
     """Whether the last row sums up or averages the others."""
-    kind: Literal["table"] = "table"
 
 
 class Verbatim(str):
@@ -51,7 +53,7 @@ def markdown(table: DataTable) -> str:
 def show(*blocks: OutputBlock, file: TextIO | None = None) -> None:
     """Print texts and tables, each on a new line, on standard output or to `file`; texts are wrapped unless `Verbatim`.
 
-    In a table that is too wide, cells are wrapped between words, and a value before its interval. On a terminal
+    In a table that is too wide, cells are wrapped between words, and at last a value before its interval. On a terminal
     headings are bold and rules dim; elsewhere there are no styles and a fixed width (`runs.command_line`). Control
     characters are replaced, because names come from files of others.
     """
@@ -77,90 +79,71 @@ def _rendered(table: DataTable, stream: TextIO) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(
-        box=box.HORIZONTALS, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold",
-        border_style="dim",
-    )  # fmt: skip
-    console = Console(file=stream, force_terminal=stream.isatty(), width=width_of(stream))
-    # Intervals stay in one line where they have room; words and numbers always do, if need be beyond the terminal.
-    for space in (_UNBREAKABLE, " "):
-        columns = [
-            [_in_one_line(cell, space) for cell in column] for column in zip(table.header, *table.rows, strict=True)
+    texts = [[_printable(cell).replace("\n", " ") for cell in row] for row in (table.header, *table.rows)]
+    room = width_of(stream) - _GAP * (len(table.header) - 1)
+    for unbroken in _UNBROKEN:
+        rows = [
+            [unbroken.sub(lambda found: found[0].replace(" ", _UNBREAKABLE), cell) for cell in row] for row in texts
         ]
-        whole = [max(map(cell_len, column)) for column in columns]
+        columns = list(zip(*rows, strict=True))
+        # Words and numbers stay in one line always, if need be beyond the terminal.
         widths = [max(cell_len(word) for cell in (*column, "-") for word in cell.split()) for column in columns]
-        spare = console.width - sum(widths) - _GAP * (len(widths) - 1)
+        spare = room - sum(widths)
         if spare >= 0:
             break
-    if sum(whole) + _GAP * (len(whole) - 1) > console.width:
+    whole = [max(map(cell_len, column)) for column in columns]
+    if sum(whole) > room:
         # Headings are wrapped before cells.
         whole = [max(map(cell_len, cells), default=0) for _, *cells in columns]
-    console.width -= min(0, spare)
+    console = Console(file=stream, force_terminal=stream.isatty(), width=width_of(stream) - min(0, spare))
     for index in sorted(range(len(columns)), key=lambda index: whole[index] - widths[index]):
         extra = max(0, min(spare, whole[index] - widths[index]))
         widths[index], spare = widths[index] + extra, spare - extra
+    shown = Table(
+        box=box.HORIZONTALS,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+        header_style="bold",
+        border_style="dim",
+    )
     for (name, *cells), width in zip(columns, widths, strict=True):
         numeric = all(map(_NUMERIC.fullmatch, cells))
         shown.add_column(Text(name), justify="right" if numeric else "left", width=width)
-    for index, row in enumerate(zip(*columns, strict=True)):
-        if index:
-            shown.add_row(*map(Text, row), end_section=table.total and index == len(table.rows) - 1)
+    for index, row in enumerate(rows[1:], 1):
+        shown.add_row(*map(Text, row), end_section=table.total and index == len(table.rows) - 1)
     with console.capture() as captured:
         console.print(shown)
-    lines = captured.get().replace(_UNBREAKABLE, " ").splitlines()
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(line.rstrip() for line in captured.get().replace(_UNBREAKABLE, " ").splitlines())
 
 
-def _in_one_line(cell: str, space_in_interval: str) -> str:
-    return _INTERVAL.sub(rf"\1,{space_in_interval}", _printable(cell).replace("\n", " "))
+def _unbreakable(found: re.Match[str]) -> str:
+    return found[0].replace(" ", _UNBREAKABLE)
 
 
 def _printable(text: str) -> str:
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
 
 
-class HasInterval(Protocol):
-    """A value with the ends of its interval, where there are such."""
-
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
+# --- figures in words ---
 
 
-def interval(figure: HasInterval | None, sign: Literal["", "+"] = "") -> str:
-    """`0.43 [0.36, 0.49]`, or a dash where there is no value; with the sign "+", positive numbers have one."""
-    if figure is None or figure.value is None:
-        return "–"
-    if figure.low is None or figure.high is None:
-        return f"{figure.value:{sign}.2f}"
-    return f"{figure.value:{sign}.2f} [{figure.low:{sign}.2f}, {figure.high:{sign}.2f}]"
-
-
-def value_text(value: float | None) -> str:
+def value_text(value: float | None, spec: str = ".2f") -> str:
     """Two decimals, or a dash where there is no value."""
-    return "–" if value is None else f"{value:.2f}"
+    return "–" if value is None else format(value, spec)
 
 
-def interval_metrics(name: str, figure: HasInterval | None) -> dict[str, float | None]:
-    """A figure as metrics of a run: NAME, and the ends of its interval, NAME_low and NAME_high; empty for None."""
-    return {} if figure is None else {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
-
-
-def agreement_description(agreement: Agreement) -> str:
+def correlation_name(level: Level, statistic: Statistic) -> str:
     """Level and name of a correlation."""
-    name = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}[agreement.statistic]
-    return f"{agreement.level}-level {name}"
+    return f"{level}-level {STATISTIC_NAMES[statistic]}"
 
 
-def correlation_label(agreement: Agreement) -> str:
+def correlation_label(level: Level, statistic: Statistic, figure: Figure) -> str:
     """Level and name of a correlation, with its numbers of groups, undefined groups and unscored items."""
-    name, groups = agreement_description(agreement), agreement.groups
-    undefined = f", {agreement.undefined} left out for equal ratings" if agreement.undefined else ""
-    unscored = f", {agreement.unscored} items unscored" if agreement.unscored else ""
-    return f"{name} with the mean human rating, {groups} groups{undefined}{unscored}"
+    undefined = f", {figure.undefined} left out for equal ratings" if figure.undefined else ""
+    unscored = f", {figure.unscored} items unscored" if figure.unscored else ""
+    name = correlation_name(level, statistic)
+    return f"{name} with the mean human rating, {figure.groups} groups{undefined}{unscored}"
 
 
 def p_text(p_value: float | None) -> str:
@@ -170,21 +153,20 @@ def p_text(p_value: float | None) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
-def p_cell(p_value: float | None) -> str:
-    """A p-value in a table: `0.012`, `< 0.001`, or a dash."""
-    return "–" if p_value is None else p_text(p_value)[2:].lstrip("= ")
-
-
-def power_text(difference: Difference, units: str = "sources") -> str:
+def power_text(difference: Figure, units: str = "sources") -> str:
     """The difference that a comparison on these sources would detect, and the sources needed to detect a small one."""
-    power = statistical_power(difference)
-    if power is None:
+    if (power := difference.power) is None:
         return ""
-    more = f"takes about {power.more_for_small:,} more {units}" if power.more_for_small else "is within reach, too"
+    more = (
+        f"takes about {power['more_for_small']:,} more {units}" if power["more_for_small"] else "is within reach, too"
+    )
     return (
-        f"{power.groups} {units} detect a difference of {power.detectable:.2g} with {100 * POWER:.0f} % power "
+        f"{difference.groups} {units} detect a difference of {power['detectable']:.2g} with {100 * POWER:.0f} % power "
         f"(paired t-test, SD {difference.deviation:.2g}); detecting {MIN_EFFECT:g} {more}"
     )
+
+
+# --- costs ---
 
 
 def calls_text(meter: Meter, price: Price | None = None) -> str:
@@ -203,45 +185,45 @@ def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:
     provider's prefix cache), output, stored (tokens of the cache hits), uncounted (executed calls whose tokens the
     server did not report), and usd and usd_saved (the cost of the cache hits), both None where no price is known.
     """
-    in_turn = sorted(meter.accounts.items(), key=lambda account: _turn(*account[0]))
-    rows = [_row(role, number, usage, meter.prices.get(role, price)) for (role, number), usage in in_turn]
-    total = _row("total", None, meter.total, price)
+
+    def row(role: str, number: int | None, used: Usage, price: Price | None) -> dict[str, Any]:
+        return {
+            "role": role,
+            "round": number,
+            "calls": used.calls,
+            "cache_hits": used.cache_hits,
+            "fresh_input": used.fresh,
+            "cached_input": used.cached,
+            "output": used.output,
+            "stored": used.stored,
+            "uncounted": used.uncounted,
+            "usd": None if price is None else used.cost(price),
+            "usd_saved": None if price is None else used.saved(price),
+        }
+
+    def turn(account: tuple[str, int]) -> tuple[int, bool, str]:
+        role, number = account
+        return number, role == "tie-breaker" or (number > 0 and role == "scorer"), role
+
+    rows = [
+        row(role, number, meter.accounts[role, number], meter.prices.get(role, price))
+        for role, number in sorted(meter.accounts, key=turn)
+    ]
+    total = row("total", None, meter.total, price)
     if rows:
         # Roles may have different LMs, so that there is no one price for all tokens.
         for name in ("usd", "usd_saved"):
-            values = [row[name] for row in rows]
+            values = [each[name] for each in rows]
             total[name] = None if None in values else sum(values)
     return [*rows, total]
-
-
-def _turn(role: str, number: int) -> tuple[int, bool, str]:
-    return number, role == "tie-breaker" or (number > 0 and role == "scorer"), role
-
-
-def _row(role: str, number: int | None, tokens: Usage, price: Price | None) -> dict[str, Any]:
-    return {
-        "role": role,
-        "round": number,
-        "calls": tokens.calls,
-        "cache_hits": tokens.cache_hits,
-        "fresh_input": tokens.fresh,
-        "cached_input": tokens.cached,
-        "output": tokens.output,
-        "stored": tokens.stored,
-        "uncounted": tokens.uncounted,
-        "usd": None if price is None else tokens.cost(price),
-        "usd_saved": None if price is None else tokens.saved(price),
-    }
 
 
 def cost_table(meter: Meter, price: Price | None) -> DataTable:
     """The cost of a run by role and round."""
     rows = cost_rows(meter, price)
     total = rows[-1]
-    columns = {
-        **{"calls": "calls", "cache_hits": "from cache", "fresh_input": "input", "cached_input": "cached input"},
-        **{"output": "output", "stored": "tokens from cache"},
-    }
+    columns = {"calls": "calls", "cache_hits": "from cache", "fresh_input": "input", "cached_input": "cached input"}
+    columns |= {"output": "output", "stored": "tokens from cache"}
     # A stand-in that costs nothing needs no column of zeros.
     priced = total["usd"] is not None and bool(total["usd"] or total["usd_saved"])
     body = [

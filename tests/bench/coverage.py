@@ -18,12 +18,10 @@ from dataclasses import replace
 import numpy as np
 
 from debate_judge.data.agreement.correlations import (
-    GroupIndex,
-    agreement_table,
+    agreement,
     compare,
     correlations,
     estimate_level,
-    rated_pairs,
 )
 from debate_judge.data.agreement.decisions import ABSOLUTE_MEASURES as ABSOLUTE
 from debate_judge.data.agreement.decisions import (
@@ -33,7 +31,7 @@ from debate_judge.data.agreement.decisions import (
     absolute_agreement,
     evaluate_decisions,
 )
-from debate_judge.data.agreement.figures import GroupScores, holm_adjusted, pseudo_values
+from debate_judge.data.agreement.figures import GroupIndex, GroupScores, Pairs, holm_adjusted
 from tests.bench.harness import Floats, Population, Row, groups_of, parser_of, populations, publish
 
 RESAMPLES = 400
@@ -56,9 +54,7 @@ def percentile(replicates: Floats) -> Span:
 def summary_intervals(population: Population, which: Sequence[int], seed: int) -> Spans:
     """Spearman within groups, and the difference of two judges, against means of resampled groups."""
     both = [population.groups(j, which) for j in (0, 1)]
-    cell = agreement_table({"x": both[0]}, levels=("summary",), statistics=("spearman",)).aspects["x"]["summary"][
-        "spearman"
-    ]
+    cell = agreement({"x": both[0]}, "spearman", "summary")
     apart = compare({"x": both[0]}, {"x": both[1]}, seed=seed)
     values = [_of_each_group(groups) for groups in both]
     drawn = np.random.default_rng(seed).integers(len(which), size=(RESAMPLES, len(which)))
@@ -70,10 +66,10 @@ def summary_intervals(population: Population, which: Sequence[int], seed: int) -
 
 
 def _of_each_group(groups: Sequence[GroupScores]) -> Floats:
-    pairs = rated_pairs(groups, GroupIndex.build({"x": groups}, 0))
-    estimate = estimate_level("summary", pairs, ["spearman"])
+    pairs = Pairs.of(groups, GroupIndex.build({"x": groups}, 0))
+    estimate = estimate_level("summary", pairs, "spearman")
     values = np.full(len(groups), np.nan)
-    values[estimate.included] = pseudo_values(estimate.values, estimate.without_included)[0]
+    values[estimate.included] = estimate.pseudo_values
     return values
 
 
@@ -87,12 +83,10 @@ def _means(values: Floats) -> Floats:
 def pooled_intervals(population: Population, which: Sequence[int], seed: int) -> Spans:
     """Spearman at sample level."""
     groups = population.groups(0, which)
-    cell = agreement_table({"x": groups}, seed=seed, levels=("sample",), statistics=("spearman",)).aspects["x"][
-        "sample"
-    ]["spearman"]
+    cell = agreement({"x": groups}, "spearman", "sample", seed=seed)
     drawn = np.random.default_rng(seed).integers(len(which), size=(RESAMPLES, len(which)))
     sides = (np.array(side, dtype=float) for side in ([g.ratings for g in groups], [g.scores for g in groups]))
-    replicates = correlations(*(side[drawn].reshape(RESAMPLES, -1) for side in sides), ["spearman"])[0]
+    replicates = correlations(*(side[drawn].reshape(RESAMPLES, -1) for side in sides), "spearman")
     return {"sample": ((cell.low, cell.high), percentile(replicates))}
 
 
@@ -150,14 +144,13 @@ INTERVALS = {summary_intervals: 1, pooled_intervals: 1, absolute_intervals: 1, d
 
 def truths(population: Population) -> dict[str, float | None]:
     first, second = (population.groups(j, population.everything) for j in (0, 1))
-    table = agreement_table({"x": first}, levels=("summary", "sample"), statistics=("spearman",)).aspects["x"]
     measures = _decisions(population, first).measures
     moved, cut = groups_of(population.ratings, _on_scale(population)), _cuts(population)[0]
     absolute = absolute_agreement({"x": {"x": moved}}, {"x": cut}, same_scale=True, seed=0)["x"]["x"].measures
     levels: dict[str, float | None] = {
-        "summary": table["summary"]["spearman"].value,
+        "summary": agreement({"x": first}, "spearman", "summary").value,
         "summary, difference": compare({"x": first}, {"x": second}).value,
-        "sample": table["sample"]["spearman"].value,
+        "sample": agreement({"x": first}, "spearman", "sample").value,
     }
     levels |= {f"absolute {name}": measure.value for name, measure in absolute.items()}
     return levels | {

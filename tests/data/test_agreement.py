@@ -218,9 +218,9 @@ def test_bundles_give_the_interval_that_single_groups_would() -> None:
     rng = np.random.default_rng(2)
     ratings = rng.normal(size=(1500, 3))
     scores = ratings + rng.normal(size=ratings.shape)
-    agreement = agreement_table({"x": scores_of(ratings, scores)}, levels=("sample",))
+    table = agreement_table({"x": scores_of(ratings, scores)})
     # 4,500 independent pairs: the standard error of Fisher's z is the normal one, and t is as good as normal.
-    cell = agreement.aspects["x"]["sample"]["pearson"]
+    cell = table.aspects["x"]["sample"]["pearson"]
     expected = stats.pearsonr(ratings.ravel(), scores.ravel()).confidence_interval(0.95)
     width = expected.high - expected.low
     assert (cell.low, cell.high) == pytest.approx((expected.low, expected.high), abs=0.06 * width)

@@ -107,7 +107,7 @@ def test_all_values_are_those_of_scikit_learn() -> None:
     lower = [
         metric(label, yes, pos_label=0) for metric in (metrics.precision_score, metrics.recall_score, metrics.f1_score)
     ]
-    assert [measure.value for measure in result.lower.values()] == pytest.approx(lower)
+    assert [measure.value for measure in result.lower_label.values()] == pytest.approx(lower)
 
 
 def test_a_recall_without_a_miss_has_an_interval_over_the_sources_with_a_positive_label() -> None:

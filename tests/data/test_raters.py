@@ -12,11 +12,11 @@ from sklearn.metrics import cohen_kappa_score
 
 from debate_judge.data.agreement.correlations import (
     compare_with_raters,
-    concordance,
     error_and_bias,
     krippendorff_alpha,
 )
-from debate_judge.data.agreement.figures import GroupScores
+from debate_judge.data.agreement.decisions import concordance
+from debate_judge.data.agreement.figures import Figure, GroupScores, plain
 
 IDS = tuple(f"s{i}" for i in range(8))
 
@@ -96,8 +96,8 @@ def test_single_ratings_have_error_and_bias_and_nothing_else() -> None:
     comparison = compare_with_raters([group])
     assert comparison.raters == 1
     assert (comparison.error.value, comparison.error.low) == (0.5, None)
-    assert {comparison.ceiling, comparison.alpha} == {None}
-    assert json.loads(json.dumps(comparison.to_json(), allow_nan=False))["bias"]["value"] == 0.5
+    assert (comparison.ceiling, comparison.alpha) == (Figure(), None)
+    assert json.loads(json.dumps(plain(comparison), allow_nan=False))["bias"]["value"] == 0.5
 
 
 def test_lists_of_unequal_length_and_unscored_candidates_are_borne() -> None:
@@ -106,4 +106,4 @@ def test_lists_of_unequal_length_and_unscored_candidates_are_borne() -> None:
     comparison = compare_with_raters([GroupScores(name, tuple("abcde"), ratings, scores, raters) for name in "gh"])
     assert comparison.raters == 3
     assert comparison.alpha is not None
-    assert json.dumps(comparison.to_json(), allow_nan=False)
+    assert json.dumps(plain(comparison), allow_nan=False)

@@ -14,7 +14,7 @@ from scipy.optimize import isotonic_regression
 from sklearn.metrics import cohen_kappa_score
 
 from debate_judge.data.agreement.decisions import AbsoluteAgreement, DecisionRule, absolute_agreement, decision_cuts
-from debate_judge.data.agreement.figures import AVERAGE, GroupScores
+from debate_judge.data.agreement.figures import AVERAGE, Figure, GroupScores
 from debate_judge.data.calibration import IDENTITY_WEIGHT, Calibration, calibration_effect, fit_calibration
 from debate_judge.data.schema import Aspect, Scale
 from tests.data.scored_groups import group
@@ -59,7 +59,8 @@ def test_scores_on_another_scale_are_mapped_too_and_have_no_error_before() -> No
     assert calibration.map_score(0.9) == calibration.map_score(0.4) == pytest.approx(5)
     assert fitted([group("a", [2, 3], [0.3, 0.3])], on_scale=False).map_score(0.7) == 2.5
     effect = calibration_effect(calibration, groups, "summary", on_scale=False)
-    assert effect.error is effect.bias is effect.change is effect.rms is None
+    assert {effect.error, effect.bias, effect.change} == {Figure()}
+    assert effect.rms is None
     assert effect.error_after.value == pytest.approx(0, abs=0.01)
 
 
@@ -154,11 +155,11 @@ def test_the_figures_are_those_of_their_definitions() -> None:
 
 def test_a_change_is_paired_and_its_sign_tells_which_way() -> None:
     results = compared(single=judged(2.0, 0.3), compiled=judged(-0.5, 0.2))
-    change, measures = results["compiled"][AVERAGE].changes, results["compiled"][AVERAGE].measures
+    change, measures = results["compiled"][AVERAGE].change, results["compiled"][AVERAGE].measures
     mae, kappa = change["mae"], change["kappa"]
     assert mae.high < 0
     assert kappa.low > 0
-    assert results["single"][AVERAGE].changes == {}
+    assert results["single"][AVERAGE].change == {}
     assert 0 <= measures["mae"].low < measures["mae"].value < measures["mae"].high  # type: ignore[operator]
 
 

@@ -18,7 +18,7 @@ from dspy.teleprompt.teleprompt import Teleprompter
 from scipy import stats
 
 from debate_judge.data.agreement.correlations import correlation
-from debate_judge.data.agreement.figures import Difference, GroupScores, range_interval
+from debate_judge.data.agreement.figures import Figure, GroupScores
 from debate_judge.data.calibration import Calibration
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.held_out import COMPARED, COMPILED_MAPPED, choose_export, compare_held_out
@@ -182,12 +182,14 @@ def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(fold
     groups = folded.result.held_out.judges["compiled"].scores["coherence"]
     assert len({group.group for group in groups}) == len(groups) == SOURCES
     values = np.array([correlation(*pairs([group]), "spearman") or 0.0 for group in groups])
-    expected = range_interval(float(values.mean()), float(stats.sem(values)), len(values))
+    mean = values.mean()
+    half_width = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) / (1 - mean**2)
+    low, high = np.tanh([np.arctanh(mean) - half_width, np.arctanh(mean) + half_width])
     tables = folded.result.held_out.tables
     for table in (tables["compiled"].aspects["coherence"], tables["compiled"].average):
         cell = table["summary"]["spearman"]
         assert (cell.groups, cell.value) == (SOURCES, pytest.approx(values.mean()))
-        assert (cell.low, cell.high) == pytest.approx((expected.low, expected.high))
+        assert (cell.low, cell.high) == pytest.approx((low, high))
     gain, single = folded.result.held_out.gain, tables["single"].average["summary"]["spearman"].value
     assert (gain.groups, gain.value) == (SOURCES, pytest.approx(values.mean() - (single or 0.0)))
 
@@ -205,9 +207,9 @@ def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
 # --- what is exported ---
 
 
-def gained(low: float | None, high: float | None) -> Difference:
+def gained(low: float | None, high: float | None) -> Figure:
     value = None if low is None or high is None else (low + high) / 2
-    return Difference(value, low, high, p_value=None, groups=16, deviation=0.1)
+    return Figure(value, low, high, p_value=None, groups=16, deviation=0.1)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def gained(low: float | None, high: float | None) -> Difference:
     ],
 )
 def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
-    folded: FoldedCompile, gain: Difference, calls: float, expected: str, why: str
+    folded: FoldedCompile, gain: Figure, calls: float, expected: str, why: str
 ) -> None:
     by_judge = {**folded.result.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}}
     held_out = replace(folded.result.held_out)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from debate_judge.data.agreement.figures import GroupScores
+from debate_judge.data.agreement.figures import GroupScores, Statistic
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.runs.comparison.figures import EvalSetup, EvaluatedJudge
+from debate_judge.runs.comparison.figures import Comparison, EvaluatedJudge
 from debate_judge.runs.runner import group_ratings
 from tests.fakes import debater, section
 
@@ -35,12 +35,13 @@ def corpus(*groups: Sequence[int], name: str = "test") -> Corpus:
     )
 
 
-def setup(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,)) -> EvalSetup:
+def setup(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,)) -> Comparison:
     """The same to compare on, at summary level, by Spearman and tau-b."""
-    return EvalSetup(corpus(*groups), tuple(aspects), "summary", ("spearman", "kendall"))
+    statistics: tuple[Statistic, ...] = ("spearman", "kendall")
+    return Comparison(corpus=corpus(*groups), aspects=tuple(aspects), level="summary", statistics=statistics)
 
 
-def evaluated_judge(on: EvalSetup, **scores: Callable[[float, int], float | None]) -> EvaluatedJudge:
+def evaluated_judge(on: Comparison, **scores: Callable[[float, int], float | None]) -> EvaluatedJudge:
     """Scores as functions of the rating and the number of the group."""
     aspects = {aspect.name: aspect for aspect in on.corpus.task.aspects}
 

@@ -12,19 +12,16 @@ import pytest
 from scipy import stats
 
 from debate_judge.data.agreement.decisions import (
-    NEGATIVE,
-    POSITIVE,
     DecisionResult,
     DecisionRule,
     evaluate_decisions,
     find_decision_rules,
 )
-from debate_judge.data.agreement.figures import GroupScores
+from debate_judge.data.agreement.figures import GroupScores, plain
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale, Task
 from debate_judge.runs import agreement as command
 from debate_judge.runs.comparison.figures import EvaluatedJudge
 from debate_judge.runs.comparison.job import read_external
-from debate_judge.runs.reports.evidence import to_json
 from tests.runs.rated_corpora import COHERENCE, FLUENCY, corpus
 
 RATINGS = {"g1": [1, 2, 3, 4], "g2": [4, 3, 2, 1], "g3": [2, 2, 2, 2]}
@@ -79,7 +76,7 @@ def test_several_raters_in_a_cell_and_missing_scores(agreement: Agreement) -> No
     assert raters["raters"] == 2
     assert None not in (raters["ceiling"]["value"], raters["alpha"])
     # A score of 5 lies outside the raters' scale of 1 to 4, so that a distance would mean nothing.
-    assert raters["error"] is None
+    assert raters["error"]["value"] is None
 
 
 def pairs(*scores: float | None, ratings: tuple[tuple[float, float], ...] = ((1, 0), (1, 0), (1, 0))) -> list[Any]:
@@ -214,8 +211,8 @@ def values(result: DecisionResult) -> dict[str, float | None]:
 
 def test_binary_decisions_are_counted() -> None:
     result = decided(CHECKED)
-    assert (result.labels, result.decisions) == ({POSITIVE: 4, NEGATIVE: 3}, {POSITIVE: 4, NEGATIVE: 2})
-    assert (result.undecided, result.sources, result.majority_baseline) == (1, 4, 4 / 7)
+    assert (result.labels, result.decisions) == ({"positive": 4, "negative": 3}, {"positive": 4, "negative": 2})
+    assert (result.undecided, result.sources, result.majority_accuracy) == (1, 4, 4 / 7)
 
 
 def test_pairs_by_hand() -> None:
@@ -227,7 +224,7 @@ def test_pairs_by_hand() -> None:
     expected = {"accuracy": 2 / 4, "kappa": 3 / 11, "balanced_accuracy": (1 / 2 + 1 + 0) / 3, "auroc": 1 / 2}
     assert values(result) == pytest.approx(expected)
     assert (result.labels, result.decisions) == ({"win": 3, "tie": 1, "loss": 1}, {"win": 1, "tie": 2, "loss": 1})
-    assert (result.undecided, result.majority_baseline, result.lower) == (1, 3 / 5, {})
+    assert (result.undecided, result.majority_accuracy, result.lower_label) == (1, 3 / 5, {})
     # Which of two scores is higher can be told on any scale.
     assert decided(pairs, PAIRS, on_scale=False) == result
 
@@ -235,11 +232,10 @@ def test_pairs_by_hand() -> None:
 def test_what_has_no_label_or_no_decision() -> None:
     split = decided(scores(((1, 0.5), (0.9, 0.9)), ((0, 0.5), (0.1, 0.9))))
     silent = decided(scores(((1, 0), (None, None))))
-    assert (split.labels, split.measures["accuracy"].value) == ({POSITIVE: 1, NEGATIVE: 1}, 1.0)
-    assert ({m.value for m in silent.measures.values()}, silent.undecided, silent.majority_baseline) == ({None}, 2, 0.5)
-    results = {"split": {"quality": split}, "silent": {"quality": silent}}
-    assert to_json(results)["split"]["quality"]["ties"] == 2
-    json.dumps(to_json(results), allow_nan=False)
+    assert (split.labels, split.measures["accuracy"].value) == ({"positive": 1, "negative": 1}, 1.0)
+    assert ({m.value for m in silent.measures.values()}, silent.undecided, silent.majority_accuracy) == ({None}, 2, 0.5)
+    assert split.ties == 2
+    json.dumps(plain(silent), allow_nan=False)
     assert evaluate_decisions({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
 
 
@@ -247,4 +243,4 @@ def test_scores_off_the_scale_are_ranked_and_not_cut() -> None:
     metric = scores(((1,), (-1.5,)), ((0,), (-4,)), ((1,), (-2,)), ((0,), (-1.8,)))
     result = decided(metric, on_scale=False)
     # -1.5 beats both, -2 beats -4 alone.
-    assert (values(result), result.decisions, result.lower) == ({"auroc": 3 / 4}, {}, {})
+    assert (values(result), result.decisions, result.lower_label) == ({"auroc": 3 / 4}, {}, {})

@@ -96,7 +96,7 @@ def test_where_raters_are_several_judges_stand_beside_them(command: Compare) -> 
     metric, single = raters["rouge-l"]["coherence"], raters["single"]["coherence"]
     assert (single["raters"], single["ceiling"]) == (3, metric["ceiling"])
     # ROUGE-L has a scale of its own: its distance from ratings means nothing.
-    assert (metric["error"], single["error"]["value"] > 0) == (None, True)
+    assert (metric["error"]["value"], single["error"]["value"] > 0) == (None, True)
 
 
 def test_held_out_groups_of_compiles_split_are_scored_unless_others_are_wanted(command: Compare) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from debate_judge.data.agreement.correlations import agreement
 from debate_judge.data.agreement.figures import AVERAGE
 from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.judge import Debate
@@ -17,7 +18,7 @@ from debate_judge.programs.judge import AspectJudge, DebateConfig, Item, Judgeme
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.settings import Price
 from debate_judge.runs.comparison.entrants import Entrant, build_entrants, parse_judges
-from debate_judge.runs.comparison.figures import Comparison, EvalSetup, EvaluatedJudge
+from debate_judge.runs.comparison.figures import Comparison, EvaluatedJudge
 from debate_judge.runs.comparison.job import evaluate
 from debate_judge.runs.flags import split_commas
 from debate_judge.runs.reports.evidence import absolute_agreement_table
@@ -30,7 +31,7 @@ SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
 
 
-def evaluated(lm: JudgeLM, judges: Sequence[Entrant], on: EvalSetup = SETUP) -> Mapping[str, EvaluatedJudge]:
+def evaluated(lm: JudgeLM, judges: Sequence[Entrant], on: Comparison = SETUP) -> Mapping[str, EvaluatedJudge]:
     with JudgeRunner(lm, progress=False) as runner:
         return evaluate(runner, judges, on.corpus, on.aspects)[0]
 
@@ -77,7 +78,7 @@ def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
         judges, failed = evaluate(runner, [broken, *entrants_of("single")], SETUP.corpus, SETUP.aspects)
     assert (list(judges), list(failed)) == (["single"], ["broken"])
     # As the baseline it leaves the table without differences.
-    comparison = Comparison(SETUP, judges, baseline="broken", failed=failed)
+    comparison = replace(SETUP, judges=judges, baseline="broken", failed=failed)
     assert (comparison.differences, comparison.to_json()["failed"]) == ({}, failed)
     with pytest.raises(InputError, match="log-probabilities"):
         evaluated(lm, [broken])
@@ -128,11 +129,11 @@ def nearly(rating: float, group: int) -> float:
     return -rating if group < 6 else rating
 
 
-def compared(judges: Mapping[str, tuple[Score, Score]], baseline: str, on: EvalSetup = MANY) -> Comparison:
+def compared(judges: Mapping[str, tuple[Score, Score]], baseline: str, on: Comparison = MANY) -> Comparison:
     """Judges by their scores of coherence and fluency."""
     names = [aspect.name for aspect in on.aspects]
     entries = {name: evaluated_judge(on, **dict(zip(names, scores, strict=False))) for name, scores in judges.items()}
-    return Comparison(on, entries, baseline=baseline)
+    return replace(on, judges=entries, baseline=baseline)
 
 
 def test_the_best_of_a_column_is_marked_where_it_differs_from_every_other_corrected_over_all_columns() -> None:
@@ -160,12 +161,12 @@ def test_distances_are_those_of_judges_on_the_raters_scale_alone() -> None:
     scores = {"high": lambda rating, group: min(5.0, rating + 1), "off": wrong, "metric": right, "right": right}
     entries = {name: evaluated_judge(on, coherence=score, fluency=score) for name, score in scores.items()}
     entries["metric"] = replace(entries["metric"], on_scale=False)
-    agreement = Comparison(on, entries, baseline="right").absolute_agreement
+    agreement = replace(on, judges=entries, baseline="right").absolute_agreement
     # The baseline first, for changes are from it.
     assert list(agreement) == ["right", "high"]
     # 1, 2, 3, 4, 5 become 2, 3, 4, 5, 5: four of five a point off.
     assert absolute_agreement_table(agreement).rows[-1][2] == "0.80 [0.80, 0.80] (+0.80 [+0.80, +0.80])"
-    assert Comparison(replace(on, cuts={}), entries, baseline="right").absolute_agreement == {}
+    assert replace(on, judges=entries, cuts={}).absolute_agreement == {}
 
 
 # --- judges with settings in brackets ---
@@ -231,6 +232,6 @@ def test_every_n_is_the_beginning_of_the_longest_debate_and_costs_no_call_more()
     # The Critic objects twice and is content in the third round: what the debate of four rounds needs alone.
     assert lm.meter.executed.total() == 6 * ITEMS
     assert [judge.calls for judge in judges] == [1, 3, 5, 6, 6]
-    values = [SETUP.agreement(judge.scores).average["summary"]["spearman"].value for judge in judges]
+    values = [agreement(judge.scores, "spearman", "summary").value for judge in judges]
     # Before the second round every score is the same: a judge that ranks nothing earns 0.
     assert values == [0, 0, *[pytest.approx(1)] * 3]

@@ -116,6 +116,6 @@ def test_a_comparison_takes_them_and_an_export_from_mlflows_store(store: str, tm
     with mlflow.start_run() as run:
         mlflow.log_artifacts(str(folder), "export")
     plan = prepare(CompareFlags(data=SPEC, judges=(run.info.run_id,), part="all"))
-    assert len(plan.setup.corpus.groups) == 3
+    assert len(plan.comparison.corpus.groups) == 3
     (entrant,) = plan.entrants
     assert set(entrant.aspect_judges) == set(read(folder).judge.aspects)

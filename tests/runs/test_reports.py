@@ -17,11 +17,10 @@ from debate_judge.programs.judge import Failure, Judgement, Transcript, Turn, Un
 from debate_judge.runs.comparison.figures import EvaluatedJudge
 from debate_judge.runs.reports.page import (
     Chart,
-    Paragraph,
     Quotation,
     Report,
     ReportBlock,
-    Series,
+    Warned,
     debates_of,
     draw,
     page,
@@ -30,9 +29,9 @@ from debate_judge.runs.reports.tables import DataTable
 
 # --- charts ---
 
-PLAIN, STRICT = Series("plain", ((0, 0.3, 0.2, 0.5), (1, 0.4, 0.3, 0.6))), Series("strict", ((0, 0.3, 0.2, 0.5),))
-DOTS = Chart("held-out", "dots", "r", (Series("a", ((0.2, 0, 0.1, 0.4), (0.6, 1))),), ("style", "wit"), (0.8, None))
-LINES = Chart("coherence", "lines", "Spearman", (PLAIN, STRICT), chosen=("plain", 1))
+ROUNDS = ((0, 0.3, 0.2, 0.5), (1, 0.4, 0.3, 0.6))
+DOTS = Chart("held-out", "dots", "r", {"a": ((0.2, 0, 0.1, 0.4), (0.6, 1))}, ("style", "wit"), (0.8, None))
+LINES = Chart("coherence", "lines", "Spearman", {"plain": ROUNDS, "strict": ROUNDS[:1]}, chosen=("plain", 1))
 
 
 def places(svg: str) -> list[tuple[float, float]]:
@@ -41,16 +40,17 @@ def places(svg: str) -> list[tuple[float, float]]:
 
 
 def test_points_stand_where_their_values_say_and_legends_name_them() -> None:
-    dots, lines = draw(replace(DOTS, series=(*DOTS.series, Series("b", ((0.2, 0),))))), draw(LINES)
-    (x0, y0), (x1, y1), (x2, y2) = places(dots.svg)
+    svg, legend = draw(replace(DOTS, series={**DOTS.series, "b": ((0.2, 0),)}))
+    (x0, y0), (x1, y1), (x2, y2) = places(svg)
     assert x0 == x2 < x1
     assert y0 < y2 < y1, "series of a row stand below one another"
-    assert [entry.text.split(":")[0] for entry in dots.legend] == ["a", "b", "the human ceiling"]
-    (x0, y0), (x1, y1), (x2, y2) = places(lines.svg)
+    assert [text.split(":")[0] for _, _, text in legend] == ["a", "b", "the human ceiling"]
+    svg, legend = draw(LINES)
+    (x0, y0), (x1, y1), (x2, y2) = places(svg)
     assert y0 == y2 > y1, "a greater value stands higher"
     assert x0 < x2 < x1, "points of equal n do not hide one another"
-    assert [entry.text for entry in lines.legend] == ["plain", "strict", "chosen: plain, n = 1"]
-    assert places(draw(replace(DOTS, series=(Series("none", ()),), ceiling=())).svg) == []
+    assert [text for _, _, text in legend] == ["plain", "strict", "chosen: plain, n = 1"]
+    assert places(draw(replace(DOTS, series={"none": ()}, ceiling=()))[0]) == []
 
 
 # --- the page ---
@@ -88,18 +88,18 @@ def report(text: str, *parts: ReportBlock) -> Report:
     judges = {"debate": EvaluatedJudge(scores, {a.name: judgements for a in ASPECTS})}
     debates, texts = debates_of(corpus, ASPECTS, judges, {"debate": True})
     labels = {"source": "article", "candidate": "summary", "context": "background"}
-    return Report("Compiled judge", "toy", text, parts, {text: parts}, debates, texts, text, labels)
+    return Report("Compiled judge", text, parts, {text: parts}, debates, texts, text, labels)
 
 
 def one_of_each(text: str) -> tuple[ReportBlock, ...]:
     """Everything that a section may hold, with the text wherever there is one."""
-    named = Series(text, ((0, 0.3, 0.2, 0.5), (1, 0.4, 0.3, 0.6)))
     return (
-        Paragraph(text, "small"),
+        text,
+        Warned(text),
         DataTable((text, "n"), ((text, "1"), ("b", "2.5 [1.0, 3.0]")), text, total=True),
         Quotation(text, text),
-        replace(DOTS, title=text, caption=text, series=(named,), rows=(text, "b")),
-        replace(LINES, title=text, caption=text, series=(named, STRICT), chosen=(text, 0)),
+        replace(DOTS, title=text, caption=text, series={text: ROUNDS}, rows=(text, "b")),
+        replace(LINES, title=text, caption=text, series={text: ROUNDS, "strict": ROUNDS[:1]}, chosen=(text, 0)),
     )
 
 
