@@ -20,12 +20,13 @@ from debate_judge.programs.lm.settings import (
     Temperature,
     base_variable,
     key_variable,
-    litellm_table,
+    litellm_entry,
     normalize_address,
     price_of,
     require_provider,
     without_credentials,
 )
+from debate_judge.programs.lm.transport import LiteLLMTransport, anthropic_transport, openai_transport
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,30 +66,6 @@ def make_lm(
         InputError: The spec names no LM; its key cannot be sent; a budget in money was given, but no price is known;
             the file of prices cannot be read; or `api_base` is not an address.
     """
-    _require_usable(spec, flag)
-    options = options or LMOptions()
-    common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
-    if spec == OFFLINE:
-        from debate_judge.programs import offline
-
-        return JudgeLM(offline.MODEL, transport=transport or offline.OfflineTransport(), price=FREE, **common)
-    api_base = server_address(spec, api_base)
-    made = transport or transport_for(spec, api_base, flag)
-    settings = {"temperature": temperature, "max_tokens": max_tokens}
-    refused = [name for name in refused_settings(spec) if settings[name] != "none"]
-    if refused and transport is None:
-        _note_refused(spec, *refused)
-    common |= {name: None if value == "none" or name in refused else value for name, value in settings.items()}
-    return JudgeLM(
-        spec,
-        transport=made,
-        endpoint=without_credentials(api_base or os.environ.get(base_variable(spec)) or ""),
-        price=_price(spec, api_base, options),
-        **common,
-    )
-
-
-def _require_usable(spec: str, flag: str) -> None:
     if spec != OFFLINE and "/" not in spec:
         raise InputError(
             f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. {EXAMPLE_LM}",
@@ -98,19 +75,48 @@ def _require_usable(spec: str, flag: str) -> None:
             remedy=did_you_mean(spec, [OFFLINE]),
         )
     require_provider(spec, flag)
+    options = options or LMOptions()
+    common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
+    if spec == OFFLINE:
+        from debate_judge.programs import offline
+
+        return JudgeLM(offline.MODEL, transport=transport or offline.OfflineTransport(), price=FREE, **common)
+    api_base = server_address(spec, api_base)
+    price = price_of(spec, options.prices, use_litellm=api_base is None)
+    if price is None and options.budget.usd is not None:
+        raise InputError(
+            f"the price of {spec} is unknown",
+            field="--budget",
+            expected="a budget in calls or tokens, or a price",
+            found=f"usd={options.budget.usd:g}",
+            remedy="give --prices FILE with a section for this model, or cap calls or tokens",
+        )
+    made = transport or transport_for(spec, api_base, flag)
+    settings = {"temperature": temperature, "max_tokens": max_tokens}
+    refused = [name for name in _refused_settings(spec) if settings[name] != "none"]
+    if refused and transport is None:
+        _note_refused(spec, " and no ".join(name.replace("_", "-") for name in refused))
+    common |= {name: None if value == "none" or name in refused else value for name, value in settings.items()}
+    endpoint = without_credentials(api_base or os.environ.get(base_variable(spec)) or "")
+    return JudgeLM(spec, transport=made, endpoint=endpoint, price=price, **common)
+
+
+def server_address(spec: str, api_base: str | None) -> str | None:
+    """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's own."""
+    address, variable = normalize_address(api_base), base_variable(spec)
+    if address is not None or spec.partition("/")[0] not in CALLED_DIRECTLY:
+        # LiteLLM reads the environment itself.
+        return address
+    return normalize_address(os.environ.get(variable), variable)
 
 
 def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
     """The transport for PROVIDER/MODEL, which makes one attempt at a call."""
-    provider, _, name = spec.partition("/")
+    provider = spec.partition("/")[0]
     # OpenAI has some models in its Responses API alone, which LiteLLM calls for them; other servers of that name chat.
-    lacks_chat = provider == "openai" and not api_base and litellm_table().get(name, {}).get("mode") == "responses"
+    lacks_chat = provider == "openai" and not api_base and litellm_entry(spec).get("mode") == "responses"
     if provider not in CALLED_DIRECTLY or lacks_chat:
-        from debate_judge.programs.lm.transport import LiteLLMTransport
-
         return LiteLLMTransport(spec, api_base, flag)
-    from debate_judge.programs.lm.transport import anthropic_transport, openai_transport
-
     # A line break that was pasted with the key is not allowed in a header.
     key = (os.environ.get(key_variable(spec)) or "").strip() or None
     if key and not (key.isascii() and key.isprintable()):
@@ -132,41 +138,17 @@ def is_reasoning_model(spec: str) -> bool:
     return re.match(r"(o[1345](-(mini|nano|pro))?(-\d{4}-\d{2}-\d{2})?$|gpt-[5-9](?!.*-chat))", family) is not None
 
 
-def refused_settings(spec: str) -> tuple[str, ...]:
+def _refused_settings(spec: str) -> tuple[str, ...]:
     """The settings that the model is known to refuse, by its name or by LiteLLM's table."""
     if is_reasoning_model(spec):
         return "temperature", "max_tokens"
-    table = litellm_table()
-    entry = table.get(spec) or table.get(spec.partition("/")[2]) or {}
-    return ("temperature",) if entry.get("supports_sampling_params") is False else ()
+    return ("temperature",) if litellm_entry(spec).get("supports_sampling_params") is False else ()
 
 
 @cache
-def _note_refused(spec: str, *names: str) -> None:
+def _note_refused(spec: str, names: str) -> None:
     """Once, although a run may make several LMs of one model."""
-    _LOG.warning("%s takes no %s, which is left out", spec, " and no ".join(name.replace("_", "-") for name in names))
-
-
-def server_address(spec: str, api_base: str | None) -> str | None:
-    """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's own."""
-    address, variable = normalize_address(api_base), base_variable(spec)
-    if address is not None or spec.partition("/")[0] not in CALLED_DIRECTLY:
-        # LiteLLM reads the environment itself.
-        return address
-    return normalize_address(os.environ.get(variable), variable)
-
-
-def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
-    price = price_of(spec, options.prices, use_litellm=api_base is None)
-    if price is None and options.budget.usd is not None:
-        raise InputError(
-            f"the price of {spec} is unknown",
-            field="--budget",
-            expected="a budget in calls or tokens, or a price",
-            found=f"usd={options.budget.usd:g}",
-            remedy="give --prices FILE with a section for this model, or cap calls or tokens",
-        )
-    return price
+    _LOG.warning("%s takes no %s, which is left out", spec, names)
 
 
 def offline_lm() -> JudgeLM:

@@ -162,7 +162,7 @@ class Stage:
         return cls(row, population.count / sampled.count, extra_bytes * TOKENS_PER_BYTE)
 
 
-class CountingStore:
+class CountingStore(ReplyStore):
     """The store of a dry run: returns stored replies of earlier runs, and counts all other calls.
 
     Args:
@@ -173,29 +173,16 @@ class CountingStore:
     def __init__(self, stages: Mapping[str, Stage], stored: ReplyStore | None = None) -> None:
         self.totals: dict[tuple[str, str], CallTotals] = {}
         """(row, role) -> calls and tokens."""
+        super().__init__()
         self._stages = stages
         self._stored = stored
-        self._counted: dict[str, Reply] = {}
 
     async def get(self, key: str) -> Reply | None:
-        stored = self._counted.get(key)
-        return await self._stored.get(key) if stored is None and self._stored is not None else stored
-
-    async def get_or_claim(self, key: str) -> Reply | bool:
-        reply = await self.get(key)
-        return True if reply is None else reply
-
-    async def release(self, key: str) -> None:
-        pass
-
-    async def discard(self, key: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+        reply = await super().get(key)
+        return await self._stored.get(key) if reply is None and self._stored is not None else reply
 
     async def put(self, key: str, role: str, reply: Reply) -> None:
-        self._counted[key] = reply
+        await super().put(key, role, reply)
         if not reply.input_tokens:
             # The result of a web search.
             return

@@ -32,7 +32,7 @@ from debate_judge.programs.grouping import (
 )
 from debate_judge.programs.judge import EMPTY, CompiledJudge, Judge, Judgement, ScoreScale, call_result, cut_of
 from debate_judge.programs.lm.engine import JudgeLM, run
-from debate_judge.programs.lm.replies import InMemoryStore, SqlStore, replies_folder
+from debate_judge.programs.lm.replies import ReplyStore, SqlStore, replies_folder
 from debate_judge.programs.lm.settings import LMOptions, MaxTokens
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.export import Export, attribute_spec_errors, cuts_in, open_export, resolve_lm
@@ -432,7 +432,7 @@ def open_judge(
     """Connect an export to its LM; the arguments are those of `runs.loaded.load` and `programs.lm.settings`."""
     spec, api_base, settings = resolve_lm(export, lm, api_base, max_tokens)
     # Limited, so that the memory of a long-running service does not grow.
-    reply_store = InMemoryStore(max_replies=10_000) if store is None else SqlStore(replies_folder(store, spec))
+    reply_store = ReplyStore(max_replies=10_000) if store is None else SqlStore(replies_folder(store, spec))
     try:
         with attribute_spec_errors(export, lm):
             client = make_lm(

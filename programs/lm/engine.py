@@ -50,7 +50,6 @@ from debate_judge.programs.lm.replies import (
     CALL_TAG,
     ON_REPLY,
     CallTag,
-    InMemoryStore,
     LocalTransport,
     Messages,
     Meter,
@@ -219,7 +218,7 @@ class JudgeLM(dspy.LM):
         # Not DSPy's advice to raise `max_tokens`, which is done by itself.
         logging.getLogger("dspy.clients.lm").addFilter(_is_no_advice)
         self.endpoint, self.price, self.concurrency = endpoint, price, concurrency
-        self.store: ReplyStore = InMemoryStore() if store is None else store
+        self.store: ReplyStore = ReplyStore() if store is None else store
         self.meter = Meter()
         """Counts its calls and tokens, together with those of the second LM of its run."""
         self._options = options or LMOptions()

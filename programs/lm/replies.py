@@ -1,4 +1,10 @@
-"""Replies, what they used, and where they are stored. Imports no DSPy."""
+"""Replies, what they used, and where they are stored. Imports no DSPy.
+
+A reply is stored and committed before its caller continues, so that finished calls are not paid for again and a stopped
+run resumes. Of the processes that need the same reply one claims the call and makes it; a claim expires unless its
+owner renews it, and ends at once where the owner's process has ended. An operation of a store takes some 40
+microseconds, so it is carried out where it is called, on the loop of all LM calls.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +21,11 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 from filelock import FileLock
@@ -27,17 +33,15 @@ from filelock import FileLock
 from debate_judge.data.errors import InputError, make_folder
 from debate_judge.programs.lm.settings import Price
 
-# --- reply ---
+_LOG = logging.getLogger(__name__)
 
-IMPOSSIBLE = -9999.0
-"""Log-probability of a token that has none; servers that write a number there write this one."""
 Messages = list[dict[str, Any]]
 """Texts with their roles (system, user, assistant), as OpenAI's chat protocol has them."""
 
+# --- replies ---
 
-def replies_folder(store: str | Path, spec: str) -> Path:
-    """The folder with the stored replies of the LM `spec`, below the folder given with `--store`."""
-    return Path(store) / "replies" / spec.replace("/", "_")
+IMPOSSIBLE = -9999.0
+"""Log-probability of a token that has none; servers that write a number there write this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +63,23 @@ class Reply:
     """Whether a gateway says that it is from its cache."""
 
     def __post_init__(self) -> None:
-        # A reply must be the same when it comes from the store: UTF-8 cannot hold every Python string.
-        if not self.text.isascii() or "\0" in self.text:
-            object.__setattr__(self, "text", _storable(self.text))
-        if not self.finish.isalnum():
-            object.__setattr__(self, "finish", _storable(self.finish))
+        # A reply must be the same when it comes from the store.
+        object.__setattr__(self, "text", _storable(self.text))
+        object.__setattr__(self, "finish", _storable(self.finish))
 
 
 def _storable(text: str) -> str:
+    """The text without what UTF-8 or a database cannot hold."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def validated_reply(
-    text: object, tokens: tuple[object, object, object] = (0, 0, 0), finish: object = "stop", logprobs: object = None
-) -> Reply:
+def validated_reply(text: object, tokens: Iterable[object], finish: object, logprobs: Any) -> Reply:
     """A reply from untrusted values, of a server.
 
     Invalid counts become 0 (unknown). Alternatives whose log-probability is no finite number are left out, and a token
     for which it is none has `IMPOSSIBLE`; log-probabilities without any number, or for what are no texts, become None.
-    Characters that UTF-8 or a database cannot hold are replaced.
 
     Args:
         text: The reply's text.
@@ -90,32 +92,21 @@ def validated_reply(
     """
     if not isinstance(text, str) or not isinstance(finish, str):
         raise ValueError("not a text")
-    input_tokens, output_tokens, cached_tokens = map(_count, tokens)
-    return Reply(text, input_tokens, output_tokens, min(cached_tokens, input_tokens), finish, _logprobs(logprobs))
-
-
-def _count(value: Any) -> int:
+    counts = [0.0 if isinstance(count, bool) else _number(count) or 0.0 for count in tokens]
+    given, replied, cached = (int(count) if 0 <= count < 10**15 else 0 for count in counts)
     try:
-        number = 0 if isinstance(value, bool) else int(value)
-    except (TypeError, ValueError, OverflowError):
-        return 0
-    return number if 0 <= number < 10**15 else 0
-
-
-def _logprobs(value: Any) -> tuple[tuple[tuple[str, float], ...], ...] | None:
-    try:
-        numbers = [[(_storable(token), _finite(p)) for token, p in alternatives] for alternatives in value]
+        found = [[(_storable(token), _number(p)) for token, p in alternatives] for alternatives in logprobs]
     except (TypeError, ValueError, AttributeError):
-        return None
-    if not all(numbers) or all(p is None for alternatives in numbers for _, p in alternatives):
-        return None
-    return tuple(
+        found = []
+    usable = all(found) and any(p is not None for alternatives in found for _, p in alternatives)
+    by_token = tuple(
         ((token, IMPOSSIBLE if p is None else p), *((other, q) for other, q in others if q is not None))
-        for (token, p), *others in numbers
+        for (token, p), *others in (found if usable else ())
     )
+    return Reply(text, given, replied, min(cached, given), finish, by_token or None)
 
 
-def _finite(value: Any) -> float | None:
+def _number(value: Any) -> float | None:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -144,84 +135,6 @@ class LocalTransport:
         return self.answer(system, messages[-1]["content"], settings)
 
     async def aclose(self) -> None:
-        pass
-
-
-class StoreError(InputError):
-    """A store cannot be read or written; the run must end."""
-
-
-class ReplyStore(Protocol):
-    """Stores replies by the keys of their calls. `SqlStore` is one in a database."""
-
-    async def get(self, key: str) -> Reply | None:
-        """The reply that is stored under a key."""
-        ...
-
-    async def get_or_claim(self, key: str) -> Reply | bool:
-        """The stored reply; else True if this process now holds the call's claim, False while another process does.
-
-        If it is cancelled, no claim is left behind.
-        """
-        ...
-
-    async def put(self, key: str, role: str, reply: Reply) -> None:
-        """Store a reply, committed when this returns, and end the claim of its call."""
-        ...
-
-    async def release(self, key: str) -> None:
-        """End the claim of a call that has failed."""
-        ...
-
-    async def discard(self, key: str) -> None:
-        """Forget a reply that could not be used, at the latest when the store is opened again."""
-        ...
-
-    def close(self) -> None: ...
-
-
-_FIRST_POLL, _MAX_POLL = 0.02, 0.5
-"""Seconds between two polls of a claim that another process holds; a call to an LM takes seconds."""
-
-
-async def wait_or_claim(store: ReplyStore, key: str) -> Reply | None:
-    """Wait while another process holds the claim of a call; its reply, or None if this process now holds the claim."""
-    pause = _FIRST_POLL
-    while (outcome := await store.get_or_claim(key)) is False:
-        await asyncio.sleep(pause)
-        pause = min(1.5 * pause, _MAX_POLL)
-    return None if outcome is True else outcome
-
-
-class InMemoryStore:
-    """A store that lasts as long as the process. It has no claims.
-
-    Args:
-        max_replies: The oldest replies beyond this number are dropped. None keeps all.
-    """
-
-    def __init__(self, max_replies: int | None = None) -> None:
-        self._max_replies = max_replies
-        self._replies: dict[str, Reply] = {}
-
-    async def get(self, key: str) -> Reply | None:
-        return self._replies.get(key)
-
-    async def get_or_claim(self, key: str) -> Reply | bool:
-        return self._replies.get(key) or True
-
-    async def put(self, key: str, role: str, reply: Reply) -> None:
-        self._replies[key] = reply
-        if self._max_replies is not None and len(self._replies) > self._max_replies:
-            del self._replies[next(iter(self._replies))]
-
-    async def release(self, key: str) -> None:
-        pass
-
-    async def discard(self, key: str) -> None:
-        self._replies.pop(key, None)
-
-    def close(self) -> None:
         pass
 
 
@@ -295,24 +208,18 @@ class Meter:
     prices: dict[str, Price | None] = field(default_factory=dict)
     """Role -> price, for roles of a second LM."""
 
-    def count_request(self, role: str) -> None:
-        self.requested[role] += 1
-
     def count_reply(self, role: str, reply: Reply, *, round: int = 0) -> None:
         """Count a reply of an executed call."""
-        usage = self._account(role, round)
-        usage.calls += 1
-        usage.uncounted += not (reply.input_tokens or reply.output_tokens)
-        usage.fresh += reply.input_tokens - reply.cached_tokens
-        usage.cached += reply.cached_tokens
-        usage.output += reply.output_tokens
+        fresh, unknown = reply.input_tokens - reply.cached_tokens, not (reply.input_tokens or reply.output_tokens)
+        self._add(role, round, Usage(1, 0, fresh, reply.cached_tokens, reply.output_tokens, uncounted=unknown))
 
     def count_hit(self, role: str, reply: Reply, *, round: int = 0) -> None:
         """Count a reply from the store."""
-        usage = self._account(role, round)
-        usage.cache_hits += 1
-        usage.stored_input += reply.input_tokens
-        usage.stored_output += reply.output_tokens
+        stored = Usage(cache_hits=1, stored_input=reply.input_tokens, stored_output=reply.output_tokens)
+        self._add(role, round, stored)
+
+    def _add(self, role: str, round: int, usage: Usage) -> None:
+        self.accounts[role, round] = self.accounts.get((role, round), Usage()) + usage
 
     def counts(self) -> dict[str, int]:
         """Numbers of calls: `requested`, of these `answered`, `failed` and `from_cache`; the rest were cancelled."""
@@ -321,8 +228,7 @@ class Meter:
 
     def snapshot(self) -> Meter:
         """A copy without prices, for another process."""
-        accounts = {key: replace(usage) for key, usage in self.accounts.copy().items()}
-        return Meter(self.requested.copy(), accounts, self.failed.copy())
+        return Meter(self.requested.copy(), self.accounts.copy(), self.failed.copy())
 
     @classmethod
     def sum(cls, meters: Iterable[Meter]) -> Meter:
@@ -331,12 +237,9 @@ class Meter:
         for meter in meters:
             total.requested.update(meter.requested)
             total.failed.update(meter.failed)
-            for key, usage in meter.accounts.items():
-                total.accounts[key] = total.accounts.get(key, Usage()) + usage
+            for (role, round), usage in meter.accounts.items():
+                total._add(role, round, usage)
         return total
-
-    def _account(self, role: str, round: int) -> Usage:
-        return self.accounts.setdefault((role, round), Usage())
 
     @property
     def executed(self) -> Counter[str]:
@@ -371,25 +274,16 @@ class Meter:
         return {role: usage.cost(role_price) for role, usage, role_price in prices if role_price is not None}
 
 
-# --- store ---
-
-_LOG = logging.getLogger(__name__)
+# --- stores ---
 
 FILE = "replies.sqlite"
 """The database in the folder of a store; SQLite keeps `-wal` and `-shm` files next to it while it is open."""
-
-SCHEMA = 2
+_SCHEMA = 2
 """Version of the tables, in `PRAGMA user_version`; any other is refused."""
-
-CLAIM_EXPIRY = 20.0
+_CLAIM_EXPIRY = 20.0
 """Seconds after which a claim that was not renewed ends, e.g. because its process hangs."""
-
 _RENEWAL_INTERVAL = 5.0
 """Seconds between two renewals of the claims that a process holds."""
-
-_TIMEOUT = 60.0
-"""Seconds to wait for another process's transaction."""
-
 _TABLES = """
 CREATE TABLE replies (
     key TEXT PRIMARY KEY, role TEXT NOT NULL, text TEXT NOT NULL, input_tokens INTEGER NOT NULL,
@@ -401,8 +295,66 @@ CREATE TABLE claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, expires REAL NOT
 _COLUMNS = "key, role, text, input_tokens, output_tokens, cached_tokens, finish, logprobs, checksum"
 
 
-class SqlStore:
-    """A `ReplyStore` in a SQLite file. Any number of event loops, threads and processes may use it.
+def replies_folder(store: str | Path, spec: str) -> Path:
+    """The folder with the stored replies of the LM `spec`, below the folder given with `--store`."""
+    return Path(store) / "replies" / spec.replace("/", "_")
+
+
+class StoreError(InputError):
+    """A store cannot be read or written; the run must end."""
+
+
+class ReplyStore:
+    """Stores replies by the keys of their calls: here as long as the process lasts, without claims.
+
+    Args:
+        max_replies: The oldest replies beyond this number are dropped. None keeps all.
+    """
+
+    def __init__(self, max_replies: int | None = None) -> None:
+        self._max_replies = max_replies
+        self._replies: dict[str, Reply] = {}
+
+    async def get(self, key: str) -> Reply | None:
+        """The reply that is stored under a key."""
+        return self._replies.get(key)
+
+    async def get_or_claim(self, key: str) -> Reply | bool:
+        """The stored reply; else True if this store now holds the call's claim, False while another one does."""
+        return await self.get(key) or True
+
+    async def put(self, key: str, role: str, reply: Reply) -> None:
+        """Store a reply, committed when this returns, and end the claim of its call."""
+        self._replies[key] = reply
+        if self._max_replies is not None and len(self._replies) > self._max_replies:
+            del self._replies[next(iter(self._replies))]
+
+    async def release(self, key: str) -> None:
+        """End the claim of a call that has failed."""
+
+    async def discard(self, key: str) -> None:
+        """Forget a reply that could not be used, at the latest when the store is opened again."""
+        self._replies.pop(key, None)
+
+    def close(self) -> None:
+        """End all claims."""
+
+
+async def wait_or_claim(store: ReplyStore, key: str) -> Reply | None:
+    """Wait while another process holds the claim of a call; its reply, or None if this process now holds the claim."""
+    pause = 0.02
+    while (outcome := await store.get_or_claim(key)) is False:
+        await asyncio.sleep(pause)
+        # A call to an LM takes seconds.
+        pause = min(1.5 * pause, 0.5)
+    return None if outcome is True else outcome
+
+
+class SqlStore(ReplyStore):
+    """A store in a SQLite file. Any number of event loops, threads and processes may use it.
+
+    A row has a checksum over its key and all its fields; one whose checksum is wrong is deleted, and its call made
+    again. The first reply that is stored under a key stays.
 
     Args:
         folder: Of the file, on a disk of this machine; created if it is absent.
@@ -419,8 +371,8 @@ class SqlStore:
         self._lock, self._closed = threading.Lock(), threading.Event()
         # SQLite does not wait for another process that changes the mode of the file at the same moment.
         with FileLock(folder / ".opening"), self._store_errors():
-            # isolation_level=None: `_transaction` sends BEGIN itself.
-            self._db = sqlite3.connect(self._file, _TIMEOUT, isolation_level=None, check_same_thread=False)
+            # isolation_level=None: `_transaction` sends BEGIN itself. Another process's is waited for.
+            self._db = sqlite3.connect(self._file, 60.0, isolation_level=None, check_same_thread=False)
             self._set_up()
         threading.Thread(target=self._renew_claims, name="claims", daemon=True).start()
 
@@ -428,7 +380,7 @@ class SqlStore:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version == SCHEMA:
+        if version == _SCHEMA:
             # What an earlier run could not use is asked for again.
             self._db.execute("DELETE FROM replies WHERE NOT usable")
         elif version or self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -437,91 +389,89 @@ class SqlStore:
                 "the file belongs to another program, or to another version of this one",
                 file=self._file,
                 field="--store",
-                expected=f"a store of version {SCHEMA}",
+                expected=f"a store of version {_SCHEMA}",
                 found=f"version {version}" if version else "no version",
                 remedy="give another folder",
             )
         else:
-            self._db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={SCHEMA}; COMMIT;")
+            self._db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={_SCHEMA}; COMMIT;")
 
     async def get(self, key: str) -> Reply | None:
-        """The reply that is stored under a key."""
-        with self._open():
+        with self._transaction(begin=False):
             return self._reply(key)
 
     async def get_or_claim(self, key: str) -> Reply | bool:
-        """The stored reply; else True if this store now holds the call's claim, False while another one does."""
-        with self._open(), self._transaction():
+        with self._transaction():
             if (reply := self._reply(key)) is not None:
                 return reply
             claim = self._db.execute("SELECT owner, expires FROM claims WHERE key = ?", (key,)).fetchone()
             if claim is not None and claim[0] != self._owner and claim[1] > time.time() and not _has_ended(claim[0]):
                 return False
-            self._db.execute(
-                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, self._owner, time.time() + CLAIM_EXPIRY)
-            )
+            row = (key, self._owner, time.time() + _CLAIM_EXPIRY)
+            self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", row)
             return True
 
     async def put(self, key: str, role: str, reply: Reply) -> None:
-        """Store a reply, and end the claim of its call. The first reply that is stored under a key stays."""
-        row = _row_of(key, role, reply)
-        with self._open(), self._transaction():
-            self._db.execute(f"INSERT OR IGNORE INTO replies ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-            self._end_claims("AND key = ?", key)
+        logprobs = None if reply.logprobs is None else json.dumps(reply.logprobs)
+        tokens = (reply.input_tokens, reply.output_tokens, reply.cached_tokens)
+        row = (key, role, reply.text, *tokens, reply.finish, logprobs)
+        with self._transaction():
+            values = (*row, _checksum(row))
+            self._db.execute(f"INSERT OR IGNORE INTO replies ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            self._end_claim(key)
 
     async def release(self, key: str) -> None:
-        """End the claim of a call that has failed."""
-        with self._open(), self._transaction():
-            self._end_claims("AND key = ?", key)
+        with self._transaction():
+            self._end_claim(key)
 
     async def discard(self, key: str) -> None:
-        """Keep a reply that could not be used only until the store is opened again, so that the next run asks anew."""
-        with self._open(), self._transaction():
+        with self._transaction():
             self._db.execute("UPDATE replies SET usable = 0 WHERE key = ?", (key,))
 
     def close(self) -> None:
         """End all claims and close the file."""
+        with suppress(StoreError), self._transaction():
+            self._db.execute("DELETE FROM claims WHERE owner = ?", (self._owner,))
         with self._lock:
-            if not self._closed.is_set():
-                self._closed.set()
-                with suppress(sqlite3.Error), self._transaction():
-                    self._end_claims()
-                self._db.close()
+            self._closed.set()
+            self._db.close()
 
     def _reply(self, key: str) -> Reply | None:
         """The reply of the row with a right checksum; any other is deleted."""
         row = self._db.execute(f"SELECT {_COLUMNS} FROM replies WHERE key = ?", (key,)).fetchone()
-        if row is None or row[-1] == _checksum(row[:-1]):
-            return row and _reply_of(row)
-        _LOG.warning("%s: a stored reply with a wrong checksum, which is requested again: %s", self._file, key)
-        # Not what another process has stored in its place meanwhile.
-        self._db.execute("DELETE FROM replies WHERE key = ? AND checksum = ?", (key, row[-1]))
-        return None
+        if row is None:
+            return None
+        if row[-1] != _checksum(row[:-1]):
+            _LOG.warning("%s: a stored reply with a wrong checksum, which is requested again: %s", self._file, key)
+            # Not what another process has stored in its place meanwhile.
+            self._db.execute("DELETE FROM replies WHERE key = ? AND checksum = ?", (key, row[-1]))
+            return None
+        stored = json.loads(row[7] or "null")
+        logprobs = stored and tuple(tuple(map(tuple, alternatives)) for alternatives in stored)
+        text, input_tokens, output_tokens, cached_tokens, finish = row[2:7]
+        return Reply(text, input_tokens, output_tokens, cached_tokens, finish, logprobs)
 
-    def _end_claims(self, which: str = "", *values: str) -> None:
-        self._db.execute(f"DELETE FROM claims WHERE owner = ? {which}", (self._owner, *values))
+    def _end_claim(self, key: str) -> None:
+        self._db.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
 
     def _renew_claims(self) -> None:
         while not self._closed.wait(_RENEWAL_INTERVAL):
             # If this fails, the next operation reports why; at worst the claims expire.
-            with suppress(StoreError), self._open(), self._transaction():
-                until = time.time() + CLAIM_EXPIRY
+            with suppress(StoreError), self._transaction():
+                until = time.time() + _CLAIM_EXPIRY
                 self._db.execute("UPDATE claims SET expires = ? WHERE owner = ?", (until, self._owner))
 
     @contextmanager
-    def _open(self) -> Iterator[None]:
+    def _transaction(self, *, begin: bool = True) -> Iterator[None]:
         """One operation at a time, and none after the end."""
         with self._lock, self._store_errors():
             if self._closed.is_set():
                 raise StoreError("the store is closed", file=self._file)
-            yield
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._db:
-            # A transaction that begins by reading could not write once another process has written.
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
+            with self._db if begin else nullcontext():
+                if begin:
+                    # A transaction that begins by reading could not write once another process has written.
+                    self._db.execute("BEGIN IMMEDIATE")
+                yield
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:
@@ -535,20 +485,6 @@ class SqlStore:
                 remedy="fix the problem (room on the disk, permissions, a damaged file) and run the command again; it "
                 "resumes, and finished calls are not paid for again",
             ) from error
-
-
-def _row_of(key: str, role: str, reply: Reply) -> tuple[Any, ...]:
-    logprobs = None if reply.logprobs is None else json.dumps(reply.logprobs)
-    tokens = (reply.input_tokens, reply.output_tokens, reply.cached_tokens)
-    row = (key, role, reply.text, *tokens, reply.finish, logprobs)
-    return (*row, _checksum(row))
-
-
-def _reply_of(row: tuple[Any, ...]) -> Reply:
-    stored = None if row[7] is None else json.loads(row[7])
-    logprobs = None if stored is None else tuple(tuple(map(tuple, alternatives)) for alternatives in stored)
-    text, input_tokens, output_tokens, cached_tokens, finish = row[2:7]
-    return Reply(text, input_tokens, output_tokens, cached_tokens, finish, logprobs)
 
 
 def _checksum(values: Sequence[Any]) -> str:

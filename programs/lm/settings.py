@@ -1,4 +1,4 @@
-"""Settings of an LM that need no DSPy: limits and budget, prices, addresses, providers; and the removal of secrets."""
+"""Settings of the calls to an LM: limits and budget, prices, addresses; and the removal of secrets. Imports no DSPy."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files import formats
 from debate_judge.data.files.records import Record
 
-# --- options ---
-
 Temperature = float | Literal["none"]
 """Of sampling; `none` leaves it to the provider."""
 MaxTokens = int | Literal["none"]
 """Longest reply, in tokens; `none` leaves it to the provider."""
+
+# --- limits: nothing here changes a result ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,12 @@ class BudgetCaps:
     usd: float | None = None
 
     def __bool__(self) -> bool:
-        return not (self.calls is None and self.tokens is None and self.usd is None)
+        return self != BudgetCaps()
 
     def share(self, processes: int) -> BudgetCaps:
         """The caps of each of several processes."""
-        calls, tokens = self.calls, self.tokens
-        return BudgetCaps(
-            None if calls is None else calls // processes,
-            None if tokens is None else tokens // processes,
-            None if self.usd is None else self.usd / processes,
-        )
+        calls, tokens = self.calls and self.calls // processes, self.tokens and self.tokens // processes
+        return BudgetCaps(calls, tokens, self.usd and self.usd / processes)
 
     @classmethod
     def parse(cls, text: str) -> BudgetCaps:
@@ -56,21 +52,23 @@ class BudgetCaps:
         Raises:
             InputError: The text has another form.
         """
-        caps: dict[str, float] = {}
+        caps: dict[str, Any] = {}
         for part in text.split(","):
             name, _, value = part.strip().partition("=")
-            number = _positive_number(value)
-            valid = number is not None and (name == "usd" or number == int(number))
-            if name not in ("calls", "tokens", "usd") or name in caps or number is None or not valid:
+            try:
+                number = float(value)
+            except ValueError:
+                number = math.nan
+            fits = 0 < number < math.inf and (name == "usd" or number == int(number))
+            if name not in ("calls", "tokens", "usd") or name in caps or not fits:
                 raise InputError(
                     "the budget cannot be read",
                     field="--budget",
                     expected="calls=N, tokens=N and usd=X, each at most once, joined by commas",
                     found=part,
                 )
-            caps[name] = number
-        calls, tokens = caps.get("calls"), caps.get("tokens")
-        return cls(None if calls is None else int(calls), None if tokens is None else int(tokens), caps.get("usd"))
+            caps[name] = number if name == "usd" else int(number)
+        return cls(**caps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ class LMOptions:
     def __post_init__(self) -> None:
         for name in ("rpm", "tpm", "attempt_timeout", "deadline"):
             value = getattr(self, name)
-            if value is not None and not (value > 0 and math.isfinite(value)):
+            if value is not None and not 0 < value < math.inf:
                 raise InputError("number too small", field=name, expected="more than 0", found=value)
 
     def share(self, processes: int) -> LMOptions:
@@ -111,35 +109,21 @@ class LMOptions:
 
     @classmethod
     def from_settings(
-        cls, *, budget: str | None = None, prices: str | Path | None = None, **settings: Any
+        cls, *, budget: str | None = None, prices: str | Path | None = None, **settings: float | None
     ) -> LMOptions:
         """Options from the values of settings; None is the default.
 
         Raises:
             InputError: A value cannot be used.
         """
-        options = cls(
-            budget=BudgetCaps.parse(budget) if budget is not None else BudgetCaps(),
-            prices=Path(prices) if prices is not None else None,
-            **{name: value for name, value in settings.items() if value is not None},
-        )
-        deadline = options.deadline
-        return replace(
-            options,
-            attempt_timeout=min(options.attempt_timeout, deadline),
-            max_outage=min(options.max_outage, deadline),
-        )
+        given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+        caps = BudgetCaps() if budget is None else BudgetCaps.parse(budget)
+        options = cls(budget=caps, prices=None if prices is None else Path(prices), **given)
+        timeout, outage = min(options.attempt_timeout, options.deadline), min(options.max_outage, options.deadline)
+        return replace(options, attempt_timeout=timeout, max_outage=outage)
 
 
-def _positive_number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value > 0 else None
-
-
-# --- prices ---
+# --- prices: from the user's table, else from LiteLLM's; None for an unknown model, never 0 ---
 
 EXAMPLE_LM = "openai/gpt-6-luna"
 """The LM that messages and pages name as an example; not one that its provider is about to retire."""
@@ -175,16 +159,17 @@ def price_of(model: str, table: Path | None = None, *, use_litellm: bool = True)
     Raises:
         InputError: The table is not TOML, or a section lacks a number or has another field.
     """
-    sections = None if table is None else formats.toml(table, "table of prices")
-    user_prices = {} if sections is None else {name: _read_price(sections.child(name)) for name in sections.values}
-    if (price := user_prices.get(model) or user_prices.get(model.partition("/")[2])) is not None:
-        return price
-    info = (litellm_table().get(model) or litellm_table().get(model.partition("/")[2]) or {}) if use_litellm else {}
-    if not isinstance(info.get("input_cost_per_token"), (int, float)):
+    if table is not None:
+        sections = formats.toml(table, "table of prices")
+        prices = {name: _read_price(sections.child(name)) for name in sections.values}
+        if (price := prices.get(model) or prices.get(model.partition("/")[2])) is not None:
+            return price
+    info = litellm_entry(model) if use_litellm else {}
+    given, cached = info.get("input_cost_per_token"), info.get("cache_read_input_token_cost")
+    if not isinstance(given, (int, float)):
         return None
-    input_price, output = info["input_cost_per_token"], info.get("output_cost_per_token") or 0.0
-    cached = info.get("cache_read_input_token_cost")
-    return Price(1e6 * input_price, 1e6 * (input_price if cached is None else cached), 1e6 * output)
+    output = info.get("output_cost_per_token") or 0.0
+    return Price(1e6 * given, 1e6 * (given if cached is None else cached), 1e6 * output)
 
 
 def _read_price(record: Record) -> Price:
@@ -197,18 +182,26 @@ def _read_price(record: Record) -> Price:
     return Price(prices["input"], prices.get("cached", prices["input"]), prices["output"])
 
 
-@lru_cache(maxsize=1)
-def litellm_table() -> dict[str, dict[str, Any]]:
-    """LiteLLM's local table, without importing LiteLLM, which would take seconds and use the network."""
+# --- what LiteLLM knows, without importing it, which would take seconds and use the network ---
+
+
+@lru_cache(maxsize=2)
+def _litellm_file(name: str) -> str:
+    """A file of LiteLLM's; empty where it is not found."""
     spec = importlib.util.find_spec("litellm")
-    if spec is None or spec.origin is None:
-        return {}
-    path = Path(spec.origin).with_name("model_prices_and_context_window_backup.json")
-    table: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    path = Path(spec.origin).parent / name if spec and spec.origin else None
+    return path.read_text(encoding="utf-8") if path is not None and path.is_file() else ""
+
+
+@lru_cache(maxsize=1)
+def _litellm_table() -> dict[str, dict[str, Any]]:
+    table: dict[str, dict[str, Any]] = json.loads(_litellm_file("model_prices_and_context_window_backup.json") or "{}")
     return table
 
 
-# --- providers ---
+def litellm_entry(model: str) -> dict[str, Any]:
+    """The entry of a model, with or without its provider, in LiteLLM's table; empty if it has none."""
+    return _litellm_table().get(model) or _litellm_table().get(model.partition("/")[2]) or {}
 
 
 def require_provider(spec: str, flag: str = "--lm") -> None:
@@ -219,22 +212,13 @@ def require_provider(spec: str, flag: str = "--lm") -> None:
         InputError: The provider is misspelt.
     """
     provider, slash, _ = spec.partition("/")
-    if slash and provider not in _providers() and (remedy := did_you_mean(provider, _providers())):
+    _, _, source = _litellm_file("types/utils.py").partition("class LlmProviders(")
+    providers = re.findall(r'^    \w+ = "(\w+)"', source.partition("\nclass ")[0], re.MULTILINE)
+    if slash and provider not in providers and (remedy := did_you_mean(provider, providers)):
         raise InputError(f"no provider is called {provider!r}", field=flag, found=spec, remedy=remedy)
 
 
-@lru_cache(maxsize=1)
-def _providers() -> frozenset[str]:
-    """The values of `litellm.types.utils.LlmProviders`, from its source; empty where they are not found."""
-    spec = importlib.util.find_spec("litellm")
-    source = Path(spec.origin).parent / "types" / "utils.py" if spec and spec.origin else None
-    if source is None or not source.is_file():
-        return frozenset()
-    _, _, members = source.read_text(encoding="utf-8").partition("class LlmProviders(")
-    return frozenset(re.findall(r'^    \w+ = "(\w+)"', members.partition("\nclass ")[0], re.MULTILINE))
-
-
-# --- http/address ---
+# --- addresses ---
 
 CALLED_DIRECTLY = {
     "openai": "https://api.openai.com/v1",
@@ -242,13 +226,13 @@ CALLED_DIRECTLY = {
     "anthropic": "https://api.anthropic.com/v1",
 }
 """Provider prefix -> default address, of the providers that are called without LiteLLM."""
-
-_LITELLM_LOCAL = {
-    "ollama": ("OLLAMA", "http://localhost:11434"),
-    "ollama_chat": ("OLLAMA", "http://localhost:11434"),
-    "llamafile": ("LLAMAFILE", "http://127.0.0.1:8080/v1"),
+_ADDRESSES = {
+    **CALLED_DIRECTLY,
+    "ollama": "http://localhost:11434",
+    "ollama_chat": "http://localhost:11434",
+    "llamafile": "http://127.0.0.1:8080/v1",
 }
-"""Provider prefix -> prefix of its variables and default address, of LiteLLM's providers on this machine."""
+"""The same with LiteLLM's providers on this machine."""
 
 
 def key_variable(spec: str) -> str:
@@ -260,28 +244,20 @@ def base_variable(spec: str) -> str:
     """The environment variable that holds the server's address for PROVIDER/MODEL, or that may hold it: LiteLLM's name,
     else that of the provider's own client."""
     provider = spec.partition("/")[0]
-    prefix = _LITELLM_LOCAL.get(provider, (provider.upper(), ""))[0]
+    prefix = "OLLAMA" if provider == "ollama_chat" else provider.upper()
     names = (f"{prefix}_API_BASE", f"{prefix}_BASE_URL")
     return next((name for name in names if os.environ.get(name)), names[0])
 
 
 def default_address(spec: str) -> str | None:
     """The default address for PROVIDER/MODEL; None if only LiteLLM knows it."""
-    provider = spec.partition("/")[0]
-    return CALLED_DIRECTLY.get(provider) or _LITELLM_LOCAL.get(provider, ("", None))[1]
+    return _ADDRESSES.get(spec.partition("/")[0])
 
 
 def destination(spec: str, address: str) -> str:
-    """A message that says where the calls of PROVIDER/MODEL go.
-
-    Args:
-        spec: The LM.
-        address: Of its server; empty for the provider's default.
-    """
-    provider = spec.partition("/")[0]
-    server = address or default_address(spec)
-    where = f"the provider {provider!r}" if server is None else without_credentials(server)
-    variable = key_variable(spec)
+    """A message that says where the calls of PROVIDER/MODEL go; `address` is empty for the provider's default."""
+    server, variable = address or default_address(spec), key_variable(spec)
+    where = without_credentials(server) if server else f"the provider {spec.partition('/')[0]!r}"
     return f"texts go to {where}" + (f", with the key in {variable}" if os.environ.get(variable) else "")
 
 
@@ -357,14 +333,12 @@ def require_listening(url: str, field: str = "--api-base") -> None:
         return
 
 
-# --- redaction ---
+# --- secrets in what is logged or recorded; texts under evaluation and replies are not redacted ---
 
 REMOVED = "[removed]"
-
 _SECRETS = {"password", "passwords", "passwd", "pwd", "secret", "secrets", "credential", "credentials", "authorization"}
 _SECRETS_UNLESS_NUMBER = {"key", "keys", "apikey", "token", "tokens", "auth", "bearer"}
 """A number under such a name, e.g. `max_tokens`, is no secret."""
-
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _USERINFO = re.compile(r"([A-Za-z][\w+.-]*://)[^/\s?#]*@")
 _QUERY = re.compile(r"([?&;][^=&\s]*(?:key|token|secret|password|signature)[^=&\s]*=)[^&\s]+", re.IGNORECASE)
@@ -389,10 +363,6 @@ def redact(value: object, name: str = "") -> object:
     return REMOVED if _words(name) & _SECRETS_UNLESS_NUMBER else redact_text(str(value))
 
 
-def _words(name: str) -> set[str]:
-    return set(re.split(r"[^a-z0-9]+", _CAMEL_CASE.sub("_", name).lower()))
-
-
 def redact_text(text: str, key: str | None = None) -> str:
     """Return `text` without user:password@ in addresses, keys in queries, and values of secret variables.
 
@@ -402,25 +372,27 @@ def redact_text(text: str, key: str | None = None) -> str:
     """
     if key:
         text = text.replace(key, REMOVED)
-    text = _USERINFO.sub(r"\1", text)
-    text = _QUERY.sub(rf"\1{REMOVED}", text)
-    text = _KEY.sub(REMOVED, text)
+    text = _KEY.sub(REMOVED, _QUERY.sub(rf"\1{REMOVED}", _USERINFO.sub(r"\1", text)))
     for variable, value in os.environ.items():
-        is_secret = bool(_words(variable) & (_SECRETS | _SECRETS_UNLESS_NUMBER)) and variable != "PWD"
-        # Short values would blank ordinary words, and the shell's PWD is a folder. A key that was pasted with a line
-        # break is quoted without it.
-        for part in {value.strip(), *_passwords(value)} if is_secret else _passwords(value):
-            if len(part) >= 8 and part in text:
-                text = text.replace(part, REMOVED)
+        secrets = _passwords(value)
+        # The shell's PWD is a folder. A key that was pasted with a line break is quoted without it.
+        if _words(variable) & (_SECRETS | _SECRETS_UNLESS_NUMBER) and variable != "PWD":
+            secrets.add(value.strip())
+        for secret in secrets:
+            # Short values would blank ordinary words.
+            if len(secret) >= 8:
+                text = text.replace(secret, REMOVED)
     return text
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[^a-z0-9]+", _CAMEL_CASE.sub("_", name).lower()))
 
 
 def _passwords(value: str) -> set[str]:
     """The password of an address, as it is written there and decoded."""
-    if "@" not in value or "://" not in value:
-        return set()
     try:
-        password = urlsplit(value.strip()).password or ""
+        password = urlsplit(value.strip()).password if "@" in value and "://" in value else None
     except ValueError:
-        return set()
-    return {password, unquote(password)} - {""}
+        password = None
+    return {password, unquote(password)} if password else set()

@@ -22,7 +22,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.prompts import PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.programs.lm.engine import JudgeLM
-from debate_judge.programs.lm.replies import InMemoryStore
+from debate_judge.programs.lm.replies import ReplyStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
@@ -181,7 +181,7 @@ def test_equal_seeds_find_the_same_and_ask_the_same_whatever_reply_comes_first(t
 @BOTH
 def test_stopped_and_repeated_it_makes_no_call_twice_and_finds_the_same(tuner: str) -> None:
     whole = scripted_lm(Mind("look again", "role"))
-    expected, store = tuned(whole, tuner).instructions(), InMemoryStore()
+    expected, store = tuned(whole, tuner).instructions(), ReplyStore()
     first = scripted_lm(Stopping(Mind("look again", "role"), len(whole.prompts) / 2), store=store)
     with pytest.raises(dspy.LMAuthError, match="wrong key"):
         tuned(first, tuner)

@@ -164,7 +164,7 @@ def test_a_terminal_has_a_bar_and_a_file_a_line_of_phase_calls_and_money(
     lm.price = Price(100.0, 100.0, 0.0)
     progress = RunProgress(lm, visible=True)
     with progress, stage("fluency: search, debates dev"), progress.track("fluency: n=1\n", 30) as items:
-        lm.meter.count_request("scorer")
+        lm.meter.requested["scorer"] += 1
         lm.meter.count_reply("scorer", Reply("4", 14_000, 0, 100))
         items.advance()
         assert progress.text() == "search · 1 LM calls, $1.40 · fluency: n=1?: 1 of 30"

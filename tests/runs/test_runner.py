@@ -32,7 +32,7 @@ from debate_judge.programs.judge import (
 )
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.limits import TooManyUnscoredError
-from debate_judge.programs.lm.replies import InMemoryStore, Messages, Reply
+from debate_judge.programs.lm.replies import Messages, Reply, ReplyStore
 from debate_judge.programs.lm.settings import LMOptions, Price
 from debate_judge.runs.runner import (
     DebateCache,
@@ -298,7 +298,7 @@ def test_a_wrong_key_ends_the_stream_although_an_earlier_item_still_waits() -> N
 def test_an_answer_on_its_way_when_the_run_ends_is_kept_and_not_paid_twice(
     run: Callable[[JudgeLM, list[Item], list[Judgement]], None],
 ) -> None:
-    under_way, refused, store = asyncio.Event(), asyncio.Event(), InMemoryStore()
+    under_way, refused, store = asyncio.Event(), asyncio.Event(), ReplyStore()
 
     async def revoked(note: str) -> None:
         if note == "b":
