@@ -57,8 +57,9 @@ class Rated(NamedTuple):
     """A text of a tool: its columns, its id and what people answered about it."""
 
     texts: Values
-    id: object
-    answers: Iterable[Answer]
+    id: object = None
+    answers: Iterable[Answer] | None = None
+    """None where the answers are among the columns."""
 
 
 class Tool(NamedTuple):
@@ -87,12 +88,10 @@ def rows(records: Iterator[Record], note: Callable[[str], None], has_id: bool) -
     """
     head, later = first_records(records)
     tool = tool_of(head)
-    if tool is None:
-        yield from chain(head, later)
-        return
-    note(f"an export of {tool.name}")
+    if tool is not None:
+        note(f"an export of {tool.name}")
     for record in chain(head, later):
-        yield from _rows(record, tool, has_id)
+        yield from [record] if tool is None else _rows(record, tool, has_id)
 
 
 def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[Record]:
@@ -101,56 +100,53 @@ def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[
     for record in records:
         name = next((name for name in _TRACE_REFERENCES if not is_missing(record.values.get(name))), "")
         trace = by_id.get(str(record.values[name])) if name else None
-        tool = tool_of([record])
-        # Scores of judges may be about other texts.
-        if trace is None and tool and not list(_located(record, tool, tool.read).answers):
+        if trace is not None:
+            yield replace(record, values={**trace, **record.values})
             continue
+        tool = tool_of([record])
+        if tool is not None and not list(_read(record, tool).answers or ()):
+            continue  # Scores of judges may be about other texts.
         if not name:
             expected = "a field " + ", ".join(_TRACE_REFERENCES)
             raise record.error("no field to join by", expected=expected, found=record.field_names)
-        if trace is None:
-            raise record.error(
-                "no trace with this id in the second file",
-                name,
-                found=record.values[name],
-                remedy="export the traces of the same time, or leave out the scores of other traces",
-            )
-        yield replace(record, values={**trace, **record.values})
+        raise record.error(
+            "no trace with this id in the second file",
+            name,
+            found=record.values[name],
+            remedy="export the traces of the same time, or leave out the scores of other traces",
+        )
 
 
-def _located(record: Record, tool: Tool, read: Callable[[Values], Rated]) -> Rated:
-    """What `read` makes of the record's fields; errors name the record, also about a value of another type."""
+def _read(record: Record, tool: Tool) -> Rated:
+    """What the tool's function makes of a record; errors name it, also about a value of another type."""
     try:
         with record.located():
-            return read(_parsed_fields(record))
+            return tool.read(_parsed_fields(record))
     except (TypeError, AttributeError) as error:
         problem = f"not a record as {tool.name} exports it: {error}"
         raise record.error(problem, found=record.field_names, remedy="export it again, or leave it out") from error
 
 
 def _rows(record: Record, tool: Tool, has_id: bool) -> Iterator[Record]:
-    parsed_fields = _parsed_fields(record)
-    texts, id_, answers = _located(record, tool, tool.read)
-    texts = dict(texts)
-    for name, value in texts.items():
+    fields, (columns, id_, answers) = _parsed_fields(record), _read(record, tool)
+    texts: dict[str, Any] = {"candidate": str(id_)} if id_ is not None and not has_id else {}
+    for name, value in columns.items():
         # A text that looks like JSON stays unchanged; a conversation becomes a text.
-        original = record.values.get(name) if parsed_fields.get(name) is value else None
-        text = original if isinstance(original, str) else value
-        texts[name] = text if isinstance(text, str) else _single_text(text) or text
-    if tool.texts_in and not texts:
+        original = record.values.get(name) if fields.get(name) is value else None
+        texts[name] = next((v for v in (original, value) if isinstance(v, str)), None) or _single_text(value) or value
+    if tool.texts_in and not columns:
         raise record.error(
             f"{tool.name} exports these ratings without the texts that they are about",
             remedy=f"export the {tool.texts_in} with their ids, inputs and outputs as well, and name both files: "
             f"{record.file}+TRACES.csv",
         )
-    rated = [answer for answer in answers if not is_missing(answer.value)]
-    if not rated and tool.texts_in and len(texts) < 2:
-        return  # A trace that failed, and that nobody rated.
-    if id_ is not None and not has_id:
-        texts = {"candidate": str(id_), **texts}
-    if tool is _STUDIO_TABLE or "winner" in texts:
+    if answers is None:
         yield replace(record, values=texts, format="csv")
         return
+    answers = list(answers)
+    rated = [answer for answer in answers if not is_missing(answer.value)]
+    if not rated and tool.texts_in and len(columns) < 2:
+        return  # A trace that failed, and that nobody rated.
     comments = []
     for answer in answers:
         if is_missing(answer.value) and str(answer.comment or "").strip():
@@ -160,9 +156,9 @@ def _rows(record: Record, tool: Tool, has_id: bool) -> Iterator[Record]:
             comments += [answer._replace(aspect=aspect) for aspect in aspects]
     for answer in [*rated, *comments] or [Answer("")]:
         aspect, rater, comment = (str(v) if v or v == 0 else "" for v in (answer.aspect, answer.rater, answer.comment))
-        columns = {"aspect": aspect, "rating": answer.value, "rater": rater, "comment": comment}
+        own = {"aspect": aspect, "rating": answer.value, "rater": rater, "comment": comment}
         full_names = dict.fromkeys(("rating", "aspect"), answer.field or aspect)
-        yield replace(record, values={**texts, **columns}, full_names=full_names, format="csv")
+        yield replace(record, values={**texts, **own}, full_names=full_names, format="csv")
 
 
 # --- what tools have in common ---
@@ -211,16 +207,16 @@ def _refuse_text(value: object, field: str) -> None:
         )
 
 
-def _answer(name: str, value: object, rater: object, field: str = "", *, text: bool = False) -> Answer:
+def _answer(name: str, value: object, rater: object, field: str, *, text: bool = False) -> Answer:
     """An answer to a question: a comment if it is free text or the question asks for a comment, else a rating."""
     of = _COMMENT.fullmatch(name)
     if text or (of and isinstance(value, str) and not looks_like_a_number(value.strip())):
-        return Answer(of and of[1], None, rater, "\n".join(map(str, _listed(value))), field)
+        return Answer(of and of[1], None, rater, _lines(value), field)
     return Answer(name, value, rater, None, field)
 
 
-def _listed(value: object) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def _lines(value: object) -> str:
+    return "\n".join(map(str, value if isinstance(value, list) else [value]))
 
 
 def _first(values: Values, *names: str) -> object:
@@ -235,15 +231,13 @@ def _input_and_output(values: Values) -> Values:
     """The input and output of a trace: `source` and `text` if each is a single text, else their fields."""
     texts: dict[str, Any] = {}
     for role, names in (("source", ("input", "inputs", "request")), ("text", ("output", "outputs", "response"))):
-        name = next((name for name in names if not is_missing(values.get(name))), None)
-        if name is None:
-            continue
-        value = values[name]
+        name = next((name for name in names if not is_missing(values.get(name))), "")
+        value = values.get(name)
         if (text := _single_text(value)) is not None:
             texts[role] = text
         elif isinstance(value, dict):
             texts |= {(f"{name}.{key}" if key in texts else key): inner for key, inner in value.items()}
-        else:
+        elif name:
             texts[role] = json.dumps(value, ensure_ascii=False)
     return texts
 
@@ -261,11 +255,15 @@ def _single_text(value: object, depth: int = 8) -> str | None:
     return _single_text(turns[0], depth - 1) if len(turns) == 1 else joined_messages(messages_in(turns)) or None
 
 
-# --- the tools ---
+# --- Label Studio ---
+
+
+def _is_studio(values: Values) -> bool:
+    return isinstance(values.get("data"), dict) and isinstance(values.get("annotations"), list)
 
 
 def _studio_results(values: Values) -> Iterator[tuple[str, object, str, dict[str, Any]]]:
-    """Field, rater, question and value of each answer of a task of Label Studio."""
+    """Field, rater, question and value of each answer of a task."""
     for i, annotation in enumerate(_dicts(values.get("annotations"))):
         user = annotation.get("completed_by")
         rater = user.get("email") or user.get("id") if isinstance(user, dict) else user
@@ -280,11 +278,10 @@ def _studio_value(value: Values) -> tuple[str, object]:
     """Type and content of an answer; a single choice is its text."""
     kind = next((kind for kind in ("rating", "number", "choices", "text") if kind in value), "")
     content = value.get(kind)
-    one = isinstance(content, list) and len(content) == 1 and kind == "choices"
-    return kind, content[0] if one else content  # type: ignore[index]
+    return kind, content[0] if kind == "choices" and isinstance(content, list) and len(content) == 1 else content
 
 
-def _label_studio(values: Values) -> Rated:
+def _studio(values: Values) -> Rated:
     answers = []
     for field, rater, name, value in _studio_results(values):
         kind, content = _studio_value(value)
@@ -307,24 +304,25 @@ def _studio_pairs(values: Values) -> Rated:
         )
     left, right = (data.pop(name) for _, name in sorted(pairs[0].members.items()))
     answers = [value for *_, value in _studio_results(values)]
-    comments = ["\n".join(map(str, _listed(value["text"]))) for value in answers if "text" in value]
     winners = [value["selected"] for value in answers if "selected" in value]
-    return Rated({"response_a": left, "response_b": right, **data, "winner": winners, "comment": comments}, None, ())
+    comments = [_lines(value["text"]) for value in answers if "text" in value]
+    return Rated({"response_a": left, "response_b": right, **data, "winner": winners, "comment": comments})
 
 
 def _studio_table(values: Values) -> Rated:
     """A row of an annotation in Label Studio's CSV and JSON-MIN: a table without the tool's own columns."""
     texts: dict[str, Any] = {"rater": values.get("annotator")}
     for name, value in values.items():
-        if name in ("id", "annotator", "annotation_id", "lead_time", "created_at", "updated_at", "agreement"):
-            continue
-        answers = _dicts(_listed(value))
-        if any("labels" in answer for answer in answers):
-            continue
-        found = [content for kind, content in map(_studio_value, answers) if kind]
-        of = _COMMENT.fullmatch(name)
-        texts[f"comments.{of[1]}" if of and of[1] else name] = found[0] if found else value
-    return Rated(texts, values.get("id"), ())
+        answers = _dicts(value if isinstance(value, list) else [value])
+        own = ("id", "annotator", "annotation_id", "lead_time", "created_at", "updated_at", "agreement")
+        if name not in own and not any("labels" in answer for answer in answers):
+            found = [content for kind, content in map(_studio_value, answers) if kind]
+            of = _COMMENT.fullmatch(name)
+            texts[f"comments.{of[1]}" if of and of[1] else name] = found[0] if found else value
+    return Rated(texts, values.get("id"))
+
+
+# --- Argilla ---
 
 
 def _argilla_questions(values: Values) -> list[str]:
@@ -358,6 +356,9 @@ def _argilla_nested(values: Values) -> Rated:
     )
 
 
+# --- Langfuse and LangSmith ---
+
+
 def _langfuse(values: Values) -> Rated:
     answers = []
     if values.get("source") == "ANNOTATION":
@@ -370,20 +371,27 @@ def _langfuse(values: Values) -> Rated:
 
 
 def _langsmith(values: Values) -> Rated:
-    correction, source = values.get("correction"), values.get("feedback_source")
-    for name in ("correction", "feedback_source"):
-        if str(values.get(name)).startswith("{") and not isinstance(values[name], dict):
-            _refuse_text(values[name], name)
-    source_type = source.get("type") if isinstance(source, dict) else values.get("feedback_source.type", source)
-    scores = ("score", "value")
-    corrections = correction if isinstance(correction, dict) else {n: values.get(f"correction.{n}") for n in scores}
+    objects: dict[str, Values] = {}
+    for name, keys in (("correction", ("score", "value")), ("feedback_source", ("type", "user_id"))):
+        value = values.get(name)
+        if str(value).startswith("{") and not isinstance(value, dict):
+            _refuse_text(value, name)
+        # A table may have a column for each field, or the type alone.
+        alone = {"type": value} if isinstance(value, str) else {}
+        objects[name] = value if isinstance(value, dict) else {**alone, **_dotted(values, name, keys)}
+    source, corrected = objects["feedback_source"], _first(objects["correction"], "score", "value")
     # An LM judge's score is no rating, unless a person corrected it.
-    of_person = values if source_type not in ("model", "auto_eval") else {}
-    corrected = _first(corrections, *scores)
-    value = _first(of_person, *scores) if corrected is None else corrected
-    rater = source.get("user_id") if isinstance(source, dict) else values.get("feedback_source.user_id")
-    answers = [Answer(values.get("key"), value, rater, of_person.get("comment"), "score")] if value is not None else []
-    return Rated(_input_and_output(values), values.get("run_id"), answers)
+    of_person = values if source.get("type") not in ("model", "auto_eval") else {}
+    value = _first(of_person, "score", "value") if corrected is None else corrected
+    answer = Answer(values.get("key"), value, source.get("user_id"), of_person.get("comment"), "score")
+    return Rated(_input_and_output(values), values.get("run_id"), [answer] if value is not None else [])
+
+
+def _dotted(values: Values, name: str, keys: Sequence[str]) -> Values:
+    return {key: values[f"{name}.{key}"] for key in keys if f"{name}.{key}" in values}
+
+
+# --- MLflow ---
 
 
 def _mlflow(values: Values) -> Rated:
@@ -450,23 +458,14 @@ def _is_mlflow(values: Values) -> bool:
     return ("trace_id" in trace or "request_id" in trace) and (is_list or (trace is info and has_spans))
 
 
-def _is_label_studio(values: Values) -> bool:
-    return isinstance(values.get("data"), dict) and isinstance(values.get("annotations"), list)
-
-
-def _has(*names: str) -> Callable[[Values], bool]:
-    return lambda values: all(name in values for name in names)
-
-
-_STUDIO_TABLE = Tool("Label Studio", _has("annotator", "annotation_id", "lead_time"), _studio_table)
 _TOOLS: Sequence[Tool] = (
     Tool(
         "Label Studio (pairs)",
-        lambda values: _is_label_studio(values) and any("selected" in v for *_, v in _studio_results(values)),
+        lambda values: _is_studio(values) and any("selected" in v for *_, v in _studio_results(values)),
         _studio_pairs,
     ),
-    Tool("Label Studio (JSON)", _is_label_studio, _label_studio),
-    _STUDIO_TABLE,
+    Tool("Label Studio (JSON)", _is_studio, _studio),
+    Tool("Label Studio", lambda values: {"annotator", "annotation_id", "lead_time"} <= values.keys(), _studio_table),
     Tool("Argilla", lambda values: any(f"{n}.responses.users" in values for n in _argilla_questions(values)), _argilla),
     Tool(
         "Argilla (nested)",
@@ -476,9 +475,9 @@ _TOOLS: Sequence[Tool] = (
     Tool("MLflow", _is_mlflow, _mlflow, "traces"),
     Tool(
         "Langfuse",
-        lambda values: _has("source", "name", "value")(values) and ("dataType" in values or "data_type" in values),
+        lambda values: {"source", "name", "value"} <= values.keys() and ("dataType" in values or "data_type" in values),
         _langfuse,
         "traces",
     ),
-    Tool("LangSmith", _has("run_id", "key", "score"), _langsmith, "runs"),
+    Tool("LangSmith", lambda values: {"run_id", "key", "score"} <= values.keys(), _langsmith, "runs"),
 )
