@@ -13,7 +13,7 @@ import logging
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, Self
@@ -199,11 +199,13 @@ class ColumnNames(ClosedModel):
     @cached_property
     def verdicts(self) -> dict[str, float]:
         """Code of a verdict -> rating of the first text."""
-        sides = {"a": 1.0, "b": 0.0, "tie": 0.5}
-        return {
-            code_of(code): sides[side] if isinstance(side, str) and side in sides else _share(code, side)
-            for code, side in self.codes.items()
-        }
+        sides: dict[object, float] = {"a": 1.0, "b": 0.0, "tie": 0.5}
+        ratings = {code: sides.get(side, side) for code, side in self.codes.items()}
+        for code, rating in ratings.items():
+            if not isinstance(rating, int | float) or not 0 <= rating <= 1:
+                expected = "a, b or tie, or the share of the first text from 0 to 1"
+                raise InputError("not a verdict", field=f"columns.codes.{code}", expected=expected, found=repr(rating))
+        return {code_of(code): float(rating) for code, rating in ratings.items()}
 
     def leaves_out(self, record: Record) -> str:
         """The column by which `keep` leaves a record out; empty if it keeps it."""
@@ -214,28 +216,18 @@ class ColumnNames(ClosedModel):
         return ""
 
 
-def _share(code: str, side: object) -> float:
-    if isinstance(side, int | float) and 0 <= side <= 1:
-        return float(side)
-    expected = "a, b or tie, or the share of the first text from 0 to 1"
-    raise InputError("not a verdict", field=f"columns.codes.{code}", expected=expected, found=repr(side))
-
-
 def _parsed_entry(name: str, column: str, entry: str) -> Any:
     """The value of an entry of --columns."""
     key = name.rpartition(".")[2]
     if name in ("keep", "codes") or key == "labels":
         pairs = [part.rpartition(":") if key == "labels" else part.partition(":") for part in column.split("+")]
         if not all(colon and value for _, colon, value in pairs):
-            raise InputError(
-                f"no values of {name}", field="--columns", expected=f"{name}=VALUE:MEANING+VALUE:MEANING", found=entry
-            )
+            expected = f"{name}=VALUE:MEANING+VALUE:MEANING"
+            raise InputError(f"no values of {name}", field="--columns", expected=expected, found=entry)
         return {code.strip(): _number_or_text(value) if name != "keep" else value.strip() for code, _, value in pairs}
     if key == "missing":
         return [_number_or_text(value) for value in column.split("+")]
-    if key == "lower_is_better":
-        return column == "true"
-    return column
+    return column == "true" if key == "lower_is_better" else column
 
 
 def _number_or_text(value: str) -> float | str:
@@ -355,16 +347,17 @@ def text_columns(keys: Keys, task: Task | None, names: ColumnNames) -> list[Text
     aspect_names = {normalized_name(a.name) for a in task.aspects} if task else set()
     for role in ROLES:
         column = keys.named(role)
-        missing = names.optional and role in spec and not keys.columns(spec[role], {})
-        if missing and not _PLACEHOLDER.search(spec[role]):
+        if names.optional and role in spec and not _PLACEHOLDER.search(spec[role]) and not keys.columns(spec[role], {}):
             del spec[role]
+        elif role in names.roles:
+            continue
         taken = {part.removesuffix("[]") for mapped in spec.values() for part in (mapped, *mapped.split("+"))}
-        free = column is not None and role not in aspect_names and column not in taken
-        free = free and not (role in ("response_a", "response_b") and "text" in names.roles)
-        if free and (role not in names.roles or missing):
-            spec.setdefault(role, str(column))
-    if "response_a" not in spec and keys.named("chosen") and keys.named("rejected") and "text" not in spec:
-        spec |= {"response_a": str(keys.named("chosen")), "response_b": str(keys.named("rejected"))}
+        beside_text = role in ("response_a", "response_b") and "text" in names.roles
+        if column is not None and role not in aspect_names and column not in taken and not beside_text:
+            spec.setdefault(role, column)
+    chosen, rejected = keys.named("chosen"), keys.named("rejected")
+    if "response_a" not in spec and "text" not in spec and chosen and rejected:
+        spec |= {"response_a": chosen, "response_b": rejected}
     texts = keys.matching(spec.get("text") or spec.get("response_a", ""), {})
     return [_one_text(keys, task, names, spec, bound) for bound, _ in texts]
 
@@ -375,7 +368,7 @@ def _one_text(
     roles = {role: tuple(found) for role, column in spec.items() if (found := keys.columns(column, bound))}
     if "aspect" not in roles or not {"rating", "winner"} & roles.keys():
         roles = {role: columns for role, columns in roles.items() if role not in ("aspect", "rating")}
-    systems = [value for value in bound.values() if not value.isdigit()]
+    is_pair = "response_a" in roles
     aspects = [aspect.name for aspect in task.aspects] if task else []
     taken = {column for columns in roles.values() for column in columns}
     ratings: dict[str, tuple[Cell, ...]] = {}
@@ -385,30 +378,26 @@ def _one_text(
         mapped = names.aspects.get(name, AspectColumns())
         cells = keys.cells(mapped.column, bound) if mapped.column else ()
         if not cells and (not mapped.column or names.optional):
-            pair_names = (f"{name}_winner", f"winner_{name}") if "response_a" in roles else ()
-            raters = tuple(
-                Cell(key)
-                for key in keys.names
-                if name_without_rater(key.removeprefix("ratings.")) == normalized_name(name)
+            of_raters = (
+                k for k in keys.names if name_without_rater(k.removeprefix("ratings.")) == normalized_name(name)
             )
-            alone = [key for key in (name, f"ratings.{name}", *pair_names) if keys.named(key)]
-            cells = raters or tuple(Cell(str(keys.named(key))) for key in alone[:1])
+            alone = (name, f"ratings.{name}", *((f"{name}_winner", f"winner_{name}") if is_pair else ()))
+            cells = tuple(map(Cell, of_raters)) or tuple(Cell(key) for key in map(keys.named, alone) if key)[:1]
         if cells := tuple(cell for cell in cells if cell.column not in taken):
             ratings[name] = cells
             taken |= {cell.column for cell in cells}
-        of_comment = mapped.comment or f"comments.{name}"
-        if of_aspect := tuple(cell.column for cell in keys.cells(of_comment, bound)):
-            comments[name] = of_aspect
-    if "comment" in roles:
-        comments[""] = roles.pop("comment")
-    elif "comment" in spec:
-        comments[""] = tuple(cell.column for cell in keys.cells(spec["comment"], bound))
-    if "response_a" in roles and PREFERENCE in aspects and PREFERENCE not in ratings:
-        verdicts = keys.cells(spec["winner"], bound) if "winner" in spec else ()
+        if of_aspect := keys.cells(mapped.comment or f"comments.{name}", bound):
+            comments[name] = tuple(cell.column for cell in of_aspect)
+    if "comment" in spec:
+        found = roles.pop("comment", None)
+        comments[""] = found or tuple(cell.column for cell in keys.cells(spec["comment"], bound))
+    if is_pair and PREFERENCE in aspects and PREFERENCE not in ratings and not {"aspect", "rating"} <= roles.keys():
         winners = [k for k in keys.names if normalized_name(k).startswith("winner_") and k not in taken]
-        verdicts = verdicts or tuple(Cell(key, key[len("winner_") :]) for key in winners)
-        ratings |= {PREFERENCE: verdicts} if verdicts and not {"aspect", "rating"} <= roles.keys() else {}
-    return TextColumns(roles, systems[0] if systems else "", {n: ratings[n] for n in aspects if n in ratings}, comments)
+        verdicts = keys.cells(spec["winner"], bound) if "winner" in spec else ()
+        if verdicts := verdicts or tuple(Cell(key, key[len("winner_") :]) for key in winners):
+            ratings[PREFERENCE] = verdicts
+    system = next((value for value in bound.values() if not value.isdigit()), "")
+    return TextColumns(roles, system, {n: ratings[n] for n in aspects if n in ratings}, comments)
 
 
 @lru_cache(maxsize=64)
@@ -459,8 +448,8 @@ class ReadingNotes:
     def __init__(self, name: str) -> None:
         self._name = name
         self._notes: Counter[str] = Counter()
-        self._logged = ""
         self._unread: dict[str, str] = {}
+        self._logged = ""
 
     def add(self, note: str) -> None:
         """Add a note; `{}` in it is the number of times that it was added."""
@@ -470,18 +459,14 @@ class ReadingNotes:
         """Note columns that are not read, and which of our unused names one may be."""
         for column in columns:
             near = did_you_mean(column, names, cutoff=0.8) if normalized_name(column) not in ROLES else None
-            self._unread.setdefault(column, near or "")
-
-    def lines(self) -> Iterator[str]:
-        yield from (note.replace("{}", f"{count:,}") for note, count in self._notes.items())
-        if self._unread:
-            shown = [f"{name!r}" + (f" ({hint})" if hint else "") for name, hint in self._unread.items()]
-            yield f"not read: {', '.join(shown[:_MAX_NAMED])}{', and others' * (len(shown) > _MAX_NAMED)}"
+            self._unread.setdefault(column, f"{column!r} ({near})" if near else repr(column))
 
     def text(self) -> str:
         """All notes in one line; empty if there are none."""
-        notes = "; ".join(self.lines())
-        return f"{self._name}: {notes}" if notes else ""
+        notes = [note.replace("{}", f"{count:,}") for note, count in self._notes.items()]
+        if unread := [*self._unread.values()]:
+            notes.append(f"not read: {', '.join(unread[:_MAX_NAMED])}{', and others' * (len(unread) > _MAX_NAMED)}")
+        return f"{self._name}: {'; '.join(notes)}" if notes else ""
 
     def log(self) -> None:
         """Log the notes, unless the same text was logged before."""
@@ -489,6 +474,8 @@ class ReadingNotes:
             logger.warning("%s", text)
             self._logged = text
 
+
+# --- what names of columns probably mean, for drafts and errors; nothing is read by these ---
 
 CONTEXT_WORDS = word_list("context|background|fact|facts|knowledge|policy|passages|evidence")
 REFERENCE_WORDS = word_list("reference|references|ref|refs|gold")
