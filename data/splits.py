@@ -1,10 +1,17 @@
-"""The seeded split of a corpus into train, dev and held-out, by source.
+"""The seeded split of a corpus into train, dev and held-out by source, or into folds, and whether there are enough
+ratings.
 
 Groups are ordered by a hash of seed and source text and cut at the fractions. So the order of the file does not matter
 (groups without a source are hashed with their ids, which may be row numbers), and adding or removing a group moves at
-most one other group across each cut. Groups with nearly the same source (`near_duplicates`) are put where the
-first of them is and stay in one part, so that no judge is measured on sources that it was tuned on; a cut that would
-divide them moves to their nearer end.
+most one other group across each cut. Groups with nearly the same source (`near_duplicates`) are put where the first of
+them is and stay in one part, so that no judge is measured on sources that it was tuned on; a cut that would divide them
+moves to their nearer end.
+
+A single split holds out two fifths of the sources, and with few sources the result depends on which. Folds measure on
+all of them: every source is held out once, from a judge that was tuned and chosen on other sources. This is nested
+cross-validation (Stone, Cross-validatory choice and assessment of statistical predictions, 1974; Varma and Simon, Bias
+in error estimation when using cross-validation for model selection, 2006): it measures the procedure of tuning and
+choosing, not one fixed judge.
 """
 
 from __future__ import annotations
@@ -19,199 +26,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, combinations, pairwise, repeat
+from typing import NamedTuple
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import ALL, Corpus, Level, RatedGroup
 
-NGRAM_LENGTH = 5
-"""Number of words of an n-gram. A shorter source is a single n-gram, so only equal ones are its near-duplicates."""
-
-MIN_OVERLAP = 1 / 3
-"""Least share of common 5-grams, relative to the source with fewer of them."""
-
-_COMMON_COUNT, _COMMON_SHARE = 10, 0.1
-"""5-grams in more sources than both this number and this share are left out."""
-
-_MAX_SET_SHARE = 1 / 3
-"""Largest share of all groups that may form one set. A larger one would not fit into a part of a split; its groups
-share the background of the task and are not treated as near-duplicates."""
-
-_MAX_ALL_PAIRS = 16
-"""A 5-gram in at most this number of sources counts for every pair of them; one in more counts for neighbouring pairs
-only, so that the work grows linearly with the number of sources."""
-
-# In scripts without blanks between words, each character is a word.
-_IDEOGRAPHS = "\u3040-\u30ff\u3400-\u9fff"
-_WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
-
-NGram = tuple[str, ...]
-
-
-def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
-    """The sets of two or more near-duplicates, as indices into `groups`.
-
-    The relation is transitive: if A and B are near-duplicates, and B and C, all three form a set. Sets of more than
-    `_MAX_SET_SHARE` of all groups are left out, e.g. in a small corpus of questions made from one template.
-    """
-    import numpy as np
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    edges = np.array([*_overlapping_sources(groups), *_equal_contexts(groups)], dtype=np.intp).reshape(-1, 2).T
-    graph = coo_array((np.ones(edges.shape[1]), tuple(edges)), shape=(len(groups), len(groups)))
-    sets: dict[int, list[int]] = defaultdict(list)
-    for i, component in enumerate(connected_components(graph, directed=False)[1].tolist()):
-        sets[component].append(i)
-    max_size = max(2, _MAX_SET_SHARE * len(groups))
-    return [tuple(members) for members in sets.values() if 1 < len(members) <= max_size]
-
-
-def _overlapping_sources(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
-    import numpy as np
-
-    # By the hash of an n-gram, in arrays, so that the words of all texts are not held in memory.
-    hashes, holders = array("q"), array("i")
-    for i, group in enumerate(groups):
-        grams = _ngrams(words(group.source or group.all_texts))
-        hashes.extend(map(hash, grams))
-        holders.extend(repeat(i, len(grams)))
-    by_hash = np.argsort(np.array(hashes), kind="stable")
-    ordered, sources = np.array(hashes)[by_hash], np.array(holders)[by_hash]
-    starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
-    counts = np.diff(starts, append=len(ordered))
-    informative = counts <= max(_COMMON_COUNT, _COMMON_SHARE * len(groups))
-    gram_counts = np.bincount(sources[np.repeat(informative, counts)], minlength=len(groups))
-    shared = informative & (counts > 1)
-    shared_counts = Counter(
-        pair
-        for start, count in zip(starts[shared].tolist(), counts[shared].tolist(), strict=True)
-        for pair in _pairs(sources[start : start + count].tolist())
-    )
-    for (first, second), count in shared_counts.items():
-        if count >= MIN_OVERLAP * min(gram_counts[first], gram_counts[second]):
-            yield first, second
-
-
-def _equal_contexts(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
-    groups_with: dict[NGram, list[int]] = defaultdict(list)
-    for i, group in enumerate(groups):
-        if context := words(group.context):
-            groups_with[context].append(i)
-    for sources in groups_with.values():
-        yield from pairwise(sources)
-
-
-def words(text: str) -> NGram:
-    """The words of a text, normalized for comparison."""
-    return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
-
-
-def _ngrams(text: NGram) -> set[NGram]:
-    # A text that is too short for a 5-gram is one shorter n-gram.
-    return {text[i : i + NGRAM_LENGTH] for i in range(max(1, len(text) - NGRAM_LENGTH + 1))} if text else set()
-
-
-def _pairs(sources: Sequence[int]) -> Iterable[tuple[int, int]]:
-    return combinations(sources, 2) if len(sources) <= _MAX_ALL_PAIRS else pairwise(sources)
-
-
 logger = logging.getLogger(__name__)
-
-MIN_RATED = 20
-"""Least number of rated candidates of an aspect to compile a judge for it. With 20, a correlation of .5 has the 95 %
-interval .07 to .77 (Fisher's z); with 15 the interval contains 0, so that not even the sign would be known."""
-
-
-def require_enough_rated(corpus: Corpus, aspects: Sequence[str]) -> None:
-    """Raise `InputError` if an aspect has fewer than `MIN_RATED` rated candidates to compile a judge on."""
-    for name in aspects:
-        rated = sum(c.rating(name) is not None for group in corpus.groups for c in group.candidates)
-        if rated < MIN_RATED:
-            raise InputError(
-                f"too few ratings of {name} to start: they are divided for tuning, choosing and measuring, and with "
-                f"fewer than {MIN_RATED} not even the sign of a correlation of .5 is certain",
-                file=corpus.origin.location,
-                field=name,
-                found=f"{rated} rated candidates in {len(corpus.groups)} sources",
-                remedy=f"rate {MIN_RATED - rated} more candidates, preferably of new sources, or leave this aspect out "
-                "with --aspects; a judge that was not compiled needs no ratings",
-            )
-
-
-def aspects_to_judge(corpus: Corpus, names: Sequence[str] = ()) -> tuple[str, ...]:
-    """The aspects to judge, see `Corpus.select_aspects`; a warning names rated ones that the default leaves out.
-
-    Raises:
-        InputError: As `require_ratings`.
-    """
-    chosen = corpus.select_aspects(names)
-    require_ratings(corpus, chosen)
-    left_out = [name for name in corpus.rated_aspects() if name not in chosen]
-    if left_out and not names:
-        message = "%s: judging %s, as papers on this set do; --aspects %s adds %s"
-        logger.warning(message, corpus.origin.name, ", ".join(chosen), ALL, ", ".join(left_out))
-    return chosen
-
-
-def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
-    """Refuse a corpus whose ratings scores cannot be compared with.
-
-    Raises:
-        InputError: There is no aspect, or one is unknown to the task, has no rating, or has only equal ones.
-    """
-    if not aspects:
-        raise InputError(
-            "no candidate has a rating",
-            file=corpus.origin.location,
-            expected="ratings of " + ", ".join(aspect.name for aspect in corpus.task.aspects),
-            remedy="see which columns are read with `debate check`, and name them with --columns ASPECT=COLUMN",
-        )
-    for name in aspects:
-        corpus.task.aspect(name)
-        values = {r for g in corpus.groups for r in g.ratings(name) if r is not None}
-        if not values:
-            rated = corpus.rated_aspects()
-            raise InputError(
-                f"no candidate has a rating of {name}",
-                file=corpus.origin.location,
-                field=name,
-                found="ratings of " + ", ".join(rated) if rated else "no ratings at all",
-                remedy=f'add "ratings": {{"{name}": …}} to candidates (CSV: a column {name}), or choose other aspects',
-            )
-        if len(values) == 1:
-            raise InputError(
-                f"all ratings of {name} are equal, so all judges agree with them to the same degree",
-                file=corpus.origin.location,
-                field=name,
-                found=f"only {min(values):g}",
-                remedy="add ratings that differ, or leave this aspect out",
-            )
-
-
-def require_level(corpus: Corpus, level: Level) -> None:
-    """Refuse a level of agreement that is undefined for the corpus.
-
-    Raises:
-        InputError: Summary level without a group of several candidates, or system level where no two candidate
-            ids occur in several groups.
-    """
-    if level == "summary" and not corpus.grouped:
-        raise InputError(
-            "summary-level agreement compares the candidates of one source, and every source here has only one",
-            file=corpus.origin.location,
-            remedy="choose the level sample, or give sources with several candidates",
-        )
-    if level == "system":
-        id_counts = Counter(c.id for g in corpus.groups for c in g.candidates)
-        if sum(count > 1 for count in id_counts.values()) < 2:
-            raise InputError(
-                "system-level agreement needs at least two candidate ids that occur in several groups",
-                file=corpus.origin.location,
-                field="candidates.id",
-                found=f"{len(id_counts)} ids on {id_counts.total()} candidates",
-                remedy="use the name of the system that wrote a candidate as its id, or choose the level sample",
-            )
-
 
 PARTS = ("train", "dev", "held_out")
 
@@ -220,6 +40,24 @@ MIN_GROUPS = 2
 
 MIN_ITEMS = 8
 """Rated candidates that every part needs per aspect, where each source has one candidate."""
+
+MIN_RATED = 20
+"""Least number of rated candidates of an aspect to compile a judge for it. With 20, a correlation of .5 has the 95 %
+interval .07 to .77 (Fisher's z); with 15 the interval contains 0, so that not even the sign would be known."""
+
+MIN_SOURCES_FOR_SPLIT = 40
+"""Number of sources from which on a single split is the default: with 40 sources, six seeds of one gave correlations
+from .48 to .90."""
+
+FOLDS = 6
+"""Default number of folds. Each judge is then tuned and chosen on five sixths of the sources, nearly as many as the
+final judge. More folds take hardly more LM calls, but one more search each."""
+
+MIN_FOLDS = 4
+"""Least number of folds: each half needs two, one to hold out and one as dev."""
+
+Sets = Sequence[Sequence[RatedGroup]]
+"""Groups in an order, as sets that must not be divided; most have one group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +89,15 @@ class Splits:
         )
 
 
+class Folds(NamedTuple):
+    """All folds of a corpus."""
+
+    final: Splits
+    """For the final judge, which uses all sources: train is the first half, dev the second, and held-out is empty."""
+    halves: tuple[tuple[Splits, ...], ...]
+    """For each half as train, the folds of the other half."""
+
+
 def split(
     corpus: Corpus, *, aspects: Sequence[str], seed: int, fractions: tuple[float, float, float] = (0.3, 0.3, 0.4)
 ) -> Splits:
@@ -263,18 +110,28 @@ def split(
         fractions: Shares of the groups for train, dev and held-out.
 
     Raises:
-        InputError: A source text is in two groups, the fractions do not add up to 1, or a part has too few ratings to
-            measure an aspect: fewer than `MIN_GROUPS` groups with unequal ratings, or, without groups of several
-            candidates, fewer than `MIN_ITEMS` rated ones or only equal ratings.
+        InputError: The fractions do not add up to 1, or a part has too few ratings to measure an aspect: fewer than
+            `MIN_GROUPS` groups with unequal ratings, or, without groups of several candidates, fewer than `MIN_ITEMS`
+            rated ones or only equal ratings.
     """
     if len(fractions) != 3 or min(fractions) <= 0 or not math.isclose(math.fsum(fractions), 1):
-        raise InputError(
-            "not fractions of the groups", expected="three positive numbers that add up to 1", found=fractions
-        )
-    sets = ordered_sets(corpus, seed)
-    parts = dict(zip(PARTS, consecutive_parts(corpus, sets, fractions), strict=True))
-    require_measurable(corpus, parts, aspects, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
-    return Splits(**parts, joined=joined_groups(sets))
+        expected = "three positive numbers that add up to 1"
+        raise InputError("not fractions of the groups", expected=expected, found=fractions)
+    sets = _ordered_sets(corpus, seed)
+    return _splits(corpus, _consecutive_parts(corpus, sets, fractions), sets, aspects)
+
+
+def split_with_held_out(corpus: Corpus, held_out: int, *, aspects: Sequence[str], seed: int) -> Splits:
+    """Split all but the last `held_out` groups into train and dev of equal size; these groups are held out.
+
+    Raises:
+        InputError: As in `split`.
+    """
+    first = len(corpus.groups) - held_out
+    others = replace(corpus, groups=corpus.groups[:first])
+    sets = _ordered_sets(others, seed)
+    parts = [*_consecutive_parts(others, sets, (0.5, 0.5)), replace(corpus, groups=corpus.groups[first:])]
+    return _splits(corpus, parts, sets, aspects)
 
 
 def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
@@ -295,15 +152,13 @@ def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
             found=held_out.task.name,
             remedy="choose one task for both with --task",
         )
-    taken = {group.id for group in corpus.groups}
+    taken, first = {group.id for group in corpus.groups}, len(corpus.groups)
     renamed = (replace(g, id=f"held-out {g.id}") if g.id in taken else g for g in held_out.groups)
     groups = (*corpus.groups, *renamed)
-    first = len(corpus.groups)
-    shared = [s for s in near_duplicates(groups) if min(s) < first <= max(s)]
     ids = {_source_or_texts(group): group.id for group in corpus.groups}
-    equal = [(ids[_source_or_texts(group)], group.id) for group in held_out.groups if _source_or_texts(group) in ids]
-    overlap = equal or [(groups[min(s)].id, groups[max(s)].id) for s in shared]
-    if overlap:
+    equal = [(ids[key], group.id) for group in held_out.groups if (key := _source_or_texts(group)) in ids]
+    alike = [s for s in near_duplicates(groups) if min(s) < first <= max(s)]
+    if overlap := equal or [(groups[min(s)].id, groups[max(s)].id) for s in alike]:
         raise InputError(
             "sources of --data also occur in the held-out data, so that the judge would be measured on sources that "
             "it learnt from",
@@ -318,144 +173,21 @@ def append_held_out(corpus: Corpus, held_out: Corpus) -> Corpus:
 
 
 def _source_or_texts(group: RatedGroup) -> tuple[str, ...]:
-    """The key of overlap between --data and --held-out: the source, or without one the texts."""
     return (group.source,) if group.source else tuple(sorted(candidate.text for candidate in group.candidates))
-
-
-def split_with_held_out(corpus: Corpus, held_out: int, *, aspects: Sequence[str], seed: int) -> Splits:
-    """Split all but the last `held_out` groups into train and dev of equal size; these groups are held out.
-
-    Raises:
-        InputError: As in `split`.
-    """
-    first = len(corpus.groups) - held_out
-    others = replace(corpus, groups=corpus.groups[:first])
-    sets = ordered_sets(others, seed)
-    train, dev = consecutive_parts(others, sets, (0.5, 0.5))
-    parts = {"train": train, "dev": dev, "held_out": replace(corpus, groups=corpus.groups[first:])}
-    require_measurable(corpus, parts, aspects, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
-    return Splits(**parts, joined=joined_groups(sets))
-
-
-def joined_groups(sets: Sequence[Sequence[RatedGroup]]) -> tuple[tuple[str, ...], ...]:
-    """The ids of the groups of each set that has several."""
-    return tuple(tuple(group.id for group in members) for members in sets if len(members) > 1)
-
-
-def consecutive_parts(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequence[float]) -> list[Corpus]:
-    """Cut the groups into consecutive parts of about these fractions; sets are not divided."""
-    ordered = [group for group_set in sets for group in group_set]
-    targets = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(len(fractions) - 1)]
-    boundaries = [0, *accumulate(map(len, sets))]
-    ends = [0, *(min(boundaries, key=lambda end: (abs(end - target), -end)) for target in targets), len(ordered)]
-    return [replace(corpus, groups=tuple(ordered[start:end])) for start, end in pairwise(ends)]
-
-
-def ordered_sets(corpus: Corpus, seed: int) -> list[list[RatedGroup]]:
-    """The groups in the order of the hashes of `seed` and their sources, as sets that must not be divided: those of one
-    source and near-duplicates, put where the first of them is. Most have one group.
-    """
-    keys = [hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest() for group in corpus.groups]
-    set_of = {i: number for number, members in enumerate(near_duplicates(corpus.groups)) for i in members}
-    by_key: dict[object, list[RatedGroup]] = {}
-    for key, i in sorted(zip(keys, range(len(keys)), strict=True)):
-        # Groups of one source have one key.
-        by_key.setdefault(set_of.get(i, key), []).append(corpus.groups[i])
-    return list(by_key.values())
-
-
-def require_measurable(
-    corpus: Corpus, parts: Mapping[str, Corpus], aspects: Sequence[str], needed: Mapping[str, int]
-) -> None:
-    """Refuse parts with too few ratings to measure an aspect on.
-
-    Args:
-        corpus: The corpus that was split.
-        parts: Name of a part -> its groups.
-        aspects: The aspects to measure.
-        needed: Name of a part -> the number of groups with unequal ratings that it needs; in a corpus without groups of
-            several candidates, of rated candidates. Other parts need none.
-
-    Raises:
-        InputError: A part has fewer, or, in a corpus without groups of several candidates, only equal ratings.
-    """
-    for aspect in map(corpus.task.aspect, aspects):
-        counts = {name: _count_measurable(part, aspect.name, corpus.grouped) for name, part in parts.items()}
-        if any(counts[name] < least for name, least in needed.items()):
-            raise _too_few_ratings(corpus, aspect.name, counts, needed)
-        if corpus.grouped:
-            continue
-        for name in needed:
-            if len({g.candidates[0].rating(aspect.name) for g in parts[name].groups} - {None}) < 2:
-                raise InputError(
-                    f"all ratings of {aspect.name} in the part {name} are equal",
-                    file=corpus.origin.location,
-                    field=aspect.name,
-                    expected="at least two different ratings in each part",
-                    remedy="rate more sources, leave this aspect out with --aspects, or try another --seed",
-                )
-
-
-def _count_measurable(part: Corpus, aspect: str, grouped: bool) -> int:
-    """The number of groups with unequal ratings; if not `grouped`, of groups with a rating."""
-    if grouped:
-        return sum(group.has_distinct_ratings(aspect) for group in part.groups)
-    return sum(group.candidates[0].rating(aspect) is not None for group in part.groups)
-
-
-def _too_few_ratings(corpus: Corpus, aspect: str, counts: Mapping[str, int], needed: Mapping[str, int]) -> InputError:
-    what = "groups whose candidates are rated differently" if corpus.grouped else "rated candidates"
-    expected = f"at least {min(needed.values())} {what} in each part"
-    if len(set(needed.values())) > 1:
-        expected = f"{what}: at least " + ", ".join(f"{least} in {name}" for name, least in needed.items())
-    return InputError(
-        f"too few ratings of {aspect} to tune, choose and evaluate a judge on separate sources",
-        file=corpus.origin.location,
-        field=aspect,
-        expected=expected,
-        found=", ".join(f"{name} {count}" for name, count in counts.items()) + f" (of {len(corpus.groups)} sources)",
-        # The number of single candidates of a part does not depend on the seed.
-        remedy="rate more sources, or leave this aspect out with --aspects"
-        + (", or try another --seed" if corpus.grouped else ""),
-    )
-
-
-MIN_SOURCES_FOR_SPLIT = 40
-"""Number of sources from which on a single split is the default: with 40 sources, six seeds of one gave correlations
-from .48 to .90."""
-
-FOLDS = 6
-"""Default number of folds. Each judge is then tuned and chosen on five sixths of the sources, nearly as many as the
-final judge. More folds take hardly more LM calls, but one more search each."""
-
-MIN_FOLDS = 4
-"""Least number of folds: each half needs two, one to hold out and one as dev."""
-
-
-@dataclass(frozen=True, slots=True)
-class Folds:
-    """All folds of a corpus."""
-
-    final: Splits
-    """For the final judge, which uses all sources: train is the first half, dev the second, and held-out is empty."""
-    halves: tuple[tuple[Splits, ...], ...]
-    """For each half as train, the folds of the other half."""
-
-    @property
-    def folds(self) -> list[Splits]:
-        """The folds of both halves."""
-        return [splits for half in self.halves for splits in half]
 
 
 def default_folds(corpus: Corpus) -> int:
     """The default number of folds; 1, a single split, from `MIN_SOURCES_FOR_SPLIT` sources on."""
-    if corpus.sources >= MIN_SOURCES_FOR_SPLIT:
-        return 1
-    return max(MIN_FOLDS, min(FOLDS, corpus.sources))
+    return 1 if corpus.sources >= MIN_SOURCES_FOR_SPLIT else max(MIN_FOLDS, min(FOLDS, corpus.sources))
 
 
 def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Folds:
     """Cut a corpus into folds, by source.
+
+    The folds form two halves. For a fold, train is the half that it is not in, and dev is the rest of its own half. All
+    folds of a half thus share their train part: K folds take two tuning runs instead of K, each on half of the sources,
+    as the final judge's tuning does. They differ in the choice on dev, which costs no LM calls, because it uses the
+    same stored replies.
 
     Args:
         corpus: Any corpus; every source text may occur in one group only.
@@ -464,8 +196,8 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
         count: Number of folds, at least `MIN_FOLDS`.
 
     Raises:
-        InputError: A source text is in two groups, there are fewer sources than folds, or a fold's train or dev part
-            has too few ratings to measure an aspect.
+        InputError: There are fewer sources than folds, or a fold's train or dev part has too few ratings to measure an
+            aspect.
     """
     if count < MIN_FOLDS:
         raise InputError(
@@ -475,8 +207,8 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
             "it by, and one to hold out",
             found=count,
         )
-    sets = ordered_sets(corpus, seed)
-    folds = consecutive_parts(corpus, sets, [1 / count] * count)
+    sets = _ordered_sets(corpus, seed)
+    folds = _consecutive_parts(corpus, sets, [1 / count] * count)
     if not all(fold.groups for fold in folds):
         raise InputError(
             f"{len(corpus.groups)} sources cannot be cut into {count} folds"
@@ -484,29 +216,270 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
             file=corpus.origin.location,
             field="--folds",
             expected=f"at least {count} different sources",
-            remedy="rate more sources"
-            + (f", or choose fewer folds, {MIN_FOLDS} at least" if count > MIN_FOLDS else ""),
+            remedy=f"rate more sources, or choose fewer folds, {MIN_FOLDS} at least",
         )
-    half = (count + 1) // 2
-    halves = folds[:half], folds[half:]
+    halves = folds[: (count + 1) // 2], folds[(count + 1) // 2 :]
+    needed = {"train": MIN_GROUPS, "dev": 1} if corpus.grouped else {"train": MIN_ITEMS, "dev": MIN_ITEMS // 2}
 
-    def make_splits(train: Sequence[Corpus], dev: Sequence[Corpus], held_out: Sequence[Corpus]) -> Splits:
-        parts = {"train": _concatenate(corpus, train), "dev": _concatenate(corpus, dev)}
-        parts["held_out"] = _concatenate(corpus, held_out)
-        needed = {"train": MIN_GROUPS, "dev": 1} if corpus.grouped else {"train": MIN_ITEMS, "dev": MIN_ITEMS // 2}
-        require_measurable(corpus, parts, aspects, needed)
-        return Splits(**parts, joined=joined_groups(sets))
+    def splits(*parts: Sequence[Corpus]) -> Splits:
+        whole = [replace(corpus, groups=tuple(g for fold in part for g in fold.groups)) for part in parts]
+        return _splits(corpus, whole, sets, aspects, needed)
 
-    return Folds(
-        make_splits(halves[0], halves[1], ()),
-        tuple(
-            tuple(
-                make_splits(train, [other for other in other_half if other is not fold], [fold]) for fold in other_half
+    def of_half(train: Sequence[Corpus], other: Sequence[Corpus]) -> tuple[Splits, ...]:
+        return tuple(splits(train, [each for each in other if each is not fold], [fold]) for fold in other)
+
+    return Folds(splits(*halves, ()), (of_half(*halves), of_half(*halves[::-1])))
+
+
+def _ordered_sets(corpus: Corpus, seed: int) -> Sets:
+    """The groups in the order of the hashes of `seed` and their sources; those of one source and near-duplicates are a
+    set, put where the first of them is."""
+    keys = [hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest() for group in corpus.groups]
+    set_of = {i: number for number, members in enumerate(near_duplicates(corpus.groups)) for i in members}
+    by_key: dict[object, list[RatedGroup]] = {}
+    for key, i in sorted(zip(keys, range(len(keys)), strict=True)):
+        # Groups of one source have one key.
+        by_key.setdefault(set_of.get(i, key), []).append(corpus.groups[i])
+    return list(by_key.values())
+
+
+def _consecutive_parts(corpus: Corpus, sets: Sets, fractions: Sequence[float]) -> list[Corpus]:
+    """Cut the groups into consecutive parts of about these fractions; sets are not divided."""
+    ordered = [group for group_set in sets for group in group_set]
+    targets = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(len(fractions) - 1)]
+    boundaries = [0, *accumulate(map(len, sets))]
+    ends = [0, *(min(boundaries, key=lambda end: (abs(end - target), -end)) for target in targets), len(ordered)]
+    return [replace(corpus, groups=tuple(ordered[start:end])) for start, end in pairwise(ends)]
+
+
+def _splits(
+    corpus: Corpus,
+    parts: Sequence[Corpus],
+    sets: Sets,
+    aspects: Sequence[str],
+    needed: Mapping[str, int] | None = None,
+) -> Splits:
+    """The parts, if each has enough ratings to measure an aspect on.
+
+    Args:
+        corpus: The corpus that was split.
+        parts: Train, dev and held-out.
+        sets: The sets that were kept in one part.
+        aspects: The aspects to measure.
+        needed: Name of a part -> the number of groups with unequal ratings that it needs; in a corpus without groups of
+            several candidates, of rated candidates. By default as many in each.
+    """
+    needed = needed or dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS)
+    by_name = dict(zip(PARTS, parts, strict=True))
+    for aspect in map(corpus.task.aspect, aspects):
+        counts, distinct = {}, {}
+        for name, part in by_name.items():
+            rated = [ratings for g in part.groups if (ratings := {*g.ratings(aspect.name)} - {None})]
+            counts[name] = sum(len(ratings) > corpus.grouped for ratings in rated)
+            distinct[name] = set().union(*rated)
+        if any(counts[name] < least for name, least in needed.items()):
+            what = "groups whose candidates are rated differently" if corpus.grouped else "rated candidates"
+            raise InputError(
+                f"too few ratings of {aspect.name} to tune, choose and evaluate a judge on separate sources",
+                file=corpus.origin.location,
+                field=aspect.name,
+                expected="at least " + ", ".join(f"{least} {what} in {name}" for name, least in needed.items()),
+                found=", ".join(f"{name} {count}" for name, count in counts.items())
+                + f" (of {len(corpus.groups)} sources)",
+                # The number of single candidates of a part does not depend on the seed.
+                remedy="rate more sources, leave this aspect out with --aspects"
+                + (", or try another --seed" if corpus.grouped else ""),
             )
-            for train, other_half in (halves, halves[::-1])
-        ),
+        for name in needed:
+            if len(distinct[name]) < 2:
+                raise InputError(
+                    f"all ratings of {aspect.name} in the part {name} are equal",
+                    file=corpus.origin.location,
+                    field=aspect.name,
+                    expected="at least two different ratings in each part",
+                    remedy="rate more sources, leave this aspect out with --aspects, or try another --seed",
+                )
+    joined = tuple(tuple(group.id for group in members) for members in sets if len(members) > 1)
+    return Splits(**by_name, joined=joined)
+
+
+# --- near-duplicates ---
+#
+# Two sources are near-duplicates if they share at least a third of the word 5-grams of the shorter one, or if they have
+# the same context. Without a source the candidates' texts are compared. Case, punctuation and Unicode compatibility
+# forms do not count.
+#
+# Why a third: in the public sets that the loaders know, unrelated sources share at most .18 of the shorter one's
+# 5-grams (two questions of HaluEval with 2 of 11), articles at most .05. Two reports of one event in QAGS share .42,
+# questions of FairEval that ask for the same program .54 to .62, a dialogue of Topical-Chat that another continues 1.
+
+NGRAM_LENGTH = 5
+"""Number of words of an n-gram. A shorter source is a single n-gram, so only equal ones are its near-duplicates."""
+
+MIN_OVERLAP = 1 / 3
+"""Least share of common 5-grams, relative to the source with fewer of them."""
+
+_COMMON_COUNT, _COMMON_SHARE = 10, 0.1
+"""5-grams in more sources than both this number and this share, such as the wording of an instruction, are left out."""
+
+_MAX_SET_SHARE = 1 / 3
+"""Largest share of all groups that may form one set. A larger one would not fit into a part of a split; its groups
+share the background of the task and are not treated as near-duplicates."""
+
+_MAX_ALL_PAIRS = 16
+"""A 5-gram in at most this number of sources counts for every pair of them; one in more counts for neighbouring pairs
+only, so that the work grows linearly with the number of sources."""
+
+# In scripts without blanks between words, each character is a word.
+_IDEOGRAPHS = "\u3040-\u30ff\u3400-\u9fff"
+_WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
+
+
+def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
+    """The sets of two or more groups with nearly the same source, as indices into `groups`.
+
+    The relation is transitive: if A and B are near-duplicates, and B and C, all three form a set. Sets of more than
+    `_MAX_SET_SHARE` of all groups are left out, e.g. in a small corpus of questions made from one template.
+    """
+    import numpy as np
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    with_context: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i, group in enumerate(groups):
+        if context := _words(group.context):
+            with_context[context].append(i)
+    equal_contexts = (pair for sources in with_context.values() for pair in pairwise(sources))
+    edges = np.array([*_overlapping_sources(groups), *equal_contexts], dtype=np.intp).reshape(-1, 2).T
+    graph = coo_array((np.ones(edges.shape[1]), tuple(edges)), shape=(len(groups), len(groups)))
+    sets: dict[int, list[int]] = defaultdict(list)
+    for i, component in enumerate(connected_components(graph, directed=False)[1].tolist()):
+        sets[component].append(i)
+    max_size = max(2, _MAX_SET_SHARE * len(groups))
+    return [tuple(members) for members in sets.values() if 1 < len(members) <= max_size]
+
+
+def _overlapping_sources(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
+    import numpy as np
+
+    # By the hash of an n-gram, in arrays, so that the words of all texts are not held in memory.
+    hashes, holders = array("q"), array("i")
+    for i, group in enumerate(groups):
+        words = _words(group.source or group.all_texts)
+        # A text that is too short for a 5-gram is one shorter n-gram.
+        starts = range(max(1, len(words) - NGRAM_LENGTH + 1) if words else 0)
+        grams = {words[start : start + NGRAM_LENGTH] for start in starts}
+        hashes.extend(map(hash, grams))
+        holders.extend(repeat(i, len(grams)))
+    by_hash = np.argsort(np.array(hashes), kind="stable")
+    ordered, sources = np.array(hashes)[by_hash], np.array(holders)[by_hash]
+    firsts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+    counts = np.diff(firsts, append=len(ordered))
+    informative = counts <= max(_COMMON_COUNT, _COMMON_SHARE * len(groups))
+    gram_counts = np.bincount(sources[np.repeat(informative, counts)], minlength=len(groups))
+    shared = informative & (counts > 1)
+    shared_counts = Counter(
+        pair
+        for first, count in zip(firsts[shared].tolist(), counts[shared].tolist(), strict=True)
+        for pair in _pairs(sources[first : first + count].tolist())
     )
+    for (one, other), count in shared_counts.items():
+        if count >= MIN_OVERLAP * min(gram_counts[one], gram_counts[other]):
+            yield one, other
 
 
-def _concatenate(corpus: Corpus, folds: Sequence[Corpus]) -> Corpus:
-    return replace(corpus, groups=tuple(group for fold in folds for group in fold.groups))
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
+
+
+def _pairs(sources: Sequence[int]) -> Iterable[tuple[int, int]]:
+    return combinations(sources, 2) if len(sources) <= _MAX_ALL_PAIRS else pairwise(sources)
+
+
+# --- whether there are enough ratings ---
+
+
+def aspects_to_judge(corpus: Corpus, names: Sequence[str] = ()) -> tuple[str, ...]:
+    """The aspects to judge, see `Corpus.select_aspects`; a warning names rated ones that the default leaves out.
+
+    Raises:
+        InputError: As `require_ratings`.
+    """
+    chosen = corpus.select_aspects(names)
+    require_ratings(corpus, chosen)
+    left_out = [name for name in corpus.rated_aspects() if name not in chosen]
+    if left_out and not names:
+        message = "%s: judging %s, as papers on this set do; --aspects %s adds %s"
+        logger.warning(message, corpus.origin.name, ", ".join(chosen), ALL, ", ".join(left_out))
+    return chosen
+
+
+def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
+    """Refuse a corpus whose ratings scores cannot be compared with.
+
+    Raises:
+        InputError: There is no aspect, or one is unknown to the task, has no rating, or has only equal ones.
+    """
+    where = corpus.origin.location
+    if not aspects:
+        raise InputError(
+            "no candidate has a rating",
+            file=where,
+            expected="ratings of " + ", ".join(aspect.name for aspect in corpus.task.aspects),
+            remedy="see which columns are read with `debate check`, and name them with --columns ASPECT=COLUMN",
+        )
+    for name in aspects:
+        corpus.task.aspect(name)
+        values = {r for g in corpus.groups for r in g.ratings(name) if r is not None}
+        if not values:
+            rated = corpus.rated_aspects()
+            raise InputError(
+                f"no candidate has a rating of {name}",
+                file=where,
+                field=name,
+                found="ratings of " + ", ".join(rated) if rated else "no ratings at all",
+                remedy=f'add "ratings": {{"{name}": …}} to candidates (CSV: a column {name}), or choose other aspects',
+            )
+        if len(values) == 1:
+            problem = f"all ratings of {name} are equal, so all judges agree with them to the same degree"
+            remedy = "add ratings that differ, or leave this aspect out"
+            raise InputError(problem, file=where, field=name, found=f"only {min(values):g}", remedy=remedy)
+
+
+def require_enough_rated(corpus: Corpus, aspects: Sequence[str]) -> None:
+    """Raise `InputError` if an aspect has fewer than `MIN_RATED` rated candidates to compile a judge on."""
+    for name in aspects:
+        rated = sum(c.rating(name) is not None for group in corpus.groups for c in group.candidates)
+        if rated < MIN_RATED:
+            raise InputError(
+                f"too few ratings of {name} to start: they are divided for tuning, choosing and measuring, and with "
+                f"fewer than {MIN_RATED} not even the sign of a correlation of .5 is certain",
+                file=corpus.origin.location,
+                field=name,
+                found=f"{rated} rated candidates in {len(corpus.groups)} sources",
+                remedy=f"rate {MIN_RATED - rated} more candidates, preferably of new sources, or leave this aspect out "
+                "with --aspects; a judge that was not compiled needs no ratings",
+            )
+
+
+def require_level(corpus: Corpus, level: Level) -> None:
+    """Refuse a level of agreement that is undefined for the corpus.
+
+    Raises:
+        InputError: Summary level without a group of several candidates, or system level where no two candidate
+            ids occur in several groups.
+    """
+    where = corpus.origin.location
+    if level == "summary" and not corpus.grouped:
+        problem = "summary-level agreement compares the candidates of one source, and every source here has only one"
+        remedy = "choose the level sample, or give sources with several candidates"
+        raise InputError(problem, file=where, remedy=remedy)
+    id_counts = Counter(c.id for g in corpus.groups for c in g.candidates)
+    if level == "system" and sum(count > 1 for count in id_counts.values()) < 2:
+        raise InputError(
+            "system-level agreement needs at least two candidate ids that occur in several groups",
+            file=where,
+            field="candidates.id",
+            found=f"{len(id_counts)} ids on {id_counts.total()} candidates",
+            remedy="use the name of the system that wrote a candidate as its id, or choose the level sample",
+        )

@@ -389,8 +389,8 @@ def _one_text(
         if of_aspect := keys.cells(mapped.comment or f"comments.{name}", bound):
             comments[name] = tuple(cell.column for cell in of_aspect)
     if "comment" in spec:
-        found = roles.pop("comment", None)
-        comments[""] = found or tuple(cell.column for cell in keys.cells(spec["comment"], bound))
+        of_row = roles.pop("comment", ())
+        comments[""] = of_row or tuple(cell.column for cell in keys.cells(spec["comment"], bound))
     if is_pair and PREFERENCE in aspects and PREFERENCE not in ratings and not {"aspect", "rating"} <= roles.keys():
         winners = [k for k in keys.names if normalized_name(k).startswith("winner_") and k not in taken]
         verdicts = keys.cells(spec["winner"], bound) if "winner" in spec else ()
