@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
+from math import comb
 from statistics import median
 
 from debate_judge.data.schema import Aspect, Corpus
@@ -59,17 +59,21 @@ class CorpusStatistics:
 
 def corpus_statistics(corpus: Corpus) -> CorpusStatistics:
     """Count the contents of a corpus."""
-    sizes = [len(group.candidates) for group in corpus.groups]
-    duplicate_sets = near_duplicates(corpus.groups)
+    groups = corpus.groups
+    sizes = [len(group.candidates) for group in groups]
+    duplicate_sets = near_duplicates(groups)
+    texts = [[candidate.text for candidate in group.candidates] for group in groups]
+    if not any(group.source for group in groups):
+        texts = [[text for of_group in texts for text in of_group]]
     return CorpusStatistics(
-        groups=len(corpus.groups),
+        groups=len(groups),
         candidates=sum(sizes),
         group_sizes=(min(sizes), median(sizes), max(sizes)),
-        sources=len({group.source_key for group in corpus.groups if group.source}),
-        contexts=sum(bool(group.context) for group in corpus.groups),
-        references=sum(bool(group.references) for group in corpus.groups),
-        comments=sum(len(texts) for g in corpus.groups for c in g.candidates for texts in c.comments.values()),
-        repeated_texts=_count_repeated_texts(corpus),
+        sources=len({group.source_key for group in groups if group.source}),
+        contexts=sum(bool(group.context) for group in groups),
+        references=sum(bool(group.references) for group in groups),
+        comments=sum(len(written) for g in groups for c in g.candidates for written in c.comments.values()),
+        repeated_texts=sum(len(of_group) - len(set(of_group)) for of_group in texts),
         near_duplicates=(sum(map(len, duplicate_sets)), len(duplicate_sets)),
         aspects=tuple(_aspect_statistics(corpus, corpus.task.aspect(name)) for name in corpus.rated_aspects()),
     )
@@ -87,18 +91,6 @@ def _aspect_statistics(corpus: Corpus, aspect: Aspect) -> AspectStatistics:
         missing=len(ratings) - len(rated),
         raters=(min(map(len, rated)), max(map(len, rated))),
         values=Counter(value for values in rated for value in values),
-        pairs=sum(_count_pairs(len(of_group)) for of_group in means),
-        tied=sum(_count_pairs(count) for of_group in means for count in Counter(of_group).values()),
+        pairs=sum(comb(len(of_group), 2) for of_group in means),
+        tied=sum(comb(count, 2) for of_group in means for count in Counter(of_group).values()),
     )
-
-
-def _count_pairs(count: int) -> int:
-    return count * (count - 1) // 2
-
-
-def _count_repeated_texts(corpus: Corpus) -> int:
-    without_sources = all(not group.source for group in corpus.groups)
-    texts: Iterable[list[str]] = ([c.text for c in group.candidates] for group in corpus.groups)
-    if without_sources:
-        texts = [[text for of_group in texts for text in of_group]]
-    return sum(len(of_group) - len(set(of_group)) for of_group in texts)

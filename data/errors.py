@@ -72,12 +72,9 @@ class InputError(ValueError):
     def _render(self) -> str:
         location = self._location(self.file)
         text = f"{location}: {self.problem}" if location else self.problem
-        if self.expected is not None:
-            text += f"\n  expected: {_shortened(self.expected, _MAX_SHOWN)}"
-        if self.found is not None:
-            text += f"\n  found:    {_shortened(self.found)}"
-        if self.remedy is not None:
-            text += f"\n  remedy:   {_shortened(self.remedy, _MAX_SHOWN)}"
+        for name, limit in (("expected", _MAX_SHOWN), ("found", 240), ("remedy", _MAX_SHOWN)):
+            if (value := getattr(self, name)) is not None:
+                text += f"\n  {name + ':':9} {_shortened(value, limit)}"
         for other in self.others:
             text += f"\n  also:     {other._location()}: {other.problem}"
             text += "" if other.found is None else f"; found: {_shortened(other.found, 40)}"
@@ -97,25 +94,6 @@ def redirect_errors(on_error: ErrorHandler | None) -> Iterator[None]:
         if on_error is None:
             raise
         on_error(error)
-
-
-class FirstErrors:
-    """An `ErrorHandler` that counts the errors of a file and keeps the first 20 by line.
-
-    They do not arrive in this order, because a reader looks ahead.
-    """
-
-    MAX_KEPT = 20
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: list[InputError] = []
-
-    def __call__(self, error: InputError) -> None:
-        self.count += 1
-        self.first.append(error)
-        self.first.sort(key=lambda error: error.line or 0)
-        del self.first[self.MAX_KEPT :]
 
 
 def did_you_mean(
@@ -138,7 +116,7 @@ def _as_keyword(match: re.Match[str]) -> str:
     return keyword if value is None else f"{keyword}={value}"
 
 
-def _shortened(value: object, limit: int = 240) -> str:
+def _shortened(value: object, limit: int) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -179,12 +157,11 @@ def require_writable(path: str | Path | None, field: str) -> None:
     if path is None:
         return
     path = Path(path)
+    if not path.exists():
+        make_folder(path.parent, field)
+        return
     with write_errors(path, field):
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not path.exists():
-            make_folder(path.parent, field)
-        elif path.is_file():
+        if path.is_dir() or path.is_file():
             path.open("ab").close()
         elif not os.access(path, os.W_OK):
             # A pipe or a device is not opened: that could block or change it.

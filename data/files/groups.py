@@ -28,7 +28,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from debate_judge.data.errors import ErrorHandler, FirstErrors, InputError, did_you_mean, redirect_errors
+from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, redirect_errors
 from debate_judge.data.files.columns import (
     PREFERENCE,
     ROLES,
@@ -74,6 +74,8 @@ _BEFORE_MARK = re.compile(rf"^(?:model|option|assistant|{'|'.join(TEXT_WORDS)})[
 _CHOSEN = {"tick", "x", "✓", "1", "true", "yes", "on", "selected"}
 _UNMAPPED = AspectColumns()
 _ANY = Scale(-1e300, 1e300)
+_MAX_ERRORS = 20
+"""Number of errors of a file that are told at once."""
 _MAX_RECORDS = 500_000
 _MAX_BYTES = 256 * 1024 * 1024
 _MAX_REPEATED_SHARE, _MIN_REPEATED = 0.2, 5
@@ -104,9 +106,16 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
         InputError: As in `iter_groups`; also if the file has several tasks and none was chosen.
     """
     file = path if isinstance(path, RecordFile) else detect_format(path)
-    errors, groups, locations = FirstErrors(), dict[str, RatedGroup](), dict[str, str]()
+    groups, locations, errors = dict[str, RatedGroup](), dict[str, str](), list[InputError]()
     first: LocatedGroup | None = None
-    for entry in iter_groups(file, task, columns, gather=True, on_error=errors):
+
+    def keep(error: InputError) -> None:
+        # They do not arrive in the order of their lines, because a reader looks ahead.
+        errors.append(error)
+        errors.sort(key=lambda error: error.line or 0)
+        del errors[_MAX_ERRORS:]
+
+    for entry in iter_groups(file, task, columns, gather=True, on_error=keep):
         first = first or entry
         if entry.task.name != first.task.name:
             raise entry.record.error(
@@ -118,10 +127,10 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
         name = entry.group.id
         if name in groups:
             problem, remedy = f"a second group with the id {name!r}", "rename one of the groups"
-            errors(entry.record.error(problem, "group", found=f"the id of {locations[name]}", remedy=remedy))
+            keep(entry.record.error(problem, "group", found=f"the id of {locations[name]}", remedy=remedy))
         groups[name], locations[name] = entry.group, entry.record.location
-    if errors.first:
-        raise errors.first[0].with_others(errors.first[1:])
+    if errors:
+        raise errors[0].with_others(errors[1:])
     if first is None:
         of_task = f" of task {task.name if isinstance(task, Task) else task!r}" if task else ""
         problem = f"no group{of_task or 's'} in the file"
