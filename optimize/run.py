@@ -34,7 +34,6 @@ from debate_judge.runs.runner import DebateCache, JudgeRunner, PreflightCheck, p
 from debate_judge.runs.shared_flags import lm_options
 from debate_judge.runs.tracking import (
     CHOICE_METRIC,
-    Registration,
     Tracker,
     finite_values,
     log_dataset,
@@ -252,7 +251,7 @@ def _log_model(result: Result) -> None:
             plan.export,
         )
     else:
-        log_model(plan.export, "judge", _registration(result) if result.beats_chance else None)
+        log_model(plan.export, **(_registration(result) if result.beats_chance else {}))
     register_prompts(
         plan.name,
         {
@@ -266,12 +265,12 @@ def _log_model(result: Result) -> None:
     )
 
 
-def _registration(result: Result) -> Registration:
+def _registration(result: Result) -> dict[str, str]:
     plan, judge = result.plan, result.exported
     task, settings, agreement = judge.task, plan.settings, result.agreement(result.exports)
     chosen = ", ".join(f"{aspect}: {aspect_judge.judge.kind}" for aspect, aspect_judge in judge.aspects.items())
-    return Registration(
-        name=plan.model_name,
+    return dict(
+        register_as=plan.model_name,
         description=f"Judges that score a {task.candidate_label} ({', '.join(judge.aspects)}) as human raters do, one "
         "version a compile.",
         version_description=f"{plan.name}: held-out agreement {agreement}; LM {settings.lm}; {chosen}."

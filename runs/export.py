@@ -1,8 +1,7 @@
-"""The files of an exported judge: conversion to JSON, and reading with validation of every field.
+"""An exported judge: a folder with `manifest.json` and one DSPy state per aspect, all of it JSON.
 
-An export is a folder with `manifest.json` and one DSPy state per aspect, all of it JSON: reading one runs no code from
-it. A user's own judge is recorded as `module:Class` and imported only if the caller has named it. `runs.export`
-connects an export to an LM.
+An export may come from anywhere. Reading one runs no code from it and opens no file outside it; a user's own judge is
+recorded as `module:Class` and imported only if the caller has named it. `runs.loaded` connects an export to an LM.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ import re
 import shutil
 import sys
 import uuid
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
@@ -32,9 +30,9 @@ from debate_judge.programs import JUDGE_CLASSES, build
 from debate_judge.programs.examples import is_rated_example
 from debate_judge.programs.judge import AspectJudge, CompiledJudge, Judge
 from debate_judge.programs.lm.settings import MaxTokens, base_variable, redact, without_credentials
-from debate_judge.runs.mlflow_store import DEFAULT_STORE, MLflowStore, download, in_mlflow
+from debate_judge.runs.mlflow_store import DEFAULT_FOLDER, download, in_mlflow
 
-T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 FORMAT = "debate-judge export"
 SCHEMA_VERSION = 4
@@ -42,25 +40,29 @@ SCHEMA_VERSION = 4
 
 MANIFEST = "manifest.json"
 
-_MANIFEST_PATTERNS = (MANIFEST, f"artifacts/{MANIFEST}", f"artifacts/*/{MANIFEST}", f"*/{MANIFEST}")
+_PLACES = (MANIFEST, f"artifacts/{MANIFEST}", f"artifacts/*/{MANIFEST}", f"*/{MANIFEST}")
 """Paths of the manifest below a folder: directly in it, or in an MLflow model."""
 
-_STATE_KEYS = ("signature", "demos", "fields")
-"""The keys of a predictor's DSPy state that are exported; the others are an LM and traces of the tuning."""
+_PACKAGES = ("dspy", "mlflow", "optuna", "numpy", "debate-judge")
+"""The libraries that results depend on."""
 
-REMEDY = "compile the judge again, or restore the folder from a copy"
+_REMEDY = "compile the judge again, or restore the folder from a copy"
 
-State = dict[str, dict[str, Any]]
-"""Predictor name -> its state."""
+_README = """\
+# {name}
+
+A judge for the task {task!r}: {aspects}. It was compiled with the LM {lm}.{note} manifest.json has, under "evidence", \
+the name of the data that it was compiled on and its agreement with the raters on held-out sources.{texts}
+
+Score a file: `debate score THIS_FOLDER --in texts.jsonl --out scores.jsonl`
+From Python: `from debate_judge import load`, then `load("THIS_FOLDER")(source="...", text="...").scores`
+{scale}From MLflow's registry: the same two ways with `models:/NAME/VERSION` in place of THIS_FOLDER
+"""
+
+_ON_RATERS_SCALE = 'On the raters\' scale: `--scale raters`, or `score(..., scale="raters")`\n'
 
 
-def _refuse_empty(aspects: dict[str, AspectEntry]) -> dict[str, AspectEntry]:
-    if not aspects:
-        raise InputError("the export judges no aspect", expected="at least one aspect")
-    return aspects
-
-
-# --- the fields of the files, read and written ---
+# --- the fields of the files ---
 
 
 class LMEntry(FileModel):
@@ -86,6 +88,12 @@ class AspectEntry(FileModel):
     """How many rated examples and other demonstrations its prompts have."""
 
 
+def _require_aspects(aspects: dict[str, AspectEntry]) -> dict[str, AspectEntry]:
+    if not aspects:
+        raise InputError("the export judges no aspect", expected="at least one aspect")
+    return aspects
+
+
 class Manifest(FileModel):
     """`manifest.json`."""
 
@@ -96,7 +104,7 @@ class Manifest(FileModel):
     task: Task
     """Without columns, which do not determine prompts."""
     columns: dict[str, Text] = Field(default_factory=dict)
-    aspects: Annotated[dict[str, AspectEntry], AfterValidator(_refuse_empty)]
+    aspects: Annotated[dict[str, AspectEntry], AfterValidator(_require_aspects)]
     lm: LMEntry
     versions: dict[str, Any] = Field(default_factory=dict)
     evidence: dict[str, Any]
@@ -107,22 +115,39 @@ class Manifest(FileModel):
         return values
 
 
-class _Field(FileModel):
-    prefix: AnyText
-    description: AnyText
+class DecisionCut(FileModel):
+    """The kind of decision of an aspect whose ratings are decisions, and the lowest score that counts as yes."""
+
+    kind: str = ""
+    cut: Number | None = None
+
+
+class Evidence(FileModel):
+    """What is read again of the evidence."""
+
+    exported: dict[str, str] = Field(default_factory=dict)
+    """Which judge was exported, and why."""
+    decisions: dict[str, dict[str, DecisionCut]] = Field(default_factory=dict)
+    """Judge -> aspect -> decision."""
+    compiled_on: list[str] = Field(default_factory=list)
+    """Hashes of the sources that the judge was tuned or chosen on."""
 
 
 class _Signature(FileModel):
     instructions: AnyText
-    fields: list[_Field]
+    fields: list[dict[str, AnyText]]
 
 
-class _PredictorState(FileModel):
+class _Predictor(FileModel):
     signature: _Signature
-    demos: list[dict[str, Any]] = Field(default_factory=list)
+    demos: list[dict[str, Any]]
+    fields: dict[str, Any] = Field(default_factory=dict)
 
 
-# --- reading and writing ---
+_PREDICTORS = TypeAdapter(dict[str, _Predictor])
+
+State = dict[str, dict[str, Any]]
+"""Predictor -> what its DSPy state says of the program: DSPy's own versions, LMs and traces are left out."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +156,7 @@ class Export:
 
     judge: CompiledJudge
     manifest: Manifest
+    evidence: Evidence
     folder: Path
 
     @property
@@ -144,313 +170,11 @@ def program_fingerprint(task: object, aspects: object, states: Mapping[str, obje
     return fingerprint({"task": task, "aspects": aspects, "states": states})
 
 
-def save_state(judge: Judge, file: Path) -> State:
-    """Write the judge's state by DSPy's own `save`, which DSPy's `load` reads; returns what it says of the program.
-
-    LMs are left out, and so are traces of the tuning, which quote texts.
-    """
-    bare = judge.deepcopy()
-    for _, predictor in bare.named_predictors():
-        predictor.lm, predictor.traces, predictor.train = None, [], []
-    bare.save(file)
-    return program_state(json_object(file))
-
-
-def program_state(state: Record) -> State:
-    """What a state says of the program: DSPy's own versions, LMs and traces left out."""
-    return {
-        name: {key: value for key, value in values.items() if key in _STATE_KEYS}
-        for name, values in state.values.items()
-        if name != "metadata" and isinstance(values, dict)
-    }
-
-
-def demo_counts(state: State) -> dict[str, int]:
-    """The numbers of rated examples and of other demonstrations in a judge's state; empty if there are none."""
-    demos = [demo for predictor_state in state.values() for demo in predictor_state.get("demos", ())]
-    rated = sum(map(is_rated_example, demos))
-    counts = {"rated_examples": rated, "demonstrations": len(demos) - rated}
-    return {kind: count for kind, count in counts.items() if count}
-
-
-def read(path: str | Path, judges: Collection[str] = ()) -> Export:
-    """Read an export from its folder, or from the folder of an MLflow model that holds it.
-
-    Args:
-        path: The folder.
-        judges: `module:Class` of the judges outside this project that the caller trusts. Only modules named here are
-            imported.
-
-    Raises:
-        InputError: It is not an export, was made by another version of the format, is incomplete or was changed.
-    """
-    folder = _locate(Path(path))
-    root = json_object(folder / MANIFEST, remedy=REMEDY)
-    _check_format(root)
-    manifest, entries = _manifest(root), root.child("aspects")
-    task = replace(manifest.task, columns=manifest.columns)
-    records = {name: entries.child(name) for name in manifest.aspects}
-    states = {name: _read_state(folder, records[name], entry.state) for name, entry in manifest.aspects.items()}
-    actual = program_fingerprint(
-        root.values["task"], root.values["aspects"], {name: program_state(state) for name, state in states.items()}
-    )
-    if actual != manifest.fingerprint:
-        raise root.error(
-            "the export was changed after it was written, so its evidence is about another judge",
-            "fingerprint",
-            expected=manifest.fingerprint,
-            found=actual,
-            remedy="restore the folder, or change the judge in Python and save it with `runs.export.save`",
-        )
-    for name, entry in manifest.aspects.items():
-        _require_trusted_judge(records[name], entry.kind, judges)
-    judges_by_aspect = {
-        name: _aspect_judge(records[name], entry, states[name], task, name) for name, entry in manifest.aspects.items()
-    }
-    ordered = {a.name: judges_by_aspect[a.name] for a in task.aspects if a.name in judges_by_aspect}
-    return Export(CompiledJudge(task, ordered), manifest, folder)
-
-
-def _manifest(root: Record) -> Manifest:
-    try:
-        # As JSON, whose lists are tuples where a field is one.
-        return Manifest.model_validate_json(json.dumps(root.values))
-    except ValidationError as error:
-        raise input_error(error, root) from None
-
-
-def _locate(path: Path) -> Path:
-    if not path.is_dir():
-        problem = "an export is a folder, and this is a file" if path.exists() else "no such folder"
-        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        remedy = "give the folder that holds manifest.json" if path.exists() else did_you_mean(path.name, siblings)
-        raise InputError(problem, file=path, expected="the folder of an export", remedy=remedy)
-    manifests = next((sorted(path.glob(p)) for p in _MANIFEST_PATTERNS if any(path.glob(p))), [])
-    if len(manifests) != 1:
-        raise InputError(
-            f"no {MANIFEST} in the folder" if not manifests else f"several folders with a {MANIFEST}",
-            file=path,
-            expected="the folder of an export, as a compile writes it",
-            found=", ".join(p.parent.name for p in manifests) or ", ".join(sorted(p.name for p in path.iterdir())[:8]),
-            remedy="name one of them" if manifests else "give the path that the compile printed after 'Export'",
-        )
-    return manifests[0].parent
-
-
-def _check_format(root: Record) -> None:
-    if root.values.get("format") != FORMAT:
-        raise root.error(
-            "this JSON file is not the manifest of an export",
-            "format",
-            expected=repr(FORMAT),
-            found=root.values.get("format", "fields " + ", ".join(map(str, list(root.values)[:8]))),
-            remedy="give the folder that the compile wrote",
-        )
-    version = root.number("schema_version")
-    if version != SCHEMA_VERSION:
-        newer = version > SCHEMA_VERSION
-        raise root.error(
-            f"the export was made by {'a newer' if newer else 'an earlier'} version of this project",
-            "schema_version",
-            expected=f"{SCHEMA_VERSION}",
-            found=f"{version:g}",
-            remedy="update this project" if newer else "compile the judge again",
-        )
-
-
-def _read_state(folder: Path, entry: Record, name: str) -> Record:
-    file = folder / name
-    # A manifest from elsewhere must not point to files outside its folder; no path can hold a zero byte.
-    if "\0" in name or not file.resolve().is_relative_to(folder.resolve()):
-        raise entry.error("the state lies outside the export", "state", found=name)
-    return json_object(file, remedy=REMEDY)
-
-
-def _require_trusted_judge(entry: Record, name: str, judges: Collection[str]) -> None:
-    """Refuse a judge that is neither of this project nor named by the caller."""
-    if ":" not in name:
-        entry.choice("kind", JUDGE_CLASSES, "update this project if a newer version has it")
-    elif name not in judges:
-        raise entry.error(
-            f"the export needs the judge {name!r}, whose module is imported only if you name it",
-            "kind",
-            expected="a judge of this project, or one that you have named",
-            found=name,
-            remedy=f"if you trust that module: --trust {name} (for a comparison: --judges EXPORT,{name}), "
-            f"or load(..., judges=[{name!r}])",
-        )
-
-
-def _aspect_judge(record: Record, entry: AspectEntry, state: Record, task: Task, aspect: str) -> AspectJudge:
-    if aspect not in {a.name for a in task.aspects}:
-        raise record.error("the task does not have this aspect", found=aspect)
-    config = record.child("config")
-    try:
-        with config.located():
-            judge = build(entry.kind, entry.config)
-    except InputError:
-        raise
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise config.error(f"not a configuration of the judge {entry.kind!r}: {error!r}", found=entry.config) from None
-    _load_states(judge, state)
-    with record.located("granularity"):
-        return AspectJudge(judge, entry.granularity, entry.calibration)
-
-
-def _load_states(judge: Judge, state: Record) -> None:
-    """Load the predictors' states, with the tuned instructions, into the judge."""
-    predictors = dict(judge.named_predictors())
-    if set(predictors) != set(state.values) - {"metadata"}:
-        raise state.error(
-            "the state belongs to another judge: its predictors have other names",
-            expected=", ".join(predictors) or "none",
-            found=", ".join(state.values) or "none",
-            remedy="use the version of this project that made the export, or compile the judge again",
-        )
-    complete: State = {}
-    for name, predictor in predictors.items():
-        record = state.child(name)
-        entry = validated(_PredictorState, record)
-        fields = entry.signature.fields
-        if len(fields) != len(predictor.signature.fields):
-            raise record.error(
-                "the predictor had other fields",
-                "signature.fields",
-                expected=f"{len(predictor.signature.fields)} fields",
-                found=f"{len(fields)} fields",
-                remedy="use the version of this project that made the export, or compile the judge again",
-            )
-        exported = {k: record.values[k] for k in _STATE_KEYS if k in record.values}
-        complete[name] = {**exported, "demos": entry.demos, "traces": [], "train": [], "lm": None}
-    judge.load_state(complete)
-
-
-# --- the evidence ---
-
-
-class DecisionCut(FileModel):
-    """The kind of decision of an aspect whose ratings are decisions, and the lowest score that counts as yes."""
-
-    kind: str = ""
-    cut: Number | None = None
-
-
-def evidence_part(manifest: Manifest, name: str, expected: type[T]) -> T | None:
-    """An entry of an export's evidence, validated as `expected`; None without it.
-
-    Raises:
-        InputError: It is not of this type.
-    """
-    value = manifest.evidence.get(name)
-    if value is None:
-        return None
-    try:
-        return TypeAdapter(expected).validate_python(value, strict=True)
-    except ValidationError as error:
-        record = Record({}, MANIFEST, path=f"evidence.{name}", remedy=REMEDY)
-        raise input_error(error, record) from None
-
-
-def cuts_in(manifest: Manifest) -> dict[str, DecisionCut]:
-    """Aspect -> the cut of the exported judge, for aspects whose ratings are decisions."""
-    exported = (evidence_part(manifest, "exported", dict[str, str]) or {}).get("judge", "")
-    return (evidence_part(manifest, "decisions", dict[str, dict[str, DecisionCut]]) or {}).get(exported, {})
-
-
-# --- the LM of an export's judge, and its address ---
-
-# An export may come from anywhere. Calls carry the texts and the user's key, so they go only to the provider in the
-# spec (PROVIDER/MODEL) or to an address that the user has given, by `--api-base` or by the provider's environment
-# variable.
-
-
-def resolve_lm(
-    export: Export, lm: str | None, api_base: str | None, max_tokens: MaxTokens | None = None
-) -> tuple[str, str | None, dict[str, Any]]:
-    """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here.
-
-    Raises:
-        InputError: Only the export gives the address.
-    """
-    recorded = export.manifest.lm
-    spec = lm or recorded.spec
-    address = unconfirmed_address(export, lm, api_base)
-    if address is not None:
-        raise InputError(
-            "the export names the server that texts and key would go to, and you have not confirmed it",
-            file=export.folder,
-            field="lm.api_base",
-            expected="an address that you give yourself",
-            found=repr(address),
-            remedy="if you trust it, give it yourself: --api-base ADDRESS, or load(..., api_base=ADDRESS); to use "
-            "another LM: --lm",
-        )
-    if lm is None and "://" in spec:
-        # For some of LiteLLM's providers the model's name is an address.
-        raise InputError(
-            "the export's LM is an address, to which texts and key would go",
-            file=export.folder,
-            field="lm.spec",
-            expected="PROVIDER/MODEL",
-            found=repr(spec),
-            remedy="if you trust it, name it yourself with --lm",
-        )
-    settings = recorded.model_dump(include={"temperature", "max_tokens"}, exclude_none=True)
-    return spec, api_base, settings if max_tokens is None else {**settings, "max_tokens": max_tokens}
-
-
-@contextmanager
-def attribute_spec_errors(export: Export, lm: str | None) -> Iterator[None]:
-    """Attribute errors about the LM's name to the export, unless the user has given another LM."""
-    try:
-        yield
-    except InputError as error:
-        if lm is not None or error.field != "--lm":
-            raise
-        remedy = "name the LM that you want to use with --lm PROVIDER/MODEL"
-        raise error.replaced(file=export.folder / MANIFEST, field="lm.spec", remedy=remedy) from None
-
-
-def unconfirmed_address(export: Export, lm: str | None, api_base: str | None) -> str | None:
-    """The export's address, if calls would go there and the user has not given it as well; else None."""
-    recorded = export.manifest.lm
-    address = recorded.api_base
-    if not address or api_base or (lm is not None and lm != recorded.spec):
-        return None
-    environment_address = os.environ.get(base_variable(recorded.spec))
-    return (
-        None
-        if environment_address and without_credentials(environment_address).rstrip("/") == address.rstrip("/")
-        else address
-    )
-
-
-log = logging.getLogger(__name__)
-
-_LM_SETTINGS = ("spec", "temperature", "max_tokens")
-_README = """\
-# {name}
-
-A judge for the task {task!r}: {aspects}. {lm}manifest.json has, under "evidence", the name of the data that it was \
-compiled on and its agreement with the raters on held-out sources.{texts}
-
-Score a file: `debate score THIS_FOLDER --in texts.jsonl --out scores.jsonl`
-From Python: `from debate_judge import load`, then `load("THIS_FOLDER")(source="...", text="...").scores`
-{scale}From MLflow's registry: the same two ways with `models:/NAME/VERSION` in place of THIS_FOLDER
-"""
-
-_ON_RATERS_SCALE = """\
-On the raters' scale: `--scale raters`, or `score(..., scale="raters")`; the order of scores is the same
-"""
+# --- writing ---
 
 
 def save(
-    folder: str | Path,
-    judge: CompiledJudge,
-    *,
-    lm: Mapping[str, Any],
-    evidence: Mapping[str, Any],
-    name: str,
+    folder: str | Path, judge: CompiledJudge, *, lm: Mapping[str, Any], evidence: Mapping[str, Any], name: str
 ) -> Path:
     """Write a judge so that it can be used without the data that it was compiled on.
 
@@ -473,15 +197,14 @@ def save(
             name.
     """
     folder = Path(folder)
-    kinds = {aspect_judge.judge.kind for aspect_judge in judge.aspects.values()}
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    kinds = {chosen.judge.kind for chosen in judge.aspects.values()}
     temporary = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
     try:
-        _write(temporary, _manifest_of(judge, _write_states(judge, temporary), lm, evidence, name))
+        _write(temporary, judge, lm, evidence, name)
         # An export that cannot be read back must not replace one that can.
         written = read(temporary, kinds)
-        for aspect, aspect_judge in judge.aspects.items():
-            if written.judge.aspects[aspect].judge.instructions() != aspect_judge.judge.instructions():
+        for aspect, chosen in judge.aspects.items():
+            if written.judge.aspects[aspect].judge.instructions() != chosen.judge.instructions():
                 raise ValueError(f"the judge of {aspect!r} has other instructions after loading than it was saved with")
         _move_into_place(temporary, folder, written.fingerprint, kinds)
     finally:
@@ -489,87 +212,68 @@ def save(
     return folder
 
 
-def open_export(path: str | Path, judges: Collection[str] = (), store: MLflowStore = DEFAULT_STORE) -> Export:
-    """Read an export by folder or MLflow address, without an LM.
-
-    Args:
-        path: As in `load`.
-        judges: As in `load`.
-        store: Where MLflow addresses are looked up.
-
-    Raises:
-        InputError: It cannot be found or is not a usable export.
-    """
-    if not in_mlflow(str(path)):
-        return read(path, judges)
-    # An export is read into memory, so that the copy can be deleted.
-    with download(str(path), store) as copy:
-        return read(copy, judges)
-
-
-def _text_columns(task: Task) -> dict[str, str]:
-    """The part of a task's mapping that new texts are read by: their ratings, if they have any, are not."""
-    return {name: column for name, column in task.columns.items() if isinstance(column, str)}
-
-
-def _write_states(judge: CompiledJudge, folder: Path) -> dict[str, tuple[str, State]]:
-    """Aspect -> the file of its judge's state, and the state."""
+def _write(folder: Path, judge: CompiledJudge, lm: Mapping[str, Any], evidence: Mapping[str, Any], name: str) -> None:
     (folder / "state").mkdir(parents=True)
-    states = {}
-    for number, (name, aspect_judge) in enumerate(judge.aspects.items(), 1):
+    states: dict[str, State] = {}
+    aspects: dict[str, AspectEntry] = {}
+    for number, (aspect, chosen) in enumerate(judge.aspects.items(), 1):
         # The number keeps names different that would be the same on a file system.
-        file_name = re.sub(r"[^\w.-]", "_", name)
+        file_name = re.sub(r"[^\w.-]", "_", aspect)
         file = f"state/{number}-{file_name}.json"
-        states[name] = file, save_state(aspect_judge.judge, folder / file)
-    return states
-
-
-def _manifest_of(
-    judge: CompiledJudge,
-    saved: Mapping[str, tuple[str, State]],
-    lm: Mapping[str, Any],
-    evidence: Mapping[str, Any],
-    name: str,
-) -> Manifest:
-    aspects = {
-        aspect: AspectEntry(
+        bare = chosen.judge.deepcopy()
+        for _, predictor in bare.named_predictors():
+            # Traces of the tuning quote texts.
+            predictor.lm, predictor.traces, predictor.train = None, [], []
+        bare.save(folder / file)
+        states[aspect] = read_state(folder / file)
+        demos = [demo for predictor in states[aspect].values() for demo in predictor["demos"]]
+        rated = sum(map(is_rated_example, demos))
+        counts = {"rated_examples": rated, "demonstrations": len(demos) - rated}
+        aspects[aspect] = AspectEntry(
             kind=chosen.judge.kind,
             config=chosen.judge.config(),
             granularity=chosen.granularity,
-            state=saved[aspect][0],
+            state=file,
             calibration=chosen.calibration,
-            holds_texts=demo_counts(saved[aspect][1]) or None,
+            holds_texts={kind: count for kind, count in counts.items() if count} or None,
         )
-        for aspect, chosen in judge.aspects.items()
-    }
+    address = without_credentials(str(lm["api_base"])) if lm.get("api_base") else None
     manifest = Manifest(
         fingerprint="unsigned",
         name=name,
         task=replace(judge.task, columns={}),
-        columns=_text_columns(judge.task),
+        # New texts are read by these; their ratings, if they have any, are not.
+        columns={name: column for name, column in judge.task.columns.items() if isinstance(column, str)},
         aspects=aspects,
-        lm=_lm_entry(lm),
-        versions=_versions(),
+        lm=LMEntry(**{k: lm[k] for k in ("spec", "temperature", "max_tokens") if k in lm}, api_base=address),
+        versions=versions(),
         evidence=_portable(redact(evidence)),
     )
-    written = manifest.values()
-    states = {aspect: state for aspect, (_, state) in saved.items()}
-    return manifest.model_copy(update={"fingerprint": program_fingerprint(written["task"], written["aspects"], states)})
+    values = manifest.values()
+    values["fingerprint"] = program_fingerprint(values["task"], values["aspects"], states)
+    (folder / MANIFEST).write_text(f"{json.dumps(values, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
+    texts = sum(sum((entry.holds_texts or {}).values()) for entry in aspects.values())
+    readme = _README.format(
+        name=name,
+        task=judge.task.name,
+        aspects=", ".join(aspects),
+        lm=manifest.lm.spec,
+        note=f" {manifest.evidence['note']}" if manifest.evidence.get("note") else "",
+        scale=_ON_RATERS_SCALE if any(entry.calibration for entry in aspects.values()) else "",
+        texts=f" Its prompts have {texts} rated texts of that data, which are in the folder `state`." if texts else "",
+    )
+    (folder / "README.md").write_text(readme, encoding="utf-8")
 
 
-def _lm_entry(lm: Mapping[str, Any]) -> LMEntry:
-    address = without_credentials(str(lm["api_base"])) if lm.get("api_base") else None
-    return LMEntry(**{k: lm[k] for k in _LM_SETTINGS if k in lm}, api_base=address)
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for package in ("dspy", "debate-judge"):
+def versions() -> dict[str, str]:
+    """Python, this project and the libraries that results depend on -> installed version."""
+    installed = {"python": sys.version.split()[0]}
+    for package in _PACKAGES:
         try:
-            versions[package] = metadata.version(package)
+            installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            versions[package] = "not installed as a package"
-    return versions
+            continue
+    return installed
 
 
 def _portable(value: Any) -> Any:
@@ -579,52 +283,228 @@ def _portable(value: Any) -> Any:
     if isinstance(value, list):
         return [_portable(v) for v in value]
     if isinstance(value, str) and "\n" not in value:
-        for flavour in (PurePosixPath, PureWindowsPath):
-            path = flavour(value)
+        for path in (PurePosixPath(value), PureWindowsPath(value)):
             if path.is_absolute() and path.name:
                 return path.name
     return value
 
 
-def _write(folder: Path, manifest: Manifest) -> None:
-    spec, note, entries = manifest.lm.spec, manifest.evidence.get("note"), manifest.aspects.values()
-    note = f" {note}" if note else ""
-    texts = sum(sum((entry.holds_texts or {}).values()) for entry in entries)
-    readme = _README.format(
-        name=manifest.name,
-        task=manifest.task.name,
-        aspects=", ".join(manifest.aspects),
-        lm=f"It was compiled with the LM {spec}.{note} ",
-        scale=_ON_RATERS_SCALE if any(entry.calibration for entry in entries) else "",
-        texts=f" Its prompts have {texts} rated texts of that data, which are in the folder `state`." if texts else "",
-    )
-    (folder / "README.md").write_text(readme, encoding="utf-8")
-    text = json.dumps(manifest.values(), ensure_ascii=False, indent=2, allow_nan=False)
-    (folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
-
-
 def _move_into_place(temporary: Path, folder: Path, fingerprint: str, kinds: Collection[str]) -> None:
     """Rename the new export to its folder; an existing export of another judge is kept under another name."""
-    old: Path | None = None
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        try:
-            old_fingerprint = read(folder, kinds).fingerprint
-        except InputError as error:
-            if not (folder / MANIFEST).is_file():
-                raise InputError(
-                    "the folder is not empty and is no export",
-                    file=folder,
-                    expected="an export, or no such folder",
-                    remedy="choose another name, or move the files that are there",
-                ) from error
-            old_fingerprint = "broken"
-        same = old_fingerprint == fingerprint
-        old = folder.with_name(f".{temporary.name[1:]}.old" if same else f"{folder.name}.{old_fingerprint[:8]}")
-        shutil.rmtree(old, ignore_errors=True)
-        folder.rename(old)
-        if not same:
-            log.warning("%s: the folder held another judge, which is kept as %s", folder, old.name)
-            old = None
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        temporary.replace(folder)
+        return
+    if not (folder / MANIFEST).is_file():
+        raise InputError(
+            "the folder is not empty and is no export",
+            file=folder,
+            expected="an export, or no such folder",
+            remedy="choose another name, or move the files that are there",
+        )
+    try:
+        old_fingerprint = read(folder, kinds).fingerprint
+    except InputError:
+        old_fingerprint = "broken"
+    if old_fingerprint == fingerprint:
+        old = folder.with_name(f"{temporary.name}.old")
+    else:
+        old = folder.with_name(f"{folder.name}.{old_fingerprint[:8]}")
+        log.warning("%s: the folder held another judge, which is kept as %s", folder, old.name)
+    shutil.rmtree(old, ignore_errors=True)
+    folder.rename(old)
     temporary.replace(folder)
-    if old is not None:
+    if old_fingerprint == fingerprint:
         shutil.rmtree(old, ignore_errors=True)
+
+
+# --- reading ---
+
+
+def open_export(path: str | Path, judges: Collection[str] = (), store: Path = DEFAULT_FOLDER) -> Export:
+    """Read an export by folder or MLflow address, without an LM.
+
+    Args:
+        path: As in `runs.loaded.load`.
+        judges: As in `runs.loaded.load`.
+        store: Folder of the embedded store, in which MLflow's addresses are looked up if no tracking URI is set.
+
+    Raises:
+        InputError: It cannot be found or is not a usable export.
+    """
+    if not in_mlflow(str(path)):
+        return read(path, judges)
+    # An export is read into memory, so that the copy can be deleted.
+    with download(str(path), folder=store) as copy:
+        return read(copy, judges)
+
+
+def read(path: str | Path, judges: Collection[str] = ()) -> Export:
+    """Read an export from its folder, or from the folder of an MLflow model that holds it.
+
+    Args:
+        path: The folder.
+        judges: `module:Class` of the judges outside this project that the caller trusts. Only modules named here are
+            imported.
+
+    Raises:
+        InputError: It is not an export, was made by another version of the format, is incomplete or was changed.
+    """
+    folder = _locate(Path(path))
+    root = json_object(folder / MANIFEST, remedy=_REMEDY)
+    version = root.values.get("format"), root.values.get("schema_version")
+    if version != (FORMAT, SCHEMA_VERSION):
+        raise root.error(
+            "not the manifest of an export, or of one by another version of this project",
+            "schema_version",
+            expected=f"{FORMAT}, version {SCHEMA_VERSION}",
+            found=", version ".join(map(str, version)),
+            remedy="give the folder that the compile wrote; an export of another version: compile the judge again",
+        )
+    try:
+        # As JSON, whose lists are tuples where a field is one.
+        manifest = Manifest.model_validate_json(json.dumps(root.values))
+    except ValidationError as error:
+        raise input_error(error, root) from None
+    entries = root.child("aspects")
+    records = {name: entries.child(name) for name in manifest.aspects}
+    states: dict[str, State] = {}
+    for name, entry in manifest.aspects.items():
+        # A manifest from elsewhere must not point to files outside its folder; no path can hold a zero byte.
+        if "\0" in entry.state or not (folder / entry.state).resolve().is_relative_to(folder.resolve()):
+            raise records[name].error("the state lies outside the export", "state", found=entry.state)
+        states[name] = read_state(folder / entry.state)
+    actual = program_fingerprint(root.values["task"], root.values["aspects"], states)
+    if actual != manifest.fingerprint:
+        raise root.error(
+            "the export was changed after it was written, so its evidence is about another judge",
+            "fingerprint",
+            expected=manifest.fingerprint,
+            found=actual,
+            remedy="restore the folder, or change the judge in Python and save it with `runs.export.save`",
+        )
+    task = replace(manifest.task, columns=manifest.columns)
+    for name, entry in manifest.aspects.items():
+        _require_trusted(records[name], entry.kind, judges)
+    chosen = {
+        name: _aspect_judge(name, records[name], entry, states[name], folder, task)
+        for name, entry in manifest.aspects.items()
+    }
+    in_order = {aspect.name: chosen[aspect.name] for aspect in task.aspects if aspect.name in chosen}
+    return Export(CompiledJudge(task, in_order), manifest, validated(Evidence, root.child("evidence")), folder)
+
+
+def _locate(path: Path) -> Path:
+    """The folder of the manifest."""
+    if not path.is_dir():
+        problem = "an export is a folder, and this is a file" if path.exists() else "no such folder"
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        remedy = "give the folder that holds manifest.json" if path.exists() else did_you_mean(path.name, siblings)
+        raise InputError(problem, file=path, expected="the folder of an export", remedy=remedy)
+    manifests = next((sorted(path.glob(place)) for place in _PLACES if any(path.glob(place))), [])
+    if len(manifests) != 1:
+        raise InputError(
+            f"several folders with a {MANIFEST}" if manifests else f"no {MANIFEST} in the folder",
+            file=path,
+            expected="the folder of an export, as a compile writes it",
+            found=", ".join(p.parent.name for p in manifests) or ", ".join(sorted(p.name for p in path.iterdir())[:8]),
+            remedy="name one of them" if manifests else "give the path that the compile printed after 'Export'",
+        )
+    return manifests[0].parent
+
+
+def read_state(file: Path) -> State:
+    """The program in a file that DSPy's own `save` has written."""
+    record = json_object(file, remedy=_REMEDY)
+    predictors = {name: values for name, values in record.values.items() if name != "metadata"}
+    try:
+        return _program(predictors)
+    except ValidationError as error:
+        raise input_error(error, record) from None
+
+
+def _program(predictors: object) -> State:
+    state: State = _PREDICTORS.dump_python(_PREDICTORS.validate_python(predictors, strict=True), exclude_unset=True)
+    return state
+
+
+def _require_trusted(record: Record, kind: str, judges: Collection[str]) -> None:
+    """Refuse a judge that is neither of this project nor named by the caller."""
+    if ":" not in kind:
+        record.choice("kind", JUDGE_CLASSES, "update this project if a newer version has it")
+    elif kind not in judges:
+        raise record.error(
+            f"the export needs the judge {kind!r}, whose module is imported only if you name it",
+            "kind",
+            expected="a judge of this project, or one that you have named",
+            found=kind,
+            remedy=f"if you trust that module: --trust {kind} (for a comparison: --judges EXPORT,{kind}), "
+            f"or load(..., judges=[{kind!r}])",
+        )
+
+
+def _aspect_judge(name: str, record: Record, entry: AspectEntry, state: State, folder: Path, task: Task) -> AspectJudge:
+    with record.located():
+        task.aspect(name)
+    config = record.child("config")
+    try:
+        with config.located():
+            judge: Judge = build(entry.kind, entry.config)
+    except InputError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise config.error(f"not a configuration of the judge {entry.kind!r}: {error!r}", found=entry.config) from None
+    try:
+        judge.load_state({name: {**values, "traces": [], "train": [], "lm": None} for name, values in state.items()})
+        loaded = _program(judge.dump_state())
+    except (AttributeError, KeyError, TypeError, ValueError):
+        loaded = {}
+    if loaded != state:
+        raise InputError(
+            "the state belongs to another judge: its predictors have other names or fields",
+            file=folder / entry.state,
+            expected=", ".join(name for name, _ in judge.named_predictors()) or "none",
+            found=", ".join(state) or "none",
+            remedy="use the version of this project that made the export, or compile the judge again",
+        )
+    with record.located("granularity"):
+        return AspectJudge(judge, entry.granularity, entry.calibration)
+
+
+# --- the LM of an export's judge, and its address ---
+
+
+def resolve_lm(
+    export: Export, lm: str | None, api_base: str | None, max_tokens: MaxTokens | None = None
+) -> tuple[str, str | None, dict[str, Any]]:
+    """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here.
+
+    Calls carry the texts and the user's key, so they go only to the provider in the spec (PROVIDER/MODEL) or to an
+    address that the user has given, by `--api-base` or by the provider's environment variable.
+
+    Raises:
+        InputError: Only the export gives the address.
+    """
+    recorded = export.manifest.lm
+    # For some of LiteLLM's providers the model's name is an address.
+    named = recorded.spec if lm is None and "://" in recorded.spec else unconfirmed_address(export, lm, api_base)
+    if named is not None:
+        raise InputError(
+            "the export names the server that texts and key would go to, and you have not confirmed it",
+            file=export.folder / MANIFEST,
+            field="lm.spec" if named == recorded.spec else "lm.api_base",
+            expected="an address that you give yourself",
+            found=repr(named),
+            remedy="if you trust it, give it yourself: --api-base ADDRESS, or --lm with the whole name; to use another "
+            "LM: --lm",
+        )
+    settings = recorded.model_dump(include={"temperature", "max_tokens"}, exclude_none=True)
+    return lm or recorded.spec, api_base, settings if max_tokens is None else {**settings, "max_tokens": max_tokens}
+
+
+def unconfirmed_address(export: Export, lm: str | None, api_base: str | None) -> str | None:
+    """The export's address, if calls would go there and the user has not given it as well; else None."""
+    recorded = export.manifest.lm
+    if not recorded.api_base or api_base or (lm is not None and lm != recorded.spec):
+        return None
+    own = without_credentials(os.environ.get(base_variable(recorded.spec)) or "")
+    return None if own.rstrip("/") == recorded.api_base.rstrip("/") else recorded.api_base

@@ -1,5 +1,10 @@
 """A judge that was loaded from an export and is connected to an LM, to score texts from Python.
 
+    from debate_judge import load
+
+    judge = load("runs/store/exports/NAME")
+    judge(source="The article ...", text="Its summary ...", aspect="coherence").score
+
 It works where an event loop is already running (notebooks, web servers), because it runs its own loop in a thread.
 """
 
@@ -11,31 +16,37 @@ import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import dspy
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.schema import ALL, Aspect, Task, is_visible
+from debate_judge.data.schema import ALL, Aspect, is_visible
 from debate_judge.programs.grouping import (
     CallTexts,
-    Item,
     Question,
     checked_references,
     checked_text,
     group_into_questions,
     signed_as,
 )
-from debate_judge.programs.judge import EMPTY, CompiledJudge, Judge, Judgement, ScoreScale, call_result, cut_of
+from debate_judge.programs.judge import (
+    EMPTY,
+    CompiledJudge,
+    Item,
+    Judge,
+    Judgement,
+    ScoreScale,
+    call_result,
+    cut_of,
+)
 from debate_judge.programs.lm.engine import JudgeLM, run
 from debate_judge.programs.lm.replies import ReplyStore, SqlStore, replies_folder
 from debate_judge.programs.lm.settings import LMOptions, MaxTokens
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.export import Export, attribute_spec_errors, cuts_in, open_export, resolve_lm
+from debate_judge.runs.export import MANIFEST, Export, open_export, resolve_lm
 from debate_judge.runs.flags import python_arguments
 from debate_judge.runs.runner import JudgeRunner, PreflightCheck, preflight
 from debate_judge.runs.streaming import Score, judge_in_order, score_of
@@ -43,11 +54,117 @@ from debate_judge.runs.streaming import Score, judge_in_order, score_of
 if TYPE_CHECKING:
     import pandas as pd
 
-
 NO_TEXT = Score(None, None, None, None, "no text", "the text is empty", "no text: the text is empty", 0, EMPTY)
 """The unscored result of an empty text."""
 
-_ROW_FIELDS = {"text", "source", "context", "references"}
+SETTINGS: Mapping[str, Callable[[Any], Any]] = {
+    "lm": str,
+    "api_base": str,
+    "concurrency": int,
+    "rpm": float,
+    "tpm": float,
+    "budget": str,
+    "store": Path,
+}
+"""Argument of `load` that a tool's process takes from the environment -> conversion of its value."""
+
+
+@python_arguments
+def load(
+    path: str | Path,
+    *,
+    lm: str | None = None,
+    api_base: str | None = None,
+    concurrency: int = 16,
+    rpm: float | None = None,
+    tpm: float | None = None,
+    budget: str | None = None,
+    store: str | Path | None = None,
+    judges: Collection[str] = (),
+) -> LoadedJudge:
+    """Load an export, ready to score.
+
+    Loading imports the modules that `judges` names and the export needs, and no other code.
+
+    Args:
+        path: Its folder, or for one in MLflow `models:/NAME/VERSION`, `models:/NAME@ALIAS` or the id of its run.
+        lm: Another LM than the compile's; the evidence in the export does not hold for it.
+        api_base: Address of an OpenAI-compatible server. An address in the export is used only if it is given here as
+            well, because texts and key are sent there.
+        concurrency: Maximum number of LM calls in flight.
+        rpm: Maximum requests per minute.
+        tpm: Maximum tokens per minute.
+        budget: Hard cap on spending, such as `usd=5` or `calls=1000`.
+        store: Folder to cache the LM's replies in, as `--store`; by default the most recent ones are kept in memory.
+        judges: `module:Class` of each judge outside this project that the export may use.
+
+    Raises:
+        InputError: It cannot be found or is not a usable export, `lm` is not an LM, or only the export gives the
+            address of the LM.
+        dspy.LMError: The LM cannot be made, e.g. because its key is missing.
+    """
+    options = LMOptions.from_settings(rpm=rpm, tpm=tpm, budget=budget)
+    folder = None if store is None else Path(store)
+    connection = Connection(lm=lm, api_base=api_base, concurrency=concurrency, store=folder, options=options)
+    return LoadedJudge(open_export(path, judges), connection)
+
+
+def load_in_tool(path: LoadedJudge | str | Path, config: Mapping[str, Any] | None = None) -> LoadedJudge:
+    """A loaded judge, or one loaded for a tool, whose process others may start, such as a server of MLflow: what
+    `config` does not say is taken from the environment (`DEBATE_LM`, `DEBATE_API_BASE`, `DEBATE_RPM`, ...).
+
+    Raises:
+        InputError: As for `load`, or a value cannot be read.
+        dspy.LMError: As for `load`.
+    """
+    if isinstance(path, LoadedJudge):
+        return path
+    settings: dict[str, Any] = {}
+    for name, convert in SETTINGS.items():
+        variable = f"DEBATE_{name.upper()}"
+        value, field = (config or {}).get(name), name
+        if value is None:
+            value, field = os.environ.get(variable) or None, variable
+        try:
+            settings |= {} if value is None else {name: convert(value)}
+        except (TypeError, ValueError) as error:
+            raise InputError("wrong type", field=field, expected="a number", found=value) from error
+    return load(path, **settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """How the LM of a loaded judge is reached; see `load` and `programs.lm.settings`."""
+
+    lm: str | None
+    api_base: str | None
+    concurrency: int
+    store: Path | None
+    options: LMOptions
+    max_tokens: MaxTokens | None = None
+    """None for those of the compile."""
+
+    def open(self, export: Export) -> JudgeLM:
+        """The LM of an export, with its own store of replies."""
+        spec, api_base, settings = resolve_lm(export, self.lm, self.api_base, self.max_tokens)
+        # Limited, so that the memory of a long-running service does not grow.
+        folder = self.store and replies_folder(self.store, spec)
+        store = ReplyStore(max_replies=10_000) if folder is None else SqlStore(folder)
+        try:
+            return make_lm(
+                spec,
+                api_base=api_base,
+                store=store,
+                concurrency=self.concurrency,
+                options=self.options,
+                **settings,
+            )
+        except BaseException as error:
+            store.close()
+            if self.lm is None and isinstance(error, InputError) and error.field == "--lm":
+                remedy = "name the LM that you want to use with --lm PROVIDER/MODEL"
+                raise error.replaced(file=export.folder / MANIFEST, field="lm.spec", remedy=remedy) from None
+            raise
 
 
 def loaded_call(
@@ -76,20 +193,18 @@ class LoadedJudge(dspy.Module):
 
     Args:
         export: The export.
-        lm: The judge's LM; closed with the judge, and so is its store.
-        reopen: Connects an export in the same way, in another process: `save(..., save_program=True)` keeps it.
+        connection: How its LM is reached; the LM is closed with the judge, and so is the LM's store.
     """
 
-    def __init__(self, export: Export, lm: JudgeLM, reopen: Callable[[Export], LoadedJudge]) -> None:
+    def __init__(self, export: Export, connection: Connection) -> None:
         super().__init__()
-        self.judges = {name: aspect_judge.judge for name, aspect_judge in export.judge.aspects.items()}
+        self.judges = {name: chosen.judge for name, chosen in export.judge.aspects.items()}
         """Name of an aspect -> its judge; this is where DSPy finds the predictors."""
-        self.manifest = export.manifest
-        self.fingerprint = export.fingerprint
-        self._exported = export.judge
-        self._folder, self._reopen = export.folder, reopen
-        self._cuts = cuts_in(export.manifest)
-        self._runner = JudgeRunner(lm, progress=False)
+        self.manifest, self.fingerprint, self.task = export.manifest, export.fingerprint, export.judge.task
+        self.aspects = tuple(export.judge.aspects)
+        """Names of the aspects that it scores, in the task's order."""
+        self._export, self._connection = export, connection
+        self._runner = JudgeRunner(connection.open(export), progress=False)
 
     @signed_as(loaded_call)
     def __call__(self, *positional: object, **keywords: Any) -> dspy.Prediction:
@@ -122,21 +237,28 @@ class LoadedJudge(dspy.Module):
         compiled.require_calibrated(aspects, scale)
         items = texts.items(self.task, aspects)
         if len({item.text for item in items}) == 1:
-            self._warn_of_single_text([aspect.name for aspect in aspects])
+            self._warn_of_single_text(aspects)
         judgements = dict(zip(items, await self._judge_items(items, _lm_of_context()), strict=True))
         predictions = {}
         for aspect in aspects:
-            judged_items = [(item, judgement) for item, judgement in judgements.items() if item.aspect is aspect]
-            scores = [score_of(compiled, item, judgement, scale) for item, judgement in judged_items]
-            # A cut is on the judge's own scale.
-            cut = self.cut(aspect) if scale == "judge" else None
-            values, reasons = [score.score for score in scores], [score.reason for score in scores]
+            judged = [(item, judgement) for item, judgement in judgements.items() if item.aspect is aspect]
+            scores = [score_of(compiled, item, judgement, scale) for item, judgement in judged]
             predictions[aspect.name] = call_result(
-                texts.as_lists, values, reasons, [judgement for _, judgement in judged_items], cut
+                texts.as_lists,
+                [score.score for score in scores],
+                [score.reason for score in scores],
+                [judgement for _, judgement in judged],
+                # A cut is on the judge's own scale.
+                self.cut(aspect) if scale == "judge" else None,
             )
         if keywords.get("aspect") is not None:
             return predictions[aspects[0].name]
-        return _by_aspect(predictions)
+        # One prediction of all aspects: the fields of the single ones in the plural, by aspect.
+        fields: dict[str, dict[str, Any]] = {"scores": {}, "reasons": {}, "judgements": {}}
+        for name, prediction in predictions.items():
+            for field, value in prediction.items():
+                fields.setdefault(field if field.endswith("s") else f"{field}s", {})[name] = value
+        return dspy.Prediction(**fields)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LoadedJudge:
         # In this process a copy uses the same connections.
@@ -146,7 +268,7 @@ class LoadedJudge(dspy.Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Connections cannot be pickled: the copy has the same program and makes its own.
-        return self._reopen, (Export(self.compiled, self.manifest, self._folder),)
+        return LoadedJudge, (replace(self._export, judge=self.compiled), self._connection)
 
     async def _judge_items(self, items: Sequence[Item], context_lm: Any | None = None) -> list[Judgement]:
         """Judge the items with the own LM on the loop of the runner, or with `context_lm` on the current loop."""
@@ -165,27 +287,25 @@ class LoadedJudge(dspy.Module):
             judgements |= zip(members, questions.by_item(await asyncio.gather(*awaitables)), strict=True)
         return [judgements[item] for item in items]
 
-    def _warn_of_single_text(self, aspects: Sequence[str] | str | None) -> None:
-        together = max(self.judges[aspect.name].together for aspect in self.select_aspects(aspects))
+    def _warn_of_single_text(self, aspects: Sequence[Aspect]) -> None:
+        together = max(self.judges[aspect.name].together for aspect in aspects)
         if together > 1:
             warnings.warn(single_text_note(together), stacklevel=3)
 
     def _requested_aspects(self, aspect: object, task: object) -> list[Aspect]:
         if task is not None and getattr(task, "name", task) != self.task.name:
             raise InputError("this judge is for another task", field="task", expected=self.task.name, found=task)
-        if isinstance(aspect, str):
-            return self.select_aspects(aspect.removeprefix(f"{self.task.name}."))
-        if aspect is None:
-            return self.select_aspects()
+        if aspect is None or isinstance(aspect, str):
+            return self.select_aspects(aspect and aspect.removeprefix(f"{self.task.name}."))
         if isinstance(aspect, Aspect) and aspect in self.select_aspects():
             return [aspect]
-        raise InputError(
-            "the judge does not score this aspect", field="aspect", expected=", ".join(self.aspects), found=aspect
-        )
+        expected = ", ".join(self.aspects)
+        raise InputError("the judge does not score this aspect", field="aspect", expected=expected, found=aspect)
 
     def cut(self, aspect: Aspect) -> float | None:
         """The lowest score that counts as yes: from the evidence, where ratings were yes or no, else from the task."""
-        recorded = self._cuts.get(aspect.name)
+        evidence = self._export.evidence
+        recorded = evidence.decisions.get(evidence.exported.get("judge", ""), {}).get(aspect.name)
         if recorded is not None and recorded.kind == "binary" and recorded.cut is not None:
             return recorded.cut
         return cut_of(aspect) if self.judges[aspect.name].on_scale else None
@@ -193,12 +313,9 @@ class LoadedJudge(dspy.Module):
     @property
     def compiled(self) -> CompiledJudge:
         """The exported judge with the current `judges`, which DSPy may have replaced."""
-        aspects = {name: replace(j, judge=self.judges[name]) for name, j in self._exported.aspects.items()}
-        return replace(self._exported, aspects=aspects)
-
-    @property
-    def closed(self) -> bool:
-        return self._runner.closed
+        exported = self._export.judge
+        aspects = {name: replace(chosen, judge=self.judges[name]) for name, chosen in exported.aspects.items()}
+        return replace(exported, aspects=aspects)
 
     @property
     def lm(self) -> JudgeLM:
@@ -207,22 +324,13 @@ class LoadedJudge(dspy.Module):
 
     @property
     def _open_runner(self) -> JudgeRunner:
-        if self.closed:
+        if self._runner.closed:
             raise ValueError("the judge was closed; load it again")
         return self._runner
 
-    @property
-    def task(self) -> Task:
-        return self._exported.task
-
-    @property
-    def aspects(self) -> tuple[str, ...]:
-        """Names of the aspects that it scores, in the task's order."""
-        return tuple(self._exported.aspects)
-
     def select_aspects(self, aspects: Sequence[str] | str | None = None) -> list[Aspect]:
         """The named aspects in the task's order; all for None or `all`; unknown names are an `InputError`."""
-        return select_aspects(self._exported, aspects)
+        return select_aspects(self._export.judge, aspects)
 
     def score(
         self,
@@ -276,9 +384,9 @@ class LoadedJudge(dspy.Module):
         Returns:
             For each row, in order, what `score` returns.
         """
-        items = self._items_by_row(rows, aspects, scale)
+        items = self._items(rows, aspects, scale)
         judged = self.stream(item for of_row in items for item in of_row if is_visible(item.text))
-        return self._scores_by_row(items, (judgement for _, judgement in judged), scale)
+        return self._scores(items, [judgement for _, judgement in judged], scale)
 
     async def ascore_many(
         self,
@@ -288,26 +396,49 @@ class LoadedJudge(dspy.Module):
         scale: ScoreScale = "judge",
     ) -> list[dict[str, Score]]:
         """As `score_many`, on any event loop; with the judge's own LM even within a `dspy.context`."""
-        items = self._items_by_row(rows, aspects, scale)
+        items = self._items(rows, aspects, scale)
         # The trace that an optimizer records of its own program must not contain the calls of this judge.
         with dspy.context(trace=None, disable_history=True):
             judged = await self._judge_items([item for of_row in items for item in of_row if is_visible(item.text)])
-        return self._scores_by_row(items, judged, scale)
+        return self._scores(items, judged, scale)
 
-    def _items_by_row(
+    def _items(
         self, rows: Iterable[Mapping[str, Any]] | pd.DataFrame, aspects: Sequence[str] | str | None, scale: ScoreScale
     ) -> list[list[Item]]:
-        items = [
-            list(self._checked_items(number, row, self.select_aspects(row.get("aspects") or aspects)))
-            for number, row in enumerate(_records(rows))
-        ]
+        """The items of each row."""
+        if hasattr(rows, "to_dict"):
+            # Empty cells are NaN, NaT or pd.NA, none of which is true of `value == value`.
+            rows = [
+                {str(key): v for key, v in record.items() if isinstance(v, list) or (v == v) is True}
+                for record in rows.to_dict("records")
+            ]
+        items = []
+        for number, row in enumerate(rows):
+            texts = self._checked_texts(number, row)
+            chosen = self.select_aspects(row.get("aspects") or aspects)
+            items.append([Item(str(number), "1", self.task, aspect, *texts) for aspect in chosen])
         needed = list(dict.fromkeys(item.aspect for of_row in items for item in of_row))
         self.compiled.require_calibrated(needed, scale)
         if len(items) == 1:
-            self._warn_of_single_text([aspect.name for aspect in needed])
+            self._warn_of_single_text(needed)
         return items
 
-    def _scores_by_row(
+    def _checked_texts(self, number: int, row: Mapping[str, Any]) -> tuple[str, str, str, tuple[str, ...]]:
+        where = f"row {number}: "
+        for name in ("text", "source"):
+            # An empty source is allowed for texts judged by themselves, but it must be given explicitly.
+            if row.get(name) is None:
+                others = [key for key in row if isinstance(key, str)]
+                remedy = did_you_mean(name, others, f"did you mean {{}}? rename it to {name}")
+                raise InputError(f"row {number} needs a {name}", field=name, expected="a text", remedy=remedy)
+        return (
+            checked_text("source", row["source"], where=where),
+            checked_text("text", row["text"], where=where),
+            checked_text("context", row.get("context") or "", where=where),
+            checked_references(row.get("references") or None, where),
+        )
+
+    def _scores(
         self, items: Iterable[Sequence[Item]], judgements: Iterable[Judgement], scale: ScoreScale
     ) -> list[dict[str, Score]]:
         """For each row, aspect -> score; `judgements` are those of the items that have a text, in order."""
@@ -326,43 +457,24 @@ class LoadedJudge(dspy.Module):
 
     def smoke_test(self, items: Sequence[Item]) -> None:
         """Make one call for each role, so that an error that concerns all items is found at once."""
-        by_aspect: dict[str, list[Item]] = {}
-        for item in items:
-            by_aspect.setdefault(item.aspect.name, []).append(item)
         checks = []
-        for name, members in by_aspect.items():
-            questions = group_into_questions(self.judges[name], members, compare_pairs=False).questions
-            checks.append(PreflightCheck(name, self.judges[name], questions, longest_first=False))
+        for name in dict.fromkeys(item.aspect.name for item in items):
+            judge, members = self.judges[name], [item for item in items if item.aspect.name == name]
+            questions = group_into_questions(judge, members, compare_pairs=False).questions
+            checks.append(PreflightCheck(name, judge, questions, longest_first=False))
         preflight(self._open_runner, checks)
 
     def close(self) -> None:
         """End the connections and close the store."""
-        self.__exit__(None, None, None)
+        self.__exit__(None)
 
     def __enter__(self) -> LoadedJudge:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self.closed:
-            self._runner.__exit__(kind, error, trace)
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if not self._runner.closed:
+            self._runner.__exit__(kind)
             self.lm.store.close()
-
-    def _checked_items(self, number: int, row: Mapping[str, Any], aspects: Sequence[Aspect]) -> Iterator[Item]:
-        where = f"row {number}: "
-        for name in ("text", "source"):
-            # An empty source is allowed for texts judged by themselves, but it must be given explicitly.
-            if row.get(name) is None:
-                others = [key for key in row if isinstance(key, str) and key not in _ROW_FIELDS]
-                remedy = did_you_mean(name, others, f"did you mean {{}}? rename it to {name}")
-                raise InputError(f"row {number} needs a {name}", field=name, expected="a text", remedy=remedy)
-        text = checked_text("text", row["text"], where=where)
-        source = checked_text("source", row["source"], where=where)
-        context = checked_text("context", row.get("context") or "", where=where)
-        references = checked_references(row.get("references") or None, where)
-        for aspect in aspects:
-            yield Item(str(number), "1", self.task, aspect, source, text, context, references)
 
 
 def single_text_note(together: int) -> str:
@@ -371,25 +483,6 @@ def single_text_note(together: int) -> str:
         f"this judge was measured with up to {together} candidates of a source in a call (together={together}); a text "
         "that comes alone is judged alone, which was not measured"
     )
-
-
-def _records(rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> Iterator[Mapping[str, Any]]:
-    """The rows as mappings; empty cells of a DataFrame are left out."""
-    if not hasattr(rows, "to_dict"):
-        yield from rows
-        return
-    for record in rows.to_dict("records"):
-        # Empty cells are NaN, NaT or pd.NA, none of which is true of `value == value`.
-        yield {str(key): value for key, value in record.items() if isinstance(value, list) or (value == value) is True}
-
-
-def _by_aspect(predictions: Mapping[str, dspy.Prediction]) -> dspy.Prediction:
-    """One prediction of all aspects: the fields of the single ones in the plural, by aspect."""
-    fields: dict[str, dict[str, Any]] = {"scores": {}, "reasons": {}, "judgements": {}}
-    for aspect, prediction in predictions.items():
-        for name, value in prediction.items():
-            fields.setdefault(name if name.endswith("s") else f"{name}s", {})[aspect] = value
-    return dspy.Prediction(**fields)
 
 
 def _lm_of_context() -> Any | None:
@@ -405,52 +498,14 @@ def select_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) ->
     selected = names if aspects is None else (aspects,) if isinstance(aspects, str) else tuple(aspects)
     if selected == (ALL,) and ALL not in names:
         selected = names
-    if not selected:
-        raise InputError("no aspect to score", field="aspects", expected="some of " + ", ".join(names))
+    expected = "some of " + ", ".join(names)
     for name in selected:
-        if name not in judge.aspects:
-            raise InputError(
-                f"the judge does not score {name!r}",
-                field="aspects",
-                expected="some of " + ", ".join(names),
-                found=name,
-                remedy=did_you_mean(name, names),
-            )
+        if name not in names:
+            problem, remedy = f"the judge does not score {name!r}", did_you_mean(name, names)
+            raise InputError(problem, field="aspects", expected=expected, found=name, remedy=remedy)
+    if not selected:
+        raise InputError("no aspect to score", field="aspects", expected=expected)
     return [judge.task.aspect(name) for name in names if name in selected]
-
-
-def open_judge(
-    export: Export,
-    *,
-    lm: str | None,
-    api_base: str | None,
-    concurrency: int,
-    store: Path | None,
-    options: LMOptions | None = None,
-    max_tokens: MaxTokens | None = None,
-) -> LoadedJudge:
-    """Connect an export to its LM; the arguments are those of `runs.loaded.load` and `programs.lm.settings`."""
-    spec, api_base, settings = resolve_lm(export, lm, api_base, max_tokens)
-    # Limited, so that the memory of a long-running service does not grow.
-    reply_store = ReplyStore(max_replies=10_000) if store is None else SqlStore(replies_folder(store, spec))
-    try:
-        with attribute_spec_errors(export, lm):
-            client = make_lm(
-                spec, api_base=api_base, store=reply_store, concurrency=concurrency, options=options, **settings
-            )
-    except BaseException:
-        reply_store.close()
-        raise
-    reopen = partial(
-        open_judge,
-        lm=lm,
-        api_base=api_base,
-        concurrency=concurrency,
-        store=store,
-        options=options,
-        max_tokens=max_tokens,
-    )
-    return LoadedJudge(export, client, reopen)
 
 
 def score_frame(
@@ -485,9 +540,22 @@ def score_frame(
     loaded = load_in_tool(judge)
     names = [aspect.name for aspect in loaded.select_aspects(aspects)]
     columns = {"source": source, "text": text} | ({} if context is None else {"context": context})
-    _check_columns(frame, columns, [c for name in names for c in _new_columns(name)])
-    cells = {name: [_text(value) for value in frame[column]] for name, column in columns.items()}
-    rows = [{name: values[i] for name, values in cells.items()} for i in range(len(frame))]
+    present = ", ".join(map(str, frame.columns))
+    for role, column in columns.items():
+        if column not in frame:
+            remedy = f"name it: {role}=..."
+            raise InputError(f"the frame has no column {column!r}", field=column, found=present, remedy=remedy)
+    for column in (f"{name}{content}" for name in names for content in ("", "_reason", "_unscored")):
+        if column in frame:
+            remedy = "drop or rename it: scores would overwrite it"
+            raise InputError("the frame has a column of this name already", field=column, found=present, remedy=remedy)
+    cells = frame[list(columns.values())].astype(object)
+    cells = cells.where(cells.notna(), "").set_axis(list(columns), axis=1)
+    for cell in cells.to_numpy().flat:
+        if not isinstance(cell, str):
+            expected = "texts in the columns of sources and texts"
+            raise InputError("not a text", field="text", expected=expected, found=cell)
+    rows = [dict(zip(columns, row, strict=True)) for row in cells.to_numpy()]
     # Sorted by source, because only consecutive rows of a source share calls.
     order = sorted(range(len(rows)), key=lambda i: (rows[i]["source"], rows[i].get("context", "")))
     scored = dict(zip(order, loaded.score_many([rows[i] for i in order], aspects=names, scale=scale), strict=True))
@@ -498,107 +566,3 @@ def score_frame(
         result[f"{name}_reason"] = [score.reason for score in scores]
         result[f"{name}_unscored"] = ["" if score.unscored is None else score.reason for score in scores]
     return result
-
-
-def _new_columns(aspect: str) -> tuple[str, ...]:
-    return aspect, f"{aspect}_reason", f"{aspect}_unscored"
-
-
-def _check_columns(frame: pd.DataFrame, needed: Mapping[str, str], added: Sequence[str]) -> None:
-    present = ", ".join(map(str, frame.columns))
-    for argument, name in needed.items():
-        if name not in frame.columns:
-            remedy = f"name it: {argument}=..."
-            raise InputError(f"the frame has no column {name!r}", field=name, found=present, remedy=remedy)
-    if taken := sorted({*added} & {*frame.columns}):
-        remedy = "drop or rename it: scores would overwrite it"
-        raise InputError("the frame has a column of this name already", field=taken[0], found=present, remedy=remedy)
-
-
-def _text(cell: object) -> str:
-    """A cell's text; empty for None, NaN and NA."""
-    if isinstance(cell, str):
-        return cell
-    if cell is None or (cell == cell) is not True:
-        return ""
-    raise InputError("not a text", field="text", expected="texts in the columns of sources and texts", found=cell)
-
-
-@python_arguments
-def load(
-    path: str | Path,
-    *,
-    lm: str | None = None,
-    api_base: str | None = None,
-    concurrency: int = 16,
-    rpm: float | None = None,
-    tpm: float | None = None,
-    budget: str | None = None,
-    store: str | Path | None = None,
-    judges: Collection[str] = (),
-) -> LoadedJudge:
-    """Load an export, ready to score.
-
-    Loading imports the modules that `judges` names and the export needs, and no other code.
-
-    Args:
-        path: Its folder, or for one in MLflow `models:/NAME/VERSION`, `models:/NAME@ALIAS` or the id of its run.
-        lm: Another LM than the compile's; the evidence in the export does not hold for it.
-        api_base: Address of an OpenAI-compatible server. An address in the export is used only if it is given here as
-            well, because texts and key are sent there.
-        concurrency: Maximum number of LM calls in flight.
-        rpm: Maximum requests per minute.
-        tpm: Maximum tokens per minute.
-        budget: Hard cap on spending, such as `usd=5` or `calls=1000`.
-        store: Folder to cache the LM's replies in, as `--store`; by default the most recent ones are kept in memory.
-        judges: `module:Class` of each judge outside this project that the export may use.
-
-    Raises:
-        InputError: It cannot be found or is not a usable export, `lm` is not an LM, or only the export gives the
-            address of the LM.
-        dspy.LMError: The LM cannot be made, e.g. because its key is missing.
-    """
-    options = LMOptions.from_settings(rpm=rpm, tpm=tpm, budget=budget)
-    return open_judge(
-        open_export(path, judges),
-        lm=lm,
-        api_base=api_base,
-        concurrency=concurrency,
-        store=None if store is None else Path(store),
-        options=options,
-    )
-
-
-SETTINGS: Mapping[str, Callable[[Any], Any]] = {
-    "lm": str,
-    "api_base": str,
-    "concurrency": int,
-    "rpm": float,
-    "tpm": float,
-    "budget": str,
-    "store": Path,
-}
-"""Argument of `load` that a tool's process takes from the environment -> conversion of its value."""
-
-
-def load_in_tool(path: LoadedJudge | str | Path, config: Mapping[str, Any] | None = None) -> LoadedJudge:
-    """A loaded judge, or one loaded for a tool, whose process others may start, such as a server of MLflow: what
-    `config` does not say is taken from the environment (`DEBATE_LM`, `DEBATE_API_BASE`, `DEBATE_RPM`, ...).
-
-    Raises:
-        InputError: As for `load`, or a value cannot be read.
-        dspy.LMError: As for `load`.
-    """
-    if isinstance(path, LoadedJudge):
-        return path
-    settings: dict[str, Any] = {}
-    for name, convert in SETTINGS.items():
-        variable = f"DEBATE_{name.upper()}"
-        value, field = (config or {}).get(name), name
-        if value is None:
-            value, field = os.environ.get(variable) or None, variable
-        try:
-            settings |= {} if value is None else {name: convert(value)}
-        except (TypeError, ValueError) as error:
-            raise InputError("wrong type", field=field, expected="a number", found=value) from error
-    return load(path, **settings)

@@ -1,4 +1,9 @@
-"""MLflow's configuration in this project's processes: no telemetry, no log noise, short timeouts, nothing left set."""
+"""MLflow in this project's processes: its settings, its tracking stores, and downloads from them.
+
+A store is the embedded SQLite database, an MLflow server, or another database. Its address, and a server's version and
+login, are checked within seconds, before any LM call is paid for: with MLflow's own retries it takes minutes until a
+server that does not answer is reported. Nothing that is set for MLflow here stays set.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +11,26 @@ import glob
 import logging
 import os
 import re
-import shlex
 import socket
 import sqlite3
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.settings import redact_text
 from debate_judge.runs.command_line import environment
+
+VARIABLE = "MLFLOW_TRACKING_URI"
+"""The environment variable with the tracking URI."""
+
+DEFAULT_FOLDER = Path("runs/store")
+"""The folder of the embedded store of compiles with the default `--store`, below the working directory."""
 
 _DEFAULTS = {
     # No usage statistics leave the machine, and stdout and stderr stay ours.
@@ -35,6 +44,16 @@ _DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
+
+_TIMEOUT = 15.0
+"""Seconds in which a server or a locked database must answer."""
+
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+
+_LOGIN = (
+    "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (or MLFLOW_TRACKING_TOKEN) to a login that may create "
+    "experiments and register models"
+)
 
 
 def prepare_mlflow() -> None:
@@ -51,10 +70,19 @@ def prepare_mlflow() -> None:
 
 def sqlite_file(uri: str) -> Path | None:
     """The database file of a `sqlite:///FILE` URI; None for any other URI."""
-    parts = urlsplit(uri)
-    if parts.scheme.partition("+")[0] != "sqlite" or not uri.startswith(f"{parts.scheme}:///") or len(parts.path) < 2:
-        return None
-    return Path(unquote(uri.partition(":///")[2]))
+    scheme, _, rest = uri.partition(":///")
+    file = unquote(rest.partition("?")[0])
+    return Path(file) if file and scheme.partition("+")[0] == "sqlite" else None
+
+
+def embedded_uri(folder: Path) -> str:
+    """The tracking URI of the embedded store in a folder."""
+    return f"sqlite:///{(folder / 'mlflow.db').resolve()}"
+
+
+def is_server(uri: str) -> bool:
+    """Whether the store is an MLflow server, which has a UI and keeps artifacts itself."""
+    return urlsplit(uri).scheme in ("http", "https")
 
 
 def split_login(uri: str) -> tuple[str, dict[str, str]]:
@@ -63,28 +91,25 @@ def split_login(uri: str) -> tuple[str, dict[str, str]]:
     So the password is in no address that MLflow logs, prints or stores.
     """
     parts = urlsplit(uri)
-    if parts.scheme not in ("http", "https") or "@" not in parts.netloc:
+    login, separator, host = parts.netloc.rpartition("@")
+    if not is_server(uri) or not separator:
         return uri, {}
-    login, _, host = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
-    names = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
-    return urlunsplit(parts._replace(netloc=host)), dict(zip(names, map(unquote, (user, password)), strict=True))
+    variables = {"MLFLOW_TRACKING_USERNAME": unquote(user), "MLFLOW_TRACKING_PASSWORD": unquote(password)}
+    return urlunsplit(parts._replace(netloc=host)), variables
 
 
 _LOCK = RLock()
 
 
 @contextmanager
-def use_tracking_uri(
-    uri: str, *, registry: bool = True, experiment_id: str | None = None, runs: Sequence[Any] = ()
-) -> Iterator[None]:
+def use_tracking_uri(uri: str, *, experiment_id: str | None = None, runs: Sequence[Any] = ()) -> Iterator[None]:
     """Direct MLflow's fluent functions to a store inside the block; afterwards all is as the caller had it.
 
     MLflow has one URI per process, so blocks of several threads wait for each other.
 
     Args:
-        uri: Tracking URI; may hold a login.
-        registry: Whether it is the registry's URI as well.
+        uri: Tracking URI, which becomes the registry's as well; may hold a login.
         experiment_id: The active experiment.
         runs: The active runs, the innermost last; more may be started and ended in the block.
     """
@@ -99,9 +124,8 @@ def use_tracking_uri(
         active, last = fluent._active_run_stack.get(), fluent._last_active_run_id.get()
         try:
             # Not `mlflow.set_tracking_uri`, which also sets environment variables, while other threads read them.
-            tracking._tracking_uri, fluent._active_experiment_id = address, experiment_id
-            if registry:
-                models._registry_uri = address
+            tracking._tracking_uri = models._registry_uri = address
+            fluent._active_experiment_id = experiment_id
             fluent._active_run_stack.set(list(runs))
             yield
         finally:
@@ -110,35 +134,14 @@ def use_tracking_uri(
             fluent._last_active_run_id.set(last)
 
 
-TIMEOUT = 15.0
-"""Seconds in which a server or a locked database must answer."""
-
-VARIABLE = "MLFLOW_TRACKING_URI"
-"""The environment variable with the tracking URI."""
-
-_DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
-"""Scheme -> default port."""
-
-_LEAST_VERSION = 3
-"""MLflow 2 has no logged models, which a compile's judge becomes."""
-
-_LOGIN = (
-    "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (or MLFLOW_TRACKING_TOKEN) to a login that may create "
-    "experiments and register models"
-)
+# --- opening a store ---
 
 
-@dataclass(frozen=True)
-class TrackingStore:
+class TrackingStore(NamedTuple):
     """An open store with its experiment."""
 
     uri: str
     experiment_id: str
-
-    @property
-    def ui_command(self) -> str | None:
-        """The command that shows the store, quoted for any POSIX shell; None for a server, which has its own UI."""
-        return None if is_server(self.uri) else f"mlflow ui --backend-store-uri {shlex.quote(redact_text(self.uri))}"
 
 
 def open_tracking_store(uri: str | None, store: Path, experiment: str) -> TrackingStore:
@@ -175,17 +178,11 @@ def open_tracking_store(uri: str | None, store: Path, experiment: str) -> Tracki
                 location = None if is_server(uri) or uri.startswith("databricks") else (store / "artifacts").as_uri()
                 return TrackingStore(uri, mlflow.create_experiment(experiment, artifact_location=location))
     except Timeout as error:
-        raise InputError(
-            "another process has held the tracking store's lock for two minutes",
-            file=lock,
-            remedy="wait for it, or end it",
-        ) from error
+        problem, remedy = "another process has held the tracking store's lock for two minutes", "wait for it, or end it"
+        raise InputError(problem, file=lock, remedy=remedy) from error
     if found.lifecycle_stage != "active":
-        raise InputError(
-            f"the experiment {experiment!r} has been deleted in this tracking store",
-            found=redact_text(uri),
-            remedy=f"mlflow experiments restore --experiment-id {found.experiment_id}, with MLFLOW_TRACKING_URI set",
-        )
+        remedy = f"mlflow experiments restore --experiment-id {found.experiment_id}, with {VARIABLE} set"
+        raise _unusable(uri, f"its experiment {experiment!r} has been deleted", remedy)
     return TrackingStore(uri, found.experiment_id)
 
 
@@ -199,25 +196,20 @@ def tracking_errors(uri: str) -> Iterator[None]:
         yield
     except (MlflowException, SQLAlchemyError) as error:
         refused = getattr(error, "error_code", "") in ("UNAUTHENTICATED", "PERMISSION_DENIED")
-        raise InputError(
-            "the tracking store cannot be used: " + redact_text(str(error).strip().splitlines()[0]),
-            field=VARIABLE,
-            found=redact_text(uri),
-            remedy=_LOGIN
-            if refused
-            else f"repair the store as its message says, or unset {VARIABLE} for the embedded store",
-        ) from error
+        remedy = _LOGIN if refused else f"repair it as the message says, or unset {VARIABLE} for the embedded store"
+        raise _unusable(uri, str(error).strip().splitlines()[0], remedy) from error
 
 
 def _create_tables(uri: str) -> None:
     """Create the tables of a new SQLite database in a temporary file and rename it.
 
     MLflow creates them in many small steps, which take a second; a process that is killed in between leaves a database
-    that MLflow refuses from then on.
+    that nobody can open any more.
     """
     from mlflow import MlflowClient
 
     file = sqlite_file(uri)
+    # Parameters after the file would not stand at the end of the URI of the temporary one.
     if file is None or "?" in uri or not file.is_file() or file.stat().st_size:
         return
     for leftover in file.parent.glob(f"{glob.escape(file.name)}.*.new*"):
@@ -229,14 +221,6 @@ def _create_tables(uri: str) -> None:
         os.replace(f"{file}{suffix}", file)
 
 
-# --- addresses ---
-
-
-def is_server(uri: str) -> bool:
-    """Whether the store is an MLflow server, which has a UI and keeps artifacts itself."""
-    return urlsplit(uri).scheme in ("http", "https")
-
-
 def check_address(uri: str) -> None:
     """Check that an address is well-formed and answers, and that a server is MLflow 3 and takes the login.
 
@@ -246,20 +230,26 @@ def check_address(uri: str) -> None:
     try:
         parts = urlsplit(uri)
         host, port, file = parts.hostname, parts.port, sqlite_file(uri)
-    except ValueError as error:
-        raise _malformed(uri) from error
-    scheme = parts.scheme.partition("+")[0]
-    if host and is_server(uri):
-        _check_server(uri)
-    elif host and scheme in _DATABASES:
-        try:
-            socket.create_connection((host, port or _DATABASES[scheme]), TIMEOUT).close()
-        except OSError as error:
-            raise _unreachable(uri, str(error)) from error
-    elif file is not None:
-        _check_sqlite(file)
-    elif not uri.startswith("databricks"):
-        raise _malformed(uri)
+    except ValueError:
+        host = port = file = None
+    scheme = uri.partition(":")[0].partition("+")[0]
+    try:
+        if host and is_server(uri):
+            _check_server(uri)
+        elif host and scheme in _PORTS:
+            socket.create_connection((host, port or _PORTS[scheme]), _TIMEOUT).close()
+        elif file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(file, timeout=_TIMEOUT)) as database:
+                database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
+                raise PermissionError("it cannot be written")
+        elif not uri.startswith("databricks"):
+            raise ValueError("expected http(s)://HOST:PORT, sqlite:///FILE, postgresql://…, mysql://… or databricks")
+    except InputError:
+        raise
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise _unusable(uri, str(error)) from error
 
 
 def _check_server(uri: str) -> None:
@@ -269,172 +259,82 @@ def _check_server(uri: str) -> None:
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
 
-    def get(path: str) -> tuple[int, str]:
-        response = http_request(
-            get_default_host_creds(address), path, "GET", max_retries=0, timeout=TIMEOUT, raise_on_status=False
-        )
-        return response.status_code, response.text.strip()
-
     address, _ = split_login(uri)
+    responses = []
     try:
         with use_tracking_uri(uri):
-            (version_status, version), (status, text) = (
-                get("/version"),
-                get("/api/2.0/mlflow/experiments/search?max_results=1"),
-            )
-    except (MlflowException, OSError) as error:
-        reason = error.__cause__ or error
-        raise _unreachable(uri, "timed out" if "imed out" in str(error) else str(reason).splitlines()[0]) from error
-    if status in (401, 403):
-        problem = "wants a login" if status == 401 else "does not let this login read experiments"
-        raise InputError(f"the tracking server {problem} (HTTP {status})", field=VARIABLE, found=address, remedy=_LOGIN)
-    major = version.partition(".")[0]
-    if version_status == 200 and major.isdigit() and int(major) < _LEAST_VERSION:
-        raise InputError(
-            f"the tracking server is MLflow {version}, which has no logged models: the judge could not be stored there",
-            field=VARIABLE,
-            expected=f"MLflow {_LEAST_VERSION} or later",
-            found=address,
-            remedy="update the server, or unset it for the embedded store",
-        )
-    if status != 200 or not text.startswith("{"):
-        raise _unreachable(uri, f"it answers as no MLflow server does (HTTP {status})")
+            for path in ("/version", "/api/2.0/mlflow/experiments/search?max_results=1"):
+                options: dict[str, Any] = {"max_retries": 0, "timeout": _TIMEOUT, "raise_on_status": False}
+                responses.append(http_request(get_default_host_creds(address), path, "GET", **options))
+    except MlflowException as error:
+        raise OSError("timed out" if "imed out" in str(error) else str(error.__cause__ or error)) from error
+    version, experiments = responses
+    if experiments.status_code in (401, 403):
+        raise _unusable(uri, f"it wants a login, or another one (HTTP {experiments.status_code})", _LOGIN)
+    major = version.text.strip().partition(".")[0]
+    if version.status_code == 200 and major.isdigit() and int(major) < 3:
+        # It has no logged models, which a compile's judge becomes.
+        remedy = "update it to MLflow 3 or later, or unset the variable for the embedded store"
+        raise _unusable(uri, f"it is MLflow {version.text.strip()}, which cannot hold the judge", remedy)
+    if experiments.status_code != 200 or not experiments.text.strip().startswith("{"):
+        raise OSError(f"it answers as no MLflow server does (HTTP {experiments.status_code})")
 
 
-def _check_sqlite(file: Path) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(file, timeout=TIMEOUT)) as database:
-            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            writable = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
-    except (OSError, sqlite3.Error) as error:
-        raise InputError(f"not a database that can be used: {error}", file=file, remedy="name another file") from error
-    if not writable:
-        raise InputError("the database cannot be written", file=file, remedy="change its permissions, or name another")
-
-
-def _malformed(uri: str) -> InputError:
+def _unusable(uri: str, why: str, remedy: str = "") -> InputError:
+    start = "start it (mlflow server --port 5000)" if is_server(uri) else "start or repair it"
     return InputError(
-        "not a tracking URI",
+        f"the tracking store cannot be used: {redact_text(why.splitlines()[0])}",
         field=VARIABLE,
-        expected="http(s)://HOST:PORT, sqlite:///FILE, postgresql://…, mysql://…, mssql://… or databricks",
         found=redact_text(uri),
-        remedy="correct it, or unset it for the embedded store",
+        remedy=remedy or f"{start}, correct the address, or unset it for the embedded store",
     )
 
 
-def _unreachable(uri: str, why: str) -> InputError:
-    start = "start it (mlflow server --port 5000)" if is_server(uri) else "start it"
-    return InputError(
-        f"the tracking server cannot be reached: {redact_text(why)}",
-        field=VARIABLE,
-        found=redact_text(uri),
-        remedy=f"{start}, correct the address, or unset it for the embedded store",
-    )
+# --- downloads ---
 
-
-DEFAULT_DATABASE = Path("runs/store/mlflow.db")
-"""The MLflow database of compiles with the default `--store`, below the working directory."""
-
-
-_REGISTERED_MODEL = re.compile(r"models:/(.+)")
-
-_RUN_ADDRESS = re.compile(r"(?:runs:/)?([0-9a-f]{32})(?:/(.+))?")
-
-_EXPORT_ARTIFACT = "export"
-"""The artifact of a compile's run that is its export."""
-
-_REMEDY = "set MLFLOW_TRACKING_URI to the store that holds it; the compile printed the address"
-
-
-@dataclass(frozen=True)
-class MLflowStore:
-    """Where MLflow's models and runs are looked up."""
-
-    uri: str | None = None
-    """Tracking URI; None for the one set for MLflow."""
-    folder: Path = DEFAULT_DATABASE.parent
-    """Folder of the embedded store, used if no tracking URI is given or set."""
-
-
-DEFAULT_STORE = MLflowStore()
-
-
-def embedded_uri(folder: Path) -> str:
-    """The tracking URI of the embedded store in a folder."""
-    return f"sqlite:///{(folder / DEFAULT_DATABASE.name).resolve()}"
+_RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})(?:/(.+))?")
+"""The address of a run or of one of its artifacts."""
 
 
 def in_mlflow(address: str) -> bool:
     """Whether this is an address of an export in MLflow: `models:/…`, `runs:/…`, or the id of a run."""
-    return bool(
-        _REGISTERED_MODEL.fullmatch(address) or (_RUN_ADDRESS.fullmatch(address) and not Path(address).exists())
-    )
+    return bool(re.fullmatch("models:/.+", address) or (_RUN.fullmatch(address) and not Path(address).exists()))
 
 
 @contextmanager
-def download(address: str, store: MLflowStore = DEFAULT_STORE) -> Iterator[str]:
-    """Download an export from MLflow to a temporary folder, which is deleted after the block; yields the path.
-
-    The tracking store is `store.uri`, else the one set for MLflow (`mlflow.set_tracking_uri`, MLFLOW_TRACKING_URI),
-    else the embedded one in `store.folder`.
+def download(address: str, *, folder: Path = DEFAULT_FOLDER, uri: str | None = None) -> Iterator[Path]:
+    """Download an artifact to a temporary folder, which is deleted after the block; yields the path of the copy.
 
     Args:
-        address: `models:/NAME/VERSION`, `models:/NAME@ALIAS`, `runs:/RUN/PATH`, or the id of a compile's run.
-        store: Where MLflow's models and runs are looked up.
+        address: `models:/NAME/VERSION`, `models:/NAME@ALIAS`, `runs:/RUN/PATH`, or the id of a compile's run, whose
+            export is meant.
+        folder: Folder of the embedded store, used if no tracking URI is given or set for MLflow.
+        uri: Tracking URI of the store.
 
     Raises:
         InputError: There is no such store, or it has nothing at this address.
     """
-    run = _RUN_ADDRESS.fullmatch(address)
-    uri = address if run is None else f"runs:/{run[1]}/{run[2] or _EXPORT_ARTIFACT}"
-    with _download(uri, "a store with the run or the registered model of a compile", store) as path:
-        yield path
-
-
-def run_artifact(run_id: str, name: str, folder: Path | None = None) -> str:
-    """The text of a run's artifact; from the embedded store in `folder`, by default from the store of `fetch`."""
-    store = DEFAULT_STORE if folder is None else MLflowStore(embedded_uri(folder))
-    with _download(f"runs:/{run_id}/{name}", f"a store with a run that holds {name}", store) as path:
-        return Path(path).read_text(encoding="utf-8")
-
-
-@contextmanager
-def _download(uri: str, expected: str, store: MLflowStore) -> Iterator[str]:
-    """Download to a temporary folder, which is deleted after the block; yields the path of the copy."""
     prepare_mlflow()
+    import mlflow
     from mlflow.artifacts import download_artifacts
 
-    with _tracking_uri(uri, store) as tracking_uri, tempfile.TemporaryDirectory(prefix="artifact-") as copies:
-        try:
-            copy = download_artifacts(artifact_uri=uri, dst_path=copies)
-        except Exception as error:
-            raise InputError(
-                f"MLflow could not provide {uri}: {redact_text(str(error))}",
-                field="MLFLOW_TRACKING_URI",
-                expected=expected,
-                found=redact_text(tracking_uri),
-                remedy=_REMEDY,
-            ) from error
-        yield copy
-
-
-@contextmanager
-def _tracking_uri(uri: str, store: MLflowStore) -> Iterator[str]:
-    """Set MLflow's tracking URI during the block; yields it.
-
-    MLflow resolves `models:/` with its global URI, whatever URI a call is given, and creates an empty database if there
-    is none, by default in the working directory.
-    """
-    import mlflow
-
-    previous_uri: str | None = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
-    tracking_uri = store.uri or previous_uri or embedded_uri(store.folder)
-    file = sqlite_file(tracking_uri)
+    run = _RUN.fullmatch(address)
+    artifact = address if run is None else f"runs:/{run[1]}/{run[2] or 'export'}"
+    # MLflow resolves `models:/` with its global URI, whatever URI a call is given.
+    current = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+    uri = uri or current or embedded_uri(folder)
+    remedy = f"set {VARIABLE} to the store that holds it; the compile printed the address"
+    file = sqlite_file(uri)
+    # MLflow would create an empty database.
     if file is not None and not file.is_file():
-        raise InputError(f"no MLflow store to read {uri} from", file=file, expected="a database", remedy=_REMEDY)
-    if tracking_uri == previous_uri:
-        yield tracking_uri
-        return
-    with use_tracking_uri(tracking_uri, registry=False):
-        yield tracking_uri
+        raise InputError(f"no MLflow store to read {address} from", file=file, expected="a database", remedy=remedy)
+    with (
+        nullcontext() if uri == current else use_tracking_uri(uri),
+        tempfile.TemporaryDirectory(prefix="artifact-") as copies,
+    ):
+        try:
+            copy = download_artifacts(artifact_uri=artifact, dst_path=copies)
+        except Exception as error:
+            problem = f"MLflow could not provide {artifact}: {redact_text(str(error))}"
+            raise InputError(problem, field=VARIABLE, found=redact_text(uri), remedy=remedy) from error
+        yield Path(copy)

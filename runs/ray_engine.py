@@ -17,6 +17,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,7 +30,7 @@ from debate_judge.programs.lm.replies import Meter
 from debate_judge.runs import scoring
 from debate_judge.runs.command_line import EXIT_INPUT, EXIT_LM, RESUME_HINT, is_terminal, say
 from debate_judge.runs.export import Export
-from debate_judge.runs.loaded import open_judge, score_frame
+from debate_judge.runs.loaded import Connection, LoadedJudge, score_frame
 from debate_judge.runs.reports.tables import show
 from debate_judge.runs.score_rows import PROVIDER_FAILED, RowTotals
 from debate_judge.runs.scoring import EXIT_UNSCORED
@@ -78,7 +79,7 @@ class Scorer:
     def __init__(
         self,
         export: Export,
-        connection: Mapping[str, Any],
+        connection: Connection,
         aspects: tuple[str, ...] | None,
         scale: ScoreScale,
         columns: Mapping[str, str],
@@ -88,11 +89,11 @@ class Scorer:
 
         self._aspects, self._scale, self._columns, self._tally = aspects, scale, columns, tally
         self._name = ray.get_runtime_context().get_worker_id()
-        if connection["options"].budget and not ray.get(tally.take_share.remote()):
+        if connection.options.budget and not ray.get(tally.take_share.remote()):
             problem = "error: an actor was killed, and what it had spent of the budget is not known"
             self._end_run(EXIT_LM, f"{problem}\n  remedy:   {RESUME_HINT}")
         try:
-            self._judge = open_judge(export, **connection)
+            self._judge = LoadedJudge(export, connection)
         except (InputError, dspy.LMError) as error:
             self._end_run(*_outcome(error))
 
@@ -154,9 +155,12 @@ def score_with_ray(flags: ScoreFlags) -> int:
         made_from = {"judge": judge.fingerprint, "lm": judge.lm.model, "aspects": flags.aspects, "scale": flags.scale}
     _require_same_judge(flags.out, {**made_from, "columns": columns})
     connection = scoring.connection(flags)
-    connection["store"] = connection["store"].absolute()
-    connection["options"] = connection["options"].share(flags.actors)
-    connection["concurrency"] = flags.concurrency // flags.actors
+    connection = replace(
+        connection,
+        concurrency=flags.concurrency // flags.actors,
+        store=Path(flags.store).absolute(),
+        options=connection.options.share(flags.actors),
+    )
     cluster = os.environ.get("RAY_ADDRESS")
     say("joining Ray ..." if cluster else "starting Ray ...")
     # The two CPUs besides the actors' are for reading and writing.

@@ -11,6 +11,7 @@ no source, candidate, comment or debate; the page logged to MLflow quotes none e
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -77,12 +78,13 @@ def _page_in(path: Path, *, share: bool) -> Path:
 
 
 def _logged_page(run_id: str, store: str | None) -> Path:
-    from debate_judge.runs.mlflow_store import run_artifact
+    from debate_judge.runs.mlflow_store import download, embedded_uri
 
     file = Path(store or STORE.default) / "reports" / run_id / "report.html"
-    text = run_artifact(run_id, "report.html", None if store is None else Path(store))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8", newline="\n")
+    uri = None if store is None else embedded_uri(Path(store))
+    with download(f"runs:/{run_id}/report.html", uri=uri) as page:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(page, file)
     return file
 
 

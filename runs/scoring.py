@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import ErrorHandler, InputError, redirect_errors
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
@@ -21,8 +21,7 @@ from debate_judge.programs.lm.settings import Price
 from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
 from debate_judge.runs.command_line import RESUME_HINT, say
 from debate_judge.runs.export import Export, open_export, resolve_lm
-from debate_judge.runs.loaded import LoadedJudge, open_judge, single_text_note
-from debate_judge.runs.mlflow_store import MLflowStore
+from debate_judge.runs.loaded import Connection, LoadedJudge, single_text_note
 from debate_judge.runs.reports.tables import calls_text
 from debate_judge.runs.score_rows import Row, RowLayout, RowTotals
 
@@ -234,16 +233,19 @@ class TextScorer:
 
 def find_export(flags: ScoreFlags | ServeFlags) -> Export:
     """The export that a command names."""
-    return open_export(flags.program, flags.trust, MLflowStore(folder=Path(flags.store)))
+    return open_export(flags.program, flags.trust, Path(flags.store))
 
 
-def connection(flags: ScoreFlags | ServeFlags) -> dict[str, Any]:
-    """The arguments of `open_judge` that a command gives."""
-    return {
-        **{name: getattr(flags, name) for name in ("lm", "api_base", "concurrency", "max_tokens")},
-        "store": Path(flags.store),
-        "options": lm_options(flags),
-    }
+def connection(flags: ScoreFlags | ServeFlags) -> Connection:
+    """How a command reaches the judge's LM."""
+    return Connection(
+        lm=flags.lm,
+        api_base=flags.api_base,
+        concurrency=flags.concurrency,
+        store=Path(flags.store),
+        options=lm_options(flags),
+        max_tokens=flags.max_tokens,
+    )
 
 
 def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> LoadedJudge:
@@ -259,7 +261,7 @@ def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> 
     if calls_lm:
         # An address that only the export names is refused, and not tried.
         require_server(*resolve_lm(export, flags.lm, flags.api_base)[:2], flags.store)
-    judge = open_judge(export, **connection(flags))
+    judge = LoadedJudge(export, connection(flags))
     if (together := max(chosen.judge.together for chosen in export.judge.aspects.values())) > 1:
         say(f"note: {single_text_note(together)}")
     if calls_lm and judge.lm.destination is not None:

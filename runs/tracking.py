@@ -1,4 +1,5 @@
-"""One compile or comparison as an MLflow run, written by MLflow's fluent functions.
+"""One compile or comparison as an MLflow run, written by MLflow's fluent functions: its trials, data sets and prompts,
+and the judge as a model.
 
     with Tracker(uri=None, store=Path("runs/store"), experiment="debate/summeval", run_name="first") as tracker:
         with tracker.writing():
@@ -11,25 +12,25 @@ names in every run, parent or child, so that the UI can compare runs.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import platform
 import re
+import shlex
 import shutil
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from contextlib import contextmanager, redirect_stderr
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import debate_judge
 from debate_judge.programs.lm.settings import redact, redact_text
-from debate_judge.runs.export import Export, read
+from debate_judge.runs.export import read, versions
 from debate_judge.runs.loaded import SETTINGS
 from debate_judge.runs.mlflow_store import (
     TrackingStore,
@@ -43,12 +44,12 @@ from debate_judge.runs.mlflow_store import (
 if TYPE_CHECKING:
     from debate_judge.data.schema import Corpus
 
-
 EXIT_TRACKING = 4
 """Exit code of commands, besides those in `runs.command_line`."""
 
-_IDENTITY, _HOST = "identity", "host"
-"""Tags by which a run is found again."""
+CHOICE_METRIC = "choice_agreement"
+"""Metric of trials and compiles: agreement on the sources by which the judge is chosen; biased upwards for the best.
+One name for all, so that the UI sorts them together."""
 
 
 class TrackingError(RuntimeError):
@@ -71,36 +72,33 @@ class Tracker:
         TrackingError: Later, when a write fails.
     """
 
+    store: TrackingStore
+    """Inside the block."""
+
     def __init__(self, *, uri: str | None, store: Path, experiment: str, run_name: str, identity: str = "") -> None:
-        self._uri, self._folder, self._experiment = uri, store.resolve(), experiment
+        self._place = uri, store.resolve(), experiment
         self._name, self._identity = run_name, identity
-        self._store: TrackingStore | None = None
         self._run: Any = None
 
     def __enter__(self) -> Tracker:
-        self._store = store = open_tracking_store(self._uri, self._folder, self._experiment)
+        self.store = open_tracking_store(*self._place)
         import mlflow
 
-        with tracking_errors(store.uri), use_tracking_uri(store.uri, experiment_id=store.experiment_id):
-            tags = {
-                **parent_run_tags(),
-                _HOST: platform.node(),
-                **({_IDENTITY: self._identity} if self._identity else {}),
-            }
-            self._run = mlflow.start_run(run_id=self._unfinished_run(), run_name=self._name, tags=tags)
+        identity = {"identity": self._identity, "host": platform.node()}
+        tags = {**_source_tags(), "versions": ", ".join(f"{name} {v}" for name, v in versions().items()), **identity}
+        with tracking_errors(self.store.uri), use_tracking_uri(self.store.uri, experiment_id=self.store.experiment_id):
+            unfinished = self._unfinished_run(identity) if self._identity else None
+            self._run = mlflow.start_run(run_id=unfinished, run_name=self._name, tags=tags)
         return self
 
-    def _unfinished_run(self) -> str | None:
+    def _unfinished_run(self, identity: Mapping[str, str]) -> str | None:
         """The id of the run to continue, without the trials and the error that it had."""
         import mlflow
-
-        if not self._identity:
-            return None
 
         def search(condition: str) -> list[Any]:
             return list(mlflow.search_runs([self.store.experiment_id], condition, output_format="list"))
 
-        tags = f"tags.{_IDENTITY} = '{self._identity}' and tags.{_HOST} = '{platform.node()}'"
+        tags = " and ".join(f"tags.{name} = '{value}'" for name, value in identity.items())
         for run in search(f"attributes.status != 'FINISHED' and {tags}"):
             if run.info.run_name == self._name:
                 run_id: str = run.info.run_id
@@ -111,22 +109,20 @@ class Tracker:
                 return run_id
         return None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         import mlflow
 
         status = "FINISHED" if error is None else "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
         try:
             with self.writing():
                 if error is not None:
-                    mlflow.set_tag("error", first_line(error))
+                    mlflow.set_tag("error", _first_line(error))
                 mlflow.end_run(status)
         except TrackingError as failure:
             if error is None:
                 raise
             if not isinstance(error, TrackingError):
-                error.add_note(f"The tracking store failed as well: {first_line(failure.__cause__)}")
+                error.add_note(f"The tracking store failed as well: {_first_line(failure.__cause__)}")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -144,7 +140,7 @@ class Tracker:
                 yield
         except (MlflowException, RequestException, SQLAlchemyError, OSError) as error:
             raise TrackingError(
-                f"the tracking store failed during the run: {first_line(error)}\n"
+                f"the tracking store failed during the run: {_first_line(error)}\n"
                 "  remedy:   check that the store is running, and run the command again; finished calls are not paid "
                 "for again"
             ) from error
@@ -161,15 +157,9 @@ class Tracker:
         """Log one finished trial as a child run."""
         import mlflow
 
-        with self.writing(), mlflow.start_run(run_name=name, nested=True, tags=source_tags()):
+        with self.writing(), mlflow.start_run(run_name=name, nested=True, tags=_source_tags()):
             mlflow.log_params(text_values(params))
             mlflow.log_metrics(finite_values(metrics))
-
-    @property
-    def store(self) -> TrackingStore:
-        if self._store is None:
-            raise RuntimeError("a tracker is used inside its with block")
-        return self._store
 
     @property
     def run_id(self) -> str:
@@ -179,8 +169,9 @@ class Tracker:
 
     @property
     def ui_command(self) -> str | None:
-        """The command that starts a UI on the store; None where a server has one."""
-        return self.store.ui_command
+        """The command that starts a UI on the store, quoted for any POSIX shell; None where a server has one."""
+        uri = self.store.uri
+        return None if is_server(uri) else f"mlflow ui --backend-store-uri {shlex.quote(redact_text(uri))}"
 
     def run_link(self) -> str:
         """Address of the run's page, on its server or on a local UI."""
@@ -189,86 +180,43 @@ class Tracker:
         return f"{host}/#/experiments/{self.store.experiment_id}/runs/{self.run_id}"
 
 
-CHOICE_METRIC = "choice_agreement"
-"""Metric of trials and compiles: agreement on the sources by which the judge is chosen; biased upwards for the best.
-One name for all, so that the UI sorts them together."""
-
-_PACKAGES = ("dspy", "mlflow", "optuna", "numpy", "debate-judge")
-
-
-def name_segment(text: str) -> str:
-    """`text` as one segment of a name: characters that MLflow does not allow become underscores."""
-    return "".join(c if c.isalnum() or c in "_-. " else "_" for c in text).strip(". ") or "_"
-
-
-def mlflow_name(text: str) -> str:
-    """`text` as a name whose segments are separated by slashes."""
-    return "/".join(map(name_segment, text.split("/")))
-
-
-def text_values(values: Mapping[str, object]) -> dict[str, str]:
-    """Settings as texts: secrets are removed, None is left out, lists and dicts become JSON."""
-    redacted = {mlflow_name(name): redact(value, name) for name, value in values.items() if value is not None}
-    return {name: value if isinstance(value, str) else _compact(value) for name, value in redacted.items()}
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
-
-
-def finite_values(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Metrics without None and values that are not finite."""
-    return {mlflow_name(name): float(v) for name, v in values.items() if v is not None and math.isfinite(v)}
-
-
-def parent_run_tags() -> dict[str, str]:
-    """Tags of every parent run: the command that started it and the versions of Python and packages."""
-    return {**source_tags(), "versions": ", ".join(map(" ".join, versions().items()))}
-
-
-def versions() -> dict[str, str]:
-    """Python, this project and the libraries that results depend on -> installed version."""
-    installed = {"python": sys.version.split()[0]}
-    for package in _PACKAGES:
-        try:
-            installed[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return installed
-
-
-def source_tags() -> dict[str, str]:
-    """Tags of every run, parent or child."""
+def _source_tags() -> dict[str, str]:
     # MLflow would log the address of the checkout's remote, which may hold a token.
     tags = {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
     return {**tags, "mlflow.source.git.repoURL": ""}
 
 
-def first_line(error: BaseException | None) -> str:
+def _first_line(error: BaseException | None) -> str:
     """An error in one line, without secrets."""
-    lines = str(error).strip().splitlines()
-    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return redact_text(text)[:500]
+    return redact_text(": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]]))[:500]
 
+
+# --- values that can be logged ---
+
+
+def text_values(values: Mapping[str, object]) -> dict[str, str]:
+    """Settings as texts: secrets are removed, None is left out, lists and dicts become JSON."""
+    redacted = {_mlflow_name(name): redact(value, name) for name, value in values.items() if value is not None}
+    return {
+        name: json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
+        for name, value in redacted.items()
+    }
+
+
+def finite_values(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Metrics without None and values that are not finite."""
+    return {_mlflow_name(name): float(v) for name, v in values.items() if v is not None and math.isfinite(v)}
+
+
+def _mlflow_name(text: str) -> str:
+    """`text` as a name, whose segments slashes separate: characters that MLflow does not allow become underscores."""
+    return "/".join(re.sub(r"[^\w. -]", "_", segment).strip(". ") or "_" for segment in text.split("/"))
+
+
+# --- the judge as a model ---
 
 _FOLDERS = ("data", "programs", "runs")
 """Packages that scoring needs; it never imports `optimize`."""
-
-_EXCLUDED_PACKAGE = "sample"
-"""The package in `data` with the sample's texts, which a model does not need."""
-
-_INPUTS = {
-    "source": ("string", True),
-    "text": ("string", True),
-    "context": ("string", False),
-}
-"""Column -> type and whether it is required."""
-
-_SCALE_NOTE = (
-    "the parameter `scale` is `judge` (default) for the judge's own scores, or `raters` for what the raters would give "
-    "on average, by the calibration that the compile fitted"
-)
-"""What the signature has no place for, in the model's metadata."""
 
 _REQUIREMENTS = (
     *("aiohttp", "dspy", "filelock", "httpx", "mlflow", "numpy", "orjson", "pandas", "psutil", "pydantic", "scipy"),
@@ -277,93 +225,79 @@ _REQUIREMENTS = (
 """Imports of every model's code; with further packages of its judges, each is pinned to the installed version."""
 
 
-_MODEL_CONFIG = dict.fromkeys(SETTINGS)
-"""Keys of `model_config` when the model is loaded; None means the environment or else the export decides."""
+def log_model(
+    export_folder: Path, *, register_as: str | None = None, description: str = "", version_description: str = ""
+) -> str:
+    """Log an export in the active run, as the folder `export` and as the model `judge`; returns the model's URI.
 
+    The model loads where this project is not installed: it holds its own copy of the code (`debate_judge` without
+    `optimize`), the export, and pinned requirements; `runs/integrations/mlflow_model.py` loads it. Nothing is pickled.
 
-@dataclass(frozen=True, kw_only=True)
-class Registration:
-    """How a model is registered."""
-
-    name: str
-    """Registered name; characters that are not allowed become hyphens. Its newest version is `models:/NAME/latest`."""
-    description: str
-    """Description of the registered model."""
-    version_description: str
-    """Description of this version."""
-
-
-def log_model(export_folder: Path, name: str, registration: Registration | None) -> str:
-    """Log an export in the active run, as the folder `export` and as the model `name`, and register the model if asked
-    to; returns the model's URI.
+    Args:
+        export_folder: The export.
+        register_as: Name to register the model by; characters that are not allowed become hyphens.
+        description: Of the registered model.
+        version_description: Of this version.
     """
     import mlflow
     from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, Schema
-    from mlflow.types.schema import ParamSchema, ParamSpec
-
-    def schema(columns: Mapping[str, tuple[str, bool]]) -> Schema:
-        return Schema([ColSpec(kind, column, required=required) for column, (kind, required) in columns.items()])
+    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
     mlflow.log_artifacts(str(export_folder), "export")
-    export, registered = read(export_folder), registration and registered_name(registration.name)
-    with TemporaryDirectory() as folder, warnings.catch_warnings(), _without_messages():
+    aspects, name = read(export_folder).judge.aspects, register_as and registered_name(register_as)
+    inputs = [ColSpec("string", "source"), ColSpec("string", "text"), ColSpec("string", "context", required=False)]
+    outputs = []
+    for aspect in aspects:
+        outputs += [ColSpec("double", aspect, required=False)]
+        outputs += [ColSpec("string", f"{aspect}_{content}") for content in ("reason", "unscored")]
+    packages = {*_REQUIREMENTS, *(package for chosen in aspects.values() for package in chosen.judge.packages)}
+    # MLflow prints that it registers a model, whatever its logging level.
+    with TemporaryDirectory() as folder, warnings.catch_warnings(), redirect_stderr(io.StringIO()):
         # Without an input example: MLflow would have the model score it, which costs LM calls.
         warnings.filterwarnings("ignore", "(?s).*An input example was not provided")
-        package = _copy_code(Path(debate_judge.__file__).parent, Path(folder))
+        package = _copy_code(Path(debate_judge.__file__).parent, Path(folder) / "debate_judge")
         logged = mlflow.pyfunc.log_model(
-            name=name,
+            name="judge",
             python_model=str(package / "runs" / "integrations" / "mlflow_model.py"),
             artifacts={"export": str(export_folder.resolve())},
             code_paths=[str(package)],
             signature=ModelSignature(
-                schema(_INPUTS), schema(_outputs(export)), ParamSchema([ParamSpec("scale", "string", "judge")])
+                Schema(inputs), Schema(outputs), ParamSchema([ParamSpec("scale", "string", "judge")])
             ),
-            model_config=_MODEL_CONFIG,
+            # None means that the environment or else the export decides.
+            model_config=dict.fromkeys(SETTINGS),
             model_type="judge",
-            metadata={"aspects": list(export.judge.aspects), "scale": _SCALE_NOTE},
-            pip_requirements=_pins(export),
-            registered_model_name=registered,
+            metadata={
+                "aspects": list(aspects),
+                "scale": "the parameter `scale` is `judge` (default) for the judge's own scores, or `raters` for what "
+                "the raters would give on average, by the calibration that the compile fitted",
+            },
+            # What follows a plus names a build, e.g. for one kind of GPU, that no index may have.
+            pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in sorted(packages)],
+            registered_model_name=name,
             await_registration_for=0,
         )
-    if registration is None:
+    if name is None:
         return str(logged.model_uri)
-    client, version = mlflow.MlflowClient(), str(logged.registered_model_version)
-    client.update_registered_model(registered, registration.description)
-    client.update_model_version(registered, version, registration.version_description)
-    return f"models:/{registered}/{version}"
+    client, number = mlflow.MlflowClient(), str(logged.registered_model_version)
+    client.update_registered_model(name, description)
+    client.update_model_version(name, number, version_description)
+    return f"models:/{name}/{number}"
 
 
-@contextmanager
-def _without_messages() -> Iterator[None]:
-    """MLflow prints that it registers a model, whatever its logging level."""
-    # When this module is first imported, it ends with messages enabled.
-    import mlflow.types.responses  # noqa: F401
-    from mlflow.utils import logging_utils
-
-    stream = logging_utils.MLFLOW_LOGGING_STREAM
-    enabled, stream.enabled = stream.enabled, False
-    try:
-        yield
-    finally:
-        stream.enabled = enabled
-
-
-def require_registrable(registration_name: str) -> None:
+def require_registrable(model_name: str) -> None:
     """Ask before the work for the right to write to a registered model that exists; `log_model` would find out after
     it.
     """
     import mlflow
     from mlflow.exceptions import MlflowException
 
-    client, name = mlflow.MlflowClient(), registered_name(registration_name)
+    client, name = mlflow.MlflowClient(), registered_name(model_name)
     try:
-        description = client.get_registered_model(name).description
+        client.update_registered_model(name, client.get_registered_model(name).description)
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
-    else:
-        client.update_registered_model(name, description)
 
 
 def registered_name(text: str) -> str:
@@ -371,41 +305,24 @@ def registered_name(text: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text)
 
 
-def _outputs(export: Export) -> dict[str, tuple[str, bool]]:
-    """Column -> type and whether it always has a value."""
-    outputs: dict[str, tuple[str, bool]] = {}
-    for name in export.judge.aspects:
-        outputs |= {name: ("double", False), f"{name}_reason": ("string", True), f"{name}_unscored": ("string", True)}
-    return outputs
+def _copy_code(root: Path, package: Path) -> Path:
+    """Copy the code of the package at `root` into the new folder `package`; returns it."""
 
+    def ignore(folder: str, names: list[str]) -> list[str]:
+        # A folder without `__init__.py` is no package: stores of runs, which may be in the same folder, contain code,
+        # too. The package `sample` has texts, which a model does not need.
+        path = Path(folder)
+        kept = {name for name in names if name.endswith(".py") or (path / name / "__init__.py").is_file()}
+        return [name for name in names if name not in kept - {"sample"}]
 
-def _pins(export: Export) -> list[str]:
-    packages = {name for entry in export.judge.aspects.values() for name in entry.judge.packages}
-    # What follows a plus names a build, e.g. for one kind of GPU, that no index may have.
-    return [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *packages})]
-
-
-def _copy_code(root: Path, folder: Path) -> Path:
-    """Copy the code of the package at `root` into `folder`; returns the copy."""
-    package = folder / "debate_judge"
     package.mkdir(parents=True)
     shutil.copyfile(root / "__init__.py", package / "__init__.py")
     for name in _FOLDERS:
-        shutil.copytree(root / name, package / name, ignore=_non_code)
+        shutil.copytree(root / name, package / name, ignore=ignore)
     return package
 
 
-def _non_code(folder: str, names: list[str]) -> list[str]:
-    """The names in a folder that are neither modules nor packages, for `shutil.copytree` to ignore.
-
-    A folder without `__init__.py` is no package: stores of runs, which may be in the same folder, contain code, too.
-    """
-    path = Path(folder)
-    kept = {name for name in names if name.endswith(".py") or (path / name / "__init__.py").is_file()}
-    return [name for name in names if name not in kept or name == _EXCLUDED_PACKAGE]
-
-
-# --- data sets ---
+# --- data sets and prompts ---
 
 
 def log_dataset(context: str, corpus: Corpus, digest: str) -> None:
@@ -423,29 +340,21 @@ def log_dataset(context: str, corpus: Corpus, digest: str) -> None:
     mlflow.log_input(dataset, context, {"revision": origin.revision} if origin.revision else None)
 
 
-# --- prompts ---
-
-
 def register_prompts(judge: str, prompts: Mapping[str, str]) -> None:
-    """Register a judge's prompts, name -> text, point the alias `judge` to them, and link them to the run."""
+    """Register a judge's prompts, name -> text, point the alias `judge` to them, and link them to the run.
+
+    A prompt gets a new version whenever its text has changed; its alias with the judge's name points to the version
+    that this judge uses, as in `prompts:/debate-summarization.coherence.scorer@NAME`.
+    """
     import mlflow.genai
 
-    alias = to_alias(judge)
-    for name, text in prompts.items():
-        registered = prompt_name(name)
-        prompt = mlflow.genai.load_prompt(registered, allow_missing=True, cache_ttl_seconds=0)
+    alias = re.sub(r"[^\w-]+", "-", judge, flags=re.ASCII).strip("-") or "judge"
+    # MLflow keeps these for itself.
+    alias = f"judge-{alias}" if re.fullmatch(r"(?i)latest|v\d+", alias) else alias
+    for given_name, text in prompts.items():
+        name = re.sub(r"[^\w.-]+", "-", given_name, flags=re.ASCII).strip("-") or "prompt"
+        prompt = mlflow.genai.load_prompt(name, allow_missing=True, cache_ttl_seconds=0)
         if prompt is None or prompt.template != text:
-            mlflow.genai.register_prompt(registered, text, commit_message=f"compiled as {judge}")
-            prompt = mlflow.genai.load_prompt(registered, cache_ttl_seconds=0)
-        mlflow.genai.set_prompt_alias(registered, alias, prompt.version)
-
-
-def prompt_name(text: str) -> str:
-    """`text` as a prompt's name: characters that are not allowed become hyphens."""
-    return re.sub(r"[^\w.-]+", "-", text, flags=re.ASCII).strip("-") or "prompt"
-
-
-def to_alias(text: str) -> str:
-    """`text` as an alias. MLflow keeps `latest` and `v1`, `v2`, … for itself."""
-    alias = re.sub(r"[^\w-]+", "-", text, flags=re.ASCII).strip("-") or "judge"
-    return f"judge-{alias}" if re.fullmatch(r"(?i)latest|v\d+", alias) else alias
+            mlflow.genai.register_prompt(name, text, commit_message=f"compiled as {judge}")
+            prompt = mlflow.genai.load_prompt(name, cache_ttl_seconds=0)
+        mlflow.genai.set_prompt_alias(name, alias, prompt.version)

@@ -23,9 +23,9 @@ from debate_judge.programs import JUDGES, build, build_preset, options_of
 from debate_judge.programs.judge import AspectJudge, Judge, default_granularity
 from debate_judge.programs.lm.settings import MaxTokens, Temperature
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.export import Export, evidence_part, open_export, resolve_lm
+from debate_judge.runs.export import Export, open_export, resolve_lm
 from debate_judge.runs.flags import split_commas
-from debate_judge.runs.mlflow_store import DEFAULT_STORE, MLflowStore, in_mlflow
+from debate_judge.runs.mlflow_store import DEFAULT_FOLDER, in_mlflow
 from debate_judge.runs.shared_flags import parse_option_value, personas, read_text_files
 
 Settings = Mapping[str, Any]
@@ -86,7 +86,7 @@ class Entrant:
         return replace(self, aspect_judges=copies)
 
 
-def parse_judges(names: Sequence[str], store: MLflowStore = DEFAULT_STORE) -> list[JudgeSpec]:
+def parse_judges(names: Sequence[str], store: Path = DEFAULT_FOLDER) -> list[JudgeSpec]:
     """Parse `--judges` and read the exports; a judge for each combination of alternatives in brackets."""
     specs = [spec for name in names for spec in _parse(name)]
     # A `module:Class` that the user names is trusted, so exports may import it, too.
@@ -232,7 +232,7 @@ def _entrant(spec: JudgeSpec, aspects: Sequence[Aspect], persona_texts: Mapping[
         name: replace(j, judge=_with_settings(j.judge, settings, persona_texts, spec))
         for name, j in spec.export.judge.aspects.items()
     }
-    compiled_on = evidence_part(spec.export.manifest, "compiled_on", list[str]) or []
+    compiled_on = spec.export.evidence.compiled_on
     return Entrant(_display_name(spec.address, spec.export) + spec.brackets, judges, compiled_on=frozenset(compiled_on))
 
 

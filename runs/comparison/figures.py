@@ -32,11 +32,11 @@ from debate_judge.data.agreement.figures import AVERAGE, Figure, ScoresByAspect,
 from debate_judge.data.schema import Aspect, Corpus, Level
 from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.programs.lm.settings import Price
+from debate_judge.runs.export import versions
 from debate_judge.runs.reports.evidence import absolute_agreement_table, decision_tables, raters_table
 from debate_judge.runs.reports.page import Chart, Point, Quotation, Report, ReportBlock, debates_of
 from debate_judge.runs.reports.tables import DataTable, OutputBlock, correlation_label
 from debate_judge.runs.runner import JudgeUsage, calls_per_item
-from debate_judge.runs.tracking import versions
 
 
 @dataclass(frozen=True)

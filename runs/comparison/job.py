@@ -60,7 +60,6 @@ from debate_judge.runs.estimates import (
 )
 from debate_judge.runs.flags import as_command, changed_settings, result_settings
 from debate_judge.runs.human_ratings import resolve_data
-from debate_judge.runs.mlflow_store import MLflowStore
 from debate_judge.runs.progress import RunProgress, stage
 from debate_judge.runs.reports.page import Report, write_pages
 from debate_judge.runs.reports.tables import (
@@ -223,7 +222,7 @@ def prepare(flags: CompareFlags) -> ComparisonPlan:
     Raises:
         InputError: A setting, the data or a judge cannot be used.
     """
-    specs = parse_judges(flags.judges, MLflowStore(folder=Path(flags.store)))
+    specs = parse_judges(flags.judges, Path(flags.store))
     lms = choose_lms(specs, flags.lm, flags.api_base, flags.temperature, flags.max_tokens)
     file = resolve_data(flags.data)
     corpus = data.load(file, flags.task or _task_of_export(flags.data, specs), flags.columns, flags.sources)

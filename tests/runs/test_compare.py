@@ -114,7 +114,7 @@ def test_a_comparison_is_a_run_with_a_child_for_each_judge(command: Compare, mon
     with monkeypatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
         assert command.run("rouge-l,single") == 2, "before a call is paid for"
-    assert "cannot be reached" in command.capsys.readouterr().err
+    assert "cannot be used" in command.capsys.readouterr().err
     assert command.run("rouge-l,single") == 0
     (database,) = command.folder.rglob("mlflow.db")
     client = MlflowClient(f"sqlite:///{database}")

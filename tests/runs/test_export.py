@@ -23,7 +23,6 @@ from debate_judge.runs import loaded
 from debate_judge.runs.comparison.entrants import build_entrants, parse_judges
 from debate_judge.runs.export import open_export, read
 from debate_judge.runs.loaded import load_in_tool
-from debate_judge.runs.mlflow_store import MLflowStore
 from debate_judge.runs.runner import JudgeRunner
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, debater, scripted_lm
@@ -220,9 +219,9 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
         open_export("models:/toy/1")
     assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
     assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
-    for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
-        judges = build_entrants(parse_judges(["single", *addresses[1:], str(folder)], store), TASK.aspects[:1])
-        assert [entrant.name for entrant in judges] == ["single", "mine", "toy/1", "toy@champion", "x"]
+    specs = parse_judges(["single", *addresses[1:], str(folder)], tmp_path / "runs/store")
+    named = [entrant.name for entrant in build_entrants(specs, TASK.aspects[:1])]
+    assert named == ["single", "mine", "toy/1", "toy@champion", "x"]
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     assert sorted(tmp_path.iterdir()) == before

@@ -26,7 +26,7 @@ from debate_judge.programs.judge import AspectJudge
 from debate_judge.runs import loaded, tracking
 from debate_judge.runs.export import read
 from debate_judge.runs.mlflow_store import tracking_errors, use_tracking_uri
-from debate_judge.runs.tracking import Registration, Tracker, register_prompts
+from debate_judge.runs.tracking import Tracker, register_prompts
 from tests.runs.score_command import export_of
 
 SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
@@ -47,11 +47,8 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     exported = export_of(folder / "exports" / "toy", task, clarity, truth, lm="offline")
     tracker = Tracker(uri=None, store=folder / "store", experiment="debate/toy", run_name="toy")
     with tracker, tracker.writing():
-        about = {"name": "judges: a/b", "description": "Judges."}
-        uris = [
-            tracking.log_model(exported, "judge", Registration(**about, version_description=text))
-            for text in ("one", "two")
-        ]
+        about = {"register_as": "judges: a/b", "description": "Judges."}
+        uris = [tracking.log_model(exported, **about, version_description=text) for text in ("one", "two")]
     client = MlflowClient(tracker.store.uri)
     newest = client.get_model_version("judges-a-b", "2")
     location = client.get_logged_model(newest.source.removeprefix("models:/")).artifact_location
