@@ -23,7 +23,7 @@ from debate_judge.runs.estimates import (
     Estimate,
     EstimateTarget,
     Stage,
-    TextTotals,
+    Texts,
     estimate_by_dry_run,
     sampled_groups,
     text_totals,
@@ -109,9 +109,9 @@ def sampled(plan: CompilePlan) -> CompilePlan:
     )
 
 
-def stage_texts(plan: CompilePlan) -> dict[str, TextTotals]:
+def stage_texts(plan: CompilePlan) -> dict[str, Texts]:
     """Name of a stage (`runs.runner.stage`) -> the texts that are judged in it, each once."""
-    totals: dict[str, TextTotals] = {}
+    totals: dict[str, Texts] = {}
     grouped, seed = plan.level == "summary", plan.settings.seed
     splits = [splits for half in plan.halves for splits in half]
     for aspect in plan.aspects:

@@ -77,12 +77,6 @@ class EstimateTarget:
         folder, lengths = replies_folder(store, spec), reply_tokens(reply_lengths)
         return cls(spec, api_base, folder, settings, lm_options(flags), lengths, other_lms or {})
 
-    @property
-    def cases(self) -> tuple[EstimateCase, EstimateCase]:
-        """The two cases of the dry run; in the expected one, replies of the offline LM have their own lengths."""
-        expected, most = self.reply_tokens
-        return EstimateCase(expected, distinct_replies=self.spec != OFFLINE), EstimateCase(most, at_most=True)
-
     def price(self, role: str) -> Price | None:
         """The price of a role's calls, if it is known."""
         spec = self.other_lms.get(role, self.spec)
@@ -111,7 +105,7 @@ def reply_tokens(text: str) -> tuple[int, int]:
 # --- the dry run ---
 
 
-@dataclass
+@dataclass(frozen=True)
 class CallTotals:
     """Calls and tokens, scaled up from a sample, so that they need not be whole numbers."""
 
@@ -119,27 +113,30 @@ class CallTotals:
     input_tokens: float = 0.0
     output_tokens: float = 0.0
     usd: float | None = 0.0
-
-    @property
-    def tokens(self) -> float:
-        return self.input_tokens + self.output_tokens
+    """None where no price is known."""
 
     def __add__(self, other: CallTotals) -> CallTotals:
-        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
-        return CallTotals(
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            usd,
+        return self._with(other, lambda a, b: a + b)
+
+    def at_least(self, other: CallTotals) -> CallTotals:
+        """The greater number of each kind."""
+        return self._with(other, max)
+
+    def _with(self, other: CallTotals, combine: Callable[[float, float], float]) -> CallTotals:
+        usd = None if self.usd is None or other.usd is None else combine(self.usd, other.usd)
+        calls, input_tokens, output_tokens = (
+            combine(getattr(self, name), getattr(other, name)) for name in ("calls", "input_tokens", "output_tokens")
         )
+        return CallTotals(calls, input_tokens, output_tokens, usd)
 
 
-@dataclass(frozen=True)
-class TextTotals:
-    """Number of different items or questions, and bytes of their texts."""
+Cases = tuple[CallTotals, CallTotals]
+"""Expected, and at most."""
 
-    count: int
-    bytes: int
+NO_CALLS: Cases = (CallTotals(), CallTotals())
+
+Texts = tuple[int, int]
+"""Number of different items or questions, and bytes of their texts."""
 
 
 @dataclass(frozen=True)
@@ -154,15 +151,15 @@ class Stage:
     """Input tokens by which a call about a mean item is longer than one about a mean sampled item."""
 
     @classmethod
-    def of(cls, row: str, population: TextTotals, sampled: TextTotals) -> Stage:
+    def of(cls, row: str, population: Texts, sampled: Texts) -> Stage:
         """The stage whose items or questions are `population`, of which `sampled` are in the dry run."""
-        if not sampled.count:
+        if not sampled[0]:
             return cls(row)
-        extra_bytes = population.bytes / population.count - sampled.bytes / sampled.count
-        return cls(row, population.count / sampled.count, extra_bytes * TOKENS_PER_BYTE)
+        extra_bytes = population[1] / population[0] - sampled[1] / sampled[0]
+        return cls(row, population[0] / sampled[0], extra_bytes * TOKENS_PER_BYTE)
 
 
-class CountingStore(ReplyStore):
+class _CountingStore(ReplyStore):
     """The store of a dry run: returns stored replies of earlier runs, and counts all other calls.
 
     Args:
@@ -170,16 +167,15 @@ class CountingStore(ReplyStore):
         stored: Replies of earlier runs; only read.
     """
 
-    def __init__(self, stages: Mapping[str, Stage], stored: ReplyStore | None = None) -> None:
+    def __init__(self, stages: Mapping[str, Stage], stored: ReplyStore | None) -> None:
+        super().__init__()
         self.totals: dict[tuple[str, str], CallTotals] = {}
         """(row, role) -> calls and tokens."""
-        super().__init__()
-        self._stages = stages
-        self._stored = stored
+        self._stages, self._stored = stages, stored
 
     async def get(self, key: str) -> Reply | None:
-        reply = await super().get(key)
-        return await self._stored.get(key) if reply is None and self._stored is not None else reply
+        counted = await super().get(key)
+        return await self._stored.get(key) if counted is None and self._stored is not None else counted
 
     async def put(self, key: str, role: str, reply: Reply) -> None:
         await super().put(key, role, reply)
@@ -192,12 +188,6 @@ class CountingStore(ReplyStore):
             calls, input_tokens = stage.scale, max(0.0, input_tokens + stage.extra_tokens)
         counted = CallTotals(calls, calls * input_tokens, calls * reply.output_tokens)
         self.totals[stage.row, role] = self.totals.get((stage.row, role), CallTotals()) + counted
-
-
-Cases = tuple[CallTotals, CallTotals]
-"""Expected, and at most."""
-
-NO_CALLS: Cases = (CallTotals(), CallTotals())
 
 
 @dataclass(frozen=True)
@@ -214,8 +204,8 @@ def estimate_by_dry_run(
     target: EstimateTarget,
     stages: Mapping[str, Stage],
     work: Callable[[EstimateCase, JudgeRunner], None],
-    row: Callable[[str, str], str] = lambda stage_row, role: stage_row,
     *,
+    by_role: bool = False,
     cache_debates: bool = False,
 ) -> Estimate:
     """Make the estimate: execute `work` in each case.
@@ -224,16 +214,18 @@ def estimate_by_dry_run(
         target: The LM of the run.
         stages: Name -> stage, for each name that `work` passes to `runs.progress.stage`.
         work: The code of the run, on a sample.
-        row: (row of the stage, role) -> row of the table that counts the role's calls.
-        cache_debates: Whether the run caches debates (`runs.runner`).
+        by_role: Whether each role has a row, and not each row of the stages.
+        cache_debates: Whether the run caches debates (`runs.runner.DebateCache`).
 
     Raises:
         InputError: The spec names no LM, or the prices cannot be read.
     """
+    expected, most = target.reply_tokens
+    cases = EstimateCase(expected, distinct_replies=target.spec != OFFLINE), EstimateCase(most, at_most=True)
     by_case: list[dict[str, CallTotals]] = []
     with _stored_replies(target.replies) as stored:
-        for case in target.cases:
-            store = CountingStore(stages, stored)
+        for case in cases:
+            store = _CountingStore(stages, stored)
             lm = make_lm(
                 target.spec,
                 api_base=target.api_base,
@@ -247,27 +239,17 @@ def estimate_by_dry_run(
                 work(case, runner)
             rows: dict[str, CallTotals] = {}
             for (stage_row, role), totals in store.totals.items():
-                price = target.price(role)
+                price, name = target.price(role), role if by_role else stage_row
                 usd = None if price is None else price.cost(totals.input_tokens, 0.0, totals.output_tokens)
-                name = row(stage_row, role)
                 rows[name] = rows.get(name, CallTotals()) + replace(totals, usd=usd)
             by_case.append(rows)
-    expected, most = by_case
-    names = dict.fromkeys((*most, *expected))
-    return Estimate(
-        {name: _bounded(expected.get(name, CallTotals()), most.get(name, CallTotals())) for name in names},
-        _bounded(*(sum(rows.values(), CallTotals()) for rows in by_case)),
-        target,
-    )
 
+    def cases_of(expected: CallTotals, most: CallTotals) -> Cases:
+        return expected, most.at_least(expected)
 
-def _bounded(expected: CallTotals, most: CallTotals) -> Cases:
-    """The cases, such that the second is nowhere less than the first."""
-    usd = None if expected.usd is None or most.usd is None else max(expected.usd, most.usd)
-    calls, input_tokens, output_tokens = (
-        max(getattr(expected, name), getattr(most, name)) for name in ("calls", "input_tokens", "output_tokens")
-    )
-    return expected, CallTotals(calls, input_tokens, output_tokens, usd)
+    names = dict.fromkeys(name for rows in reversed(by_case) for name in rows)
+    table = {name: cases_of(*(rows.get(name, CallTotals()) for rows in by_case)) for name in names}
+    return Estimate(table, cases_of(*(sum(rows.values(), CallTotals()) for rows in by_case)), target)
 
 
 @contextmanager
@@ -283,10 +265,10 @@ def _stored_replies(folder: Path | None) -> Iterator[SqlStore | None]:
 # --- samples ---
 
 
-def text_totals(items: Iterable[Item]) -> TextTotals:
+def text_totals(items: Iterable[Item]) -> Texts:
     """Number and bytes of the different items among `items`."""
     sizes = {item.key: _bytes(item.source, item.context, item.text) for item in items}
-    return TextTotals(len(sizes), sum(sizes.values()))
+    return len(sizes), sum(sizes.values())
 
 
 def _bytes(*texts: str) -> int:
@@ -322,8 +304,8 @@ class _QuestionSample:
 
     def stage(self) -> Stage:
         """The stage that scales the sample up to all questions."""
-        sampled = TextTotals(len(self.questions), sum(map(_question_bytes, self.questions)))
-        return Stage.of("scoring", TextTotals(len(self._seen), self._bytes), sampled)
+        sampled = len(self.questions), sum(map(_question_bytes, self.questions))
+        return Stage.of("scoring", (len(self._seen), self._bytes), sampled)
 
 
 def _question_bytes(question: Question) -> int:
@@ -354,7 +336,7 @@ def estimate_scoring(
                 deque(judge_in_order(runner, judge_copy, sampled), maxlen=0)
 
     stages = {name: sample.stage() for name, sample in samples.items()}
-    return estimate_by_dry_run(target, stages, work, lambda row, role: role), count
+    return estimate_by_dry_run(target, stages, work, by_role=True), count
 
 
 # --- for the terminal ---
@@ -421,9 +403,13 @@ def _dollars(totals: CallTotals) -> str:
 
 def _budget(budget: BudgetCaps, total: Cases) -> str:
     """Which case each cap of `--budget` covers."""
-    lines = []
-    for name, cap in (("calls", budget.calls), ("tokens", budget.tokens), ("usd", budget.usd)):
-        expected, most = (getattr(totals, name) for totals in total)
+    lines, (low, high) = [], total
+    tokens = (low.input_tokens + low.output_tokens, high.input_tokens + high.output_tokens)
+    for name, cap, (expected, most) in (
+        ("calls", budget.calls, (low.calls, high.calls)),
+        ("tokens", budget.tokens, tokens),
+        ("usd", budget.usd, (low.usd, high.usd)),
+    ):
         if cap is None or expected is None or most is None:
             continue
         if cap >= most:
