@@ -38,7 +38,7 @@ from debate_judge.programs.judge import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.settings import EXAMPLE_LM, without_credentials
 from debate_judge.runs.command_line import command
-from debate_judge.runs.comparison.figures import build_report, group_notes, point, reproduce_blocks
+from debate_judge.runs.comparison.figures import agreement_chart, group_notes, point, reproduce_blocks
 from debate_judge.runs.comparison.figures import evidence_tables as tables_of
 from debate_judge.runs.flags import as_command, command_words
 from debate_judge.runs.loaded import LoadedJudge, load
@@ -510,14 +510,13 @@ _BIASED = "On train and dev; the best of many such figures is biased upward."
 
 def compile_report(result: Result) -> Report:
     """The report of a compile."""
-    plan, meter = result.plan, result.lm.meter
+    plan, meter, names = result.plan, result.lm.meter, headings(result)
     warning = [] if result.beats_chance else [Warned(NOT_ABOVE_CHANCE)]
-    return build_report(
-        result.held_out,
-        headings(result),
-        subject="Compiled judge",
+    chart = agreement_chart(result.held_out, {judge: names[judge] for judge in COMPARED})
+    return Report(
+        "Compiled judge",
         title=f"{plan.corpus_name}: {result.judge_kind}, {plan.settings.lm}",
-        verdict=[*warning, *verdict(result), agreement_table(result)],
+        verdict=[*warning, *verdict(result), agreement_table(result), *chart],
         sections={
             "Statistics": further_findings(result),
             "What was learnt about the raters": _learnt_about_raters(result),
@@ -526,8 +525,8 @@ def compile_report(result: Result) -> Report:
             "Cost": [f"{calls_text(meter, result.lm.price)}.", cost_table(meter, result.lm.price)],
             "Reproduce": _reproduce(result),
         },
-        charted=COMPARED,
-        browsed=("compiled", "single"),
+        comparison=result.held_out,
+        browsed={judge: names[judge] for judge in ("compiled", "single")},
         stand_in=plan.note or "",
     )
 

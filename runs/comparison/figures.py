@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from debate_judge.data.agreement.correlations import (
@@ -34,7 +35,7 @@ from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.programs.lm.settings import Price
 from debate_judge.runs.export import versions
 from debate_judge.runs.reports.evidence import absolute_agreement_table, decision_tables, raters_table
-from debate_judge.runs.reports.page import Chart, Point, Quotation, Report, ReportBlock, debates_of
+from debate_judge.runs.reports.page import Chart, Point, Quotation, ReportBlock
 from debate_judge.runs.reports.tables import DataTable, OutputBlock, correlation_label
 from debate_judge.runs.runner import JudgeUsage, calls_per_item
 
@@ -278,12 +279,12 @@ class Comparison:
         }
 
 
-# --- tables and the report, for the compile and for `compare`; `names` are those of judges in tables ---
+# --- parts of reports; `names` are those of judges in tables, where they have others there ---
 
 
-def group_notes(comparison: Comparison, names: Mapping[str, str]) -> list[str]:
+def group_notes(comparison: Comparison, names: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """How many groups have constant scores (counted as 0) or ratings (left out)."""
-    figures = {names[name]: comparison.agreement(name) for name in comparison.rows}
+    figures = {names.get(name, name): comparison.agreement(name) for name in comparison.rows}
     constant = ", ".join(f"{name} {figure.constant}" for name, figure in figures.items() if figure.constant)
     undefined = ", ".join(f"{name} {figure.undefined}" for name, figure in figures.items() if figure.undefined)
     return [
@@ -292,11 +293,13 @@ def group_notes(comparison: Comparison, names: Mapping[str, str]) -> list[str]:
     ]
 
 
-def evidence_tables(comparison: Comparison, names: Mapping[str, str]) -> dict[str, list[OutputBlock]]:
+def evidence_tables(
+    comparison: Comparison, names: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, list[OutputBlock]]:
     """Title -> tables of the figures besides correlations that these data and judges have."""
 
     def named(by_judge: Mapping[str, Any]) -> dict[str, Any]:
-        return {names[judge]: figures for judge, figures in by_judge.items()}
+        return {names.get(judge, judge): figures for judge, figures in by_judge.items()}
 
     tables: dict[str, list[OutputBlock]] = {}
     if by_judge := comparison.absolute_agreement:
@@ -309,40 +312,6 @@ def evidence_tables(comparison: Comparison, names: Mapping[str, str]) -> dict[st
     return tables
 
 
-def build_report(
-    comparison: Comparison,
-    names: Mapping[str, str],
-    *,
-    subject: str,
-    title: str,
-    verdict: Sequence[ReportBlock],
-    sections: Mapping[str, Sequence[ReportBlock]],
-    charted: Sequence[str],
-    browsed: Sequence[str],
-    stand_in: str,
-) -> Report:
-    """The report.
-
-    Args:
-        comparison: The judges on their corpus.
-        names: Judge -> its name on the page.
-        subject: What the report is about.
-        title: Heading of the page.
-        verdict: Findings and table; a chart of agreement follows.
-        sections: Title -> blocks, folded; without blocks there is no section.
-        charted: Judges of this chart.
-        browsed: Judges whose debates are on the page; the first is shown first.
-        stand_in: A notice for the figures where the LM was a stand-in, else empty.
-    """
-    shown = {names[judge]: comparison.judges[judge] for judge in browsed}
-    on_scale = {name: comparison.on_scale(judge) for name, judge in shown.items()}
-    debates, texts = debates_of(comparison.corpus, comparison.aspects, shown, on_scale)
-    task = comparison.corpus.task
-    labels = {"source": task.source_label, "candidate": task.candidate_label, "context": task.context_label}
-    chart = _agreement_chart(comparison, {name: names[name] for name in charted if name in comparison.evidence})
-    return Report(subject, title, [*verdict, *chart], sections, debates, texts, stand_in, labels)
-
-
 def point(x: float, y: Figure) -> tuple[Point, ...]:
     """A point of a chart with its interval; none where there is no value."""
     if y.value is None:
@@ -350,8 +319,10 @@ def point(x: float, y: Figure) -> tuple[Point, ...]:
     return ((x, y.value) if y.low is None or y.high is None else (x, y.value, y.low, y.high),)
 
 
-def _agreement_chart(comparison: Comparison, names: Mapping[str, str]) -> list[ReportBlock]:
-    """Agreement of the judges in each column of the table, with the human ceiling where single raters are known."""
+def agreement_chart(comparison: Comparison, names: Mapping[str, str]) -> list[Chart]:
+    """Agreement of the judges that are evidence, of these `names`, in each column of the table, with the human ceiling
+    where single raters are known."""
+    names = {judge: name for judge, name in names.items() if judge in comparison.evidence}
     if not names:
         return []
     columns = comparison.columns

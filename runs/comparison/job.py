@@ -43,7 +43,7 @@ from debate_judge.runs.comparison.entrants import (
 from debate_judge.runs.comparison.figures import (
     Comparison,
     EvaluatedJudge,
-    build_report,
+    agreement_chart,
     evidence_tables,
     group_notes,
     reproduce_blocks,
@@ -397,8 +397,7 @@ def _compare_entrants(plan: ComparisonPlan, lms: Mapping[LMChoice, JudgeLM]) -> 
         InputError: No judge of an LM could score anything.
     """
     judges: dict[str, EvaluatedJudge] = {}
-    failed: dict[str, str] = {}
-    incomplete: dict[str, TooManyUnscoredError] = {}
+    failed: dict[str, Exception] = {}
     for choice, lm in lms.items():
         with JudgeRunner(lm) as runner:
             usable, unusable = _usable_entrants(plan, choice, runner)
@@ -411,23 +410,25 @@ def _compare_entrants(plan: ComparisonPlan, lms: Mapping[LMChoice, JudgeLM]) -> 
                 # The stand-in is free.
                 judges[name] = replace(judge, price=None if choice.spec == OFFLINE else lm.price)
             except TooManyUnscoredError as error:
-                incomplete[name], failed[name] = error, _one_line(error)
+                failed[name] = error
+    incomplete = {name: error for name, error in failed.items() if isinstance(error, TooManyUnscoredError)}
     if incomplete and not judges:
         raise next(iter(incomplete.values()))
     in_order = {entrant.name: judges[entrant.name] for entrant in plan.entrants if entrant.name in judges}
-    compared = replace(plan.comparison, judges={**in_order, **plan.comparison.judges}, failed=failed)
+    why = {name: " ".join(str(error).split()) for name, error in failed.items()}
+    compared = replace(plan.comparison, judges={**in_order, **plan.comparison.judges}, failed=why)
     return compared, list(incomplete)
 
 
 def _usable_entrants(
     plan: ComparisonPlan, choice: LMChoice, runner: JudgeRunner
-) -> tuple[list[Entrant], dict[str, str]]:
+) -> tuple[list[Entrant], dict[str, Exception]]:
     """The entrants of an LM that pass the preflight, and the reason of each that fails; it is an error if all fail."""
     entrants = plan.entrants_of(choice)
     if not plan.flags.preflight:
         return entrants, {}
     usable: list[Entrant] = []
-    failed: dict[str, str] = {}
+    failed: dict[str, Exception] = {}
     for entrant in entrants:
         try:
             judges = {name: aspect_judge.judge for name, aspect_judge in entrant.aspect_judges.items()}
@@ -436,7 +437,7 @@ def _usable_entrants(
         except InputError as error:
             if isinstance(error, StoreError) or len(failed) == len(entrants) - 1:
                 raise
-            failed[entrant.name] = _one_line(error)
+            failed[entrant.name] = error
     return usable, failed
 
 
@@ -445,7 +446,7 @@ def evaluate(
     entrants: Sequence[Entrant],
     corpus: Corpus,
     aspects: Sequence[Aspect],
-) -> tuple[dict[str, EvaluatedJudge], dict[str, str]]:
+) -> tuple[dict[str, EvaluatedJudge], Mapping[str, Exception]]:
     """Score all candidates with all entrants in one pass.
 
     Args:
@@ -499,11 +500,7 @@ def evaluate(
     if evaluated and all(judge.note for judge in evaluated.values()):
         name, first = next(iter(evaluated.items()))
         raise InputError(f"no judge could score anything; {name} {first.note}")
-    return evaluated, {name: _one_line(error) for name, error in failed.items()}
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return evaluated, failed
 
 
 def _estimate(plan: ComparisonPlan) -> list[OutputBlock]:
@@ -623,7 +620,7 @@ def _notes(comparison: Comparison, plan: ComparisonPlan) -> list[str]:
     for name, difference in comparison.differences.items():
         if text := power_text(difference, "groups"):
             lines.append(f"{name} against {comparison.baseline}: {text}")
-    lines += group_notes(comparison, {name: name for name in comparison.rows})
+    lines += group_notes(comparison)
     lines += [_price_note(comparison), *([plan.stand_in] if plan.stand_in else [])]
     for name, judge in comparison.rows.items():
         if judge.together > 1:
@@ -651,8 +648,7 @@ def _summary(
     blocks: list[OutputBlock] = []
     asked = [lm for lm in lms if lm.meter.requested]
     if plan.flags.verbose:
-        tables = evidence_tables(comparison, {name: name for name in comparison.rows})
-        blocks += [part for table in tables.values() for block in table for part in (block, "")]
+        blocks += [part for tables in evidence_tables(comparison).values() for table in tables for part in (table, "")]
         blocks += [*_notes(comparison, plan), ""]
         blocks += [part for lm in asked for part in (cost_table(lm.meter, lm.price), "")]
     return [
@@ -684,20 +680,19 @@ def _report(comparison: Comparison, plan: ComparisonPlan, lms: list[JudgeLM]) ->
         "LM": plan.lm,
         "data": f"{corpus.origin.name}, {plan.groups}, fingerprint {corpus.digest}",
     }
-    return build_report(
-        comparison,
-        names,
-        subject="Comparison of judges",
+    table = _judges_table(comparison, all_intervals=True)
+    return Report(
+        "Comparison of judges",
         title=f"{corpus.origin.name}: {len(names)} judges, {plan.lm}",
-        verdict=[*_verdict(comparison), _judges_table(comparison, all_intervals=True)],
+        verdict=[*_verdict(comparison), table, *agreement_chart(comparison, names)],
         sections={
             "Statistics": _notes(comparison, plan),
-            **evidence_tables(comparison, names),
+            **evidence_tables(comparison),
             "Cost": [DataTable(header, costs, note), *(cost_table(lm.meter, lm.price) for lm in lms)],
             "Reproduce": reproduce_blocks(as_command("compare", plan.flags), reproduced),
         },
-        charted=list(names),
-        browsed=list(names),
+        comparison=comparison,
+        browsed=names,
         stand_in=plan.stand_in,
     )
 

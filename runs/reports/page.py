@@ -26,14 +26,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.errors import write_errors
-from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.judge import Judgement, Unscored
 from debate_judge.runs.reports.tables import DataTable
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from debate_judge.runs.comparison.figures import EvaluatedJudge
+    from debate_judge.runs.comparison.figures import Comparison
 
 _ONE_NUMBER = r"[-−+<>~]?\s?\$?\d[\d.,]*\s?%?"
 _NUMBER = re.compile(rf"{_ONE_NUMBER}(\s?/\s?{_ONE_NUMBER})*( \*)?( \[[^\]]*\])?")
@@ -95,13 +94,11 @@ class Report:
     """The first thing on the page; the debates follow."""
     sections: Mapping[str, Sequence[ReportBlock]]
     """Title -> blocks, folded; without blocks there is no section."""
-    debates: Mapping[str, Any]
-    texts: Mapping[str, Any]
-    """See `debates_of`."""
+    comparison: Comparison
+    browsed: Mapping[str, str]
+    """Judge -> its name on the page, of those whose debates can be browsed; the first is shown first."""
     stand_in: str
     """A notice for the figures where the LM was a stand-in, else empty."""
-    labels: Mapping[str, str]
-    """`source`, `candidate` and `context` -> the task's label."""
 
 
 # --- the page ---
@@ -135,7 +132,10 @@ def page(report: Report, *, full: bool = False) -> str:
     from markupsafe import Markup
 
     script = _read_file("report.js")
-    data = {"debates": report.debates, "texts": report.texts if full else None, "labels": report.labels}
+    debates, texts = debates_of(report.comparison, report.browsed)
+    task = report.comparison.corpus.task
+    labels = {"source": task.source_label, "candidate": task.candidate_label, "context": task.context_label}
+    data = {"debates": debates, "texts": texts if full else None, "labels": labels}
     json_text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # The three occur in JSON only inside strings, where these escapes are valid, and HTML could interpret them.
     for character in "&<>":
@@ -151,6 +151,7 @@ def page(report: Report, *, full: bool = False) -> str:
     )
     text = _template().render(
         report=report,
+        debates=debates,
         sections={title: blocks for title, blocks in report.sections.items() if blocks},
         full=full,
         policy="; ".join(rules),
@@ -202,18 +203,10 @@ def _with_interval(cell: str) -> tuple[str, str]:
 # --- debates ---
 
 
-def debates_of(
-    corpus: Corpus, aspects: Sequence[Aspect], judges: Mapping[str, EvaluatedJudge], on_scale: Mapping[str, bool]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The debates about a corpus and, apart from them, their texts, both as JSON values for the page's script.
+def debates_of(comparison: Comparison, browsed: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The debates of the `browsed` judges and, apart from them, their texts, as JSON values for the page's script.
 
     The texts of the data and those that may quote them are kept apart, so that a page can be shared without.
-
-    Args:
-        corpus: The candidates with their ratings.
-        aspects: The aspects that were judged.
-        judges: Name -> judge; the page first shows the debates of the first one.
-        on_scale: Name -> whether the scores are on the aspects' scales, so that they can be compared with ratings.
 
     Returns:
         The debates: `judges`, `aspects`, `items` (a candidate in one aspect with its ratings and each judge's outcome)
@@ -221,13 +214,14 @@ def debates_of(
         and for each item the raters' `comments`, for each judge the `turns` of the debate and the `details` of a
         missing score.
     """
+    corpus, judges = comparison.corpus, [comparison.judges[judge] for judge in browsed]
     items: list[tuple[float, dict[str, Any], dict[str, Any]]] = []
     """Disagreement with the raters, the item, its texts."""
     places = [(number, group, i) for number, group in enumerate(corpus.groups) for i in range(len(group.candidates))]
-    for aspect in aspects:
+    for aspect in comparison.aspects:
         for position, (number, group, index) in enumerate(places):
             candidate, outcomes, turns, details = group.candidates[index], [], [], []
-            for judge in judges.values():
+            for judge in judges:
                 judgement = judge.judgements[aspect.name][position] if aspect.name in judge.judgements else None
                 outcomes.append(_outcome(judge.scores[aspect.name][number].scores[index], judgement))
                 turns.append([turn.text for turn in judgement.transcript.turns] if judgement else [])
@@ -246,8 +240,11 @@ def debates_of(
             )
     kept = sorted(sorted(range(len(items)), key=lambda i: -items[i][0])[:MAX_ITEMS])
     debates = {
-        "judges": [{"name": name, "on_scale": on_scale[name]} for name in judges],
-        "aspects": [{"name": a.name, "low": a.scale.low, "high": a.scale.high} for a in aspects],
+        "judges": [
+            {"name": name, "on_scale": comparison.on_scale(judge)}
+            for name, judge in zip(browsed.values(), judges, strict=True)
+        ],
+        "aspects": [{"name": a.name, "low": a.scale.low, "high": a.scale.high} for a in comparison.aspects],
         "items": [items[i][1] for i in kept],
         "left_out": len(items) - len(kept),
     }

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from debate_judge.data import load
-from debate_judge.data.agreement.figures import GroupScores
+from debate_judge.data.agreement.figures import GroupScores, Statistic
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.judge import Failure, Judgement, Transcript, Turn, Unscored, Verdict
-from debate_judge.runs.comparison.figures import EvaluatedJudge
+from debate_judge.runs.comparison.figures import Comparison, EvaluatedJudge
 from debate_judge.runs.reports.page import (
     Chart,
     Quotation,
@@ -85,10 +85,14 @@ def report(text: str, *parts: ReportBlock) -> Report:
     ]  # fmt: skip
     rated_and_scored = GroupScores("g0", ("c0", "c1"), (1.0, 2.0), (2.0, None))
     scores = {aspect.name: [rated_and_scored] for aspect in ASPECTS}
-    judges = {"debate": EvaluatedJudge(scores, {a.name: judgements for a in ASPECTS})}
-    debates, texts = debates_of(corpus, ASPECTS, judges, {"debate": True})
-    labels = {"source": "article", "candidate": "summary", "context": "background"}
-    return Report("Compiled judge", text, parts, {text: parts}, debates, texts, text, labels)
+    judge = EvaluatedJudge(scores, {a.name: judgements for a in ASPECTS})
+    return Report("Compiled judge", text, parts, {text: parts}, compared(corpus, judge), {"judge": "debate"}, text)
+
+
+def compared(corpus: Corpus, judge: EvaluatedJudge) -> Comparison:
+    aspects = tuple(aspect for aspect in ASPECTS if aspect.name in judge.scores)
+    statistics: tuple[Statistic, ...] = ("spearman",)
+    return Comparison(corpus=corpus, aspects=aspects, level="summary", statistics=statistics, judges={"judge": judge})
 
 
 def one_of_each(text: str) -> tuple[ReportBlock, ...]:
@@ -133,7 +137,8 @@ def test_a_text_adds_no_element_and_arrives_letter_by_letter(text: str, full: bo
     assert found.quotations == [shown] * 2
     data, _ = found.scripts
     assert not set("<>&") & set(data)
-    expected = json.loads(json.dumps(made.texts).replace("\\ud83d", "?"))
+    _, texts = debates_of(made.comparison, made.browsed)
+    expected = json.loads(json.dumps(texts).replace("\\ud83d", "?"))
     assert json.loads(data)["texts"] == (expected if full else None)
     assert full or shown not in json.dumps(json.loads(data)["debates"])
 
@@ -154,6 +159,6 @@ def test_comments_are_not_credited_to_ratings(tmp_path: Path) -> None:
     file.write_text("text,source,candidate,aspect,rater,rating,comment\n" + "".join(row.format(*r) for r in raters))
     on = load(str(file), TASK)
     scores = (GroupScores(on.groups[0].id, ("s1",), tuple(on.groups[0].ratings("clarity")), (3.0,)),)
-    debates, texts = debates_of(on, ASPECTS[:1], {"metric": EvaluatedJudge({"clarity": scores})}, {"metric": True})
+    debates, texts = debates_of(compared(on, EvaluatedJudge({"clarity": scores})), {"judge": "metric"})
     assert debates["items"][0]["ratings"] == [2, 5]
     assert texts["items"][0]["comments"] == ["clear", "gave up: could not read it"]
