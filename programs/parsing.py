@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple
 
 from debate_judge.data.schema import Scale
 
@@ -26,12 +24,11 @@ HEADER = re.compile(r"^[ \t*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*"
 TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 MAX_BLOCKS = 100
 """Maximum number of code fences that are parsed: each broken object costs a pass over the text."""
-CONTRADICTION = "stood twice with different content"
 
 _LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
 _CLOSING_FENCE = re.compile(r"\s*```")
-_TURN_END = re.compile(r"(?:<\|\w{1,20}\|>|</s>|<end_of_turn>)\Z")
+_TURN_ENDS = re.compile(r"(?:\s*(?:<\|\w{1,20}\|>|</s>|<end_of_turn>))+\s*\Z")
 _DECODER = json.JSONDecoder(strict=False)
 
 
@@ -49,126 +46,95 @@ Contents = dict[str, tuple[str, ...]]
 """Field -> its different contents; in an unambiguous reply it has one."""
 
 
-class _Objects(NamedTuple):
-    """The parts of a reply that look like JSON objects."""
-
-    texts: list[str]
-    around: list[str]
-    """The text before the first object (without its fence), between two, and after the last."""
-    fenced: bool
-
-
-def split_answer(text: str, names: Sequence[str]) -> Contents | Unreadable:
-    """The fields of an answer, which is from `answer_text`; empty if it has none of the forms."""
+def _split_answer(text: str, names: Sequence[str]) -> Contents | Unreadable:
+    """The fields of an answer, which is from `_answer_text`; empty if it has none of the forms."""
+    label, heads = label_pattern(tuple(names)), list(HEADER.finditer(text))
     # A header inside a JSON object is part of a string.
-    if not _is_json(text) and any(head[1].lower() in names for head in HEADER.finditer(text)):
-        return fields_under_headers(text, names)
-    labels = list(label_pattern(tuple(names)).finditer(text))
-    objects = _objects(text)
-    if objects is None or (labels and labels[0].start() < len(objects.around[0])):
-        return _fields_under_labels(text, labels, names)
-    fields = _fields_in_json(text, objects, names)
-    if not fields:
-        return _fields_under_labels(text, labels, names)
-    if isinstance(fields, Unreadable):
-        return fields
-    if label_pattern(tuple(names)).search("".join(objects.around)):
-        return MIXED_FORMS
-    return fields if _is_answer(fields, objects, names) or any(len(t) > 1 for t in fields.values()) else {}
+    if not _is_json(text) and any(_field_named(head) in names for head in heads):
+        # If labels come before the first header, the headers may be a quotation.
+        return MIXED_FORMS if label.search(text, 0, heads[0].start()) else _fields_under(heads, text, names)
+    labels, objects = list(label.finditer(text)), _objects(text)
+    if objects and not (labels and labels[0].start() < objects[0][0]):
+        contents = _fields_in_json(text, objects, names)
+        if contents:
+            return contents
+    if len(labels) == 1 and text[: labels[0].start()].strip() and "\n" in text[labels[0].end() :].strip():
+        # With text before and after it, a line `Score: 5` may be a quotation.
+        return Unreadable(f"it is not clear where the field {_field_named(labels[0])!r} ends")
+    return _fields_under(labels, text, names) if labels else {}
 
 
-def fields_under_headers(text: str, names: Sequence[str]) -> Contents | Unreadable:
-    """The contents of a reply with headers; whatever looks like another form in it counts as text."""
-    heads = list(HEADER.finditer(text))
-    # If labels come before the first header, the headers may be a quotation.
-    mixed = label_pattern(tuple(names)).search(text, 0, heads[0].start())
-    return MIXED_FORMS if mixed else fields_under(heads, text, names)
-
-
-def fields_under(heads: Sequence[re.Match[str]], text: str, names: Sequence[str]) -> Contents:
+def _fields_under(heads: Sequence[re.Match[str]], text: str, names: Sequence[str]) -> Contents:
     """The contents under headers or labels; text before the first one belongs to the first field if that has none."""
     ends = [*(head.start() for head in heads[1:]), len(text)]
-    bodies = ((field_named(head), text[head.end() : end]) for head, end in zip(heads, ends, strict=True))
+    bodies = ((_field_named(head), text[head.end() : end]) for head, end in zip(heads, ends, strict=True))
     contents = _grouped_by_field(bodies, names)
     opening = text[: heads[0].start()].strip() if contents else ""
     return {names[0]: (opening,), **contents} if opening else contents
 
 
+def _grouped_by_field(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -> Contents:
+    contents: dict[str, dict[str, None]] = {}
+    for name, body in bodies:
+        if name in names and body.strip():
+            contents.setdefault(name, {})[body.strip()] = None
+    return {name: tuple(distinct) for name, distinct in contents.items()}
+
+
 # --- the answer within a reply ---
 
 
-def answer_text(reply: str, names: Sequence[str]) -> str | Unreadable:
+def _answer_text(reply: str, names: Sequence[str]) -> str | Unreadable:
     """A reply with the fields `names` without its thinking, end-of-turn tokens and a fence around it."""
     reply = reply.strip()
-    if _is_json(unfenced(reply)):
-        return unfenced(reply)  # Tags in it are part of strings.
+    if _is_json(_unfenced(reply)):
+        return _unfenced(reply)  # Tags in it are part of strings.
     text = _without_thinking(reply, names) if TAG.search(reply) else reply
     if isinstance(text, Unreadable):
         return text
+    # Servers with a wrong chat template leave these tokens at the end of a reply.
+    text = text[:-80] + _TURN_ENDS.sub("", text[-80:])
     text = text.strip()
-    # Servers with a wrong chat template leave these tokens in a reply.
-    for _ in range(3):
-        end = _TURN_END.search(text, max(0, len(text) - 24))
-        text = text if end is None else text[: end.start()].rstrip()
-    return unfenced(text) or Unreadable("the reply was empty")
+    return _unfenced(text) or Unreadable("the reply was empty")
 
 
 def _without_thinking(reply: str, names: Sequence[str]) -> str | Unreadable:
-    """A reply without its thinking, which a closing tag ends. A quoted tag is text."""
-    fields, begins_with_header = _fields_between(reply, names), HEADER.match(reply) is not None
-    answer: list[str] = []
-    # Where the answer begins, after the latest thinking; and where the text or thinking begins that the next tag ends.
-    answer_start = start = 0
-    opened = False
-    for tag in TAG.finditer(reply):
-        first, last = tag.span()
-        if not tag[1]:
-            if not opened:
-                answer.append(reply[start:first])
-                start, opened = first, True
-            continue
-        before = fields(answer_start, start if opened else first)
-        if opened:
-            if before and fields(start, first) - before - fields(last, len(reply)):
-                return Unreadable("a field stood in thinking tags only")
-            answer_start = answer_start if before else last
-        else:
-            # Thinking may have begun in the prompt, but does not begin with a field. If a complete reply comes before
-            # the tag and another one after it, either may be a quotation.
-            complete = not answer_start and (bool(fields(0, 1)) or begins_with_header)
-            complete = complete or len(before) >= min(2, len(names))
-            if before - fields(last, len(reply)):
-                continue
-            # Compared only once, because a comparison is a pass over the reply.
-            if complete and (answer_start or split_answer(reply[:first], names) != split_answer(reply[last:], names)):
-                return Unreadable(
-                    f"different replies stood before and after {tag[0]}; give one, and do not write that tag"
-                )
-            answer.clear()
-            answer_start = last
-        start, opened = last, False
-    # An opening tag without a closing one is text, but not at the beginning of a reply.
-    if opened and not "".join(answer).strip():
-        return Unreadable("the reply ended before the thinking did")
-    return "".join(answer) + reply[start:]
+    """A reply without its thinking, which a closing tag ends; thinking may have begun in the prompt.
 
-
-def _fields_between(reply: str, names: Sequence[str]) -> Callable[[int, int], set[str]]:
-    """A function that returns the fields that begin between two positions of a reply, in any of the forms."""
+    Where a field comes before a closing tag and not again after it, the tag is a quotation. Where one complete reply
+    comes before it and another one after it, either may be one.
+    """
     keys = re.compile('"(' + "|".join(map(re.escape, names)) + r')"\s*:', re.IGNORECASE)
-    positions: dict[str, list[int]] = {name: [] for name in names}
-    heads = [head for pattern in (HEADER, label_pattern(tuple(names)), keys) for head in pattern.finditer(reply)]
-    for position, name in sorted((head.start(), field_named(head)) for head in heads):
-        positions.get(name, []).append(position)
+    patterns = HEADER, label_pattern(tuple(names)), keys
+    heads = [(head.start(), _field_named(head)) for pattern in patterns for head in pattern.finditer(reply)]
 
     def fields(first: int, last: int) -> set[str]:
-        following = ((name, starts, bisect_left(starts, first)) for name, starts in positions.items())
-        return {name for name, starts, index in following if index < len(starts) and starts[index] < last}
+        return {name for position, name in heads if first <= position < last and name in names}
 
-    return fields
+    tags = list(TAG.finditer(reply))
+    start, thinking = 0, tags[0].start() == 0 and not tags[0][1]
+    for tag in tags:
+        if not tag[1]:
+            continue
+        before = fields(start, tag.start())
+        if before - fields(tag.end(), len(reply)):
+            break
+        complete = len(before) >= min(2, len(names)) or (not start and bool(fields(0, 1)))
+        # Compared only once, because a comparison is a pass over the reply.
+        differ = start or _split_answer(reply[: tag.start()], names) != _split_answer(reply[tag.end() :], names)
+        if complete and not thinking and differ:
+            return Unreadable(f"different replies stood before and after {tag[0]}; give one, and do not write that tag")
+        start, thinking = tag.end(), False
+    if thinking:
+        return Unreadable("the reply ended before the thinking did, or a field stood in it only")
+    opened = next((tag.end() for tag in tags if tag.start() >= start and not tag[1]), len(reply))
+    closed = [tag.start() for tag in tags if tag.start() >= opened and tag[1]]
+    if closed and fields(opened, closed[-1]) - fields(start, opened) - fields(closed[-1], len(reply)):
+        return Unreadable("a field stood in thinking tags only")
+    return reply[start:]
 
 
-def unfenced(text: str) -> str:
+def _unfenced(text: str) -> str:
     """The content of a code fence around the whole text; any other text unchanged."""
     if not (len(text) >= 6 and text.startswith("```") and text.endswith("```")):
         return text
@@ -201,7 +167,7 @@ def label_pattern(names: tuple[str, ...], number: str = "") -> re.Pattern[str]:
     )
 
 
-def field_named(head: re.Match[str]) -> str:
+def _field_named(head: re.Match[str]) -> str:
     """The field that a header or label names."""
     return _normalized_name(next(filter(None, head.groups())))
 
@@ -210,68 +176,54 @@ def _normalized_name(label: str) -> str:
     return re.sub("[ -]", "_", label.strip().lower())
 
 
-def _fields_under_labels(text: str, labels: Sequence[re.Match[str]], names: Sequence[str]) -> Contents | Unreadable:
-    if len(labels) == 1 and text[: labels[0].start()].strip() and "\n" in text[labels[0].end() :].strip():
-        # With text before and after it, a line `Score: 5` may be a quotation.
-        return Unreadable(f"it is not clear where the field {field_named(labels[0])!r} ends")
-    return fields_under(labels, text, names) if labels else {}
-
-
 # --- JSON ---
 
 
-def _fields_in_json(text: str, objects: _Objects, names: Sequence[str]) -> Contents | Unreadable:
+def _fields_in_json(text: str, objects: Sequence[tuple[int, str, int]], names: Sequence[str]) -> Contents | Unreadable:
+    """The fields of JSON objects in a text; empty if they have none or may be a quotation.
+
+    They are the answer if they are the whole reply, or follow a colon and end the reply, or are fenced and have all of
+    several fields.
+    """
     members: list[tuple[str, str]] = []
-    for text_of_object in objects.texts:
+    for _, content, _ in objects:
         try:
-            value = json.loads(text_of_object, strict=False, object_pairs_hook=_without_repeats)
+            value = json.loads(content, strict=False, object_pairs_hook=_without_repeats)
         except (ValueError, RecursionError):
             if text.startswith("{"):
                 return Unreadable("the reply looked like a JSON object but was not a valid one")
             continue
-        for key, member in value.items():
-            if member is not None:
-                text_of_member = member if isinstance(member, str) else json.dumps(member, ensure_ascii=False)
-                members.append((_normalized_name(key), text_of_member))
-    return _grouped_by_field(members, names)
+        texts = {
+            k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in value.items() if v is not None
+        }
+        members += [(_normalized_name(key), member) for key, member in texts.items()]
+    contents = _grouped_by_field(members, names)
+    starts, ends = [*(start for start, _, _ in objects), len(text)], [0, *(end for _, _, end in objects)]
+    before, *rest = (text[end:start] for end, start in zip(ends, starts, strict=True))
+    if contents and label_pattern(tuple(names)).search("".join([before, *rest])):
+        return MIXED_FORMS
+    before, after = before.strip(), "".join(rest).strip()
+    if text.startswith("`", objects[0][0]):
+        is_answer = len(names) > 1 or not after
+    else:
+        is_answer = not after and before.endswith((":", "："))
+    is_answer = (is_answer and len(contents) == len(names)) or not (before or after)
+    return contents if is_answer or any(len(distinct) > 1 for distinct in contents.values()) else {}
 
 
-def _is_answer(fields: Contents, objects: _Objects, names: Sequence[str]) -> bool:
-    """Whether the JSON is the reply's answer and not a quotation in it.
-
-    An answer is the whole reply, or follows a colon and ends the reply, or is a fenced block with all of several
-    requested fields. Anything else with text around it may be a quotation.
-    """
-    before, after = objects.around[0].strip(), "".join(objects.around[1:]).strip()
-    complete = all(name in fields for name in names)
-    if not before and not after:
-        return True
-    if objects.fenced:
-        return complete and (len(names) > 1 or not after)
-    return complete and not after and before.endswith((":", "："))
-
-
-def _objects(text: str) -> _Objects | None:
-    """The parts that look like JSON objects: fenced blocks, else the text from the first brace to the last."""
-    if not text.startswith("{") and (blocks := list(_fenced_objects(text))):
-        ends = [0, *(end for _, _, end in blocks)]
-        starts = [*(start for start, _, _ in blocks), len(text)]
-        around = [text[end:start] for end, start in zip(ends, starts, strict=True)]
-        return _Objects([content for _, content, _ in blocks], around, True)
-    # Without a closing brace, everything from the first opening one is taken for a broken object.
-    start, end = text.find("{"), text.rfind("}") + 1 or len(text)
-    return None if start < 0 else _Objects([text[start:end]], [text[:start], text[end:]], False)
-
-
-def _fenced_objects(text: str) -> Iterator[tuple[int, str, int]]:
-    """Start, content and end of each code fence around a JSON object."""
-    end_of_last = 0
-    for fence in islice(_FENCE.finditer(text), MAX_BLOCKS):
-        end = _end_of_value(text, fence.end()) if fence.start() >= end_of_last else None
+def _objects(text: str) -> list[tuple[int, str, int]]:
+    """Start, content and end of the parts that look like JSON objects: fenced blocks, else the text from the first
+    brace to the last."""
+    blocks: list[tuple[int, str, int]] = []
+    fences = [] if text.startswith("{") else islice(_FENCE.finditer(text), MAX_BLOCKS)
+    for fence in fences:
+        end = _end_of_value(text, fence.end()) if not blocks or fence.start() >= blocks[-1][2] else None
         closing = None if end is None else _CLOSING_FENCE.match(text, end)
         if closing is not None:
-            end_of_last = closing.end()
-            yield fence.start(), text[fence.end() : end], end_of_last
+            blocks.append((fence.start(), text[fence.end() : end], closing.end()))
+    # Without a closing brace, everything from the first opening one is taken for a broken object.
+    start, end = text.find("{"), text.rfind("}") + 1 or len(text)
+    return blocks or ([] if start < 0 else [(start, text[start:end], end)])
 
 
 def _end_of_value(text: str, start: int) -> int | None:
@@ -287,14 +239,6 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(members) != len(pairs):
         raise ValueError("a key occurs twice")
     return members
-
-
-def _grouped_by_field(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -> Contents:
-    contents: dict[str, dict[str, None]] = {}
-    for name, body in bodies:
-        if name in names and body.strip():
-            contents.setdefault(name, {})[body.strip()] = None
-    return {name: tuple(distinct) for name, distinct in contents.items()}
 
 
 # --- escaping, and the fields of a reply ---
@@ -345,15 +289,15 @@ def parse_fields(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadabl
     with different content is refused, because one of the two may come from the text under evaluation. A reply without
     any structure is the content of the only field, or is returned under "" if several fields were asked for.
     """
-    text = answer_text(reply, names)
+    text = _answer_text(reply, names)
     if isinstance(text, Unreadable):
         return text
-    contents = split_answer(text, names)
+    contents = _split_answer(text, names)
     if isinstance(contents, Unreadable):
         return contents
     for name, bodies in contents.items():
         if len(bodies) > 1:
-            return Unreadable(f"the field {name!r} {CONTRADICTION}")
+            return Unreadable(f"the field {name!r} stood twice with different content")
     if not contents and any(head[1].lower() in names for head in HEADER.finditer(text)):
         return {}
     return {name: bodies[0] for name, bodies in contents.items()} or {names[0] if len(names) == 1 else "": text}
@@ -370,9 +314,11 @@ _REASON = re.compile(r"(?<=[\d)*])[ \t]*[–—-][ \t]+[^\W\d_]")
 """The beginning of a reason after a score: `4 - it is fair`."""
 _MARKS = r"[ \t*_`]*"
 _MARKUP = " \t\r\n`*_\"'"
-_LABEL_TAG = re.compile(r"</?(?:final[ _-]?)?(?:score|rating|answer)>", re.IGNORECASE)
-_RANGE = re.compile(r"[(\[]\s*\d+(?:\.\d+)?\s*(?:-|–|to)\s*\d+(?:\.\d+)?\s*[)\]]")
-"""The ends of a scale in brackets, `(1-5)`, which are not scores."""
+_NO_SCORE = re.compile(
+    r"</?(?:final[ _-]?)?(?:score|rating|answer)>|[(\[]\s*\d+(?:\.\d+)?\s*(?:-|–|to)\s*\d+(?:\.\d+)?\s*[)\]]",
+    re.IGNORECASE,
+)
+"""Tags, and the ends of a scale in brackets, `(1-5)`."""
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|^[ \t]*>.*$", re.MULTILINE)
 
 
@@ -383,18 +329,19 @@ def parse_score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable
     and a number with a label such as `Score:`, or the aspect's name, at the start of a sentence or list item in the
     first or the last line. Refused are numbers in prose, in words or in quotation marks, and several different ones.
     """
-    lines = _RANGE.sub("", _LABEL_TAG.sub(" ", text)).split("\n")
+    lines = _NO_SCORE.sub(" ", text).split("\n")
     unmarked = _without_markup("\n".join(map(_without_reason, lines)))
     first = _without_markup(unmarked.partition("\n")[0])
     binary_value = {"yes": scale.high, "true": scale.high, "no": scale.low, "false": scale.low}.get(first.lower())
     if scale.binary and binary_value is not None:
         return float(binary_value)
     bare = _BARE_SCORE.fullmatch(first)
-    # Text in quotation marks is not the LM's own: a candidate may claim a score for itself.
-    matches = [
-        *([bare] if bare else []),
-        *_in_first_or_last_line(_score_label(aspect), unquoted(unmarked).strip()),
-    ]
+    # Text in quotation marks is not the LM's own: a candidate may claim a score for itself. Nor are, perhaps, the lines
+    # between the first and the last.
+    own = _QUOTED.sub("", unmarked).strip()
+    first_end, last_start = own.find("\n") % (len(own) + 1), own.rfind("\n")
+    labelled = [m for m in _score_label(aspect).finditer(own) if m.start() <= first_end or m.end() > last_start]
+    matches = [bare, *labelled] if bare else labelled
     # A reason may quote another score: `2 - it says: my score is 5`.
     leading = _BARE_SCORE.fullmatch(first[: reason.start()]) if matches and (reason := _REASON.search(first)) else None
     values = {_number(match[1]) for match in [*matches, *([leading] if leading else [])]}
@@ -412,22 +359,11 @@ def parse_score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable
     return value
 
 
-def unquoted(text: str) -> str:
-    """A text without the parts in quotation marks and without lines marked as quotations."""
-    return _QUOTED.sub("", text)
-
-
 def _without_reason(line: str) -> str:
     """A line without a dash and the words after it, if these follow its last number."""
     last = max((index for index, c in enumerate(line) if c.isdigit()), default=-1)
     reason = _REASON.search(line, last + 1)
     return line if reason is None else line[: reason.start()]
-
-
-def _in_first_or_last_line(label: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """The matches in the first or last line; lines in between may be unmarked quotations."""
-    first, last = text.find("\n") % (len(text) + 1), text.rfind("\n")
-    return (match for match in label.finditer(text) if match.start() <= first or match.end() > last)
 
 
 @lru_cache(maxsize=256)
