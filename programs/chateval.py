@@ -27,6 +27,7 @@ from debate_judge.programs.judge import (
     EMPTY,
     MAX_ROUNDS,
     DebateConfig,
+    Failure,
     Item,
     ItemJudge,
     StopReason,
@@ -44,7 +45,6 @@ from debate_judge.programs.role import (
     SAMPLING,
     Fields,
     JudgeSignature,
-    ReplyFailure,
     Role,
     RoleReply,
     ask,
@@ -164,7 +164,7 @@ class Referee(Role):
 
     async def speak(
         self, items: Sequence[Item], messages: str, turn: int, samples: Sequence[int]
-    ) -> RoleReply[Opinion] | ReplyFailure:
+    ) -> RoleReply[Opinion] | Failure:
         """Score one candidate, or both answers of a pair, after reading `messages`.
 
         Args:
@@ -203,7 +203,7 @@ class Referee(Role):
         replies = await gather(ask(self, item, parse, tag, settings=SAMPLING, **prompt) for tag in tags)
         calls = sum(reply.calls for reply in replies)
         for reply in replies:
-            if isinstance(reply, ReplyFailure):
+            if isinstance(reply, Failure):
                 return replace(reply, calls=calls)
         opinions = [reply.value for reply in replies if isinstance(reply, RoleReply)]
         means = tuple(fmean(scores) for scores in zip(*(opinion.scores for opinion in opinions), strict=True))
@@ -354,14 +354,12 @@ def _joined(messages: Iterable[Turn]) -> str:
     return "\n\n".join(map(str, messages))
 
 
-def _with_replies(
-    discussion: Transcript, turn: int, replies: Mapping[str, RoleReply[Opinion] | ReplyFailure]
-) -> Transcript:
+def _with_replies(discussion: Transcript, turn: int, replies: Mapping[str, RoleReply[Opinion] | Failure]) -> Transcript:
     """The discussion with the replies of speakers who spoke at once; it ends with the first failure."""
     failures = []
     for name, reply in replies.items():
-        if isinstance(reply, ReplyFailure):
-            failures.append(reply.as_failure(name, turn))
+        if isinstance(reply, Failure):
+            failures.append(reply)
         else:
             scores = reply.value.scores
             score = scores[0] if len(scores) == 1 else None

@@ -12,20 +12,19 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
 from debate_judge.programs import parsing
-from debate_judge.programs.judge import EMPTY, Item, ItemJudge, Transcript, Turn
+from debate_judge.programs.judge import EMPTY, Failure, Item, ItemJudge, Transcript, Turn
 from debate_judge.programs.lm.replies import CallTag
 from debate_judge.programs.role import (
     DEFAULT_SAMPLES,
     Fields,
     ParsedScore,
-    ReplyFailure,
     Role,
     RoleReply,
     ScoreMode,
@@ -74,14 +73,6 @@ class Once:
             future.cancel()
 
 
-class _StepsKey(NamedTuple):
-    """Everything that derived steps depend on; when a tuner rewrites the instructions, they are derived anew."""
-
-    instructions: str
-    task: str
-    aspect: str
-
-
 class StepsRole(Role):
     """Derives the steps that are not given; predictor name `steps`.
 
@@ -98,10 +89,11 @@ class StepsRole(Role):
                 raise InputError(
                     "not evaluation steps", field=f"steps.{task}.{name}", expected="a non-empty text", found=text
                 )
-        self._derived: dict[tuple[str, str], tuple[_StepsKey, str]] = {}
+        self._derived: dict[tuple[str, str], tuple[tuple[str, str, str], str]] = {}
+        """(task, aspect) -> all that the steps depend on, such as the instructions; and the steps."""
         self._once = Once()
 
-    async def for_item(self, item: Item) -> RoleReply[str] | ReplyFailure:
+    async def for_item(self, item: Item) -> RoleReply[str] | Failure:
         """The steps for the item's task and aspect.
 
         The call counts for the item that made it, and as 0 calls for all other items.
@@ -112,7 +104,7 @@ class StepsRole(Role):
         # Steps are used for all items, so they must not depend on the texts of one, or on whether it has a context.
         item = replace(item, source="", text="", context="")
         fields = item_inputs(item, "")
-        key = _StepsKey(self.signature.instructions, fields["task"], fields["aspect"])
+        key = self.signature.instructions, fields["task"], fields["aspect"]
         known_key, text = self._derived.get(names, (None, ""))
         if known_key == key:
             return RoleReply(text, 0)
@@ -124,7 +116,7 @@ class StepsRole(Role):
     def known_steps(self) -> dict[str, dict[str, str]]:
         """Given steps and those derived with the present instructions, in the form of the constructor's argument."""
         instructions = self.signature.instructions
-        derived = {names: text for names, (key, text) in self._derived.items() if key.instructions == instructions}
+        derived = {names: text for names, (key, text) in self._derived.items() if key[0] == instructions}
         texts: dict[str, dict[str, str]] = {}
         for (task, aspect), text in {**derived, **self.given_steps}.items():
             texts.setdefault(task, {})[aspect] = text
@@ -178,21 +170,21 @@ class GEval(ItemJudge):
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
         steps = await self.steps.for_item(item)
-        if isinstance(steps, ReplyFailure):
-            return EMPTY.add(steps.as_failure("steps", 0))
+        if isinstance(steps, Failure):
+            return EMPTY.add(steps)
         form = await self._fill_in(item, {"steps": parsing.escape(steps.value)})
         calls = steps.calls + form.calls
-        if isinstance(form, ReplyFailure):
-            return EMPTY.add(replace(form, calls=calls).as_failure("scorer", 0))
+        if isinstance(form, Failure):
+            return EMPTY.add(replace(form, calls=calls))
         basis = f"{form.value.basis}. " if form.value.basis else ""
         text = f"{basis}By these steps: {steps.value}"
         return EMPTY.add(Turn("scorer", 0, text, score=form.value.score, calls=calls))
 
-    async def _fill_in(self, item: Item, inputs: Mapping[str, str]) -> RoleReply[ParsedScore] | ReplyFailure:
+    async def _fill_in(self, item: Item, inputs: Mapping[str, str]) -> RoleReply[ParsedScore] | Failure:
         if self.mode is not None:
             return await self._ask(self.mode, item, inputs)
         if not _whole_points(item.aspect.scale):
-            return _because("the points of the scale cannot be tokens", await self._ask(SAMPLED, item, inputs))
+            return await self._ask(SAMPLED, item, inputs, "the points of the scale cannot be tokens")
         lm = str(getattr(self.scorer.lm or dspy.settings.lm, "model", ""))
         while lm not in self._gives_logprobs:
             reply, made_here = await self._once.result(lm, lambda: self._first(lm, item, inputs))
@@ -200,32 +192,35 @@ class GEval(ItemJudge):
                 return reply
         if self._gives_logprobs[lm]:
             return await self._ask(WEIGHTED, item, inputs)
-        return _because(_NO_LOGPROBS, await self._ask(SAMPLED, item, inputs))
+        return await self._ask(SAMPLED, item, inputs, _NO_LOGPROBS)
 
-    async def _first(self, lm: str, item: Item, inputs: Mapping[str, str]) -> RoleReply[ParsedScore] | ReplyFailure:
+    async def _first(self, lm: str, item: Item, inputs: Mapping[str, str]) -> RoleReply[ParsedScore] | Failure:
         """Score an item and find out by it which mode the LM allows."""
         try:
             weighted = await self._ask(WEIGHTED, item, inputs)
         except dspy.LMUnsupportedFeatureError as error:
-            weighted = ReplyFailure("no log-probabilities", str(error), 1)
+            weighted = Failure("scorer", 0, "no log-probabilities", str(error), 1)
         if isinstance(weighted, RoleReply):
             self._gives_logprobs[lm] = True
         # A provider may also refuse the parameter as a bad request, which says nothing unless samples do better.
         if isinstance(weighted, RoleReply) or weighted.reason not in ("no log-probabilities", "lm error"):
             return weighted
-        sampled = await self._ask(SAMPLED, item, inputs)
+        sampled = await self._ask(SAMPLED, item, inputs, _NO_LOGPROBS)
         if isinstance(sampled, RoleReply):
             self._gives_logprobs[lm] = False
             if self._warns:
                 _warn_of_samples(lm)
-        return _because(_NO_LOGPROBS, replace(sampled, calls=sampled.calls + weighted.calls))
+        return replace(sampled, calls=sampled.calls + weighted.calls)
 
     async def _ask(
-        self, mode: ScoreMode, item: Item, inputs: Mapping[str, str]
-    ) -> RoleReply[ParsedScore] | ReplyFailure:
+        self, mode: ScoreMode, item: Item, inputs: Mapping[str, str], why: str = ""
+    ) -> RoleReply[ParsedScore] | Failure:
         if mode.name != "text" and _whole_points(item.aspect.scale):
             inputs = {"steps": f"{inputs['steps']}\n\nThe score is a whole number."}
-        return await ask_score(self.scorer, mode, item, CallTag("scorer"), inputs=inputs)
+        reply = await ask_score(self.scorer, mode, item, CallTag("scorer"), inputs=inputs)
+        if why and isinstance(reply, RoleReply):
+            return replace(reply, value=replace(reply.value, basis=f"{why}: {reply.value.basis}"))
+        return reply
 
     def dry_run_copy(self) -> GEval:
         copy: GEval = self.deepcopy()
@@ -258,10 +253,3 @@ def _whole_points(scale: Scale) -> bool:
         return bool(scale_points(scale))
     except InputError:
         return False
-
-
-def _because(reason: str, reply: RoleReply[ParsedScore] | ReplyFailure) -> RoleReply[ParsedScore] | ReplyFailure:
-    """The reply, whose basis says why it is one of samples."""
-    if isinstance(reply, ReplyFailure):
-        return reply
-    return replace(reply, value=replace(reply.value, basis=f"{reason}: {reply.value.basis}"))

@@ -242,19 +242,8 @@ class RoleReply(Generic[T]):
     calls: float
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyFailure:
-    """Why there is no usable reply, and the number of LM calls made."""
-
-    reason: UnscoredReason
-    detail: str
-    calls: float
-    splittable: bool = False
-    """Whether the call failed because of its texts, e.g. their length, so that calls about fewer texts may succeed."""
-
-    def as_failure(self, role: str, round: int) -> Failure:
-        """The failure of `role` in `round`, for a transcript."""
-        return Failure(role, round, self.reason, self.detail, self.calls)
+class TextFailure(Failure):
+    """A call that failed because of its texts, e.g. their length: calls about fewer texts may succeed."""
 
 
 class Role(dspy.Predict):
@@ -266,7 +255,7 @@ class Role(dspy.Predict):
 
     async def ask(
         self, item: Item, parse: Callable[[Fields], T | parsing.Unreadable], *, round: int = 0, **options: Any
-    ) -> RoleReply[T] | ReplyFailure:
+    ) -> RoleReply[T] | Failure:
         """Ask by this predictor, in `round` of a debate; `options` are the other keywords of `ask`."""
         return await ask(self, item, parse, CallTag(self.speaker, round), **options)
 
@@ -281,7 +270,7 @@ async def ask(
     inputs: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
     **overrides: Any,
-) -> RoleReply[T] | ReplyFailure:
+) -> RoleReply[T] | Failure:
     """Ask the LM, and a second time with the problem if the reply cannot be parsed.
 
     Args:
@@ -296,7 +285,7 @@ async def ask(
         overrides: `signature` and `demos` in place of the predictor's own.
 
     Raises:
-        dspy.LMError: The LM cannot be used at all; a failure of this call alone is a `ReplyFailure`.
+        dspy.LMError: The LM cannot be used at all; a failure of this call alone is a `Failure`.
     """
     prompt = {**item_inputs(item, debate), **(inputs or {})}
     problem, replies = "", []
@@ -305,7 +294,7 @@ async def ask(
         adapter = RoleLastAdapter()
         fields = await call(predictor, prompt, tag, adapter, settings, **overrides)
         replies += [] if adapter.response is None else [adapter.response.id]
-        if isinstance(fields, ReplyFailure):
+        if isinstance(fields, Failure):
             failure = replace(fields, calls=attempt)
             break
         value = fields if isinstance(fields, parsing.Unreadable) else parse(fields)
@@ -313,7 +302,7 @@ async def ask(
             return RoleReply(value, attempt)
         problem = value.problem
     else:
-        failure = ReplyFailure("unreadable reply", problem + adapter.reply_excerpt(), 2)
+        failure = Failure(tag.role, tag.round, "unreadable reply", problem + adapter.reply_excerpt(), 2)
     if isinstance(lm := dspy.settings.lm, JudgeLM):
         await lm.discard(replies)
     return failure
@@ -326,7 +315,7 @@ async def call(
     adapter: RoleLastAdapter,
     settings: Mapping[str, Any] | None = None,
     **overrides: Any,
-) -> Fields | parsing.Unreadable | ReplyFailure:
+) -> Fields | parsing.Unreadable | Failure:
     """Make one LM call as `ask` does; `inputs` that the signature does not have are left out."""
     signature = overrides.get("signature", predictor.signature)
     input_fields, output_fields = signature.input_fields, signature.output_fields
@@ -342,14 +331,14 @@ async def call(
         with dspy.context(adapter=adapter, warn_on_type_mismatch=False):
             prediction = await predictor.acall(**texts, config=config, **overrides)
     except UnusableError as error:
-        return ReplyFailure(error.args[0], f"the LM ended its reply with {error.args[0]!r}", 1, splittable=True)
+        return TextFailure(tag.role, tag.round, error.args[0], f"the LM ended its reply with {error.args[0]!r}", 1)
     except dspy.LMError as error:
         if is_fatal(error):
             raise
-        too_long = isinstance(error, dspy.ContextWindowExceededError)
+        reason: UnscoredReason = "too long" if isinstance(error, dspy.ContextWindowExceededError) else "lm error"
         # A failure of the server does not split a table: a later run would not split it, and the scores would differ.
-        refused = isinstance(error, dspy.LMInvalidRequestError)
-        return ReplyFailure("too long" if too_long else "lm error", f"{type(error).__name__}: {error}", 1, refused)
+        kind = TextFailure if isinstance(error, dspy.LMInvalidRequestError) else Failure
+        return kind(tag.role, tag.round, reason, f"{type(error).__name__}: {error}", 1)
     except dspy.AdapterParseError:
         return parsing.Unreadable("the reply was empty")
     except UnreadableError as error:
@@ -453,7 +442,7 @@ class ParsedScore:
 
 async def ask_score(
     predictor: Any, mode: ScoreMode, item: Item, tag: CallTag, **prompt: Any
-) -> RoleReply[ParsedScore] | ReplyFailure:
+) -> RoleReply[ParsedScore] | Failure:
     """Score `item` by a predictor with an output field `score` and perhaps a `rationale`.
 
     `prompt` are keywords of `programs.role.ask`, such as `debate` and `inputs`.
@@ -484,12 +473,12 @@ async def ask_score(
         return mean_of(await gather(calls))
     scale_points(scale)
     reply = await ask(predictor, item, parse_expected, tag, settings={"logprobs": TOP_LOGPROBS}, **prompt)
-    if isinstance(reply, ReplyFailure):
+    if isinstance(reply, Failure):
         return reply
     if reply.value is None:
         problem = "the endpoint gave no log-probabilities with its reply, which score mode 'expected' needs"
         detail = f"{problem}; choose 'sampled:{DEFAULT_SAMPLES}' or 'text'"
-        return ReplyFailure("no log-probabilities", detail, reply.calls)
+        return Failure(tag.role, tag.round, "no log-probabilities", detail, reply.calls)
     return RoleReply(reply.value, reply.calls)
 
 
@@ -503,20 +492,20 @@ class ScoringRole(Role):
     async def speak(self, item: Item, **prompt: Any) -> Turn | Failure:
         """Score the item, as a turn of a transcript."""
         reply = await ask_score(self, self.mode, item, CallTag(self.speaker), **prompt)
-        if isinstance(reply, ReplyFailure):
-            return reply.as_failure(self.speaker, 0)
+        if isinstance(reply, Failure):
+            return reply
         return Turn(self.speaker, 0, reply.value.rationale, score=reply.value.score, calls=reply.calls)
 
 
-def mean_of(samples: Sequence[RoleReply[ParsedScore] | ReplyFailure]) -> RoleReply[ParsedScore] | ReplyFailure:
+def mean_of(samples: Sequence[RoleReply[ParsedScore] | Failure]) -> RoleReply[ParsedScore] | Failure:
     """The mean over the samples that have a score, with the rationale of the first sample nearest to the mean."""
     k = len(samples)
     calls = sum(sample.calls for sample in samples)
     scored = [sample.value for sample in samples if isinstance(sample, RoleReply)]
-    failed = [(number, sample) for number, sample in enumerate(samples, 1) if isinstance(sample, ReplyFailure)]
+    failed = [(number, sample) for number, sample in enumerate(samples, 1) if isinstance(sample, Failure)]
     if 2 * len(scored) < k:
         number, first = failed[0]
-        return ReplyFailure(first.reason, f"{len(failed)} of {k} samples, e.g. sample {number}: {first.detail}", calls)
+        return replace(first, detail=f"{len(failed)} of {k} samples, e.g. sample {number}: {first.detail}", calls=calls)
     mean = sum(s.score for s in scored) / len(scored)
     nearest = min(scored, key=lambda s: abs(s.score - mean))
     counts = ", ".join(f"{score:g} (x{n})" for score, n in sorted(Counter(s.score for s in scored).items()))

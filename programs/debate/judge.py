@@ -34,6 +34,7 @@ from debate_judge.programs.examples import example_inputs, precedents_for
 from debate_judge.programs.judge import (
     EMPTY,
     DebateConfig,
+    Failure,
     Item,
     Judge,
     StopReason,
@@ -48,10 +49,10 @@ from debate_judge.programs.lm.replies import CallTag
 from debate_judge.programs.parsing import NO_ISSUE, Unreadable
 from debate_judge.programs.role import (
     ParsedScore,
-    ReplyFailure,
     RoleLastAdapter,
     RoleReply,
     ScoreMode,
+    TextFailure,
     ask,
     ask_score,
     call,
@@ -175,12 +176,11 @@ class Table:
             candidates = [n for n in candidates if n not in table or self._alone[n]]
         await gather(self._ask_about(speaker, number, round) for number in candidates)
 
-    def _record(self, speaker: Speaker, number: int, round: int, reply: RoleReply[Any] | ReplyFailure) -> None:
+    def _record(self, speaker: Speaker, number: int, round: int, reply: RoleReply[Any] | Failure) -> None:
         calls, self._failed_calls[number] = reply.calls + self._failed_calls[number], 0.0
         transcript = self.transcripts[number]
-        if isinstance(reply, ReplyFailure):
-            failure = replace(reply.as_failure(speaker.name, round), calls=calls)
-            self.transcripts[number] = transcript.add(failure)
+        if isinstance(reply, Failure):
+            self.transcripts[number] = transcript.add(replace(reply, calls=calls))
         elif isinstance(reply.value, Feedback):
             turn = Turn(speaker.name, round, reply.value.text, no_issue=reply.value.no_issue, calls=calls)
             self.transcripts[number] = transcript.add(turn)
@@ -194,7 +194,7 @@ class Table:
             "debate": str(self.transcripts[number]),
             "inputs": await self._inputs(speaker, [item]),
         }
-        reply: RoleReply[Any] | ReplyFailure
+        reply: RoleReply[Any] | Failure
         if speaker.mode is None:
             reply = await ask(speaker.predictor, item, lambda fields: speaker.parse(fields, item), tag, **prompt)
         else:
@@ -216,14 +216,14 @@ class Table:
         )  # fmt: skip
         share = 1 / len(items)
         for index, number in enumerate(candidates, 1):
-            if isinstance(reply, ReplyFailure) and not reply.splittable:
+            if isinstance(reply, Failure) and not isinstance(reply, TextFailure):
                 self._record(speaker, number, round, replace(reply, calls=share))
                 continue
-            parsed: ParsedScore | Feedback | Unreadable | ReplyFailure = reply  # type: ignore[assignment]
-            if not isinstance(reply, Unreadable | ReplyFailure):
+            parsed: ParsedScore | Feedback | Unreadable | Failure = reply  # type: ignore[assignment]
+            if not isinstance(reply, Unreadable | Failure):
                 names = speaker.predictor.signature.output_fields
                 parsed = speaker.parse({name: reply[f"{name}_{index}"] for name in names}, self._items[number])
-            if isinstance(parsed, Unreadable | ReplyFailure):
+            if isinstance(parsed, Unreadable | Failure):
                 self._alone[number] = True
                 self._failed_calls[number] += share
             else:

@@ -33,12 +33,12 @@ from debate_judge.data.schema import Task
 from debate_judge.data.tasks import ANSWER_RULE
 from debate_judge.programs import parsing
 from debate_judge.programs.examples import fit_tfidf
-from debate_judge.programs.judge import Item
+from debate_judge.programs.judge import Failure, Item
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.limits import retry_after, retry_wait
 from debate_judge.programs.lm.replies import Reply
 from debate_judge.programs.lm.settings import redact_text
-from debate_judge.programs.role import Fields, ReplyFailure, Role, RoleReply
+from debate_judge.programs.role import Fields, Role, RoleReply
 
 # --- searches: any function from a query to texts, and one of the web ---
 
@@ -254,7 +254,7 @@ def parse_facts(fields: Fields) -> str | parsing.Unreadable:
 
 async def extract_claims(
     role: Role, item: Item, text: str, response_type: ResponseType, max_claims: int
-) -> RoleReply[tuple[str, ...]] | ReplyFailure:
+) -> RoleReply[tuple[str, ...]] | Failure:
     """Extract at most `max_claims` claims from `text`, which is the item's candidate or its checkable part.
 
     The source of a `document` is not shown, so that claims state what the text says and not what it should say.
@@ -350,7 +350,7 @@ MAX_WHOLE_KNOWLEDGE = 1500
 
 async def find_evidence(
     item: Item, claim: str, query_writer: Role, search_name: str, search: Search | None
-) -> RoleReply[Evidence] | ReplyFailure:
+) -> RoleReply[Evidence] | Failure:
     """Find evidence about a claim of the item's response; the `query_writer` is asked only if queries are used."""
     # All texts of the item except the response, and except a question.
     is_question = response_type_of(item.task) in ("answer", "claim")
@@ -362,7 +362,7 @@ async def find_evidence(
     if not knowledge and search is None:
         return RoleReply(Evidence("", NOTHING), 0)
     queries = await query_writer.ask(item, _parse_queries, inputs={"claim": parsing.escape(claim)})
-    if isinstance(queries, ReplyFailure):
+    if isinstance(queries, Failure):
         return queries
     if search is None or knowledge:
         # In a thread, because the first import or a long document would block all other debates.
@@ -371,7 +371,7 @@ async def find_evidence(
     try:
         results = await asyncio.gather(*(stored_texts(search_name, search, query) for query in queries.value))
     except SearchError as error:
-        return ReplyFailure("search error", str(error), queries.calls)
+        return Failure("evidence", 0, "search error", str(error), queries.calls)
     # Alternately, so that the second query contributes as much as the first.
     alternating = [snippet for rank in zip_longest(*results) for snippet in rank if snippet is not None]
     snippets = list(dict.fromkeys(alternating))[:MAX_SNIPPETS]

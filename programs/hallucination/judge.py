@@ -45,6 +45,7 @@ from debate_judge.programs.hallucination.evidence import (
 from debate_judge.programs.judge import (
     EMPTY,
     DebateConfig,
+    Failure,
     Item,
     ItemJudge,
     Judge,
@@ -56,7 +57,7 @@ from debate_judge.programs.judge import (
     whole_number,
 )
 from debate_judge.programs.lm.engine import gather
-from debate_judge.programs.role import Fields, ReplyFailure, Role, RoleReply, task_description
+from debate_judge.programs.role import Fields, Role, RoleReply, task_description
 
 S1 = ("trust", "skeptic", "leader")
 S2 = ("skeptic", "trust", "leader")
@@ -289,27 +290,27 @@ class Hallucination(ItemJudge):
         note, transcript, text = f"The claim stands in this kind of text: {label}.", EMPTY, item.text
         if response_type == "dialogue":
             facts = await self.facts.ask(item, parse_facts)
-            if isinstance(facts, ReplyFailure):
-                return (), note, EMPTY.add(facts.as_failure("facts", 0))
+            if isinstance(facts, Failure):
+                return (), note, EMPTY.add(facts)
             text = facts.value
             transcript = EMPTY.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
             if not text:
                 return (), note, _claims_turn(transcript, (), 0, item)
         reply = await extract_claims(self.claims, item, text, response_type, MAX_CLAIMS)
-        if isinstance(reply, ReplyFailure):
-            return (), note, transcript.add(reply.as_failure("claims", 0))
+        if isinstance(reply, Failure):
+            return (), note, transcript.add(reply)
         return reply.value, note, _claims_turn(transcript, reply.value, reply.calls, item)
 
     async def _verify(self, item: Item, number: int, claim: str, note: str, rounds: int) -> Transcript:
         """Find evidence for a claim and debate it; a failure ends the transcript."""
         transcript = EMPTY
 
-        def failed(reply: ReplyFailure, role: str, round: int) -> Transcript:
-            return transcript.add(replace(reply, detail=f"claim {number}: {reply.detail}").as_failure(role, round))
+        def failed(reply: Failure) -> Transcript:
+            return transcript.add(replace(reply, detail=f"claim {number}: {reply.detail}"))
 
         found = await find_evidence(item, claim, self.queries, self.search, self.look_up)
-        if isinstance(found, ReplyFailure):
-            return failed(found, "evidence", 0)
+        if isinstance(found, Failure):
+            return failed(found)
         evidence = found.value
         transcript = EMPTY.add(Turn("evidence", 0, f"claim {number}: {evidence}", calls=found.calls))
         evidence_note = _NONE if not evidence.text else _SEARCHED if evidence.method == SEARCHED else _GIVEN
@@ -332,8 +333,8 @@ class Hallucination(ItemJudge):
                 debate = "\n\n".join(map(str, visible))
                 role: Role = getattr(self, name)
                 reply = await role.ask(item, parse_assessment, round=round, debate=debate, inputs=inputs)
-                if isinstance(reply, ReplyFailure):
-                    return failed(reply, name, round)
+                if isinstance(reply, Failure):
+                    return failed(reply)
                 state.append(claim_turn(name, round, reply, item.aspect.scale, number))
                 transcript = transcript.add(state[-1])
         return transcript
@@ -515,8 +516,8 @@ class HallucinationCheck(ItemJudge):
         inputs = {"task": task, "examples": "\n\n".join(examples)} | ({} if context else {"context": ""})
         parse = parse_verdict if self.check == "few-shot" else parse_assessment
         reply = await self.checker.ask(item, parse, inputs=inputs)
-        if isinstance(reply, ReplyFailure):
-            return EMPTY.add(reply.as_failure("checker", 0))
+        if isinstance(reply, Failure):
+            return EMPTY.add(reply)
         return EMPTY.add(claim_turn("checker", 0, reply, item.aspect.scale))
 
     def config(self) -> dict[str, Any]:
