@@ -12,12 +12,12 @@ import asyncio
 import importlib.util
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.programs.judge import (
@@ -32,14 +32,6 @@ from debate_judge.programs.judge import (
     one_of,
     whole_number,
 )
-
-T = TypeVar("T")
-
-_CACHE_SIZE = 8192
-"""Cached values, because the same text is scored in every aspect."""
-
-_MAX_LOADED_MODELS = 4
-"""Maximum number of models in memory at once."""
 
 
 class Metric(ItemJudge):
@@ -75,23 +67,20 @@ class Metric(ItemJudge):
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
         """One turn with the value and no text. If the metric fails on a text, only this item is unscored."""
-        if not item.text.strip():
-            return EMPTY.add(Failure(self.kind, 0, "no text", "the candidate is empty", 0))
         references = self.reference_texts(item)
-        if not any(reference.strip() for reference in references):
+        if not item.text.strip() or not any(map(str.strip, references)):
             # The value would be 0, as of a bad candidate.
-            detail = "there is no reference, context or source to compare with"
-            return EMPTY.add(Failure(self.kind, 0, "no text", detail, 0))
-        loop = asyncio.get_running_loop()
+            problem = "the candidate is empty, or there is no reference, context or source to compare it with"
+            return EMPTY.add(Failure(self.kind, 0, "no text", problem, 0))
         try:
-            value = await loop.run_in_executor(_worker(), _value, self, item.text, references)
+            value = await asyncio.get_running_loop().run_in_executor(_worker(), _value, self, item.text, references)
+            if not math.isfinite(value):
+                raise ValueError(f"the value is {value}")
         except InputError:
             # The model or the device cannot be used, so all texts would fail.
             raise
         except Exception as error:
             return EMPTY.add(Failure(self.kind, 0, "metric error", f"{type(error).__name__}: {error}", 0))
-        if not math.isfinite(value):
-            return EMPTY.add(Failure(self.kind, 0, "metric error", f"the value is {value}", 0))
         return EMPTY.add(Turn(self.kind, 0, "", score=value, calls=0))
 
     def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
@@ -112,14 +101,14 @@ def missing_packages(packages: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in packages if importlib.util.find_spec(name.replace("-", "_")) is None)
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
+# Cached, because the same text is scored in every aspect.
+@lru_cache(maxsize=8192)
 def _value(metric: Metric, text: str, references: tuple[str, ...]) -> float:
     return metric.measure(text, references)
 
 
 @lru_cache(maxsize=1)
 def _worker() -> ThreadPoolExecutor:
-    """The executor of the metrics."""
     return ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
 
@@ -215,7 +204,7 @@ class BertScore(ModelMetric):
         self.layers = None if layers is None else whole_number("layers", layers, minimum=1)
 
     def measure(self, text: str, references: tuple[str, ...]) -> float:
-        scorer = _bert_scorer(self.model, self.layers, self.device)
+        scorer = _loaded(_bert_scorer, self.model, self.device, self.layers)
         return float(scorer.score([text], [list(references)], batch_size=1)[2][0])
 
 
@@ -250,12 +239,47 @@ class BartScore(ModelMetric):
             # (condition, the text whose likelihood it is)
             forward, back = (reference, text), (text, reference)
             pairs = {"recall": [back], "f": [forward, back]}.get(self.direction, [forward])
-            values.append(fmean(_log_likelihood(self.model, self.device, *pair) for pair in pairs))
+            values.append(fmean(self._log_likelihood(*pair) for pair in pairs))
         return max(values)
 
+    def _log_likelihood(self, condition: str, text: str) -> float:
+        """Mean log-likelihood of the tokens of `text` given `condition`."""
+        import torch
 
-@lru_cache(maxsize=_MAX_LOADED_MODELS)
-def _bert_scorer(model: str, layers: int | None, device: str) -> Any:
+        tokenizer, network = _loaded(_seq2seq, self.model, self.device)
+        limit = _max_length(tokenizer, network, 1024)
+        source, target = (
+            tokenizer([part], truncation=True, max_length=limit, return_tensors="pt").to(network.device)
+            for part in (condition, text)
+        )
+        with torch.inference_mode():
+            output = network(input_ids=source.input_ids, attention_mask=source.attention_mask, labels=target.input_ids)
+        likelihoods = output.logits.log_softmax(-1).gather(-1, target.input_ids.unsqueeze(-1)).squeeze(-1)
+        return float(likelihoods.sum() / target.attention_mask.sum())
+
+
+# At most four models are in memory at once.
+@lru_cache(maxsize=4)
+def _loaded(load: Any, model: str, device: str, *options: Any) -> Any:
+    """What `load` makes of a model on a device, once in a process."""
+    import torch
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        return load(model, device, *options)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the model {model!r} could not be loaded",
+            field="model",
+            found=f"{type(error).__name__}: {error}".partition("\n")[0],
+            remedy="give a folder that holds it, -J model=FOLDER, or run once with access to the hub",
+        ) from error
+
+
+def _bert_scorer(model: str, device: str, layers: int | None) -> Any:
     from bert_score import BERTScorer
     from bert_score.utils import model2layers
 
@@ -266,57 +290,17 @@ def _bert_scorer(model: str, layers: int | None, device: str) -> Any:
             expected="the number of a layer",
             remedy="add -J layers=N; about two thirds up is a good start",
         )
-    scorer = _load("bertscore", model, lambda: BERTScorer(model_type=model, num_layers=layers, device=_device(device)))
+    scorer = BERTScorer(model_type=model, num_layers=layers, device=device)
     # bert-score passes the tokenizer's own limit, which overflows if the tokenizer has none (its issue 205).
     scorer._tokenizer.model_max_length = _max_length(scorer._tokenizer, scorer._model, 512)
     return scorer
 
 
-def _log_likelihood(model: str, device: str, condition: str, text: str) -> float:
-    """Mean log-likelihood of the tokens of `text` given `condition`."""
-    import torch
-
-    tokenizer, network = _seq2seq(model, device)
-    limit = _max_length(tokenizer, network, 1024)
-    source, target = (
-        tokenizer([part], truncation=True, max_length=limit, return_tensors="pt").to(network.device)
-        for part in (condition, text)
-    )
-    with torch.inference_mode():
-        output = network(input_ids=source.input_ids, attention_mask=source.attention_mask, labels=target.input_ids)
-    likelihoods = output.logits.log_softmax(-1).gather(-1, target.input_ids.unsqueeze(-1)).squeeze(-1)
-    return float(likelihoods.sum() / target.attention_mask.sum())
-
-
-@lru_cache(maxsize=_MAX_LOADED_MODELS)
 def _seq2seq(model: str, device: str) -> tuple[Any, Any]:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    def load() -> tuple[Any, Any]:
-        network = AutoModelForSeq2SeqLM.from_pretrained(model)
-        return AutoTokenizer.from_pretrained(model), network.float().to(_device(device)).eval()
-
-    return _load("bartscore", model, load)
-
-
-def _load(kind: str, model: str, load: Callable[[], T]) -> T:
-    try:
-        return load()
-    except Exception as error:
-        raise InputError(
-            f"the model {model!r} of the judge {kind!r} could not be loaded",
-            field="model",
-            found=f"{type(error).__name__}: {error}".partition("\n")[0],
-            remedy="give a folder that holds it, -J model=FOLDER, or run once with access to the hub",
-        ) from error
-
-
-def _device(name: str) -> str:
-    import torch
-
-    if name != "auto":
-        return name
-    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    network = AutoModelForSeq2SeqLM.from_pretrained(model)
+    return AutoTokenizer.from_pretrained(model), network.float().to(device).eval()
 
 
 def _max_length(tokenizer: Any, network: Any, default: int) -> int:
