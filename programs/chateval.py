@@ -46,7 +46,6 @@ from debate_judge.programs.role import (
     Fields,
     JudgeSignature,
     Role,
-    RoleReply,
     ask,
     task_description,
 )
@@ -148,88 +147,9 @@ class Summarizing(dspy.Signature):
     summary: str = dspy.OutputField(desc="the summary, as short as it can be without losing an argument")
 
 
-@dataclass(frozen=True, slots=True)
-class Opinion:
-    """The parsed reply of a referee, with one score, or one for each of two answers; a summary has none."""
-
-    text: str
-    scores: tuple[float, ...] = ()
-
-
-class Referee(Role):
-    """One referee; its instructions are its role, and how to judge `alone` or to take part in the discussion."""
-
-    def __init__(self, name: str, role: str, alone: bool) -> None:
-        super().__init__(name, Refereeing, f"{role.strip()} {_ALONE if alone else _DISCUSSING}")
-
-    async def speak(
-        self, items: Sequence[Item], messages: str, turn: int, samples: Sequence[int]
-    ) -> RoleReply[Opinion] | Failure:
-        """Score one candidate, or both answers of a pair, after reading `messages`.
-
-        Args:
-            items: The candidate, or two answers in the order in which they are shown.
-            messages: The discussion as the referee reads it.
-            turn: The turn of the discussion, from 0.
-            samples: Numbers of the samples, whose scores are averaged; the text is that of the first. A single sample
-                has the LM's own settings.
-        """
-        item = items[0]
-        prompt: dict[str, Any] = {"debate": messages}
-        if len(items) == 2:
-            # The referee's own instructions with other fields, so that tuned instructions serve comparisons, too.
-            prompt |= {"signature": Comparing.with_instructions(self.signature.instructions), "demos": []}
-            prompt["inputs"] = {
-                "task": f"{task_description(item.task, bool(item.context))} Answer 1 and answer 2 are two candidates. "
-                "They are compared in one aspect: each gets a score of its own, and neither the order in which they "
-                "stand nor their length may count. Two that are equally good get equal scores.",
-                "answer_1": parsing.escape_cached(item.text),
-                "answer_2": parsing.escape_cached(items[1].text),
-            }
-        fields = ("score",) if len(items) == 1 else ("score_1", "score_2")
-
-        def parse(reply: Fields) -> Opinion | parsing.Unreadable:
-            scores = []
-            for field in fields:
-                value = parsing.parse_score(reply[field], item.aspect.scale, item.aspect.name)
-                if isinstance(value, parsing.Unreadable):
-                    return parsing.Unreadable(f"{field}: {value.problem}") if len(fields) == 2 else value
-                scores.append(value)
-            return Opinion(reply["rationale"], tuple(scores))
-
-        if len(samples) == 1:
-            return await self.ask(item, parse, round=turn, **prompt)
-        tags = [CallTag(self.speaker, turn, sample) for sample in samples]
-        replies = await gather(ask(self, item, parse, tag, settings=SAMPLING, **prompt) for tag in tags)
-        calls = sum(reply.calls for reply in replies)
-        for reply in replies:
-            if isinstance(reply, Failure):
-                return replace(reply, calls=calls)
-        opinions = [reply.value for reply in replies if isinstance(reply, RoleReply)]
-        means = tuple(fmean(scores) for scores in zip(*(opinion.scores for opinion in opinions), strict=True))
-        return RoleReply(Opinion(opinions[0].text, means), calls)
-
-
-def parse_summary(fields: Fields) -> Opinion | parsing.Unreadable:
-    """Parse the reply of the summarizer, the extra LM of Algorithm 3."""
-    text = fields["summary"].strip()
-    return Opinion(text) if text else parsing.Unreadable("the summary was empty")
-
-
-# --- the discussion ---
-
-COMMUNICATION = (
-    "one-by-one",  # Algorithm 1: in turn, each reads all earlier messages
-    "simultaneous",  # Algorithm 2: all speak at once, then each reads what all said
-    "summarizer",  # Algorithm 3: the same, but each reads only a summary
-    "none",  # the ensemble (section 3.2): each speaks once and reads no message
-)
-
 SUMMARIZER = "summarizer"
 MAJORITY = "majority"
 """Name of the role that announces the outcome of a comparison in a transcript."""
-
-_NAME = re.compile(r"[A-Za-z0-9][\w -]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +164,85 @@ class Message(Turn):
             return f"Summary of the discussion so far: {text}"
         label = "score" if len(self.scores) == 1 else "scores"
         return f"{self.role}, turn {self.round + 1}, {label} {' and '.join(f'{s:g}' for s in self.scores)}: {text}"
+
+
+class Referee(Role):
+    """One referee; its instructions are its role, and how to judge `alone` or to take part in the discussion."""
+
+    def __init__(self, name: str, role: str, alone: bool) -> None:
+        super().__init__(name, Refereeing, f"{role.strip()} {_ALONE if alone else _DISCUSSING}")
+
+    async def speak(self, items: Sequence[Item], debate: str, turn: int, samples: Sequence[int]) -> Message | Failure:
+        """Score one candidate, or both answers of a pair, after reading the `debate`.
+
+        Args:
+            items: The candidate, or two answers in the order in which they are shown.
+            debate: The discussion as the referee reads it.
+            turn: The turn of the discussion, from 0.
+            samples: Numbers of the samples, whose scores are averaged; the text is that of the first. A single sample
+                has the LM's own settings.
+        """
+        item, prompt = items[0], dict[str, Any](debate=debate)
+        if len(items) == 2:
+            # The referee's own instructions with other fields, so that tuned instructions serve comparisons, too.
+            prompt |= {"signature": Comparing.with_instructions(self.signature.instructions), "demos": []}
+            prompt["inputs"] = {
+                "task": f"{task_description(item.task, bool(item.context))} Answer 1 and answer 2 are two candidates. "
+                "They are compared in one aspect: each gets a score of its own, and neither the order in which they "
+                "stand nor their length may count. Two that are equally good get equal scores.",
+                "answer_1": parsing.escape_cached(item.text),
+                "answer_2": parsing.escape_cached(items[1].text),
+            }
+
+        def parse(reply: Fields) -> tuple[str, tuple[float, ...]] | parsing.Unreadable:
+            scores = []
+            for field in ("score",) if len(items) == 1 else ("score_1", "score_2"):
+                value = parsing.parse_score(reply[field], item.aspect.scale, item.aspect.name)
+                if isinstance(value, parsing.Unreadable):
+                    return parsing.Unreadable(f"{field}: {value.problem}") if len(items) == 2 else value
+                scores.append(value)
+            return reply["rationale"], tuple(scores)
+
+        if len(samples) > 1:
+            tags = [CallTag(self.speaker, turn, sample) for sample in samples]
+            replies = await gather(ask(self, item, parse, tag, settings=SAMPLING, **prompt) for tag in tags)
+        else:
+            replies = [await self.ask(item, parse, round=turn, **prompt)]
+        calls = sum(reply.calls for reply in replies)
+        opinions = []
+        for reply in replies:
+            if isinstance(reply, Failure):
+                return replace(reply, calls=calls)
+            opinions.append(reply.value)
+        scores = tuple(fmean(column) for column in zip(*(scores for _, scores in opinions), strict=True))
+        score = scores[0] if len(scores) == 1 else None
+        return Message(self.speaker, turn, opinions[0][0], score, calls=calls, scores=scores)
+
+
+class Summarizer(Role):
+    """The extra LM of Algorithm 3."""
+
+    def __init__(self) -> None:
+        super().__init__(SUMMARIZER, Summarizing)
+
+    async def speak(self, item: Item, debate: str, turn: int) -> Message | Failure:
+        def parse(fields: Fields) -> str | parsing.Unreadable:
+            return fields["summary"].strip() or parsing.Unreadable("the summary was empty")
+
+        reply = await self.ask(item, parse, round=turn, debate=debate)
+        return reply if isinstance(reply, Failure) else Message(SUMMARIZER, turn, reply.value, calls=reply.calls)
+
+
+# --- the discussion ---
+
+COMMUNICATION = (
+    "one-by-one",  # Algorithm 1: in turn, each reads all earlier messages
+    "simultaneous",  # Algorithm 2: all speak at once, then each reads what all said
+    "summarizer",  # Algorithm 3: the same, but each reads only a summary
+    "none",  # the ensemble (section 3.2): each speaks once and reads no message
+)
+
+_NAME = re.compile(r"[A-Za-z0-9][\w -]*")
 
 
 class ChatEval(ItemJudge):
@@ -287,7 +286,7 @@ class ChatEval(ItemJudge):
         self.both_orders = yes_or_no("both_orders", both_orders)
         self.compares_pairs = yes_or_no("comparing", comparing)
         self.roles = {name: Referee(name, text, alone=communication == "none") for name, text in roles.items()}
-        self.summarizer = Role(SUMMARIZER, Summarizing) if communication == "summarizer" else None
+        self.summarizer = Summarizer() if communication == "summarizer" else None
 
     async def converse_about(self, item: Item, rounds: int) -> Transcript:
         return await self._discuss([item], rounds)
@@ -309,20 +308,19 @@ class ChatEval(ItemJudge):
         batches = [[name] for name in names] if self.communication == "one-by-one" else [names]
         discussion = EMPTY
         for turn in range(1 if self.communication == "none" else rounds + 1):
-            summary = ""
+            messages = ""
             if turn and self.summarizer is not None:
                 debate = _joined(m for m in discussion.turns if m.role != SUMMARIZER)
-                reply = await self.summarizer.ask(items[0], parse_summary, round=turn, debate=debate)
-                discussion = _with_replies(discussion, turn, {SUMMARIZER: reply})
-                summary = "" if discussion.failure else str(discussion.turns[-1])
+                discussion = _extended(discussion, [await self.summarizer.speak(items[0], debate, turn)])
+                messages = str(discussion.turns[-1])
             for batch in batches:
                 if discussion.failure is not None:
                     return discussion
-                messages = summary or _joined(discussion.turns)
+                debate = messages or _joined(discussion.turns)
                 # Distinct numbers of samples, so that referees with the same role do not share them.
                 samples = {name: range(i * self.samples, (i + 1) * self.samples) for i, name in enumerate(names)}
-                replies = await gather(self.roles[name].speak(items, messages, turn, samples[name]) for name in batch)
-                discussion = _with_replies(discussion, turn, dict(zip(batch, replies, strict=True)))
+                said = await gather(self.roles[name].speak(items, debate, turn, samples[name]) for name in batch)
+                discussion = _extended(discussion, said)
         return discussion
 
     def verdict(self, transcript: Transcript, rounds: int) -> Verdict:
@@ -354,17 +352,11 @@ def _joined(messages: Iterable[Turn]) -> str:
     return "\n\n".join(map(str, messages))
 
 
-def _with_replies(discussion: Transcript, turn: int, replies: Mapping[str, RoleReply[Opinion] | Failure]) -> Transcript:
-    """The discussion with the replies of speakers who spoke at once; it ends with the first failure."""
-    failures = []
-    for name, reply in replies.items():
-        if isinstance(reply, Failure):
-            failures.append(reply)
-        else:
-            scores = reply.value.scores
-            score = scores[0] if len(scores) == 1 else None
-            discussion = discussion.add(Message(name, turn, reply.value.text, score, calls=reply.calls, scores=scores))
-    return discussion.add(replace(failures[0], calls=sum(f.calls for f in failures))) if failures else discussion
+def _extended(discussion: Transcript, said: Sequence[Message | Failure]) -> Transcript:
+    """The discussion with what was said at once; it ends with the first failure."""
+    failures = [entry for entry in said if isinstance(entry, Failure)]
+    turns = *discussion.turns, *(entry for entry in said if isinstance(entry, Message))
+    return Transcript(turns, replace(failures[0], calls=sum(f.calls for f in failures)) if failures else None)
 
 
 def _pair_transcript(discussions: Sequence[Transcript], answer: int, turns: int, scale: Scale) -> Transcript:
